@@ -1,0 +1,101 @@
+"""Behaviour added around an LLM: metering by prompt name, recording of every request and answer.
+
+Each wrapper is an LLM itself and knows nothing of the one it wraps.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+from localmem.errors import PartialFailure
+from localmem.llm.base import LLM
+from localmem.types import Completion, Prompt
+
+
+class Wrapper:
+    """Passes everything on to `inner`; the base of the wrappers below."""
+
+    def __init__(self, inner: LLM) -> None:
+        self.inner = inner
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def context_length(self) -> int:
+        return self.inner.context_length
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        try:
+            completions = self.inner.generate(prompts)
+        except PartialFailure as failure:
+            for prompt, result in zip(prompts, failure.results, strict=True):
+                if isinstance(result, Completion):
+                    self._saw(prompt, result)
+            raise
+        for prompt, completion in zip(prompts, completions, strict=True):
+            self._saw(prompt, completion)
+        return completions
+
+    def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
+        completion = yield from self.inner.stream(prompt)
+        self._saw(prompt, completion)
+        return completion
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return self.inner.count_tokens(texts)
+
+    def _saw(self, prompt: Prompt, completion: Completion) -> None:
+        """Called once for each answered prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the prompts of one name have cost so far. `trimmed` counts answers whose prompt was cut to fit."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    trimmed: int = 0
+    cut_short: int = 0
+
+
+class Meter(Wrapper):
+    """Counts calls and tokens by prompt name."""
+
+    def __init__(self, inner: LLM) -> None:
+        super().__init__(inner)
+        self._guard = threading.Lock()
+        self._spent: dict[str, Spent] = {}
+
+    def spent(self) -> dict[str, Spent]:
+        """A copy of the counts, by prompt name."""
+        with self._guard:
+            return dict(self._spent)
+
+    def _saw(self, prompt: Prompt, completion: Completion) -> None:
+        with self._guard:
+            old = self._spent.get(prompt.name, Spent())
+            self._spent[prompt.name] = replace(
+                old,
+                calls=old.calls + 1,
+                input_tokens=old.input_tokens + completion.usage.input,
+                cached_tokens=old.cached_tokens + completion.usage.cached,
+                output_tokens=old.output_tokens + completion.usage.output,
+                trimmed=old.trimmed + (completion.trimmed > 0),
+                cut_short=old.cut_short + (completion.finish == "length"),
+            )
+
+
+class Recorder(Wrapper):
+    """Hands each answered prompt to `write`, with the unix time at which the answer was complete."""
+
+    def __init__(self, inner: LLM, write: Callable[[Prompt, Completion, float], None]) -> None:
+        super().__init__(inner)
+        self._write = write
+
+    def _saw(self, prompt: Prompt, completion: Completion) -> None:
+        self._write(prompt, completion, time.time())

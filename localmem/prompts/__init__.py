@@ -1,0 +1,88 @@
+"""Prompts are files: `<system>/<task>.md`, with a header (source, inputs, limits) and one section a message.
+
+Knows how to read, check and render them; what they say is theirs. Values are never templates: whatever a user typed
+goes in as it is.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from localmem.errors import BadSettings
+from localmem.types import Format, FreeText, Message, Prompt
+
+_HEADER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_SECTION = re.compile(r"^# (system|user|memory)\n", re.MULTILINE)
+
+
+class PromptFile(BaseModel):
+    """One prompt as its file states it. `digest` is the sha256 of the file's text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    source: str
+    inputs: tuple[str, ...]
+    sections: Mapping[str, str]
+    digest: str
+    max_tokens: int = 256
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+
+    def section(self, title: str, **values: object) -> str:
+        """One section with the values filled in. Raises BadSettings when values and declared inputs differ."""
+        if set(values) != set(self.inputs):
+            raise BadSettings(
+                f"prompt {self.name!r} declares inputs {sorted(self.inputs)} and was given {sorted(values)}"
+            )
+        return _environment().from_string(self.sections[title]).render(**values).strip()
+
+
+def render(name: str, *, form: Format | None = None, **values: object) -> Prompt:
+    """The prompt of this name with its values filled in: a system message (if the file has one) and a user message."""
+    file = load(name)
+    messages: list[Message] = []
+    if "system" in file.sections:
+        messages.append(Message("system", file.section("system", **values)))
+    messages.append(Message("user", file.section("user", **values)))
+    return Prompt(
+        name=name,
+        messages=tuple(messages),
+        max_tokens=file.max_tokens,
+        temperature=file.temperature,
+        stop=file.stop,
+        format=form or FreeText(),
+    )
+
+
+@cache
+def _environment() -> Environment:
+    # Prompts are plain text for a model, not HTML: escaping would change what the user wrote.
+    return Environment(undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
+
+
+@cache
+def load(name: str) -> PromptFile:
+    """The prompt file of this name. Raises BadSettings when there is none or its header is wrong."""
+    path = files("localmem.prompts").joinpath(f"{name}.md")
+    if not path.is_file():
+        raise BadSettings(f"there is no prompt {name!r}; prompts are the .md files under localmem/prompts")
+    text = path.read_text(encoding="utf-8")
+    match = _HEADER.match(text)
+    parts = _SECTION.split(_HEADER.sub("", text, count=1))
+    found = {"name": name, "sections": dict(zip(parts[1::2], parts[2::2], strict=True)), "digest": _digest(text)}
+    try:
+        return PromptFile.model_validate({**(yaml.safe_load(match.group(1)) if match else {}), **found})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise BadSettings(f"prompt {name!r}: header field {problem['loc'][0]!r}: {problem['msg']}") from error
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
