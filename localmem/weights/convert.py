@@ -1,0 +1,236 @@
+"""Turns a GGUF file of a Llama model into the folder that transformers and vLLM load.
+
+Written from the file's own metadata, not through transformers, for three reasons: the digits of SmolLM2's tokenizer
+are kept apart (transformers' reader drops that rule), the output is the same byte for byte whatever is installed, so
+it can be checked against a checksum, and it takes seconds. Knows nothing of the manifest or of downloads.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from localmem.errors import BadInput, MissingExtra
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+    from gguf import GGUFReader
+
+    Array = npt.NDArray[np.float32]
+
+# The GGUF name of each tensor of a Llama block and its name in transformers.
+_BLOCK = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+
+_CONTROL = 3  # gguf.TokenType.CONTROL
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Attention heads of the queries and of the keys and values."""
+
+    queries: int
+    keys: int
+
+
+def gguf_to_transformers(source: Path, target: Path) -> None:
+    """Writes config, generation config, tokenizer and bfloat16 safetensors of `source` into the folder `target`.
+
+    The weights are the dequantised ones: what the quantisation lost stays lost. Raises BadInput for a file that is not
+    a Llama model with a SmolLM tokenizer, MissingExtra where the reader is not installed.
+    """
+    reader = _open(source)
+    target.mkdir(parents=True, exist_ok=True)
+    _write_json(target / "config.json", _config(reader))
+    _write_json(target / "generation_config.json", _generation_config(reader))
+    _write_json(target / "tokenizer.json", _tokenizer(reader))
+    _write_json(target / "tokenizer_config.json", _tokenizer_config(reader))
+    _write_weights(target / "model.safetensors", reader)
+
+
+def _open(source: Path) -> "GGUFReader":
+    try:
+        from gguf import GGUFReader
+    except ImportError as error:
+        raise MissingExtra(f"{source.name} needs the package gguf to be read: pip install 'localmem[cpu]'") from error
+    try:
+        reader = GGUFReader(source)
+    except ValueError as error:
+        raise BadInput(f"{source} cannot be read as GGUF ({error}): fetch it again") from error
+    kind = (_field(reader, "general.architecture"), _field(reader, "tokenizer.ggml.pre"))
+    if kind != ("llama", "smollm"):
+        raise BadInput(
+            f"{source} is a {kind[0]} model with a {kind[1]} tokenizer: only llama with smollm can be converted"
+        )
+    return reader
+
+
+def _field(reader: "GGUFReader", key: str) -> object:
+    field = reader.get_field(key)
+    if field is None:
+        raise BadInput(f"the GGUF file has no {key}: it is not a whole Llama model")
+    return field.contents()
+
+
+def _number(reader: "GGUFReader", key: str) -> int:
+    return int(cast(int, _field(reader, key)))
+
+
+def _config(reader: "GGUFReader") -> dict[str, object]:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "bos_token_id": _number(reader, "tokenizer.ggml.bos_token_id"),
+        "dtype": "bfloat16",
+        "eos_token_id": _number(reader, "tokenizer.ggml.eos_token_id"),
+        "head_dim": _number(reader, "llama.rope.dimension_count"),
+        "hidden_act": "silu",
+        "hidden_size": _number(reader, "llama.embedding_length"),
+        "initializer_range": 0.02,
+        "intermediate_size": _number(reader, "llama.feed_forward_length"),
+        "max_position_embeddings": _number(reader, "llama.context_length"),
+        "mlp_bias": False,
+        "model_type": "llama",
+        "num_attention_heads": _heads(reader).queries,
+        "num_hidden_layers": _number(reader, "llama.block_count"),
+        "num_key_value_heads": _heads(reader).keys,
+        "pad_token_id": _number(reader, "tokenizer.ggml.padding_token_id"),
+        # GGUF keeps it as float32, 9.999999747e-06; six digits give back what was meant.
+        "rms_norm_eps": float(f"{_field(reader, 'llama.attention.layer_norm_rms_epsilon'):.6g}"),
+        "rope_scaling": None,
+        "rope_theta": float(cast(float, _field(reader, "llama.rope.freq_base"))),
+        "tie_word_embeddings": all(tensor.name != "output.weight" for tensor in reader.tensors),
+        "use_cache": True,
+        "vocab_size": _number(reader, "llama.vocab_size"),
+    }
+
+
+def _generation_config(reader: "GGUFReader") -> dict[str, object]:
+    return {
+        "bos_token_id": _number(reader, "tokenizer.ggml.bos_token_id"),
+        "eos_token_id": _number(reader, "tokenizer.ggml.eos_token_id"),
+        "pad_token_id": _number(reader, "tokenizer.ggml.padding_token_id"),
+    }
+
+
+def _heads(reader: "GGUFReader") -> Heads:
+    return Heads(
+        _number(reader, "llama.attention.head_count"),
+        _number(reader, "llama.attention.head_count_kv"),
+    )
+
+
+def _tokens(reader: "GGUFReader") -> list[str]:
+    return cast(list[str], _field(reader, "tokenizer.ggml.tokens"))
+
+
+def _special(reader: "GGUFReader") -> Iterator[tuple[int, str]]:
+    kinds = cast(list[int], _field(reader, "tokenizer.ggml.token_type"))
+    return (
+        (number, token)
+        for number, (token, kind) in enumerate(zip(_tokens(reader), kinds, strict=True))
+        if kind == _CONTROL
+    )
+
+
+def _tokenizer(reader: "GGUFReader") -> dict[str, object]:
+    """The tokenizer.json of a byte-level BPE whose digits stand alone ("smollm" in GGUF)."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    merges = cast(list[str], _field(reader, "tokenizer.ggml.merges"))
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_added_token(number, token) for number, token in _special(reader)],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
+        },
+        "post_processor": None,
+        "decoder": {**byte_level, "add_prefix_space": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {token: number for number, token in enumerate(_tokens(reader))},
+            "merges": [merge.split(" ") for merge in merges],
+        },
+    }
+
+
+def _added_token(number: int, token: str) -> dict[str, object]:
+    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": number, "content": token, **rules, "special": True}
+
+
+def _tokenizer_config(reader: "GGUFReader") -> dict[str, object]:
+    tokens = _tokens(reader)
+    return {
+        "bos_token": tokens[_number(reader, "tokenizer.ggml.bos_token_id")],
+        "chat_template": _field(reader, "tokenizer.chat_template"),
+        "clean_up_tokenization_spaces": False,
+        "eos_token": tokens[_number(reader, "tokenizer.ggml.eos_token_id")],
+        "model_max_length": _number(reader, "llama.context_length"),
+        "pad_token": tokens[_number(reader, "tokenizer.ggml.padding_token_id")],
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": tokens[_number(reader, "tokenizer.ggml.unknown_token_id")],
+    }
+
+
+def _write_json(path: Path, content: dict[str, object]) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _write_weights(path: Path, reader: "GGUFReader") -> None:
+    from safetensors.torch import save_file
+
+    save_file(dict(_weights(reader)), path, metadata={"format": "pt"})
+
+
+def _weights(reader: "GGUFReader") -> Iterator[tuple[str, "torch.Tensor"]]:
+    import torch
+    from gguf.quants import dequantize
+
+    heads = _heads(reader)
+    for tensor in reader.tensors:
+        array = dequantize(tensor.data, tensor.tensor_type)
+        if ".attn_q." in tensor.name:
+            array = _halves(array, heads.queries)
+        elif ".attn_k." in tensor.name:
+            array = _halves(array, heads.keys)
+        yield _name(tensor.name), torch.tensor(array).to(torch.bfloat16)
+
+
+def _halves(array: "Array", heads: int) -> "Array":
+    """GGUF interleaves the pairs that rotary positions turn together; transformers keeps two halves of a head."""
+    rows = array.shape[0]
+    pairs = array.reshape(heads, rows // heads // 2, 2, -1)
+    return pairs.swapaxes(1, 2).reshape(array.shape)
+
+
+def _name(tensor: str) -> str:
+    stem, _, kind = tensor.rpartition(".")
+    if stem in _OUTSIDE:
+        return f"{_OUTSIDE[stem]}.{kind}"
+    _, block, part = stem.split(".")
+    return f"model.layers.{block}.{_BLOCK[part]}.{kind}"
