@@ -1,0 +1,340 @@
+"""ChatAgent: one user's conversation with one memory. Hears, recalls, replies, and remembers when a session is over.
+
+Knows no store and no backend: it writes through a Journal and asks an LLM. It reads no clock; times come with turns.
+Several threads may use one agent: replies run side by side, the bank changes under one lock.
+"""
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+from localmem.bank import Bank
+from localmem.errors import BadInput, Conflict, NotFound, OutOfOrder
+from localmem.llm.base import LLM, alternate
+from localmem.memory import Memory
+from localmem.prompts import load
+from localmem.text.dialogue import day
+from localmem.types import Change, Completion, Exchange, Message, Prompt, Recall, Reply, Session, Turn
+
+log = logging.getLogger(__name__)
+
+Adjust = Callable[[Prompt], Prompt]
+
+
+class Journal(Protocol):
+    """Where one user's words and one system's changes are made durable. Each call is one transaction."""
+
+    def bank(self) -> Bank:
+        """The bank as committed; later commits are made against it."""
+        ...
+
+    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+        """Durable on return. A turn that is there already changes nothing."""
+        ...
+
+    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+        """The changes of one exchange. The same cause again changes nothing. Raises Conflict on a newer bank."""
+        ...
+
+    def close(self, session_id: str) -> None:
+        """The session is over and waits to be remembered."""
+        ...
+
+    def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
+        """The session is remembered, with its changes; False if it was before. Raises Conflict on a newer bank."""
+        ...
+
+
+class NoJournal:
+    """Keeps nothing: for evaluation, where a life is read and questioned in one process."""
+
+    def bank(self) -> Bank:
+        raise Conflict("an agent without a journal has no other writer; this is a defect")
+
+    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+        """Nothing is written."""
+
+    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+        """Nothing is written."""
+
+    def close(self, session_id: str) -> None:
+        """Nothing is written."""
+
+    def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
+        return True
+
+
+class ChatAgent:
+    """One user's agent.
+
+    `opened` are the sessions that go on, `waiting` those that are over and not yet remembered: the last turns of the
+    latter stay in sight, `carry` of them, so that a user reads what they wrote. `memory_position` says where recalled
+    memory stands: in the system message, or last, before the user's turn, which keeps the prompt's prefix cacheable.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: Memory,
+        llm: LLM,
+        journal: Journal | None = None,
+        opened: Iterable[Session] = (),
+        waiting: Iterable[Session] = (),
+        user: str = "User",
+        assistant: str = "Assistant",
+        instructions: str = "",
+        memory_position: str = "last",
+        carry: int = 12,
+    ) -> None:
+        self.memory = memory
+        self.llm = llm
+        self.user = user
+        self.assistant = assistant
+        self._journal: Journal = journal or NoJournal()
+        self._opened = {session.id: session for session in opened}
+        self._waiting = {session.id: session for session in waiting}
+        self._instructions = instructions
+        self._in_system = memory_position == "system"
+        self._carry = carry
+        self._guard = threading.RLock()
+        self._remembering = threading.Lock()
+
+    # -- talking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Session | None:
+        """The session that was opened last and still goes on."""
+        with self._guard:
+            return next(reversed(self._opened.values()), None)
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """All sessions that go on."""
+        with self._guard:
+            return tuple(self._opened.values())
+
+    def hear(self, text: str, time: datetime, session_id: str | None = None) -> Session:
+        """The user's turn, durable on return, in the session named, else the one that goes on, else a new one."""
+        with self._guard:
+            open_id = session_id or (self.session.id if self.session else uuid.uuid4().hex[:12])
+            return self._append(open_id, "user", text, time)
+
+    def reply(
+        self, session_id: str, *, instructions: str | None = None, adjust: Adjust | None = None
+    ) -> Generator[str, None, Reply]:
+        """Answers the session's last turn piece by piece; the generator returns the whole Reply.
+
+        A reply that is broken off (the generator is closed) is kept as far as it was given. `adjust` may change the
+        prompt's sampling; `instructions` stand in for the agent's own.
+        """
+        session = self._going(session_id)
+        recall = self.memory.recall(session)
+        prompt = self.prompt(session, recall, instructions)
+        prompt = adjust(prompt) if adjust else prompt
+        said: list[str] = []
+        whole = False
+        try:
+            completion = yield from _tee(self.llm.stream(prompt), said)
+            whole = True
+        finally:
+            if said and not whole:
+                self._append(session_id, "assistant", "".join(said), session.turns[-1].time)
+        turn = self._append(session_id, "assistant", completion.text, session.turns[-1].time).turns[-1]
+        self._observe(Exchange(session.turns[-1], turn, recall))
+        return Reply(turn, recall, prompt, completion)
+
+    def stream(self, text: str, time: datetime) -> Generator[str, None, Reply]:
+        """`hear`, then `reply`."""
+        return (yield from self.reply(self.hear(text, time).id))
+
+    def chat(self, text: str, time: datetime) -> Reply:
+        """The whole reply at once."""
+        return _drain(self.stream(text, time))
+
+    def answer(self, session: Session) -> Reply:
+        """The reply to a session that is written nowhere: nothing changes, so many may be asked of one memory."""
+        recall = self.memory.recall(session)
+        prompt = self.prompt(session, recall)
+        (completion,) = self.llm.generate([prompt])
+        last = session.turns[-1]
+        return Reply(self._turn(session, "assistant", completion.text, last.time), recall, prompt, completion)
+
+    def prompt(self, session: Session, recall: Recall, instructions: str | None = None) -> Prompt:
+        """A reply's prompt: fixed instructions, the dialogue, and what was recalled, where the model reads it best."""
+        file = load(self.memory.response_prompt)
+        last = session.turns[-1]
+        values = {
+            "today": day(last.time),
+            "user": self.user,
+            "assistant": self.assistant,
+            "instructions": self._instructions if instructions is None else instructions,
+        }
+        in_system = recall.text if self._in_system else ""
+        asked = last.text
+        if recall.text and not self._in_system:
+            asked = f"{file.section('memory', memory=recall.text, **values)}\n\n{last.text}"
+        messages = (
+            Message("system", file.section("system", memory=in_system, **values)),
+            *(Message(turn.role, turn.text) for turn in (*self._carried(), *session.turns[:-1])),
+            Message("user", asked),
+        )
+        return Prompt(
+            name=file.name,
+            messages=alternate(messages),
+            max_tokens=file.max_tokens,
+            temperature=file.temperature,
+            stop=file.stop,
+        )
+
+    # -- remembering -----------------------------------------------------------------------------------------------
+
+    def close(self, session_id: str | None = None) -> str | None:
+        """The session is over, durably; `remember` does the work of it. Returns its id, None when none goes on."""
+        with self._guard:
+            session = self._opened.get(session_id) if session_id else self.session
+            if session is None:
+                return None
+            self._journal.close(session.id)
+            del self._opened[session.id]
+            self._waiting[session.id] = session
+            return session.id
+
+    def remember(self, session_id: str) -> bool:
+        """The job of a closed session: its changes are worked out and committed. False if that was done before."""
+        with self._remembering:
+            with self._guard:
+                session = self._waiting.get(session_id)
+            if session is None:
+                raise NotFound(f"session {session_id!r} does not wait to be remembered; close it first")
+            try:
+                return self._finish(session)
+            except Conflict:
+                self._catch_up()
+                return self._finish(session)
+
+    def end_session(self, session_id: str | None = None) -> str | None:
+        """`close` and `remember` at once. Returns the session's id, None when none goes on."""
+        closed = self.close(session_id)
+        if closed is not None:
+            self.remember(closed)
+        return closed
+
+    def read(self, sessions: Iterable[Session]) -> None:
+        """Sessions of the past, in order, as if they had been held with this agent."""
+        for session in sessions:
+            _check_order(session)
+            with self._guard:
+                self._journal.add_turns(session.id, session.turns)
+                self._opened[session.id] = session
+            self.relive(session)
+            self.end_session(session.id)
+
+    def relive(self, session: Session) -> None:
+        """What `observe` would have seen while the session was held, for systems that work each turn."""
+        if type(self.memory).observe is Memory.observe:
+            return
+        heard = 0
+        for exchange in session.exchanges():
+            heard += len(exchange.turns())
+            if exchange.user and exchange.reply:
+                seen = self.memory.recall(replace(session, turns=session.turns[: heard - 1]))
+                self._observe(replace(exchange, recall=seen))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _going(self, session_id: str) -> Session:
+        with self._guard:
+            session = self._opened.get(session_id)
+        if session is None or not session.turns:
+            raise NotFound(f"session {session_id!r} does not go on; say something in it first")
+        return session
+
+    def _append(self, session_id: str, role: str, text: str, time: datetime) -> Session:
+        with self._guard:
+            session = self._opened.get(session_id) or Session(session_id)
+            if session.turns and time < session.turns[-1].time:
+                raise OutOfOrder(
+                    f"a turn of {time.isoformat()} came after one of {session.turns[-1].time.isoformat()}; "
+                    "give turns in the order they were said"
+                )
+            turn = self._turn(session, role, text, time)
+            self._journal.add_turns(session_id, [turn])
+            self._opened[session_id] = replace(session, turns=(*session.turns, turn))
+            return self._opened[session_id]
+
+    def _turn(self, session: Session, role: str, text: str, time: datetime) -> Turn:
+        speaker = self.user if role == "user" else self.assistant
+        return Turn(f"{session.id}.{len(session.turns)}", role, speaker, text, time)  # type: ignore[arg-type]
+
+    def _carried(self) -> tuple[Turn, ...]:
+        """The last turns of sessions that are over and not yet remembered."""
+        with self._guard:
+            turns = [turn for session in self._waiting.values() for turn in session.turns]
+        return tuple(turns[-self._carry :]) if self._carry else ()
+
+    def _finish(self, session: Session) -> bool:
+        changes = self.memory.end_session(session)
+        with self._guard:
+            done = self._journal.finish(session.id, changes)
+            if done:
+                self.memory.apply(changes)
+            self._waiting.pop(session.id, None)
+        return done
+
+    def _observe(self, exchange: Exchange) -> None:
+        try:
+            self._commit(exchange)
+        except Conflict:
+            self._catch_up()
+            self._commit(exchange)
+
+    def _commit(self, exchange: Exchange) -> None:
+        with self._guard:
+            changes = self.memory.observe(exchange)
+            if changes and exchange.reply:
+                self._journal.commit(exchange.reply.id, changes)
+                self.memory.apply(changes)
+
+    def _catch_up(self) -> None:
+        """Another process changed this bank: take over what it committed."""
+        log.warning("the bank of %s was changed elsewhere; reading it again", self.memory.name)
+        with self._guard:
+            self.memory.catch_up(self._journal.bank())
+
+
+def _check_order(session: Session) -> None:
+    if not session.turns:
+        raise BadInput(f"session {session.id!r} has no turns; leave it out")
+    for before, after in zip(session.turns, session.turns[1:], strict=False):
+        if after.time < before.time:
+            raise OutOfOrder(
+                f"turn {after.id!r} of {after.time.isoformat()} follows one of {before.time.isoformat()}; "
+                "give turns in the order they were said"
+            )
+
+
+def _tee(pieces: Generator[str, None, Completion], said: list[str]) -> Generator[str, None, Completion]:
+    """Passes the pieces on and keeps a copy; closes the source when it is closed itself."""
+    try:
+        while True:
+            piece = next(pieces)
+            said.append(piece)
+            yield piece
+    except StopIteration as end:
+        completion: Completion = end.value
+        return completion
+    finally:
+        pieces.close()
+
+
+def _drain(pieces: Generator[str, None, Reply]) -> Reply:
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            reply: Reply = end.value
+            return reply

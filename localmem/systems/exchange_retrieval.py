@@ -1,0 +1,50 @@
+"""Exchange retrieval: the original exchanges are the memory; those nearest to what the user just said are recalled.
+
+Turn-level memory as SeCom's baseline has it (SeCom, section 3: a user turn and its reply are one unit). Building it
+takes no LLM call, so nothing is lost or invented, which is why it is the default for the smallest backbones. Knows
+nothing of how the index searches.
+"""
+
+from localmem.bank import Bank
+from localmem.memory import Memory
+from localmem.retrieval.base import Retriever
+from localmem.text.dialogue import dated, transcript
+from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, Unit
+
+
+class ExchangeRetrieval(Memory):
+    """One unit an exchange; `k` of them are recalled and shown in time order."""
+
+    name = "exchange_retrieval"
+
+    def __init__(self, *, retriever: Retriever, bank: Bank | None = None, k: int = 3) -> None:
+        super().__init__(bank=bank, retriever=retriever)
+        self._search = retriever.search
+        self._k = k
+
+    def recall(self, session: Session) -> Recall:
+        bank = self.bank
+        (matches,) = self._search([session.turns[-1].text], self._k)
+        found = [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
+        hits = tuple(sorted(found, key=lambda hit: hit.unit.time))
+        return Recall(text=dated(hit.unit for hit in hits), hits=hits)
+
+    def end_session(self, session: Session) -> list[Change]:
+        units = [_unit(session, number, exchange) for number, exchange in enumerate(session.exchanges())]
+        return [AddUnit(unit, unit.learned) for unit in units]
+
+
+def _unit(session: Session, number: int, exchange: Exchange) -> Unit:
+    turns = exchange.turns()
+    text = transcript(turns)
+    return Unit(
+        id=f"{session.id}/e{number}",
+        text=text,
+        key=text,
+        kind="exchange",
+        speaker="",
+        session=session.id,
+        sources=tuple(turn.id for turn in turns),
+        time=turns[0].time,
+        learned=session.turns[-1].time,
+    )

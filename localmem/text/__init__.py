@@ -1,0 +1,1 @@
+"""Working on text: how dialogues are written out, cut, parsed and summarised."""
