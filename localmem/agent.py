@@ -203,6 +203,12 @@ class ChatAgent:
             self._waiting[session.id] = session
             return session.id
 
+    def await_memory(self, session: Session) -> None:
+        """A session that was closed elsewhere waits to be remembered here."""
+        with self._guard:
+            self._opened.pop(session.id, None)
+            self._waiting.setdefault(session.id, session)
+
     def remember(self, session_id: str) -> bool:
         """The job of a closed session: its changes are worked out and committed. False if that was done before."""
         with self._remembering:

@@ -1,0 +1,176 @@
+"""The only place that chooses: settings become parts, parts become a memory. One small function a part and a system.
+
+Knows no users and no conversations; `runtime` does. Heavy libraries load inside the functions that need them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from localmem.bank import Bank
+from localmem.config import Settings, system_options
+from localmem.errors import BadSettings, MissingExtra
+from localmem.memory import Memory
+from localmem.systems.exchange_retrieval import ExchangeRetrieval
+from localmem.systems.memory_retrieval import MemoryRetrieval
+from localmem.systems.none import NoMemory
+from localmem.systems.rsum import RecursiveSummary
+from localmem.text.summarize import Summarizer
+from localmem.weights import Entry, Manifest, model_path
+
+if TYPE_CHECKING:
+    from localmem.llm.base import LLM
+    from localmem.retrieval.base import Encoder, Retriever
+    from localmem.retrieval.encoder import EmbeddingCache
+
+Progress = Callable[[str], None]
+NewRetriever = Callable[[], "Retriever"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every user's memory shares: the backbone, and how to make an index."""
+
+    llm: "LLM"
+    new_retriever: NewRetriever
+
+
+@dataclass(frozen=True, slots=True)
+class Backbone:
+    """The LLM, and what to do when it is no longer needed."""
+
+    llm: "LLM"
+    close: Callable[[], None]
+
+
+def backbone(settings: Settings, progress: Progress) -> Backbone:
+    """The LLM that the settings ask for; weights are loaded, or a server started or reached, when this returns."""
+    entry = Manifest.load().entry(settings.model)
+    return _vllm(settings, entry, progress) if wants_vllm(settings) else _in_process(settings, entry, progress)
+
+
+def wants_vllm(settings: Settings) -> bool:
+    """Whether vLLM serves the backbone."""
+    if settings.llm.backend != "auto":
+        return settings.llm.backend == "vllm"
+    return settings.llm.url is not None or (find_spec("vllm") is not None and _cuda())
+
+
+def memory_position(settings: Settings) -> str:
+    """Where recalled memory stands in the prompt: the user's choice, else the model's in the manifest."""
+    if settings.chat.memory_position != "model":
+        return settings.chat.memory_position
+    return Manifest.load().entry(settings.model).memory_position
+
+
+def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
+    """The encoder with the store's cache around it."""
+    _need("sentence_transformers", "cpu")
+    from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder
+
+    entry = Manifest.load().entry(settings.retrieval.encoder)
+    inner = SentenceEncoder(
+        model_path(entry.name),
+        name=entry.name,
+        prefixes=entry.prefixes,
+        device=settings.retrieval.device,
+    )
+    return CachedEncoder(inner, cache)
+
+
+def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"]) -> "Retriever":
+    """An empty index for one bank."""
+    kind = settings.retrieval.retriever
+    if kind == "bm25":
+        return _bm25(settings)
+    if kind == "dense":
+        return _dense(new_encoder())
+    from localmem.retrieval.hybrid import HybridRetriever
+
+    return HybridRetriever([_dense(new_encoder()), _bm25(settings)])
+
+
+def memory(settings: Settings, parts: Parts, bank: Bank | None = None) -> Memory:
+    """A memory of the system that the settings name, over this bank."""
+    options = system_options(settings.system, settings.options)
+    return _SYSTEMS[settings.system](parts, options, bank)
+
+
+def _rsum(parts: Parts, options: Mapping[str, object], bank: Bank | None) -> Memory:
+    return RecursiveSummary(llm=parts.llm, bank=bank, limit=_count(options, "limit"))
+
+
+def _memory_retrieval(parts: Parts, options: Mapping[str, object], bank: Bank | None) -> Memory:
+    return MemoryRetrieval(
+        retriever=parts.new_retriever(), summarize=Summarizer(parts.llm), bank=bank, k=_count(options, "k")
+    )
+
+
+def _exchange_retrieval(parts: Parts, options: Mapping[str, object], bank: Bank | None) -> Memory:
+    return ExchangeRetrieval(retriever=parts.new_retriever(), bank=bank, k=_count(options, "k"))
+
+
+def _none(_parts: Parts, _options: Mapping[str, object], bank: Bank | None) -> Memory:
+    return NoMemory(bank=bank)
+
+
+_SYSTEMS: Mapping[str, Callable[[Parts, Mapping[str, object], Bank | None], Memory]] = {
+    "none": _none,
+    "exchange_retrieval": _exchange_retrieval,
+    "memory_retrieval": _memory_retrieval,
+    "rsum": _rsum,
+}
+
+
+def _count(options: Mapping[str, object], key: str) -> int:
+    value = options[key]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BadSettings(f"option {key!r} cannot be {value!r}; give a whole number of at least 1")
+    return value
+
+
+def _in_process(settings: Settings, entry: Entry, progress: Progress) -> Backbone:
+    _need("transformers", "cpu")
+    from localmem.llm.transformers import TransformersLLM
+
+    path = model_path(entry.name)
+    progress(f"loading {entry.name}")
+    llm = TransformersLLM(
+        path,
+        name=entry.name,
+        context_length=settings.llm.context_length,
+        device=settings.llm.device,
+        dtype=settings.llm.dtype,
+        adapters=settings.llm.adapters,
+    )
+    return Backbone(llm, lambda: None)
+
+
+def _vllm(settings: Settings, entry: Entry, progress: Progress) -> Backbone:
+    raise NotImplementedError
+
+
+def _dense(encoder: "Encoder") -> "Retriever":
+    _need("faiss", "cpu")
+    from localmem.retrieval.dense import DenseRetriever
+
+    return DenseRetriever(encoder)
+
+
+def _bm25(settings: Settings) -> "Retriever":
+    _need("bm25s", "cpu")
+    from localmem.retrieval.bm25 import BM25Retriever
+
+    return BM25Retriever(language=settings.retrieval.language)
+
+
+def _cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _need(module: str, extra: str) -> None:
+    if find_spec(module) is None:
+        raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install localmem[{extra}]`")

@@ -1,0 +1,205 @@
+"""Runtime: the agents of many users over one store and one backbone, and the threads that remember closed sessions.
+
+Knows nothing of terminals or HTTP; the command line and the server stand on it. Weights load when first needed.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from localmem import build
+from localmem.agent import ChatAgent
+from localmem.config import Settings, load_settings
+from localmem.errors import LocalmemError
+from localmem.llm.base import LLM
+from localmem.llm.wrappers import Meter, Wrapper
+from localmem.retrieval.base import Encoder
+from localmem.store import EmbeddingCache, Job, Store
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 3  # a session that cannot be remembered is tried so often, then reported by `localmem doctor`
+_POLL = 5.0  # seconds between looks for sessions that another process closed
+
+
+class _Later(Wrapper):
+    """An LLM that is loaded when it is first asked: looking at a memory needs no weights."""
+
+    def __init__(self, load: Callable[[], LLM]) -> None:
+        self._load = load
+        self._guard = threading.Lock()
+
+    @cached_property
+    def _loaded(self) -> LLM:
+        return self._load()
+
+    @property
+    def inner(self) -> LLM:  # type: ignore[override]  # loaded under a lock instead of assigned
+        with self._guard:
+            return self._loaded
+
+
+class Runtime:
+    """Open it with `with`; leaving stops the threads and whatever server the backbone started.
+
+    `progress` is told of long steps in words. `llm` stands in for the settings' backbone (tests, benchmarks).
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        progress: Callable[[str], None] = log.info,
+        llm: LLM | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        self.settings = settings
+        self.store = Store.open(settings.store_url)
+        self.llm = Meter(llm or _Later(self._backbone))
+        self._progress = progress
+        self._encoder = encoder
+        self._started: build.Backbone | None = None
+        self._agents: dict[str, ChatAgent] = {}
+        self._guard = threading.RLock()
+        self._parts = build.Parts(self.llm, lambda: build.retriever(settings, self.encoder))
+        self._rememberer = Rememberer(self)
+
+    def __enter__(self) -> "Runtime":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop remembering (what is not done stays a job), stop the backbone, close the store."""
+        self._rememberer.stop()
+        if self._started:
+            self._started.close()
+        self.store.close()
+
+    def encoder(self) -> Encoder:
+        """The one encoder of all users."""
+        with self._guard:
+            self._encoder = self._encoder or build.encoder(self.settings, EmbeddingCache(self.store))
+            return self._encoder
+
+    def agent(self, user: str) -> ChatAgent:
+        """The user's agent, with the bank as it is in the store now."""
+        with self._guard:
+            agent = self._agents.get(user)
+            if agent is None:
+                agent = self._agents[user] = self._new_agent(user)
+            return agent
+
+    def forget_agent(self, user: str) -> None:
+        """The next `agent` is made afresh: after an erasure, a rebuild or an import."""
+        with self._guard:
+            self._agents.pop(user, None)
+
+    def remember_in_background(self) -> None:
+        """From now on threads do the jobs of closed sessions, those of earlier runs included."""
+        self._rememberer.start()
+
+    def remember_all(self, user: str | None = None) -> int:
+        """Do every waiting job (of one user) here and now; the number done."""
+        jobs = [job for job in self.store.pending_jobs() if job.system == self.settings.system]
+        return sum(self.remember(job) for job in jobs if user in (None, job.user))
+
+    def remember(self, job: Job) -> bool:
+        """One job; a failure is recorded and logged, and the job waits for its next attempt."""
+        agent = self.agent(job.user)
+        try:
+            agent.await_memory(self.store.session(job.user, job.session))
+            return agent.remember(job.session)
+        except Exception as error:  # noqa: BLE001  # whatever it is must not end the thread that serves everyone
+            attempts = self.store.journal(job.user, job.system).fail(job.session, f"{type(error).__name__}: {error}")
+            defect = None if isinstance(error, LocalmemError) else error
+            log.warning(
+                "session %s of %s: attempt %d failed: %s", job.session, job.user, attempts, error, exc_info=defect
+            )
+            return False
+
+    def nudge(self) -> None:
+        """A session was closed: look for jobs at once."""
+        self._rememberer.nudge()
+
+    def _backbone(self) -> LLM:
+        self._started = build.backbone(self.settings, self._progress)
+        return self._started.llm
+
+    def _new_agent(self, user: str) -> ChatAgent:
+        settings, journal = self.settings, self.store.journal(user, self.settings.system)
+        return ChatAgent(
+            memory=build.memory(settings, self._parts, journal.bank()),
+            llm=self.llm,
+            journal=journal,
+            opened=self.store.open_sessions(user),
+            waiting=self.store.unfinished(user, settings.system),
+            user=settings.chat.user_name,
+            assistant=settings.chat.assistant_name,
+            instructions=settings.chat.instructions,
+            memory_position=build.memory_position(settings),
+            carry=settings.chat.carry,
+        )
+
+
+class Rememberer:
+    """Does the jobs of closed sessions on `workers` threads, each user's in order."""
+
+    def __init__(self, runtime: Runtime, workers: int = 2) -> None:
+        self._runtime = runtime
+        self._workers = workers
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; a second call changes nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="rememberer", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the jobs that are being done, and no others."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def nudge(self) -> None:
+        """Look for jobs now."""
+        self._wake.set()
+
+    def _watch(self) -> None:
+        with ThreadPoolExecutor(self._workers, thread_name_prefix="remember") as pool:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                list(pool.map(self._user, self._by_user().values()))
+                self._wake.wait(_POLL)
+
+    def _by_user(self) -> dict[str, list[Job]]:
+        jobs: dict[str, list[Job]] = {}
+        for job in self._runtime.store.pending_jobs():
+            if job.system == self._runtime.settings.system and job.attempts < ATTEMPTS:
+                jobs.setdefault(job.user, []).append(job)
+        return jobs
+
+    def _user(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if self._stopping.is_set() or not self._runtime.remember(job):
+                return  # a later session must not be remembered before an earlier one
+
+
+def load_agent(user: str | None = None, config: Path | None = None, **flags: object) -> ChatAgent:
+    """One user's agent, with settings from `config` and keyword flags (nested mappings as in YAML).
+
+    Sessions are remembered when `end_session` is called, on the caller's thread. Raises BadSettings and its kin.
+    """
+    settings = load_settings(config, flags)
+    return Runtime(settings).agent(user or settings.user)
