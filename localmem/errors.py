@@ -7,6 +7,7 @@ LocalmemError
 ├── BadSettings         an unknown key, a wrong value, a part that a system needs and has not got
 ├── ModelMissing        weights that are not on this machine
 ├── ModelDamaged        weights whose checksum differs from the manifest's
+├── PullFailed          weights that could not be fetched
 ├── MissingExtra        a Python package that an optional part needs
 ├── LLMError            the backbone refused, failed or is gone
 │   ├── LLMUnavailable  no server answers; trying again later may help
@@ -48,6 +49,10 @@ class ModelMissing(LocalmemError):
 
 class ModelDamaged(LocalmemError):
     """Weights whose checksum differs from the manifest's."""
+
+
+class PullFailed(LocalmemError):
+    """Weights that could not be fetched."""
 
 
 class MissingExtra(LocalmemError):

@@ -12,7 +12,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from localmem.errors import ModelDamaged, ModelMissing
-from localmem.weights.manifest import FileSum, Manifest, Model, models_dir
+from localmem.weights.manifest import FileSum, Manifest, Entry, models_dir
 
 State = Literal["present", "absent", "damaged"]
 
@@ -30,7 +30,7 @@ def model_path(name: str, directory: Path | None = None) -> Path:
     Raises BadInput for an unknown name, ModelMissing or ModelDamaged with the command that mends it.
     """
     directory = directory or models_dir()
-    model = Manifest.load(directory).get(name)
+    model = Manifest.load(directory).entry(name)
     folder = directory / model.name
     problem = damage(model, folder, quick=True)
     if problem is None:
@@ -40,21 +40,21 @@ def model_path(name: str, directory: Path | None = None) -> Path:
     raise ModelDamaged(f"model {name} is damaged ({problem}): {cure(model)}")
 
 
-def cure(model: Model) -> str:
+def cure(model: Entry) -> str:
     """The words that tell a user how to mend an absent or damaged model."""
     if model.source is None:
         return f"localmem models import DIR --name {model.name} --replace"
     return f"localmem models pull {model.name}"
 
 
-def state(model: Model, folder: Path) -> State:
+def state(model: Entry, folder: Path) -> State:
     """Whether the model is here, judged by presence and sizes."""
     if not folder.is_dir():
         return "absent"
     return "present" if damage(model, folder, quick=True) is None else "damaged"
 
 
-def damage(model: Model, folder: Path, *, quick: bool = False) -> str | None:
+def damage(model: Entry, folder: Path, *, quick: bool = False) -> str | None:
     """What is wrong with the model's folder, or None. `quick` compares sizes only; else every byte is hashed."""
     if not folder.is_dir():
         return "the folder is not there"

@@ -83,7 +83,7 @@ class Prefixes(_Strict):
     passage: str = ""
 
 
-class Model(_Strict):
+class Entry(_Strict):
     """One model. `context_length` is in tokens, `dimension` that of an encoder's vectors, `files` the folder's content.
 
     `memory_position` says where recalled memory stands in the prompt: in the system message, or last, just before the
@@ -127,13 +127,13 @@ class Pin(_Strict):
 class _Shipped(_Strict):
     version: Literal[1]
     groups: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
-    models: tuple[Model, ...] = ()
+    models: tuple[Entry, ...] = ()
 
 
 class Local(_Strict):
     """What this machine adds to the shipped manifest."""
 
-    models: dict[Name, Model] = Field(default_factory=dict)
+    models: dict[Name, Entry] = Field(default_factory=dict)
     pins: dict[Name, Pin] = Field(default_factory=dict)
 
     @classmethod
@@ -165,7 +165,7 @@ def models_dir() -> Path:
 class Manifest:
     """Every model that has a name here, by name, and the groups of names that `pull` takes."""
 
-    def __init__(self, models: Mapping[str, Model], groups: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, models: Mapping[str, Entry], groups: Mapping[str, Sequence[str]]) -> None:
         self.models = dict(models)
         self.groups = {name: tuple(members) for name, members in groups.items()}
 
@@ -184,19 +184,19 @@ class Manifest:
         # A user's model keeps its name when a later version of localmem ships one of the same name.
         return cls(models | local.models, content.groups)
 
-    def get(self, name: str) -> Model:
+    def entry(self, name: str) -> Entry:
         """The model of this name. Raises BadInput, naming the nearest one."""
         if name not in self.models:
             raise BadInput(f"no model is called {name!r}{_nearest(name, self.models)}: see localmem models list")
         return self.models[name]
 
-    def expand(self, names: Iterable[str]) -> list[Model]:
+    def expand(self, names: Iterable[str]) -> list[Entry]:
         """The models meant by names and names of groups, each once, in order."""
         flat = (member for name in names for member in self.groups.get(name, (name,)))
-        return [self.get(name) for name in dict.fromkeys(flat)]
+        return [self.entry(name) for name in dict.fromkeys(flat)]
 
 
-def _pinned(model: Model, pin: Pin | None) -> Model:
+def _pinned(model: Entry, pin: Pin | None) -> Entry:
     if pin is None or model.files or not isinstance(model.source, HubSource):
         return model
     source = model.source.model_copy(update={"revision": pin.revision})
