@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from localmem.errors import BadInput, ModelDamaged, ModelMissing
 from localmem.weights.folder import PARTIAL, bytes_bar, checksum, cure, damage, human, lock, sums
-from localmem.weights.manifest import FileSum, HubSource, Local, Manifest, Entry, Pin, models_dir
+from localmem.weights.manifest import Entry, FileSum, HubSource, Local, Manifest, Pin, models_dir
 from localmem.weights.pull import put_in_place
 
 Say = Callable[[str], None]

@@ -6,13 +6,16 @@ Knows the manifest's checksums; knows nothing of the network or of how a model i
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from filelock import FileLock
 from tqdm import tqdm
 
 from localmem.errors import ModelDamaged, ModelMissing
-from localmem.weights.manifest import FileSum, Manifest, Entry, models_dir
+from localmem.weights.manifest import Entry, FileSum, Manifest, models_dir
+
+if TYPE_CHECKING:
+    Bar: TypeAlias = tqdm[NoReturn]
 
 State = Literal["present", "absent", "damaged"]
 
@@ -20,8 +23,6 @@ State = Literal["present", "absent", "damaged"]
 PARTIAL = ".partial"
 
 _CHUNK = 1 << 20
-
-Bar: TypeAlias = "tqdm[NoReturn]"
 
 
 def model_path(name: str, directory: Path | None = None) -> Path:
@@ -88,7 +89,7 @@ def wrong_sums(folder: Path, files: dict[str, FileSum], title: str) -> list[str]
     return wrong
 
 
-def checksum(path: Path, bar: Bar | None = None) -> str:
+def checksum(path: Path, bar: "Bar | None" = None) -> str:
     """The sha256 of a file, read in pieces."""
     digest = sha256()
     with path.open("rb") as file:
@@ -109,7 +110,7 @@ def sums(folder: Path, title: str) -> dict[str, FileSum]:
         }
 
 
-def bytes_bar(title: str, total: int) -> Bar:
+def bytes_bar(title: str, total: int) -> "Bar":
     """A progress bar counting bytes on standard error, shown on a terminal only."""
     return tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=None, leave=False)
 

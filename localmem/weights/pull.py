@@ -15,7 +15,7 @@ from localmem.weights.archives import describe, fetch_archive, unpack
 from localmem.weights.convert import gguf_to_transformers
 from localmem.weights.folder import PARTIAL, damage, human, lock, sums
 from localmem.weights.hub import Snapshot, fetch_snapshot, look_up
-from localmem.weights.manifest import HubSource, Local, Manifest, Entry, Pin, RegistrySource, models_dir
+from localmem.weights.manifest import Entry, HubSource, Local, Manifest, Pin, RegistrySource, models_dir
 
 Say = Callable[[str], None]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from localmem.errors import BadInput
 from localmem.weights.folder import PARTIAL, lock, sums
-from localmem.weights.manifest import Local, Manifest, MemoryPosition, Entry, Pooling, Role, models_dir
+from localmem.weights.manifest import Entry, Local, Manifest, MemoryPosition, Pooling, Role, models_dir
 from localmem.weights.pull import put_in_place
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
