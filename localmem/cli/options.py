@@ -1,0 +1,89 @@
+"""Options that commands share, and how they become settings. Imports nothing heavy at the top: help must be instant."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from localmem.config import Settings
+    from localmem.runtime import Runtime
+
+F = TypeVar("F", bound=Callable[..., object])
+
+config_option = click.option(
+    "--config", type=click.Path(path_type=Path), help="A YAML file of settings.", metavar="FILE"
+)
+data_option = click.option("--data", type=click.Path(path_type=Path), help="The data directory.", metavar="DIR")
+user_option = click.option("--user", help="Whose memory.", metavar="U")
+system_option = click.option("--system", help="The memory system; `localmem systems` lists them.", metavar="S")
+model_option = click.option("--model", help="The backbone's name; `localmem models list` shows them.", metavar="M")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
+def common(*more: Callable[[F], F]) -> Callable[[F], F]:
+    """--user, --system, --data, --config, and `more` after them."""
+
+    def decorate(command: F) -> F:
+        for option in (config_option, data_option, system_option, user_option, *more):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+class Moment(click.ParamType):
+    """A date or a time in ISO form; without a zone it is UTC, a bare date is its end when `end` is set."""
+
+    name = "time"
+
+    def __init__(self, *, end: bool = False) -> None:
+        self._end = end
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no time; write it like 2026-03-02 or 2026-03-02T18:05", param, ctx)
+        if self._end and len(str(value)) == len("2026-03-02"):
+            moment = moment.replace(hour=23, minute=59, second=59, microsecond=999999)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def settings_of(
+    config: Path | None, data: Path | None = None, user: str | None = None, system: str | None = None, **more: object
+) -> "Settings":
+    """Settings with the flags that were given over everything else."""
+    from localmem.config import load_settings
+
+    return load_settings(config, {"data": data, "user": user, "system": system, **more})
+
+
+def runtime_of(settings: "Settings") -> "Runtime":
+    """A runtime that tells the terminal of long steps."""
+    from localmem.runtime import Runtime
+
+    return Runtime(settings, progress=note)
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal, beside the results."""
+    click.echo(text, err=True)
+
+
+def print_json(document: object) -> None:
+    """One JSON document on stdout; times in ISO form."""
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=_plain))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")

@@ -1,0 +1,1 @@
+"""Is the memory any good? Data, runs and measures. Receives ready agents; knows no system and no settings."""

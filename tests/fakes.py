@@ -1,0 +1,125 @@
+"""Fakes for unit tests: an encoder without weights, a journal in memory, turns and units in one line."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localmem.bank import Bank
+from localmem.errors import Conflict
+from localmem.retrieval.base import Match, Side
+from localmem.types import Change, Prompt, Session, Turn, Unit
+
+START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+
+
+def turns(*texts: str, session: str = "s1", start: datetime = START) -> tuple[Turn, ...]:
+    """User and assistant in turn, a minute apart."""
+    return tuple(
+        Turn(
+            f"{session}.{n}",
+            "assistant" if n % 2 else "user",
+            "Assistant" if n % 2 else "User",
+            text,
+            start + timedelta(minutes=n),
+        )
+        for n, text in enumerate(texts)
+    )
+
+
+def session(*texts: str, name: str = "s1", start: datetime = START) -> Session:
+    return Session(name, turns(*texts, session=name, start=start))
+
+
+def unit(name: str, text: str = "", *, key: str | None = None, time: datetime = START) -> Unit:
+    text = text or name
+    return Unit(name, text, text if key is None else key, "sentence", "User", "s1", ("s1.0",), time, time)
+
+
+def script(answers: dict[str, str]) -> Callable[[Prompt], str]:
+    """Answers by prompt name; a prompt that no answer was given for is an error."""
+    return lambda prompt: answers[prompt.name]
+
+
+class WordEncoder:
+    """Bags of words hashed into 512 numbers: texts that share words are near. No weights."""
+
+    identity = "words-512"
+    dimension = 512
+
+    def __init__(self) -> None:
+        self.encoded: list[str] = []
+
+    def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+        self.encoded += texts
+        rows = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in text.lower().replace("?", " ").replace(".", " ").split():
+                row[int.from_bytes(sha256(word.encode()).digest()[:4], "big") % self.dimension] += 1
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        return (rows / np.where(norms == 0, 1, norms)).astype(np.float32)
+
+
+class WordRetriever:
+    """A retriever that scores by shared words, in plain Python."""
+
+    def __init__(self) -> None:
+        self.units: dict[str, Unit] = {}
+
+    def add(self, units: Sequence[Unit]) -> None:
+        for new in units:
+            self.units.setdefault(new.id, new)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        for unit_id in ids:
+            self.units.pop(unit_id, None)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
+        return [self._search(set(query.lower().split()), k) for query in queries]
+
+    def _search(self, words: set[str], k: int) -> list[Match]:
+        scored = [Match(name, float(len(words & set(u.key.lower().split())))) for name, u in self.units.items()]
+        return sorted(scored, key=lambda match: -match.score)[:k]
+
+
+class MemoryJournal:
+    """A journal that keeps everything in lists. `elsewhere` plays another process that changes the bank."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, list[Turn]] = {}
+        self.commits: list[tuple[str, list[Change]]] = []
+        self.closed: list[str] = []
+        self.finished: set[str] = set()
+        self._newer = False
+
+    def elsewhere(self, changes: Sequence[Change]) -> None:
+        self.commits.append(("elsewhere", list(changes)))
+        self._newer = True
+
+    def bank(self) -> Bank:
+        self._newer = False
+        return Bank().apply(change for _, changes in self.commits for change in changes)
+
+    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+        self.turns.setdefault(session_id, []).extend(turns)
+
+    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+        self._check()
+        self.commits.append((cause, list(changes)))
+
+    def close(self, session_id: str) -> None:
+        self.closed.append(session_id)
+
+    def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
+        self._check()
+        if session_id in self.finished:
+            return False
+        self.finished.add(session_id)
+        self.commits.append((session_id, list(changes)))
+        return True
+
+    def _check(self) -> None:
+        if self._newer:
+            raise Conflict("the bank was changed elsewhere")

@@ -1,0 +1,91 @@
+"""The bank as a value: changes make a new one, nothing is edited in place, and a replay gives the same."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localmem.bank import Bank, as_of
+from localmem.errors import BadInput
+from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote
+from tests.fakes import START, unit
+
+
+def test_changes_make_a_new_bank_and_leave_the_old_one() -> None:
+    old = Bank().apply([AddUnit(unit("a"), START)])
+    new = old.apply(
+        [
+            AddUnit(unit("b"), START),
+            RetireUnit("a", "b", "superseded", START),
+            AddLink(Link("a", "b", "Changed", 0.9), START),
+            SetNote("summary", "two things", START),
+            MarkUnit("b", "strength", 2.0, START),
+        ]
+    )
+    assert [u.id for u in old.live()] == ["a"]
+    assert (old.links, old.notes, old.marks) == ((), {}, {})
+    assert [u.id for u in new.live()] == ["b"]
+    assert set(new.units) == {"a", "b"}
+    assert new.retired["a"].by == "b"
+    assert new.links == (Link("a", "b", "Changed", 0.9),)
+    assert new.notes == {"summary": "two things"}
+    assert new.marks == {("b", "strength"): 2.0}
+
+
+def test_the_same_change_twice_changes_nothing_more() -> None:
+    changes: list[Change] = [
+        AddUnit(unit("a"), START),
+        AddUnit(unit("b"), START),
+        AddLink(Link("a", "b", "Cause"), START),
+        RetireUnit("a", "b", "first", START),
+    ]
+    once = Bank().apply(changes)
+    assert once.apply(changes) == once
+    assert once.apply([RetireUnit("a", "c", "second", START)]).retired["a"].reason == "first"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        RetireUnit("nobody", "x", "y", START),
+        MarkUnit("nobody", "strength", 1.0, START),
+        AddLink(Link("a", "nobody", "Cause"), START),
+        AddLink(Link("nobody", "a", "Cause"), START),
+        AddUnit(unit("a", "another text"), START),
+    ],
+)
+def test_a_change_that_fits_no_bank_is_refused(change: Change) -> None:
+    with pytest.raises(BadInput):
+        Bank().apply([AddUnit(unit("a"), START), change])
+
+
+def test_as_of_replays_what_was_known_then() -> None:
+    later = START + timedelta(days=1)
+    changes: list[Change] = [AddUnit(unit("a"), START), RetireUnit("a", "x", "gone", later), AddUnit(unit("b"), later)]
+    assert [u.id for u in as_of(changes, START).live()] == ["a"]
+    assert [u.id for u in as_of(changes, later).live()] == ["b"]
+    assert as_of(changes, START - timedelta(days=1)) == Bank()
+
+
+_ids = st.sampled_from("abcd")
+_moves = st.one_of(
+    st.builds(lambda i: AddUnit(unit(i), START), _ids),
+    st.builds(lambda i: RetireUnit(i, "x", "r", START), _ids),
+    st.builds(lambda i, v: MarkUnit(i, "m", v, START), _ids, st.floats(0, 9)),
+    st.builds(lambda t: SetNote("n", t, START), st.text(max_size=3)),
+)
+
+
+@given(st.lists(_moves, max_size=20), st.data())
+def test_a_replay_at_once_equals_the_same_in_steps(moves: list[Change], data: st.DataObject) -> None:
+    known: set[str] = set()
+    valid = []
+    for move in moves:
+        if isinstance(move, AddUnit):
+            known.add(move.unit.id)
+        elif not isinstance(move, SetNote) and getattr(move, "unit", None) not in known:
+            continue
+        valid.append(move)
+    cut = data.draw(st.integers(0, len(valid)))
+    assert Bank().apply(valid[:cut]).apply(valid[cut:]) == Bank().apply(valid)
