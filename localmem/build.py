@@ -17,7 +17,8 @@ from localmem.systems.memory_retrieval import MemoryRetrieval
 from localmem.systems.none import NoMemory
 from localmem.systems.rsum import RecursiveSummary
 from localmem.text.summarize import Summarizer
-from localmem.weights import Entry, Manifest, model_path
+from localmem.weights.folder import model_path
+from localmem.weights.manifest import Entry, Manifest
 
 if TYPE_CHECKING:
     from localmem.llm.base import LLM
@@ -46,8 +47,8 @@ class Backbone:
 
 def backbone(settings: Settings, progress: Progress) -> Backbone:
     """The LLM that the settings ask for; weights are loaded, or a server started or reached, when this returns."""
-    entry = Manifest.load().entry(settings.model)
-    return _vllm(settings, entry, progress) if wants_vllm(settings) else _in_process(settings, entry, progress)
+    model = Manifest.load().entry(settings.model)
+    return _vllm(settings, model, progress) if wants_vllm(settings) else _in_process(settings, model, progress)
 
 
 def wants_vllm(settings: Settings) -> bool:
@@ -69,11 +70,11 @@ def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
     _need("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder
 
-    entry = Manifest.load().entry(settings.retrieval.encoder)
+    model = Manifest.load().entry(settings.retrieval.encoder)
     inner = SentenceEncoder(
-        model_path(entry.name),
-        name=entry.name,
-        prefixes=entry.prefixes,
+        model_path(model.name),
+        name=model.name,
+        prefixes={"query": model.prefixes.query, "passage": model.prefixes.passage},
         device=settings.retrieval.device,
     )
     return CachedEncoder(inner, cache)
@@ -94,7 +95,7 @@ def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"]) -> "Retr
 def memory(settings: Settings, parts: Parts, bank: Bank | None = None) -> Memory:
     """A memory of the system that the settings name, over this bank."""
     options = system_options(settings.system, settings.options)
-    return _SYSTEMS[settings.system](parts, options, bank)
+    return SYSTEMS[settings.system].make(parts, options, bank)
 
 
 def _rsum(parts: Parts, options: Mapping[str, object], bank: Bank | None) -> Memory:
@@ -115,11 +116,20 @@ def _none(_parts: Parts, _options: Mapping[str, object], bank: Bank | None) -> M
     return NoMemory(bank=bank)
 
 
-_SYSTEMS: Mapping[str, Callable[[Parts, Mapping[str, object], Bank | None], Memory]] = {
-    "none": _none,
-    "exchange_retrieval": _exchange_retrieval,
-    "memory_retrieval": _memory_retrieval,
-    "rsum": _rsum,
+@dataclass(frozen=True, slots=True)
+class System:
+    """A memory system: how it is made, what it remembers, and when it asks the model."""
+
+    make: Callable[[Parts, Mapping[str, object], Bank | None], Memory]
+    remembers: str
+    calls: str
+
+
+SYSTEMS: Mapping[str, System] = {
+    "none": System(_none, "nothing", "never"),
+    "exchange_retrieval": System(_exchange_retrieval, "the exchanges as they were said", "never"),
+    "memory_retrieval": System(_memory_retrieval, "sentences drawn from each session", "once a session's end"),
+    "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),
 }
 
 
@@ -130,15 +140,15 @@ def _count(options: Mapping[str, object], key: str) -> int:
     return value
 
 
-def _in_process(settings: Settings, entry: Entry, progress: Progress) -> Backbone:
+def _in_process(settings: Settings, model: Entry, progress: Progress) -> Backbone:
     _need("transformers", "cpu")
     from localmem.llm.transformers import TransformersLLM
 
-    path = model_path(entry.name)
-    progress(f"loading {entry.name}")
+    path = model_path(model.name)
+    progress(f"loading {model.name}")
     llm = TransformersLLM(
         path,
-        name=entry.name,
+        name=model.name,
         context_length=settings.llm.context_length,
         device=settings.llm.device,
         dtype=settings.llm.dtype,
@@ -147,7 +157,7 @@ def _in_process(settings: Settings, entry: Entry, progress: Progress) -> Backbon
     return Backbone(llm, lambda: None)
 
 
-def _vllm(settings: Settings, entry: Entry, progress: Progress) -> Backbone:
+def _vllm(settings: Settings, model: Entry, progress: Progress) -> Backbone:
     raise NotImplementedError
 
 

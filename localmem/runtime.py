@@ -111,11 +111,17 @@ class Runtime:
         jobs = [job for job in self.store.pending_jobs() if job.system == self.settings.system]
         return sum(self.remember(job) for job in jobs if user in (None, job.user))
 
-    def remember(self, job: Job) -> bool:
-        """One job; a failure is recorded and logged, and the job waits for its next attempt."""
+    def remember(self, job: Job, *, relive: bool = False) -> bool:
+        """One job; a failure is recorded and logged, and the job waits for its next attempt.
+
+        `relive` lets a system that works each turn see the session's replies first, as a rebuild must.
+        """
         agent = self.agent(job.user)
         try:
-            agent.await_memory(self.store.session(job.user, job.session))
+            session = self.store.session(job.user, job.session)
+            if relive:
+                agent.relive(session)
+            agent.await_memory(session)
             return agent.remember(job.session)
         except Exception as error:  # noqa: BLE001  # whatever it is must not end the thread that serves everyone
             attempts = self.store.journal(job.user, job.system).fail(job.session, f"{type(error).__name__}: {error}")
