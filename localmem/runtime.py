@@ -123,7 +123,7 @@ class Runtime:
                 agent.relive(session)
             agent.await_memory(session)
             return agent.remember(job.session)
-        except Exception as error:  # noqa: BLE001  # whatever it is must not end the thread that serves everyone
+        except Exception as error:  # whatever it is must not end the thread that serves everyone
             attempts = self.store.journal(job.user, job.system).fail(job.session, f"{type(error).__name__}: {error}")
             defect = None if isinstance(error, LocalmemError) else error
             log.warning(

@@ -118,6 +118,9 @@ def _models(settings: "Settings") -> Iterator[Finding]:
 def _store(settings: "Settings") -> Iterator[Finding]:
     from localmem.store import Store
 
+    if settings.database is None and not settings.data.is_dir():
+        yield Finding("store", "data directory", "ok", f"{settings.data} is not there yet; the first session makes it")
+        return
     try:
         store = Store.open(settings.store_url)
     except LocalmemError as error:
