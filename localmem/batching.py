@@ -1,12 +1,11 @@
 """Batched: many threads' small lists become one list, so a backend sees batches although callers stay simple.
 
-Knows nothing of what is batched. One thread at a time leads: it gathers what waits, calls once, and hands results out.
+Knows nothing of what is batched. One thread at a time leads: it gathers what waits, calls once, hands results out, and
+hands the lead to the thread that waits longest, so that whoever has a result returns at once.
 """
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from localmem.errors import LocalmemError, PartialFailure
@@ -15,10 +14,26 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-@dataclass(slots=True)
 class _Request(Generic[In, Out]):
-    items: Sequence[In]
-    result: "Future[list[Out]]" = field(default_factory=Future)
+    """One caller's items and, later, their results. The gate opens when the caller is to lead or has its answer."""
+
+    __slots__ = ("answered", "error", "gate", "items", "results")
+
+    def __init__(self, items: Sequence[In]) -> None:
+        self.items = items
+        self.gate = threading.Event()
+        self.answered = False
+        self.results: list[Out] = []
+        self.error: Exception | None = None
+
+    def answer(self, results: list[Out], error: Exception | None = None) -> None:
+        self.results, self.error, self.answered = results, error, True
+        self.gate.set()
+
+    def outcome(self) -> list[Out]:
+        if self.error is not None:
+            raise self.error
+        return self.results
 
 
 class Batched(Generic[In, Out]):
@@ -34,7 +49,7 @@ class Batched(Generic[In, Out]):
         self._limit = limit
         self._waiting: list[_Request[In, Out]] = []
         self._guard = threading.Lock()
-        self._leading = threading.Lock()
+        self._leader: _Request[In, Out] | None = None
 
     def __call__(self, items: Sequence[In]) -> list[Out]:
         """The results for `items`, or whatever `call` raised for them."""
@@ -43,11 +58,31 @@ class Batched(Generic[In, Out]):
         request: _Request[In, Out] = _Request(items)
         with self._guard:
             self._waiting.append(request)
-        while not request.result.done():
-            with self._leading:
-                if not request.result.done():
-                    self._run(self._take())
-        return request.result.result()
+            if self._leader is None:
+                self._promote()
+        try:
+            request.gate.wait()
+            if not request.answered:
+                self._run(self._take())
+        finally:
+            self._leave(request)
+        return request.outcome()
+
+    def _promote(self) -> None:
+        """Under the guard: the request that waits longest leads the next batch, if there is one."""
+        self._leader = self._waiting[0] if self._waiting else None
+        if self._leader is not None:
+            self._leader.gate.set()
+
+    def _leave(self, request: _Request[In, Out]) -> None:
+        """The leader hands on the lead; an interrupted caller takes its request along, so that nobody waits for it."""
+        if request.answered and self._leader is not request:
+            return
+        with self._guard:
+            if request in self._waiting:
+                self._waiting.remove(request)
+            if self._leader is request:
+                self._promote()
 
     def _take(self) -> list[_Request[In, Out]]:
         with self._guard:
@@ -74,7 +109,7 @@ class Batched(Generic[In, Out]):
 
     def _retry(self, batch: list[_Request[In, Out]], error: Exception) -> None:
         if len(batch) == 1:
-            batch[0].result.set_exception(error)
+            batch[0].answer([], error)
             return
         for request in batch:
             self._run([request])
@@ -82,8 +117,8 @@ class Batched(Generic[In, Out]):
     def _abandon(self, batch: list[_Request[In, Out]]) -> None:
         """An interrupt of the leading thread must not leave the others waiting for ever."""
         for request in batch:
-            if not request.result.done():
-                request.result.set_exception(LocalmemError("the batch was interrupted; send the request again"))
+            if not request.answered:
+                request.answer([], LocalmemError("the batch was interrupted; send the request again"))
 
     def _share(self, batch: list[_Request[In, Out]], results: Sequence[object]) -> None:
         start = 0
@@ -92,6 +127,6 @@ class Batched(Generic[In, Out]):
             start += len(request.items)
             errors = [item for item in part if isinstance(item, Exception)]
             if errors:
-                request.result.set_exception(PartialFailure(part) if len(part) > 1 else errors[0])
+                request.answer([], PartialFailure(part) if len(part) > 1 else errors[0])
             else:
-                request.result.set_result(part)  # type: ignore[arg-type]  # no errors are left among the results
+                request.answer(part)  # type: ignore[arg-type]  # no errors are left among the results
