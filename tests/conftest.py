@@ -1,0 +1,48 @@
+"""What all tests share: no network but loopback, and the two starter models.
+
+pytest-socket (see addopts in pyproject.toml) guards connections of this process; tests/offline guards name look-ups and
+every Python that a test starts.
+"""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+_OFFLINE = Path(__file__).parent / "offline"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Shuts the network off for this process and its children before any test is collected."""
+    _load_guard()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(_OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _load_guard() -> None:
+    spec = importlib.util.spec_from_file_location("offline_guard", _OFFLINE / "sitecustomize.py")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+@pytest.fixture(scope="session")
+def starter_llm_dir() -> Path:
+    """The folder of SmolLM2-135M-Instruct."""
+    return _starter("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def starter_encoder_dir() -> Path:
+    """The folder of all-MiniLM-L6-v2."""
+    return _starter("minilm-l6-v2")
+
+
+def _starter(name: str) -> Path:
+    from localmem.errors import ModelDamaged, ModelMissing
+    from localmem.weights import model_path
+
+    try:
+        return model_path(name)
+    except (ModelMissing, ModelDamaged) as error:
+        pytest.fail(str(error), pytrace=False)
