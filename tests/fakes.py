@@ -1,8 +1,10 @@
 """Fakes for unit tests: an encoder without weights, a journal in memory, turns and units in one line."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from localmem.bank import Bank
 from localmem.errors import Conflict
 from localmem.retrieval.base import Match, Side
-from localmem.types import Change, Prompt, Session, Turn, Unit
+from localmem.types import Change, Choice, JsonSchema, Prompt, Session, Turn, Unit
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 
@@ -59,7 +61,8 @@ class WordEncoder:
             for word in text.lower().replace("?", " ").replace(".", " ").split():
                 row[int.from_bytes(sha256(word.encode()).digest()[:4], "big") % self.dimension] += 1
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        return (rows / np.where(norms == 0, 1, norms)).astype(np.float32)
+        unit_rows: NDArray[np.float32] = rows / np.where(norms == 0, 1, norms).astype(np.float32)
+        return unit_rows
 
 
 class WordRetriever:
@@ -123,3 +126,35 @@ class MemoryJournal:
     def _check(self) -> None:
         if self._newer:
             raise Conflict("the bank was changed elsewhere")
+
+
+def obedient(prompt: Prompt) -> str:
+    """An answer in the prompt's format that follows from the prompt alone: the same prompt, the same answer."""
+    seed = int.from_bytes(sha256(repr((prompt.name, prompt.messages)).encode()).digest()[:4], "big")
+    match prompt.format:
+        case Choice(options=options):
+            return options[seed % len(options)]
+        case JsonSchema(schema=schema):
+            return json.dumps(_instance(dict(schema), seed))
+    return f"The user spoke of topic {seed % 97}. It was number {seed % 89}."
+
+
+def _instance(schema: Mapping[str, Any], seed: int) -> object:
+    """A small value that satisfies the schema (the keywords that our prompts use)."""
+    if "enum" in schema:
+        return schema["enum"][seed % len(schema["enum"])]
+    if "const" in schema:
+        return schema["const"]
+    kind = schema.get("type")
+    if kind == "object":
+        fields = schema.get("properties", {})
+        return {name: _instance(field, seed + n) for n, (name, field) in enumerate(fields.items())}
+    if kind == "array":
+        count = max(schema.get("minItems", 0), min(2, schema.get("maxItems", 2)))
+        return [_instance(schema.get("items", {"type": "string"}), seed + 31 * n) for n in range(count)]
+    if kind == "integer":
+        low = schema.get("minimum", 0)
+        return low + seed % (schema.get("maximum", low + 3) - low + 1)
+    if kind == "boolean":
+        return bool(seed % 2)
+    return f"fact {seed % 97}"[: schema.get("maxLength", 99)]
