@@ -60,9 +60,9 @@ class WordEncoder:
         for row, text in zip(rows, texts, strict=True):
             for word in text.lower().replace("?", " ").replace(".", " ").split():
                 row[int.from_bytes(sha256(word.encode()).digest()[:4], "big") % self.dimension] += 1
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        unit_rows: NDArray[np.float32] = rows / np.where(norms == 0, 1, norms).astype(np.float32)
-        return unit_rows
+        norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True, dtype=np.float32))
+        np.divide(rows, norms, out=rows, where=norms > 0)
+        return rows
 
 
 class WordRetriever:
