@@ -7,9 +7,10 @@ Several threads may use one agent: replies run side by side, the bank changes un
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import dropwhile, takewhile
 from typing import Protocol
 
 from localmem.bank import Bank
@@ -117,21 +118,38 @@ class ChatAgent:
         with self._guard:
             return tuple(self._opened.values())
 
+    @property
+    def waiting(self) -> tuple[Session, ...]:
+        """The sessions that are over and not yet remembered."""
+        with self._guard:
+            return tuple(self._waiting.values())
+
     def hear(self, text: str, time: datetime, session_id: str | None = None) -> Session:
         """The user's turn, durable on return, in the session named, else the one that goes on, else a new one."""
         with self._guard:
             open_id = session_id or (self.session.id if self.session else uuid.uuid4().hex[:12])
-            return self._append(open_id, "user", text, time)
+            return self._append(open_id, [Message("user", text)], time)
+
+    def hear_all(self, messages: Sequence[Message], time: datetime, session_id: str) -> Session:
+        """Turns of both sides that were said elsewhere, durable together on return."""
+        with self._guard:
+            return self._append(session_id, messages, time)
 
     def reply(
-        self, session_id: str, *, instructions: str | None = None, adjust: Adjust | None = None
+        self,
+        session_id: str,
+        *,
+        dialogue: Session | None = None,
+        instructions: str | None = None,
+        adjust: Adjust | None = None,
     ) -> Generator[str, None, Reply]:
         """Answers the session's last turn piece by piece; the generator returns the whole Reply.
 
-        A reply that is broken off (the generator is closed) is kept as far as it was given. `adjust` may change the
+        A reply that is broken off (the generator is closed) is kept as far as it was given. `dialogue` is what the
+        model sees where it differs from the session's log: it ends with the turn to answer. `adjust` may change the
         prompt's sampling; `instructions` stand in for the agent's own.
         """
-        session = self._going(session_id)
+        session = dialogue or self._going(session_id)
         recall = self.memory.recall(session)
         prompt = self.prompt(session, recall, instructions)
         prompt = adjust(prompt) if adjust else prompt
@@ -142,9 +160,10 @@ class ChatAgent:
             whole = True
         finally:
             if said and not whole:
-                self._append(session_id, "assistant", "".join(said), session.turns[-1].time)
-        turn = self._append(session_id, "assistant", completion.text, session.turns[-1].time).turns[-1]
-        self._observe(Exchange(session.turns[-1], turn, recall))
+                self._say(session_id, session.turns[-1], "".join(said))
+        turn, new = self._say(session_id, session.turns[-1], completion.text)
+        if new:
+            self._observe(Exchange(session.turns[-1], turn, recall))
         return Reply(turn, recall, prompt, completion)
 
     def stream(self, text: str, time: datetime) -> Generator[str, None, Reply]:
@@ -259,7 +278,17 @@ class ChatAgent:
             raise NotFound(f"session {session_id!r} does not go on; say something in it first")
         return session
 
-    def _append(self, session_id: str, role: str, text: str, time: datetime) -> Session:
+    def _say(self, session_id: str, asked: Turn, text: str) -> tuple[Turn, bool]:
+        """The reply as a turn, and whether it is new: the same words given again to one turn are written once."""
+        with self._guard:
+            session = self._going(session_id)
+            for turn in _replies(session, asked):
+                if turn.text == text:
+                    return turn, False
+            time = max(asked.time, session.turns[-1].time)  # the user may have gone on while the reply was made
+            return self._append(session_id, [Message("assistant", text)], time).turns[-1], True
+
+    def _append(self, session_id: str, messages: Sequence[Message], time: datetime) -> Session:
         with self._guard:
             session = self._opened.get(session_id) or Session(session_id)
             if session.turns and time < session.turns[-1].time:
@@ -267,10 +296,13 @@ class ChatAgent:
                     f"a turn of {time.isoformat()} came after one of {session.turns[-1].time.isoformat()}; "
                     "give turns in the order they were said"
                 )
-            turn = self._turn(session, role, text, time)
-            self._journal.add_turns(session_id, [turn])
-            self._opened[session_id] = replace(session, turns=(*session.turns, turn))
-            return self._opened[session_id]
+            grown = session
+            for message in messages:
+                turn = self._turn(grown, message.role, message.content, time)
+                grown = replace(grown, turns=(*grown.turns, turn))
+            self._journal.add_turns(session_id, grown.turns[len(session.turns) :])
+            self._opened[session_id] = grown
+            return grown
 
     def _turn(self, session: Session, role: str, text: str, time: datetime) -> Turn:
         speaker = self.user if role == "user" else self.assistant
@@ -310,6 +342,14 @@ class ChatAgent:
         log.warning("the bank of %s was changed elsewhere; reading it again", self.memory.name)
         with self._guard:
             self.memory.catch_up(self._journal.bank())
+
+
+def _replies(session: Session, asked: Turn) -> Iterator[Turn]:
+    """The replies that a log may hold for a turn: those right behind it, and those that the log ends with."""
+    behind = dropwhile(lambda turn: turn.id != asked.id, session.turns)
+    next(behind, None)
+    yield from takewhile(lambda turn: turn.role == "assistant", behind)
+    yield from takewhile(lambda turn: turn.role == "assistant", reversed(session.turns))
 
 
 def _check_order(session: Session) -> None:

@@ -5,8 +5,8 @@ Knows nothing of terminals or HTTP; the command line and the server stand on it.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -74,11 +74,14 @@ class Runtime:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(wait=kind is None)
 
-    def close(self) -> None:
-        """Stop remembering (what is not done stays a job), stop the backbone, close the store."""
-        self._rememberer.stop()
+    def close(self, *, wait: bool = True) -> None:
+        """Stop remembering (what is not done stays a job), stop the backbone, close the store.
+
+        Without `wait` a job that is being done is left, to be done again at the next start.
+        """
+        self._rememberer.stop(wait=wait)
         if self._started:
             self._started.close()
         self.store.close()
@@ -106,10 +109,16 @@ class Runtime:
         """From now on threads do the jobs of closed sessions, those of earlier runs included."""
         self._rememberer.start()
 
-    def remember_all(self, user: str | None = None) -> int:
-        """Do every waiting job (of one user) here and now; the number done."""
-        jobs = [job for job in self.store.pending_jobs() if job.system == self.settings.system]
-        return sum(self.remember(job) for job in jobs if user in (None, job.user))
+    def waiting_jobs(self, user: str | None = None) -> list[Job]:
+        """What this system has not remembered yet (of one user), oldest first."""
+        jobs = self.store.pending_jobs()
+        return [job for job in jobs if job.system == self.settings.system and user in (None, job.user)]
+
+    def remember_all(self, user: str) -> int:
+        """Do the user's waiting jobs here and now instead of in the background; stops at one that fails."""
+        self._rememberer.stop()
+        jobs = self.waiting_jobs(user)
+        return next((done for done, job in enumerate(jobs) if not self.remember(job)), len(jobs))
 
     def remember(self, job: Job, *, relive: bool = False) -> bool:
         """One job; a failure is recorded and logged, and the job waits for its next attempt.
@@ -156,50 +165,63 @@ class Runtime:
 
 
 class Rememberer:
-    """Does the jobs of closed sessions on `workers` threads, each user's in order."""
+    """Does the jobs of closed sessions on `workers` threads: each user's in order, a failed one again after a while.
+
+    The threads are daemons: a job that is cut off by the end of the process is done again at the next start.
+    """
 
     def __init__(self, runtime: Runtime, workers: int = 2) -> None:
         self._runtime = runtime
         self._workers = workers
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._guard = threading.Lock()
+        self._busy: set[str] = set()
+        self._not_before: dict[str, float] = {}
+        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Begin; a second call changes nothing."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="rememberer", daemon=True)
-            self._thread.start()
+        if not self._threads:
+            names = [f"remember-{number}" for number in range(self._workers)]
+            self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
+            for thread in self._threads:
+                thread.start()
 
-    def stop(self) -> None:
-        """Finish the jobs that are being done, and no others."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Begin no further job; with `wait`, see those through that are being done."""
         self._stopping.set()
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+        for thread in self._threads if wait else ():
+            thread.join()
 
     def nudge(self) -> None:
         """Look for jobs now."""
         self._wake.set()
 
-    def _watch(self) -> None:
-        with ThreadPoolExecutor(self._workers, thread_name_prefix="remember") as pool:
-            while not self._stopping.is_set():
-                self._wake.clear()
-                list(pool.map(self._user, self._by_user().values()))
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            job = self._take()
+            if job is None:
                 self._wake.wait(_POLL)
+                continue
+            done = self._runtime.remember(job)
+            with self._guard:
+                self._busy.discard(job.user)
+                if not done:
+                    self._not_before[job.user] = time.monotonic() + _POLL * (job.attempts + 1)
 
-    def _by_user(self) -> dict[str, list[Job]]:
-        jobs: dict[str, list[Job]] = {}
-        for job in self._runtime.store.pending_jobs():
-            if job.system == self._runtime.settings.system and job.attempts < ATTEMPTS:
-                jobs.setdefault(job.user, []).append(job)
-        return jobs
-
-    def _user(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            if self._stopping.is_set() or not self._runtime.remember(job):
-                return  # a later session must not be remembered before an earlier one
+    def _take(self) -> Job | None:
+        """The first job of a user whom no other thread is at work for."""
+        jobs = self._runtime.waiting_jobs()
+        with self._guard:
+            for job in jobs:
+                free = job.user not in self._busy and time.monotonic() >= self._not_before.get(job.user, 0.0)
+                if free and job.attempts < ATTEMPTS:
+                    self._busy.add(job.user)
+                    return job
+        return None
 
 
 def load_agent(user: str | None = None, config: Path | None = None, **flags: object) -> ChatAgent:

@@ -49,6 +49,7 @@ def chat(
         talk.begin(timedelta(minutes=settings.server.idle_minutes))
         runtime.remember_in_background()
         talk.listen()
+        talk.finish()
 
 
 def _clock(start: datetime | None) -> Callable[[], datetime]:
@@ -64,6 +65,7 @@ class _Talk:
 
     def __init__(self, runtime: "Runtime", user: str, clock: Callable[[], datetime]) -> None:
         self._runtime = runtime
+        self._user = user
         self._agent: ChatAgent = runtime.agent(user)
         self._clock = clock
         self._last: Reply | None = None
@@ -88,6 +90,13 @@ class _Talk:
                 note(f"there is no command {said!r}; /help lists them")
             elif said:
                 self._reply(said)
+
+    def finish(self) -> None:
+        """Sessions that are over are remembered before the command ends; what Ctrl-C cuts off is done at the next start."""
+        waiting = self._agent.waiting
+        if waiting:
+            note(f"remembering {len(waiting)} session{'s' if len(waiting) > 1 else ''}")
+            self._runtime.remember_all(self._user)
 
     def _reply(self, said: str) -> None:
         pieces = self._agent.stream(said, self._clock())

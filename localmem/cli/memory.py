@@ -249,7 +249,7 @@ def _remember_waiting(runtime: "Runtime", user: str) -> int:
     from localmem.errors import LLMError
 
     runtime.forget_agent(user)
-    jobs = [job for job in runtime.store.pending_jobs() if (job.user, job.system) == (user, runtime.settings.system)]
+    jobs = runtime.waiting_jobs(user)
     for done, job in enumerate(tqdm(jobs, desc="reading", unit="session", disable=None)):
         if not runtime.remember(job, relive=True):
             raise LLMError(f"session {job.session} could not be remembered; {done} of {len(jobs)} are; run it again")
