@@ -92,7 +92,7 @@ class _Talk:
                 self._reply(said)
 
     def finish(self) -> None:
-        """Sessions that are over are remembered before the command ends; what Ctrl-C cuts off is done at the next start."""
+        """Sessions that are over are remembered before the command ends; the next start does what Ctrl-C cuts off."""
         waiting = self._agent.waiting
         if waiting:
             note(f"remembering {len(waiting)} session{'s' if len(waiting) > 1 else ''}")
