@@ -8,6 +8,7 @@ LocalmemError
 ├── ModelMissing        weights that are not on this machine
 ├── ModelDamaged        weights whose checksum differs from the manifest's
 ├── PullFailed          weights that could not be fetched
+├── BadVectors          what an encoder gave cannot be searched (no numbers, no unit length)
 ├── MissingExtra        a Python package that an optional part needs
 ├── LLMError            the backbone refused, failed or is gone
 │   ├── LLMUnavailable  no server answers; trying again later may help
@@ -53,6 +54,10 @@ class ModelDamaged(LocalmemError):
 
 class PullFailed(LocalmemError):
     """Weights that could not be fetched."""
+
+
+class BadVectors(LocalmemError):
+    """What an encoder gave cannot be searched: not a number, not of unit length, or of another dimension."""
 
 
 class MissingExtra(LocalmemError):

@@ -1,0 +1,254 @@
+"""Texts to vectors: sentence-transformers over a local folder, and a cache of passages in front of any encoder.
+
+Knows nothing of units, indexes or stores. The store lends the cache its table through the EmbeddingCache contract.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localmem.batching import Batched
+from localmem.errors import BadVectors, MissingExtra, ModelMissing
+from localmem.retrieval.base import Encoder, Side
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+log = logging.getLogger(__name__)
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Rows = NDArray[np.float32]
+_Coded = tuple[Rows, bool]  # one row, and whether its text was cut
+
+
+def checked(rows: Rows, identity: str) -> Rows:
+    """`rows` as they are, if an index can hold them: rows of unit length, or of zeros for a text of nothing.
+
+    Raises BadVectors, for NaN above all.
+    """
+    if rows.ndim != 2:
+        raise BadVectors(f"{identity} gave an array of shape {rows.shape}; an encoder gives one row a text")
+    bad = np.flatnonzero(~_searchable(rows))
+    if len(bad):
+        length = np.linalg.norm(rows[bad[0]])
+        raise BadVectors(
+            f"{identity} gave {len(bad)} of {len(rows)} vectors that are not of unit length (one has {length}); "
+            "verify its weights with `localmem models verify`, or set dtype to float32"
+        )
+    return rows
+
+
+def _searchable(rows: Rows) -> NDArray[np.bool_]:
+    norms = np.linalg.norm(np.atleast_2d(rows), axis=1)
+    fine: NDArray[np.bool_] = (np.abs(norms - 1) < 1e-3) | (norms == 0)  # NaN is neither
+    return fine
+
+
+class SentenceEncoder:
+    """An encoder in a local folder, as sentence-transformers saves it (a plain transformers folder is mean-pooled).
+
+    The weights load when first needed, once, and quickly; a missing folder is an error at once. `checksum` is that of
+    the weights, computed from the folder if it is not given. `prefixes` go before the text of each side. `max_length`
+    (tokens) narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of once a
+    call. `device` is auto, cpu, cuda or cuda:N; `dtype` auto is bfloat16 on a GPU and float32 on a CPU. Calls of many
+    threads join into batches of `batch_size`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str,
+        checksum: str | None = None,
+        device: str = "auto",
+        dtype: Dtype = "auto",
+        prefixes: Mapping[Side, str] | None = None,
+        batch_size: int = 64,
+        max_length: int | None = None,
+    ) -> None:
+        if not (path / "config.json").is_file():
+            raise ModelMissing(f"encoder {name} is not at {path}; get it with `localmem models pull {name}`")
+        self.name = name
+        self.cut = 0
+        self._path = path
+        self._checksum = checksum
+        self._device = device
+        self._dtype = dtype
+        self._prefixes = dict(prefixes or {})
+        self._batch_size = batch_size
+        self._max_length = max_length
+        self._loading = threading.Lock()
+        self._loaded: SentenceTransformer | None = None
+        self._batched = Batched(self._run, limit=batch_size)
+
+    @property
+    def identity(self) -> str:
+        """Name, weights, window and passage prefix: what a stored vector depends on. Device and dtype do not count."""
+        if self._checksum is None:
+            self._checksum = _weights_checksum(self._path)
+        settings = f"{self._max_length}\0{self._prefixes.get('passage', '')}"
+        return f"{self.name}@{self._checksum[:16]}/{sha256(settings.encode()).hexdigest()[:8]}"
+
+    @property
+    def dimension(self) -> int:
+        return int(self._model().get_embedding_dimension() or 0)
+
+    def encode(self, texts: Sequence[str], side: Side) -> Rows:
+        """(n, dimension) float32 rows of unit length, in the order of `texts`. Texts over the window are cut."""
+        prefix = self._prefixes.get(side, "")
+        coded = self._batched([prefix + text for text in texts])
+        if not coded:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        cut = sum(was_cut for _, was_cut in coded)
+        if cut:
+            self.cut += cut
+            window = self._model().max_seq_length
+            log.warning("%s: %d of %d texts were cut to its window of %s tokens", self.name, cut, len(texts), window)
+        return np.stack([row for row, _ in coded])
+
+    def _model(self) -> "SentenceTransformer":
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = _load(self._path, self._device, self._dtype)
+                if self._max_length is not None:
+                    window = self._loaded.max_seq_length or self._max_length
+                    self._loaded.max_seq_length = min(window, self._max_length)
+            return self._loaded
+
+    def _run(self, texts: list[str]) -> list[_Coded]:
+        """Batches of texts of like length, so that little of a batch is padding."""
+        model = self._model()
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        coded: dict[int, _Coded] = {}
+        for start in range(0, len(order), self._batch_size):
+            part = order[start : start + self._batch_size]
+            coded.update(zip(part, _forward(model, [texts[index] for index in part]), strict=True))
+        return [coded[index] for index in range(len(texts))]
+
+
+def _load(path: Path, device: str, dtype: Dtype) -> "SentenceTransformer":
+    try:
+        import torch
+        from sentence_transformers import SentenceTransformer
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"{error.name} is not installed; install it with `pip install 'localmem[cpu]'`") from error
+    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    chosen = ("float32" if place == "cpu" else "bfloat16") if dtype == "auto" else dtype
+    with _no_progress_bar():
+        model = SentenceTransformer(
+            str(path),
+            device=place,
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={"dtype": getattr(torch, chosen)},
+        )
+    return model.eval()
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Draw no bar while weights load: transformers draws one whoever is watching."""
+    from transformers.utils import logging as switch
+
+    shown = switch.is_progress_bar_enabled()
+    switch.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            switch.enable_progress_bar()
+
+
+def _forward(model: "SentenceTransformer", texts: list[str]) -> list[_Coded]:
+    import torch
+
+    with torch.inference_mode():
+        features = model.preprocess(texts)
+        full = features["attention_mask"].sum(dim=1) >= (model.max_seq_length or features["input_ids"].shape[1] + 1)
+        features = {key: value.to(model.device) if hasattr(value, "to") else value for key, value in features.items()}
+        vectors = torch.nn.functional.normalize(model(features)["sentence_embedding"].float(), dim=1)
+    rows: Rows = vectors.cpu().numpy()
+    return [(row, bool(at) and _is_cut(model, text)) for row, at, text in zip(rows, full, texts, strict=True)]
+
+
+def _is_cut(model: "SentenceTransformer", text: str) -> bool:
+    """Whether a text that fills the window goes on beyond it."""
+    tokens = model.tokenizer(text, truncation=False, verbose=False)["input_ids"]
+    return len(tokens) > (model.max_seq_length or len(tokens))
+
+
+def _weights_checksum(path: Path) -> str:
+    digest = sha256()
+    for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.bin")]):
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+class EmbeddingCache(Protocol):
+    """Vectors of passages by encoder and content. Safe for use from many threads."""
+
+    def get(self, identity: str, digests: Sequence[str]) -> Mapping[str, bytes]:
+        """What is kept of these: the bytes of float32 vectors, little-endian."""
+        ...
+
+    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
+        """Keep these; a digest that is there already may be left as it is."""
+        ...
+
+
+class CachedEncoder:
+    """`inner`, asked only for passages that `cache` does not hold; a text that comes twice in a call is encoded once.
+
+    Keys are the sha256 of side and text; the prefix is part of the inner encoder's identity. Queries are not kept: they
+    seldom come again. A kept vector that is not of unit length is damaged: it is made anew, and counted in
+    `damaged`. When all are kept, the inner encoder need not load.
+    """
+
+    def __init__(self, inner: Encoder, cache: EmbeddingCache) -> None:
+        self._inner = inner
+        self._cache = cache
+        self.damaged = 0
+
+    @property
+    def identity(self) -> str:
+        return self._inner.identity
+
+    @property
+    def dimension(self) -> int:
+        return self._inner.dimension
+
+    def encode(self, texts: Sequence[str], side: Side) -> Rows:
+        """As the inner encoder's. Raises BadVectors rather than keep a vector that is no number."""
+        if side == "query" or not texts:
+            return self._inner.encode(texts, side)
+        digests = [sha256(f"{side}\0{text}".encode()).hexdigest() for text in texts]
+        text_of = dict(zip(digests, texts, strict=True))
+        kept = self._kept(list(text_of))
+        missing = [digest for digest in text_of if digest not in kept]
+        if missing:
+            kept.update(self._made(missing, [text_of[digest] for digest in missing], side))
+        return np.stack([kept[digest] for digest in digests]).astype(np.float32)
+
+    def _kept(self, digests: Sequence[str]) -> dict[str, Rows]:
+        found = self._cache.get(self.identity, digests)
+        rows = {digest: np.frombuffer(kept, dtype="<f4") for digest, kept in found.items() if len(kept) % 4 == 0}
+        sound = {digest: row for digest, row in rows.items() if _searchable(row).all()}
+        if len(sound) < len(found):
+            self.damaged += len(found) - len(sound)
+            log.warning("%d kept vectors of %s are damaged and are made anew", len(found) - len(sound), self.identity)
+        return sound
+
+    def _made(self, digests: Sequence[str], texts: Sequence[str], side: Side) -> dict[str, Rows]:
+        rows = checked(self._inner.encode(texts, side), self.identity)
+        made = dict(zip(digests, rows, strict=True))
+        self._cache.put(self.identity, {digest: row.astype("<f4").tobytes() for digest, row in made.items()})
+        return made

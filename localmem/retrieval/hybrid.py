@@ -1,0 +1,80 @@
+"""HybridRetriever: reciprocal rank fusion of several retrievers.
+
+Knows nothing of how they search: ranks alone count, so that scores of different scales need no calibration.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import fsum
+
+from localmem.errors import BadSettings
+from localmem.retrieval.base import Match, Retriever
+from localmem.types import Unit
+
+
+class HybridRetriever:
+    """A unit's score is the sum over the retrievers of weight / (constant + rank), rank counted from 1.
+
+    Reciprocal rank fusion with its constant of 60 (Cormack, Clarke and Buettcher, SIGIR 2009, section 2). `depth` is
+    how many matches of each retriever are fused, or `k` if that is more; `weights` default to 1 each. An `add` that
+    fails in one retriever can be repeated: those that have the units already leave them as they are.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[Retriever],
+        *,
+        weights: Sequence[float] | None = None,
+        constant: float = 60.0,
+        depth: int = 50,
+    ) -> None:
+        self._retrievers = tuple(retrievers)
+        self._weights = tuple(weights) if weights is not None else (1.0,) * len(self._retrievers)
+        if not self._retrievers or len(self._weights) != len(self._retrievers) or min(self._weights) <= 0:
+            raise BadSettings(
+                f"{len(self._retrievers)} retrievers with weights {list(self._weights)}; "
+                "give at least one retriever and a positive weight for each"
+            )
+        self._constant = constant
+        self._depth = depth
+        self._guard = threading.Lock()
+        self._added = 0
+        self._order: dict[str, int] = {}
+
+    def add(self, units: Sequence[Unit]) -> None:
+        """Index the units' keys in every retriever."""
+        with self._guard:
+            for unit in units:
+                if unit.id not in self._order:
+                    self._order[unit.id] = self._added
+                    self._added += 1
+        for retriever in self._retrievers:
+            retriever.add(units)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Forget these units in every retriever."""
+        for retriever in self._retrievers:
+            retriever.remove(ids)
+        with self._guard:
+            for key in ids:
+                self._order.pop(key, None)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
+        """Fused matches, at most `k` a query, ties in the order of addition."""
+        if k <= 0:
+            return [[] for _ in queries]
+        lists = [retriever.search(queries, max(k, self._depth)) for retriever in self._retrievers]
+        return [self._fuse(rankings)[:k] for rankings in zip(*lists, strict=True)]
+
+    def _fuse(self, rankings: Sequence[Sequence[Match]]) -> list[Match]:
+        shares: defaultdict[str, list[float]] = defaultdict(list)
+        for weight, ranking in zip(self._weights, rankings, strict=True):
+            for rank, match in enumerate(ranking, start=1):
+                shares[match.id].append(weight / (self._constant + rank))
+        return self._ranked({key: fsum(parts) for key, parts in shares.items()})  # fsum: ties whatever the order
+
+    def _ranked(self, scores: Mapping[str, float]) -> list[Match]:
+        with self._guard:
+            order = {key: self._order.get(key, self._added) for key in scores}
+        return [Match(key, scores[key]) for key in sorted(scores, key=lambda key: (-scores[key], order[key]))]

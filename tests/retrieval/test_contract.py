@@ -1,0 +1,223 @@
+"""What every retriever does alike."""
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from localmem.retrieval.base import Retriever
+from localmem.retrieval.bm25 import BM25Retriever
+from localmem.retrieval.dense import DenseRetriever
+from localmem.retrieval.hybrid import HybridRetriever
+from localmem.types import Unit
+from tests.fakes import WordEncoder, WordRetriever, unit
+
+NewRetriever = Callable[[], Retriever]
+
+KINDS: dict[str, NewRetriever] = {
+    "dense": lambda: DenseRetriever(WordEncoder()),
+    "dense-hnsw": lambda: DenseRetriever(WordEncoder(), kind="hnsw"),
+    "bm25": BM25Retriever,
+    "bm25-plain": lambda: BM25Retriever(language="none"),
+    "hybrid": lambda: HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]),
+    "hybrid-of-one": lambda: HybridRetriever([BM25Retriever()]),
+}
+
+
+@pytest.fixture(params=KINDS)
+def new(request: pytest.FixtureRequest) -> NewRetriever:
+    return KINDS[request.param]
+
+
+def ids(retriever: Retriever, query: str, k: int = 10) -> list[str]:
+    (matches,) = retriever.search([query], k)
+    return [match.id for match in matches]
+
+
+def test_an_empty_index_finds_nothing(new: NewRetriever) -> None:
+    retriever = new()
+    assert retriever.search(["a dog", "a cat"], 5) == [[], []]
+    assert retriever.search([], 5) == []
+    retriever.add([])
+    retriever.remove(["nobody"])
+    assert ids(retriever, "a dog") == []
+
+
+def test_the_nearest_key_comes_first(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit("a", "rain in Oslo"), unit("b", "brown dog barking"), unit("c", "dog")])
+    assert ids(retriever, "brown dog barking")[:2] == ["b", "c"]
+
+
+def test_the_key_is_searched_and_not_the_text(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit("a", "violin", key="trumpet"), unit("b", "trumpet", key="violin")])
+    assert ids(retriever, "violin", 1) == ["b"]
+
+
+def test_scores_fall(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit(str(n), "dog " + "cat " * n) for n in range(8)])
+    (matches,) = retriever.search(["dog"], 8)
+    assert len(matches) == 8
+    scores = [match.score for match in matches]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] > scores[-1]
+
+
+def test_queries_are_answered_in_order(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit("a", "piano"), unit("b", "garden")])
+    found = retriever.search(["garden", "piano", "garden"], 1)
+    assert [[match.id for match in matches] for matches in found] == [["b"], ["a"], ["b"]]
+
+
+@pytest.mark.parametrize("query", ["", "   \n"])
+def test_an_empty_query_finds_nothing_and_spoils_no_neighbour(new: NewRetriever, query: str) -> None:
+    retriever = new()
+    retriever.add([unit("a", "piano")])
+    first, second = retriever.search([query, "piano"], 3)
+    assert first == []
+    assert [match.id for match in second] == ["a"]
+
+
+def test_k_may_be_larger_than_the_index(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit(str(n), "dog") for n in range(3)])
+    assert len(ids(retriever, "dog", 1000)) == 3
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_a_k_below_one_finds_nothing(new: NewRetriever, k: int) -> None:
+    retriever = new()
+    retriever.add([unit("a", "dog")])
+    assert retriever.search(["dog", "cat"], k) == [[], []]
+
+
+def test_a_unit_that_is_there_is_left_as_it_is(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit("a", "dog"), unit("a", "cat")])
+    retriever.add([unit("a", "cat"), unit("b", "cat")])
+    assert ids(retriever, "dog", 1) == ["a"]
+    assert ids(retriever, "cat", 1) == ["b"]
+    assert ids(retriever, "dog cat", 5).count("a") == 1
+
+
+def test_a_removed_unit_is_not_found_and_can_come_back(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit("a", "dog"), unit("b", "dog house")])
+    retriever.remove(["a", "a", "nobody"])
+    assert ids(retriever, "dog") == ["b"]
+    retriever.add([unit("a", "cat")])
+    assert ids(retriever, "cat", 1) == ["a"]
+    assert ids(retriever, "dog", 1) == ["b"]
+
+
+def test_all_units_can_be_removed(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit("a", "dog"), unit("b", "dog house")])
+    retriever.remove(["a", "b"])
+    assert ids(retriever, "dog") == []
+    retriever.add([unit("c", "dog")])
+    assert ids(retriever, "dog") == ["c"]
+
+
+def test_ties_stand_in_the_order_of_addition(new: NewRetriever) -> None:
+    retriever = new()
+    names = [f"u{n}" for n in random.Random(0).sample(range(300), 300)]
+    retriever.add([unit(name, "the same words") for name in names[:100]])
+    retriever.add([unit(name, "the same words") for name in names[100:]])
+    assert ids(retriever, "same words", 10) == names[:10]
+    assert ids(retriever, "same words", 50) == names[:50]
+    retriever.remove(names[:5])
+    retriever.add([unit(names[0], "the same words")])
+    assert ids(retriever, "same words", 20) == names[5:25]
+
+
+def test_removal_is_as_if_the_units_had_never_been_there(new: NewRetriever, request: pytest.FixtureRequest) -> None:
+    """With enough removals for the index to be compacted on the way."""
+    if "dense-hnsw" in request.node.name:
+        pytest.skip("a graph is approximate: which of the last matches it misses depends on its history")
+    rng = random.Random(3)
+    words = [f"word{n}" for n in range(40)]
+    units = [unit(f"u{n}", " ".join(rng.choices(words, k=6))) for n in range(4000)]
+    retriever = new()
+    live: dict[str, Unit] = {}
+    for start in range(0, 4000, 400):
+        retriever.add(units[start : start + 400])
+        live |= {one.id: one for one in units[start : start + 400]}
+        gone = rng.sample(sorted(live), 300)
+        retriever.remove(gone)
+        for name in gone:
+            del live[name]
+    fresh = new()
+    fresh.add(list(live.values()))
+    queries = [" ".join(rng.choices(words, k=3)) for _ in range(20)]
+    found, expected = retriever.search(queries, 7), fresh.search(queries, 7)
+    assert [[match.id for match in matches] for matches in found] == [
+        [match.id for match in matches] for matches in expected
+    ]
+    for matches, others in zip(found, expected, strict=True):
+        assert [match.score for match in matches] == pytest.approx([match.score for match in others], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "key", ["고양이가 집에 있어요", "猫が好きです", "🐱 🎹", "café", "Привет мир", "مرحبا بالعالم", "สวัสดี"]
+)
+def test_any_script_is_found(new: NewRetriever, key: str) -> None:
+    retriever = new()
+    retriever.add([unit("a", "nothing of the kind"), unit("b", key), unit("c", "something else")])
+    assert ids(retriever, key, 1) == ["b"]
+
+
+def test_searches_while_another_thread_adds_and_removes(new: NewRetriever) -> None:
+    retriever = new()
+    retriever.add([unit("first", "dog zero")])
+    batches = [[unit(f"{n}.{m}", f"dog number{m} batch{n}") for m in range(20)] for n in range(40)]
+    done = threading.Event()
+    problems: list[object] = []
+
+    def look() -> None:
+        while not done.is_set():
+            found = retriever.search(["dog zero", "dog number3"], 5)
+            if found[0][0].id != "first" or any(len(set(matches)) != len(matches) for matches in found):
+                problems.append(found)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for batch in batches:
+        retriever.add(batch)
+        retriever.remove([one.id for one in batch[::2]])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    assert len(ids(retriever, "dog", 10_000)) == 1 + 40 * 10
+
+
+def test_the_same_units_added_by_two_threads_are_there_once(new: NewRetriever) -> None:
+    retriever = new()
+    units = [unit(str(n), f"dog number{n}") for n in range(200)]
+    start = threading.Barrier(2)
+
+    def add() -> None:
+        start.wait()
+        for at in range(0, 200, 10):
+            retriever.add(units[at : at + 10])
+
+    threads = [threading.Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = ids(retriever, "dog", 1000)
+    assert sorted(found) == sorted(one.id for one in units)
+
+
+def test_the_fake_of_unit_tests_keeps_the_contract_where_they_lean_on_it() -> None:
+    fake = WordRetriever()
+    fake.add([unit("a", "dog"), unit("b", "dog house")])
+    fake.remove(["a"])
+    assert ids(fake, "dog") == ["b"]
