@@ -33,7 +33,8 @@ def _inside(path: str) -> str:
 
 
 RelativePath = Annotated[str, AfterValidator(_inside)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+NAME = r"[a-z0-9][a-z0-9._-]*"
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 
 
 class _Strict(BaseModel):

@@ -9,10 +9,11 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from re import fullmatch
 
 from localmem.errors import BadInput
 from localmem.weights.folder import PARTIAL, lock, sums
-from localmem.weights.manifest import Entry, Local, Manifest, MemoryPosition, Pooling, Role, models_dir
+from localmem.weights.manifest import NAME, Entry, Local, Manifest, MemoryPosition, Pooling, Role, models_dir
 from localmem.weights.pull import put_in_place
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
@@ -39,6 +40,8 @@ def take_in(source: Path, wishes: Wishes, directory: Path | None = None) -> Entr
     source = source.absolute()
     _require_model(source)
     name = wishes.name or _name(source)
+    if not fullmatch(NAME, name):
+        raise BadInput(f"{name!r} cannot be a model's name: use small letters, digits, '.', '_' and '-'")
     _require_free(name, wishes, directory)
     model = _describe(source, name, wishes)
     with lock(directory, name):
@@ -143,7 +146,7 @@ def _role_of_architecture(kind: str, config: Mapping[str, object]) -> Role | Non
         return "classifier"
     if kind.endswith("ForSequenceClassification"):
         return _role_of_labels(config.get("id2label"))
-    return "encoder" if kind.endswith("Entry") else None
+    return "encoder" if kind.endswith("Model") else None
 
 
 def _role_of_labels(labels: object) -> Role:

@@ -1,0 +1,201 @@
+"""Bundles: a round trip, and everything that makes one be refused before anything is put in place."""
+
+import io
+import tarfile
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import BadInput, ModelDamaged, ModelMissing
+from localmem.weights import Manifest, model_path
+from localmem.weights.bundle import bundle, unbundle
+from localmem.weights.folder import PARTIAL
+from localmem.weights.manifest import HubSource, Local
+from localmem.weights.take_in import Wishes, take_in
+from tests.weights.conftest import TINY, packaged, placed
+
+Ship = Callable[..., Path]
+
+
+@pytest.fixture
+def written(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> Path:
+    """A bundle of a shipped and of an imported model."""
+    ship(packaged(wheel), groups={"both": ["tiny", "mine"]})
+    placed(directory)
+    take_in(placed(tmp_path, "source", TINY | {"more.txt": b"mine"}), Wishes(name="mine"))
+    out = tmp_path / "models.tar"
+    assert bundle(["both"], out, print) == sha256(out.read_bytes()).hexdigest()
+    return out
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """The models folder of another machine."""
+    return tmp_path / "other"
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {info.name: file.read() for info in tar if (file := tar.extractfile(info)) is not None}
+
+
+def _rewrite(path: Path, members: Mapping[str, bytes]) -> None:
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def _refused(path: Path, other: Path, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as caught:
+        unbundle(path, print, other)
+    assert "\n" not in str(caught.value)
+    assert not (other / "tiny").exists()
+    assert not (other / "mine").exists()
+    assert list((other / PARTIAL).glob("unbundle-*")) == []
+
+
+def test_a_round_trip(written: Path, other: Path, directory: Path) -> None:
+    assert unbundle(written, print, other) == ["tiny", "mine"]
+    for name in ("tiny", "mine"):
+        assert _content(other / name) == _content(directory / name)
+        assert model_path(name, other) == other / name
+    assert Manifest.load(other).entry("mine") == Manifest.load(directory).entry("mine")
+    assert set(Local.load(other).models) == {"mine"}
+
+
+def test_unpacking_twice_changes_nothing(written: Path, other: Path) -> None:
+    unbundle(written, print, other)
+    before = (other / "tiny/config.json").stat().st_ino
+    said: list[str] = []
+    unbundle(written, said.append, other)
+    assert said == ["tiny: here already, and whole", "mine: here already, and whole"]
+    assert (other / "tiny/config.json").stat().st_ino == before
+
+
+def test_the_sums_are_those_that_sha256sum_reads(written: Path) -> None:
+    members = _members(written)
+    lines = members["localmem-models/SHA256SUMS"].decode().splitlines()
+    listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    rest = {name.removeprefix("localmem-models/"): content for name, content in members.items()}
+    rest.pop("SHA256SUMS")
+    assert listed == {name: sha256(content).hexdigest() for name, content in rest.items()}
+
+
+def test_the_same_models_make_the_same_bundle(written: Path, tmp_path: Path) -> None:
+    bundle(["both"], tmp_path / "again.tar", print)
+    assert (tmp_path / "again.tar").read_bytes() == written.read_bytes()
+
+
+def test_a_pinned_model_arrives_with_its_pin(directory: Path, ship: Ship, other: Path, tmp_path: Path) -> None:
+    ship({"name": "tiny", "role": "llm", "licence": "MIT", "source": {"hub": "someone/tiny", "revision": "a" * 40}})
+    placed(directory)
+    bundle(["tiny"], tmp_path / "b.tar", print)
+    unbundle(tmp_path / "b.tar", print, other)
+    entry = Manifest.load(other).entry("tiny")
+    assert isinstance(entry.source, HubSource)
+    assert entry.source.revision == "a" * 40
+    assert set(entry.files) == set(TINY)
+
+
+def test_a_changed_byte_is_refused(written: Path, other: Path) -> None:
+    content = written.read_bytes()
+    at = content.index(TINY["model.safetensors"]) + 4000
+    written.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    _refused(written, other, r"model\.safetensors differs from its checksum")
+
+
+def test_changed_weights_with_sums_to_match_are_refused_by_the_manifest(written: Path, other: Path) -> None:
+    """Whoever can change a bundle can change its sums; the shipped manifest is another witness."""
+    members = _members(written)
+    old = members["localmem-models/tiny/config.json"]
+    new = old.replace(b"128", b"129")
+    members["localmem-models/tiny/config.json"] = new
+    for name in ("manifest.yaml", "SHA256SUMS"):
+        text = members[f"localmem-models/{name}"].replace(
+            sha256(old).hexdigest().encode(), sha256(new).hexdigest().encode()
+        )
+        members[f"localmem-models/{name}"] = text
+    manifest = members["localmem-models/manifest.yaml"]
+    lines = members["localmem-models/SHA256SUMS"].decode().splitlines()
+    lines = [f"{sha256(manifest).hexdigest()}  manifest.yaml" if "manifest.yaml" in line else line for line in lines]
+    # The imported model has the same file; leave it as it is.
+    mine = sha256(old).hexdigest()
+    lines = [f"{mine}  mine/config.json" if line.endswith("mine/config.json") else line for line in lines]
+    members["localmem-models/mine/config.json"] = new
+    lines = [f"{sha256(new).hexdigest()}  {line[66:]}" if "config.json" in line else line for line in lines]
+    members["localmem-models/SHA256SUMS"] = "".join(f"{line}\n" for line in lines).encode()
+    _rewrite(written, members)
+    _refused(written, other, "tiny is not the model of that name known here")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("../escaped", "which no bundle does"),
+        ("localmem-models/../../escaped", "which no bundle does"),
+        ("/absolute", "which no bundle does"),
+        ("elsewhere/file", "which no bundle does"),
+        ("localmem-models/tiny/extra.py", "missing or not listed"),
+        ("localmem-models/tiny/config.json", "twice"),
+    ],
+)
+def test_a_file_that_does_not_belong_is_refused(written: Path, other: Path, name: str, said: str) -> None:
+    with tarfile.open(written, "a") as tar:
+        info = tarfile.TarInfo(name)
+        info.size = 2
+        tar.addfile(info, io.BytesIO(b"{}"))
+    _refused(written, other, said)
+    assert not (other.parent / "escaped").exists()
+
+
+def test_a_link_in_a_bundle_is_refused(written: Path, other: Path) -> None:
+    with tarfile.open(written, "a") as tar:
+        info = tarfile.TarInfo("localmem-models/tiny/link")
+        info.type = tarfile.SYMTYPE
+        info.linkname = "/etc"
+        tar.addfile(info)
+    _refused(written, other, "which no bundle does")
+
+
+def test_a_missing_file_is_refused(written: Path, other: Path) -> None:
+    members = _members(written)
+    del members["localmem-models/tiny/sub/notes.txt"]
+    _rewrite(written, members)
+    _refused(written, other, r"tiny/sub/notes\.txt is missing or not listed")
+
+
+def test_half_a_bundle_is_refused(written: Path, other: Path) -> None:
+    content = written.read_bytes()
+    written.write_bytes(content[: len(content) // 2])
+    _refused(written, other, r"not a whole tar|missing or not listed")
+
+
+def test_a_file_that_is_no_tar_is_refused(other: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(b"hello" * 1000)
+    _refused(path, other, "not a whole tar")
+
+
+def test_a_tar_that_is_no_bundle_is_refused(other: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    _rewrite(path, {"localmem-models/readme.txt": b"hello"})
+    _refused(path, other, "not a bundle")
+
+
+def test_only_whole_models_are_bundled(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:
+    ship(packaged(wheel))
+    out = tmp_path / "b.tar"
+    with pytest.raises(ModelMissing, match="localmem models pull tiny"):
+        bundle(["tiny"], out, print)
+    (placed(directory) / "config.json").write_bytes(b"{}")
+    with pytest.raises(ModelDamaged, match="localmem models pull tiny"):
+        bundle(["tiny"], out, print)
+    assert list(tmp_path.glob("b.tar*")) == []

@@ -1,0 +1,157 @@
+"""Pulling from a package registry: checked before and after, atomic, resumable, safe at once."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import BadInput, PullFailed
+from localmem.weights import archives
+from localmem.weights import pull as pull_module
+from localmem.weights.folder import PARTIAL, human
+from localmem.weights.pull import pull
+from tests.weights.conftest import TINY, packaged, placed, sums_of
+
+Ship = Callable[..., Path]
+
+# What a process of its own does in the test of two pulls at once: note every fetch, then pull.
+PULL = """
+import sys
+from pathlib import Path
+from localmem.weights import archives, manifest
+from localmem.weights.pull import pull
+manifest.resource = lambda _: Path(sys.argv[1])
+run = archives._run
+def noted(*args):
+    with open(sys.argv[2], "a") as log:
+        log.write("fetched\\n")
+    run(*args)
+archives._run = noted
+pull(["tiny"], print)
+"""
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _leftovers(directory: Path) -> list[str]:
+    return [path.name for path in (directory / PARTIAL).iterdir() if path.name != "locks"]
+
+
+def test_a_pull_puts_the_files_in_place(directory: Path, ship: Ship, wheel: Path) -> None:
+    ship(packaged(wheel))
+    said: list[str] = []
+    assert pull(["tiny"], said.append) == [directory / "tiny"]
+    assert _content(directory / "tiny") == TINY
+    assert _leftovers(directory) == []
+    assert said[0].startswith(f"tiny: will fetch {human(wheel.stat().st_size)}, tiny-package 1.0")
+
+
+def test_a_second_pull_fetches_nothing(
+    directory: Path, ship: Ship, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship(packaged(wheel))
+    pull(["tiny"], print)
+    monkeypatch.setattr(archives, "_run", lambda *_: pytest.fail("fetched again"))
+    said: list[str] = []
+    pull(["tiny"], said.append)
+    assert said == ["tiny: here already, and whole"]
+
+
+def test_a_damaged_model_is_pulled_anew(directory: Path, ship: Ship, wheel: Path) -> None:
+    ship(packaged(wheel))
+    (placed(directory) / "config.json").write_bytes(b"{}")
+    pull(["tiny"], print)
+    assert _content(directory / "tiny") == TINY
+
+
+def test_an_archive_with_another_checksum_is_refused(directory: Path, ship: Ship, wheel: Path) -> None:
+    entry = packaged(wheel)
+    with wheel.open("ab") as file:
+        file.write(b"\0")
+    ship(entry)
+    with pytest.raises(PullFailed, match=r"tiny-package 1\.0 .* has sha256 .* nothing was kept"):
+        pull(["tiny"], print)
+    assert not (directory / "tiny").exists()
+
+
+def test_a_file_with_another_checksum_is_refused(directory: Path, ship: Ship, wheel: Path) -> None:
+    ship(packaged(wheel, files=sums_of(TINY | {"config.json": b"[]" + TINY["config.json"][2:]})))
+    with pytest.raises(PullFailed, match=r"not what the manifest says \(config\.json has sha256"):
+        pull(["tiny"], print)
+    assert not (directory / "tiny").exists()
+
+
+def test_a_refused_pull_leaves_what_was_in_place(directory: Path, ship: Ship, wheel: Path) -> None:
+    ship(packaged(wheel, files=sums_of(TINY | {"more.json": b"{}"})))
+    placed(directory)
+    with pytest.raises(PullFailed, match=r"more\.json"):
+        pull(["tiny"], print)
+    assert _content(directory / "tiny") == TINY
+
+
+def test_a_package_that_no_registry_has_is_one_line(directory: Path, ship: Ship, wheel: Path) -> None:
+    ship(packaged(wheel))
+    wheel.unlink()
+    with pytest.raises(PullFailed, match=r"could not be fetched.*check the network") as caught:
+        pull(["tiny"], print)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_interrupted_pull_does_not_fetch_again(
+    directory: Path, ship: Ship, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship(packaged(wheel))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pull_module, "unpack", stop)
+        with pytest.raises(KeyboardInterrupt):
+            pull(["tiny"], print)
+    assert not (directory / "tiny").exists()
+    monkeypatch.setattr(archives, "_run", lambda *_: pytest.fail("fetched again"))
+    pull(["tiny"], print)
+    assert _content(directory / "tiny") == TINY
+    assert _leftovers(directory) == []
+
+
+def test_half_an_archive_is_fetched_anew(directory: Path, ship: Ship, wheel: Path) -> None:
+    ship(packaged(wheel))
+    half = directory / PARTIAL / "tiny" / "archive" / wheel.name
+    half.parent.mkdir(parents=True)
+    half.write_bytes(wheel.read_bytes()[:100])
+    pull(["tiny"], print)
+    assert _content(directory / "tiny") == TINY
+
+
+def test_two_pulls_at_once_fetch_once(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:
+    shipped, log = ship(packaged(wheel)), tmp_path / "log"
+    command = [sys.executable, "-c", PULL, str(shipped), str(log)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+    output = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], output
+    assert _content(directory / "tiny") == TINY
+    assert log.read_text() == "fetched\n"
+    assert _leftovers(directory) == []
+
+
+def test_too_little_room_is_said_before_anything_is_fetched(
+    directory: Path, ship: Ship, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship(packaged(wheel))
+    usage = type("Usage", (), {"free": 10})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr(archives, "_run", lambda *_: pytest.fail("fetched"))
+    with pytest.raises(PullFailed, match="10 B free"):
+        pull(["tiny"], print)
+
+
+def test_an_imported_model_cannot_be_pulled(directory: Path, ship: Ship) -> None:
+    ship({"name": "mine", "role": "llm", "licence": "MIT", "files": sums_of(TINY)})
+    with pytest.raises(BadInput, match="imported"):
+        pull(["mine"], print)
