@@ -222,6 +222,16 @@ class ChatAgent:
             self._waiting[session.id] = session
             return session.id
 
+    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+        """Changes made by hand. The same cause again changes nothing."""
+        with self._guard:
+            try:
+                self._journal.commit(cause, changes)
+            except Conflict:
+                self._catch_up()
+                self._journal.commit(cause, changes)
+            self.memory.apply(changes)
+
     def await_memory(self, session: Session) -> None:
         """A session that was closed elsewhere waits to be remembered here."""
         with self._guard:

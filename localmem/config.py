@@ -87,6 +87,10 @@ class ServerSettings(Section):
     """API key to user; without keys everything belongs to the default user."""
     idle_minutes: float = Field(default=30.0, gt=0)
     """A session without a turn for this long is over."""
+    threads: int = Field(default=128, ge=1)
+    """How many replies may be given at the same time; further requests wait."""
+    grace_seconds: float = Field(default=10.0, ge=0)
+    """How long replies may go on when the server is stopped, before they are broken off."""
 
 
 class Settings(BaseSettings):
