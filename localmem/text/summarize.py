@@ -5,19 +5,22 @@ repeats.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from localmem.llm.base import LLM
 from localmem.prompts import load, render
+from localmem.text.answers import unusable, usable
 from localmem.text.dialogue import parts, transcript
-from localmem.types import JsonSchema, Turn
+from localmem.types import Completion, JsonSchema, Turn
 
 
 class Summarizer:
     """Asks `prompt` (inputs dialogue, user, assistant) for at most `limit` sentences a part of the session.
 
     A session longer than the model's context is read in parts, all sent at once. The schema bounds number and length
-    of the sentences, so that an answer cannot outgrow the prompt's `max_tokens`.
+    of the sentences, so that an answer cannot outgrow the prompt's `max_tokens`; where one did all the same, its part
+    gives no sentence, and `fallbacks` counts it by the prompt's name.
     """
 
     def __init__(
@@ -26,16 +29,37 @@ class Summarizer:
         self._llm = llm
         self._prompt = prompt
         self._form = JsonSchema(_schema(limit, longest))
+        self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, turns: Sequence[Turn]) -> list[str]:
         """The sentences worth remembering, in the order of the dialogue; none for no turns."""
+        (sentences,) = self.each(turns, [{}])
+        return sentences
+
+    def each(self, turns: Sequence[Turn], inputs: Sequence[Mapping[str, str]]) -> list[list[str]]:
+        """The sentences for each set of further inputs of the prompt (say, whom they are about), all asked at once."""
         room = self._llm.context_length - load(self._prompt).max_tokens
         runs = parts(turns, room * 3 // 4, self._llm.count_tokens)  # a quarter is left for instructions and template
-        prompts = [render(self._prompt, form=self._form, dialogue=transcript(run), **_names(turns)) for run in runs]
-        sentences: list[str] = []
-        for completion in self._llm.generate(prompts):
-            sentences += json.loads(completion.text)["memories"]
+        known = _names(turns)
+        prompts = [
+            render(self._prompt, form=self._form, dialogue=transcript(run), **known, **more)
+            for more in inputs
+            for run in runs
+        ]
+        answers = iter(usable(self._llm, prompts, self.fallbacks))
+        return [self._clean(next(answers) for _ in runs) for _ in inputs]
+
+    def _clean(self, answers: Iterable[Completion | None]) -> list[str]:
+        """The sentences of some answers, white space made single, repeats dropped."""
+        sentences = (sentence for answer in answers if answer is not None for sentence in self._read(answer.text))
         return list(dict.fromkeys(kept for sentence in sentences if (kept := " ".join(sentence.split()))))
+
+    def _read(self, text: str) -> list[str]:
+        match json.loads(text):
+            case {"memories": list(items)}:
+                return [item for item in items if isinstance(item, str)]
+        unusable(self._prompt, f"its answer {text!r:.80} holds no list of memories", self.fallbacks)
+        return []
 
 
 def _names(turns: Sequence[Turn]) -> dict[str, str]:
