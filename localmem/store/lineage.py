@@ -1,0 +1,68 @@
+"""Which batches stand on which: what must go when others go. Pure functions of batches; writes nothing.
+
+A batch stands on another when it names a unit that the other brought in, or writes a note anew that the other wrote: a
+note is always made from the one before. A session is read as a whole, so its batches go together.
+"""
+
+from collections.abc import Collection, Iterator, Sequence, Set
+from typing import Literal
+
+from localmem.store.banklog import Logged
+from localmem.store.codec import named_units
+from localmem.types import AddLink, AddUnit, Change, MarkUnit, SetNote
+
+Name = tuple[Literal["unit", "note"], str]
+
+
+def standing_on(log: Sequence[Logged], gone: Collection[int], *, in_words: bool = False) -> set[int]:
+    """The numbers of `gone` and of all batches that stand on them, directly or not.
+
+    `log` is in order. With `in_words`, a link or a mark does not count: it names a unit but repeats nothing of it.
+    """
+    taken = set(gone)
+    while True:
+        before = len(taken)
+        sessions = {batch.session for batch in log if batch.number in taken and batch.session is not None}
+        taken |= {batch.number for batch in log if batch.session in sessions}
+        taken |= _next(log, taken, in_words)
+        if len(taken) == before:
+            return taken
+
+
+def made_of(change: Change, sessions: Set[str], turns: Set[str]) -> bool:
+    """Whether a unit comes into the bank that was drawn from one of these sessions or turns."""
+    return isinstance(change, AddUnit) and (
+        change.unit.session in sessions or not turns.isdisjoint(change.unit.sources)
+    )
+
+
+def _next(log: Sequence[Logged], taken: Set[int], in_words: bool) -> set[int]:
+    """Batches that stand directly on the taken ones. What a batch before them brought in already is not lost."""
+    makers: dict[Name, int] = {}
+    lost: set[Name] = set()
+    found: set[int] = set()
+    for batch in log:
+        if batch.number not in taken and not lost.isdisjoint(_leans(batch.changes, in_words)):
+            found.add(batch.number)
+        for name in _brings(batch.changes):
+            first = makers.setdefault(name, batch.number)
+            if batch.number in taken and (first in taken or name[0] == "note"):
+                lost.add(name)
+    return found
+
+
+def _brings(changes: Sequence[Change]) -> Iterator[Name]:
+    for change in changes:
+        if isinstance(change, AddUnit):
+            yield "unit", change.unit.id
+        elif isinstance(change, SetNote):
+            yield "note", change.name
+
+
+def _leans(changes: Sequence[Change], in_words: bool) -> Iterator[Name]:
+    """What a batch needs to be there."""
+    for change in changes:
+        if isinstance(change, SetNote):
+            yield "note", change.name
+        elif not isinstance(change, AddUnit) and not (in_words and isinstance(change, AddLink | MarkUnit)):
+            yield from (("unit", unit) for unit in named_units(change) if unit is not None)

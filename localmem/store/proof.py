@@ -1,0 +1,46 @@
+"""The proof of an erasure: no piece of the erased texts is left in the bytes of the store's files.
+
+A piece that a row still holds (someone else said the same) is no trace. This is the one place that reads rows of all
+users at once; it compares bytes and tells nobody's words to anyone.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+from sqlalchemy import Connection, Text, select
+
+from localmem.store.database import Database
+from localmem.store.scan import file_blobs, pieces, present, text_blobs
+from localmem.store.schema import metadata
+
+
+def prove(database: Database, texts: Collection[str]) -> tuple[int, int | None]:
+    """(pieces looked for, pieces left); None where the database has no files that can be looked into.
+
+    Empties the write-ahead log first; if something is left, the main file is written anew and looked into again.
+    """
+    wanted = pieces(texts)
+    if not database.files:
+        return 0, None
+    database.settle()
+    left = _left(database, wanted)
+    if left:
+        database.repack()
+        left = _left(database, left)
+    return len(wanted), len(left)
+
+
+def _left(database: Database, wanted: Collection[bytes]) -> set[bytes]:
+    found = present(wanted, file_blobs(database.files))
+    if not found:
+        return found
+    with database.read() as connection:
+        return found - present(found, text_blobs(_words(connection)))
+
+
+def _words(connection: Connection) -> Iterator[str]:
+    """Every text that a row holds."""
+    for table in metadata.sorted_tables:
+        columns = [column for column in table.columns if isinstance(column.type, Text)]
+        rows = connection.execute(select(*columns)) if columns else ()
+        yield from (value for value in chain.from_iterable(rows) if value is not None)

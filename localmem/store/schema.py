@@ -1,0 +1,155 @@
+"""The tables of the store, and nothing else. Knows no queries; migrations bring a data directory to this shape.
+
+sessions ─< turns      the raw log of one user, the source of everything else
+batches  ─< changes    what one system made of it; a batch is one transaction's changes and is taken back whole
+jobs                   one per closed session and system: has it been remembered?
+banks                  the version of each bank, for compare-and-set
+embeddings             derived data: vectors by the encoder's identity and the text's digest
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+REVISION = "0001"
+
+_NAMES = {
+    "pk": "pk_%(table_name)s",
+    "fk": "fk_%(table_name)s_%(referred_table_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+}
+
+metadata = MetaData(naming_convention=_NAMES)
+
+# SQLite numbers rows by itself only in a column of the type INTEGER.
+_Number = BigInteger().with_variant(Integer, "sqlite")
+
+# `position` is the next turn's; `started` and `ended` are the times of the first and last turn (microseconds, UTC).
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("number", _Number, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("started", BigInteger, nullable=False),
+    Column("ended", BigInteger, nullable=False),
+    UniqueConstraint("user", "id"),
+)
+
+# `zone` is the speaker's offset in seconds east of UTC: a day in a prompt is the speaker's day.
+turns = Table(
+    "turns",
+    metadata,
+    Column("user", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("speaker", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("zone", Integer, nullable=False),
+    PrimaryKeyConstraint("user", "session", "position"),
+    UniqueConstraint("user", "id"),
+    ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
+    sqlite_with_rowid=False,
+)
+
+# `kind` says what `cause` is: "session" (its job), or "exchange" (a reply turn, or an edit by hand: no session).
+batches = Table(
+    "batches",
+    metadata,
+    Column("number", _Number, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("session", Text),
+    Column("state", Text, nullable=False),
+    ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
+)
+Index(None, batches.c.user, batches.c.system, batches.c.number)
+Index(None, batches.c.user, batches.c.session)
+Index(
+    "uq_batches_active_cause",
+    batches.c.user,
+    batches.c.system,
+    batches.c.kind,
+    batches.c.cause,
+    unique=True,
+    sqlite_where=text("state = 'active'"),
+    postgresql_where=text("state = 'active'"),
+)
+
+# `unit` and `other` are the units that the change names: added, retired (by), marked, linked (from, to).
+changes = Table(
+    "changes",
+    metadata,
+    Column("batch", _Number, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("unit", Text),
+    Column("other", Text),
+    Column("body", Text, nullable=False),
+    PrimaryKeyConstraint("batch", "position"),
+    ForeignKeyConstraint(["batch"], ["batches.number"]),
+    sqlite_with_rowid=False,
+)
+Index(None, changes.c.user, changes.c.system, changes.c.unit)
+Index(None, changes.c.user, changes.c.system, changes.c.other)
+
+# `owner` is the process that works on a running job.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("user", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    PrimaryKeyConstraint("user", "session", "system"),
+    ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
+)
+Index(
+    "ix_jobs_waiting",
+    jobs.c.state,
+    sqlite_where=text("state <> 'done'"),
+    postgresql_where=text("state <> 'done'"),
+)
+
+banks = Table(
+    "banks",
+    metadata,
+    Column("user", Text, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    PrimaryKeyConstraint("user", "system"),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("digest", Text, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("digest", "identity"),
+)
