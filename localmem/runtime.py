@@ -18,7 +18,8 @@ from localmem.errors import LocalmemError
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Wrapper
 from localmem.retrieval.base import Encoder
-from localmem.store import EmbeddingCache, Job, Store
+from localmem.store.records import Job
+from localmem.store.sql import Store
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Runtime:
     def encoder(self) -> Encoder:
         """The one encoder of all users."""
         with self._guard:
-            self._encoder = self._encoder or build.encoder(self.settings, EmbeddingCache(self.store))
+            self._encoder = self._encoder or build.encoder(self.settings, self.store.embeddings)
             return self._encoder
 
     def agent(self, user: str) -> ChatAgent:
@@ -125,6 +126,8 @@ class Runtime:
 
         `relive` lets a system that works each turn see the session's replies first, as a rebuild must.
         """
+        if not self.store.claim(job):
+            return True  # another process does it, or has done it
         agent = self.agent(job.user)
         try:
             session = self.store.session(job.user, job.session)

@@ -78,6 +78,9 @@ class _Talk:
                 self._agent.close(session.id)
         if self._agent.session:
             note(f"going on with the session of {self._agent.session.turns[-1].time:%d %B %Y, %H:%M}")
+        from localmem.cli.memory import tell_unread
+
+        tell_unread(self._runtime)
         if sys.stdin.isatty():
             note("/help lists the commands")
 
@@ -93,9 +96,9 @@ class _Talk:
 
     def finish(self) -> None:
         """Sessions that are over are remembered before the command ends; the next start does what Ctrl-C cuts off."""
-        waiting = self._agent.waiting
+        waiting = len(self._runtime.waiting_jobs(self._user))
         if waiting:
-            note(f"remembering {len(waiting)} session{'s' if len(waiting) > 1 else ''}")
+            note(f"remembering {waiting} session{'s' if waiting > 1 else ''}")
             self._runtime.remember_all(self._user)
 
     def _reply(self, said: str) -> None:

@@ -116,7 +116,7 @@ def _models(settings: "Settings") -> Iterator[Finding]:
 
 
 def _store(settings: "Settings") -> Iterator[Finding]:
-    from localmem.store import Store
+    from localmem.store.sql import Store
 
     if settings.database is None and not settings.data.is_dir():
         yield Finding("store", "data directory", "ok", f"{settings.data} is not there yet; the first session makes it")

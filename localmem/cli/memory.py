@@ -123,7 +123,7 @@ def show(
         print_json(_plain_bank(bank))
     else:
         click.echo(describe(bank) or f"{settings.system} remembers nothing of {settings.user}")
-        _tell_unread(runtime)
+        tell_unread(runtime)
 
 
 @click.command()
@@ -183,11 +183,11 @@ def forget(
         click.confirm(f"erase {what} of {settings.user} for good?", abort=True, err=True)
     with runtime_of(settings) as runtime:
         if unit:
-            receipt = runtime.store.erase_unit(settings.user, settings.system, unit, with_sources=with_sources)
+            receipt = runtime.store.delete_unit(settings.user, settings.system, unit, sources=with_sources)
         elif session:
-            receipt = runtime.store.erase_session(settings.user, session)
+            receipt = runtime.store.delete_session(settings.user, session)
         else:
-            receipt = runtime.store.erase_user(settings.user)
+            receipt = runtime.store.delete_user(settings.user)
     if as_json:
         print_json(asdict(receipt))
     else:
@@ -256,8 +256,8 @@ def _remember_waiting(runtime: "Runtime", user: str) -> int:
     return len(jobs)
 
 
-def _tell_unread(runtime: "Runtime") -> None:
-    """Another system's user may wonder where the past is."""
+def tell_unread(runtime: "Runtime") -> None:
+    """A user who changed systems may wonder where the past is."""
     settings = runtime.settings
     unread = runtime.store.unread(settings.user, settings.system)
     if unread.sessions:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from localmem.cli.options import config_option, data_option, note, runtime_of, settings_of, user_option
+from localmem.errors import BadInput
 
 
 @click.command("export")
@@ -17,7 +18,7 @@ def export(config: Path | None, data: Path | None, user: str | None, out: Path |
     """Write one user's sessions, turns and memory of every system as JSONL."""
     settings = settings_of(config, data, user)
     with runtime_of(settings) as runtime:
-        lines = runtime.store.export_user(settings.user)
+        lines = (f"{line}\n" for line in runtime.store.export(settings.user))
         if out is None:
             sys.stdout.writelines(lines)
             return
@@ -36,6 +37,13 @@ def export(config: Path | None, data: Path | None, user: str | None, out: Path |
 def import_(file: Path, config: Path | None, data: Path | None, user: str | None) -> None:
     """Read what export wrote, all of it or, after an error, nothing."""
     settings = settings_of(config, data)
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read {file}: {error}; give a file that `localmem export` wrote") from error
     with runtime_of(settings) as runtime:
-        imported = runtime.store.import_user(file, user=user)
-    click.echo(f"imported {imported}")
+        done = runtime.store.restore(lines, str(file), user)
+    if done.new:
+        click.echo(f"imported {done.sessions} sessions with {done.turns} turns for {done.user}")
+    else:
+        click.echo(f"{done.user} has all of it already")
