@@ -61,16 +61,11 @@ def fail(connection: Connection, user: str, system: str, session_id: str, error:
 
 
 def claim(connection: Connection, job: Job) -> bool:
-    """This process works on the job from now on; False if it is done or someone else, still alive, works on it.
-
-    A process that died over the job counts as an attempt, so a job that kills its worker is not tried for ever.
-    """
+    """This process works on the job from now on; False if it is done or someone else, still alive, works on it."""
     row = connection.execute(select(jobs).where(_of_job(job.user, job.system, job.session))).mappings().first()
     if row is None or row["state"] == "done" or (row["state"] == "running" and _alive(row["owner"])):
         return False
-    died = row["state"] == "running"
-    values = {"attempts": row["attempts"] + 1, "error": "the process that worked on it ended"} if died else {}
-    _set(connection, job.user, job.system, job.session, state="running", owner=_me(), **values)
+    _set(connection, job.user, job.system, job.session, state="running", owner=_me())
     return True
 
 
@@ -80,8 +75,8 @@ def release(connection: Connection, job: Job) -> None:
     connection.execute(update(jobs).where(mine).values(state="pending", owner=""))
 
 
-def waiting(connection: Connection, limit: int, attempts: int) -> list[Job]:
-    """Jobs to be done now, of all users: those tried least first, then the oldest session first.
+def waiting(connection: Connection, system: str | None, limit: int, attempts: int) -> list[Job]:
+    """Jobs to be done now, of all users and of one system or all: those tried least first, then the oldest session first.
 
     Those that failed `attempts` times are left out, those of a process that is gone are in.
     """
@@ -92,6 +87,8 @@ def waiting(connection: Connection, limit: int, attempts: int) -> list[Job]:
         .where(jobs.c.state != "done", jobs.c.attempts < attempts, said)
         .order_by(jobs.c.attempts, sessions.c.number)
     )
+    if system is not None:
+        query = query.where(jobs.c.system == system)
     found = []
     for row in connection.execute(query).mappings():
         if row["state"] != "running" or not _alive(row["owner"]):

@@ -145,10 +145,13 @@ class Store:
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 
-    def pending_jobs(self, limit: int = 100, attempts: int = 3) -> list[Job]:
-        """Sessions to be remembered, of all users; without those that failed `attempts` times. For a worker."""
+    def pending_jobs(self, limit: int = 100, attempts: int = 3, system: str | None = None) -> list[Job]:
+        """Sessions to be remembered, of all users and of `system` or all; for a worker.
+
+        Without those that failed `attempts` times. Those tried least come first, then the session opened first.
+        """
         with self._database.read() as connection:
-            return jobs.waiting(connection, limit, attempts)
+            return jobs.waiting(connection, system, limit, attempts)
 
     def claim(self, job: Job) -> bool:
         """Take the job on; False when it is done, or another process that is alive works on it."""
@@ -160,13 +163,13 @@ class Store:
 
     # -- in, out and away ------------------------------------------------------------------------------------------
 
-    def export_user(self, user: str) -> Iterator[str]:
+    def export(self, user: str) -> Iterator[str]:
         """The user's JSONL lines, without line ends, from one consistent view. Raises NotFound."""
         named("user", user)
         with self._database.read() as connection:
             yield from export_lines(connection, self._log, user)
 
-    def import_user(self, lines: Iterable[str], name: str, user: str | None = None) -> Imported:
+    def restore(self, lines: Iterable[str], name: str, user: str | None = None) -> Imported:
         """Import an export, for `user` or under its own name; all of it or nothing. `name` names it in messages.
 
         Raises BadInput with the number of a bad line, and for a user who has another memory already.
