@@ -1,14 +1,24 @@
-"""What an LLM part is, and the one rule by which a prompt that is too long is made to fit.
+"""What an LLM part is, and the rules that all of them share: which prompts can be asked, how one that is too long is
+made to fit, what an answer must be.
 
 Knows no backend. A backend counts tokens with the model's own tokenizer; the rule here decides what goes.
 """
 
-from collections.abc import Callable, Generator, Sequence
+import json
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from localmem.errors import PromptTooLong
-from localmem.types import Completion, Message, Prompt
+from localmem.errors import BadInput, BadReply, LocalmemError, PartialFailure, PromptTooLong
+from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
+
+logger = logging.getLogger(__name__)
+
+# A prompt in less room than this would say nothing.
+_SMALLEST_ROOM = 32
+_GAP = "\n[...]\n"
+_SHOWN = 200
 
 
 class LLM(Protocol):
@@ -59,29 +69,77 @@ def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]]
     """The prompt, cut down to leave room for its answer, and the number of tokens that were cut.
 
     `count` gives the tokens of messages under the chat template. The rule: the system message and the last message
-    stay; of the dialogue between them the oldest messages go first, whole. If that is not enough, the longest
-    remaining message loses its middle. Raises PromptTooLong when the answer alone leaves no room for a prompt.
+    stay; of the dialogue between them the oldest messages go first, whole. If that is not enough, the longest of what
+    remains lose their middle, all down to one length. Raises PromptTooLong when the answer leaves no room for a prompt.
     """
     room = context_length - prompt.max_tokens
     before = count(prompt.messages)
     if before <= room:
         return prompt, 0
-    if room < 32:
+    if room < _SMALLEST_ROOM:
         raise PromptTooLong(
             f"prompt {prompt.name!r} asks for {prompt.max_tokens} tokens of a context of {context_length}; "
             "lower max_tokens or use a model with a longer context"
         )
     messages = _without_oldest(prompt.messages, room, count)
     if count(messages) > room:
-        messages = _without_middle(messages, room, count)
-    return replace(prompt, messages=messages), before - count(messages)
+        messages = _without_middles(prompt.name, messages, room, count)
+    cut = before - count(messages)
+    logger.warning(
+        "prompt %r was cut by %d of %d tokens to fit a context of %d", prompt.name, cut, before, context_length
+    )
+    return replace(prompt, messages=messages), cut
+
+
+def check(prompt: Prompt) -> None:
+    """Raises BadInput for a prompt that no model can answer."""
+    if not prompt.messages:
+        raise BadInput(f"prompt {prompt.name!r} has no messages; give at least one")
+    if prompt.max_tokens < 1:
+        raise BadInput(f"prompt {prompt.name!r} has max_tokens={prompt.max_tokens}; give at least 1")
+    if isinstance(prompt.format, Choice):
+        options = prompt.format.options
+        if len(options) < 2 or len(set(options)) < len(options) or "" in options:
+            raise BadInput(f"prompt {prompt.name!r} has the options {list(options)}; give two or more, all different")
+
+
+def check_json(prompt: Prompt, text: str) -> None:
+    """Raises BadReply when a JSON answer is not JSON, which decoding leaves but one way to: its tokens ran out."""
+    if not isinstance(prompt.format, JsonSchema):
+        return
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise BadReply(
+            f"prompt {prompt.name!r} was answered {_shown(text)}, which is no JSON ({error}); "
+            f"raise its max_tokens above {prompt.max_tokens}, or bound its schema"
+        ) from error
+
+
+def settled(results: Sequence[Completion | LocalmemError]) -> list[Completion]:
+    """The completions, in order. With errors among them: PartialFailure, or the error itself when all failed alike."""
+    errors = [result for result in results if isinstance(result, LocalmemError)]
+    if not errors:
+        return [result for result in results if isinstance(result, Completion)]
+    if len(errors) == len(results) and len({(type(error), str(error)) for error in errors}) == 1:
+        raise errors[0]
+    raise PartialFailure(results)
+
+
+def route(adapters: Mapping[str, str], prompt_name: str) -> str | None:
+    """The adapter for a prompt: under its whole name, else under the part before the slash, else none."""
+    return adapters.get(prompt_name) or adapters.get(prompt_name.partition("/")[0])
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}")
 
 
 def _without_oldest(
     messages: tuple[Message, ...], room: int, count: Callable[[Sequence[Message]], int]
 ) -> tuple[Message, ...]:
     """The fewest oldest dialogue messages dropped that make the rest fit, or all of them."""
-    head = 1 if messages[0].role == "system" else 0
+    head = 1 if messages[0].role == "system" and len(messages) > 1 else 0
     low, high = head, len(messages) - 1
     while low < high:  # how much is left falls with every message dropped, so bisect
         middle = (low + high) // 2
@@ -94,20 +152,26 @@ def _without_oldest(
     return messages[:head] + messages[low:]
 
 
-def _without_middle(
-    messages: tuple[Message, ...], room: int, count: Callable[[Sequence[Message]], int]
+def _without_middles(
+    name: str, messages: tuple[Message, ...], room: int, count: Callable[[Sequence[Message]], int]
 ) -> tuple[Message, ...]:
-    longest = max(range(len(messages)), key=lambda index: len(messages[index].content))
-    content = messages[longest].content
+    def cut(length: int) -> tuple[Message, ...]:
+        return tuple(replace(message, content=_shortened(message.content, length)) for message in messages)
 
-    def cut(kept: int) -> tuple[Message, ...]:
-        text = content[: kept // 2] + "\n[...]\n" + content[len(content) - (kept - kept // 2) :]
-        return (*messages[:longest], replace(messages[longest], content=text), *messages[longest + 1 :])
-
-    low, high = 0, len(content)
+    low, high = 0, max(len(message.content) for message in messages)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if count(cut(middle)) <= room else (low, middle - 1)
     if count(cut(low)) > room:
-        raise PromptTooLong(f"a prompt of {count(messages)} tokens cannot be cut to {room}; shorten its other messages")
+        raise PromptTooLong(
+            f"prompt {name!r} has {count(messages)} tokens that cannot be cut to {room}; "
+            "lower its max_tokens or use a model with a longer context"
+        )
     return cut(low)
+
+
+def _shortened(content: str, length: int) -> str:
+    """The content's first and last characters, `length` in all, when that makes it shorter."""
+    if len(content) <= length + len(_GAP):
+        return content
+    return content[: length // 2] + _GAP + content[len(content) - (length - length // 2) :]

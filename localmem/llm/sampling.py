@@ -1,0 +1,106 @@
+"""How one answer picks its next token from logits: greedy, or drawn by a generator of its own.
+
+Each answer has its own generator, so what a seed gives does not depend on the other answers of a batch. Knows no model.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from transformers import (
+    LogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from localmem.errors import BadInput
+from localmem.types import Prompt
+
+_GREEDY_BELOW = 1e-5
+_SHAPERS: Mapping[str, Callable[[float], LogitsProcessor]] = {
+    "min_p": lambda value: MinPLogitsWarper(float(value)),
+    "top_k": lambda value: TopKLogitsWarper(int(value)),
+    "top_p": lambda value: TopPLogitsWarper(float(value)),
+}
+# The values by which a client says "off".
+_OFF: Mapping[str, tuple[float, ...]] = {
+    "min_p": (0,),
+    "top_k": (0, -1),
+    "top_p": (1,),
+    "repetition_penalty": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+}
+KNOWN_FIELDS = frozenset({*_OFF, "chat_template_kwargs"})
+
+
+class Sampler:
+    """Picks the tokens of one answer.
+
+    Of `Prompt.extra` it follows top_p, top_k, min_p and the repetition, presence and frequency penalties, with vLLM's
+    meanings and order.
+    """
+
+    def __init__(self, prompt: Prompt, prompt_ids: Sequence[int], device: torch.device) -> None:
+        settings = _numbers(prompt)
+        self._penalties = {name: value for name, value in settings.items() if name not in _SHAPERS}
+        self._prompt_ids = prompt_ids
+        drawn = prompt.temperature >= _GREEDY_BELOW
+        self._shapers = _shapers(prompt, settings) if drawn else []
+        self._generator = _generator(prompt, device) if drawn else None
+
+    @property
+    def plain(self) -> bool:
+        """The likeliest token is the one: no draw, no penalty."""
+        return self._generator is None and not self._penalties
+
+    def pick(self, logits: torch.Tensor, output: Sequence[int]) -> int:
+        """The next token, given float32 logits (1 x vocabulary) and the answer's tokens so far."""
+        scores = self._penalise(logits, output) if self._penalties else logits
+        if self._generator is None:
+            return int(scores.argmax())
+        no_ids = torch.empty((1, 0), dtype=torch.long, device=scores.device)
+        for shaper in self._shapers:
+            scores = shaper(no_ids, scores)
+        return int(torch.multinomial(scores.softmax(-1), 1, generator=self._generator))
+
+    def _penalise(self, logits: torch.Tensor, output: Sequence[int]) -> torch.Tensor:
+        repetition = self._penalties.get("repetition_penalty")
+        if repetition is not None:
+            seen = torch.tensor([[*self._prompt_ids, *output]], device=logits.device)
+            logits = RepetitionPenaltyLogitsProcessor(repetition)(seen, logits)
+        counts = torch.bincount(torch.tensor(output, dtype=torch.long), minlength=logits.shape[1]).to(logits)
+        frequency, presence = (self._penalties.get(f"{kind}_penalty", 0.0) for kind in ("frequency", "presence"))
+        return logits - frequency * counts - presence * (counts > 0)
+
+
+def _numbers(prompt: Prompt) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for name, off in _OFF.items():
+        value = prompt.extra.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BadInput(f"prompt {prompt.name!r} has {name}={value!r}; give a number")
+        if value not in off:
+            numbers[name] = value
+    return numbers
+
+
+def _shapers(prompt: Prompt, settings: Mapping[str, float]) -> list[LogitsProcessor]:
+    try:
+        chosen = [_SHAPERS[name](settings[name]) for name in sorted(_SHAPERS) if name in settings]
+        return [TemperatureLogitsWarper(float(prompt.temperature)), *chosen]
+    except ValueError as error:
+        raise BadInput(f"prompt {prompt.name!r} cannot be sampled: {error}") from error
+
+
+def _generator(prompt: Prompt, device: torch.device) -> torch.Generator:
+    generator = torch.Generator(device=device)
+    if prompt.seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(prompt.seed)
+    return generator

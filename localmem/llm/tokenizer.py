@@ -1,0 +1,89 @@
+"""A model's own tokenizer and chat template: what a prompt costs, and what a model is really shown.
+
+Shared by the backends. Knows no weights and no server; reads one folder on this machine.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localmem.errors import BadSettings, ModelMissing
+from localmem.llm.base import alternate
+from localmem.types import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class ChatTokenizer:
+    """Counts and encodes messages under the chat template of the model in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tokenizer = _load(folder)
+        if not self.tokenizer.chat_template:
+            raise BadSettings(
+                f"the model in {folder} has no chat template, so it cannot hold a dialogue; use an instruct model"
+            )
+
+    def encode(self, messages: Sequence[Message], template: Mapping[str, object]) -> list[int]:
+        """Token ids of the messages and of the opening of the answer; `template` goes to the chat template."""
+        ids: list[int] = self.tokenizer.apply_chat_template(
+            [{"role": message.role, "content": message.content} for message in alternate(messages)],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **template,
+        )
+        return ids
+
+    def count(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
+        """Tokens of the messages and of the opening of the answer."""
+        return len(self.encode(messages, template))
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text by itself."""
+        if not texts:
+            return []
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        return [len(ids) for ids in encoded]
+
+    def detokenizer(self) -> "Detokenizer":
+        return Detokenizer(self.tokenizer)
+
+
+class Detokenizer:
+    """Turns one answer's tokens into text as they come; a character is given out once it is whole."""
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+        from tokenizers.decoders import DecodeStream
+
+        self._backend = tokenizer.backend_tokenizer
+        self._stream = DecodeStream(skip_special_tokens=True)
+
+    def add(self, token: int) -> str:
+        return self._stream.step(self._backend, token) or ""
+
+
+def template_fields(extra: Mapping[str, object]) -> dict[str, object]:
+    """The fields of `Prompt.extra` that go to the chat template, under vLLM's name (Qwen3 has enable_thinking)."""
+    fields = extra.get("chat_template_kwargs")
+    return dict(_string_keys(fields)) if isinstance(fields, Mapping) else {}
+
+
+def _string_keys(fields: Mapping[object, object]) -> Iterator[tuple[str, object]]:
+    for key, value in fields.items():
+        yield str(key), value
+
+
+def _load(folder: Path) -> "PreTrainedTokenizerBase":
+    from transformers import AutoTokenizer
+
+    if not (folder / "tokenizer_config.json").is_file():
+        raise ModelMissing(f"no tokenizer in {folder}; get the model with `localmem models pull`")
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelMissing(
+            f"the tokenizer in {folder} cannot be read ({error}); check it with `localmem models verify`"
+        ) from error

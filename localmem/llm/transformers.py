@@ -1,0 +1,231 @@
+"""An LLM in this process, on Hugging Face transformers: the backbone where there is no vLLM server.
+
+Prompts of many threads are decoded together; whichever thread waits for its answer does the next step. Knows how
+prompts become rows and rows completions; the stepping itself is in decoding.py.
+"""
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from localmem.errors import BadSettings, LocalmemError, ModelMissing
+from localmem.llm.adapters import Adapters
+from localmem.llm.base import check, check_json, fit, settled
+from localmem.llm.choices import ChoiceMass, steps_to_decide
+from localmem.llm.decoding import Decoder
+from localmem.llm.grammar import Grammars
+from localmem.llm.keyvalues import RowCache, use_row_attention
+from localmem.llm.row import Row
+from localmem.llm.sampling import KNOWN_FIELDS, Sampler
+from localmem.llm.text import AnswerText
+from localmem.llm.tokenizer import ChatTokenizer, template_fields
+from localmem.llm.turns import Turns
+from localmem.types import Choice, Completion, Prompt, Usage
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
+
+
+class TransformersLLM:
+    """The model in `path`, loaded into this process.
+
+    `device` is "auto" (a GPU where there is one), "cpu", "cuda" or the like. `dtype` is "auto", "float32", "bfloat16"
+    or "float16"; auto takes bfloat16 where the device computes in it, which on a CPU halves the time of a step. In
+    float32 the answer to a seed does not depend on what else is decoded at the time; in bfloat16 rounding can make it
+    differ. At most `batch_limit` prompts are decoded at a time (None: 64 on a GPU, 16 on a CPU). `adapters` maps a
+    prompt's name, or the part before its slash, to the folder of a peft adapter. `prefix_tokens` bounds how many tokens
+    of finished prompts are kept, so that a dialogue's next prompt is read from where it differs.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str,
+        context_length: int | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        batch_limit: int | None = None,
+        adapters: Mapping[str, Path] | None = None,
+        prefix_tokens: int = 16384,
+    ) -> None:
+        self._name = name
+        self._tokenizer = ChatTokenizer(path)
+        model = _load(path, _device(device), dtype)
+        text = model.config.get_text_config(decoder=True)
+        self._context_length = context_length or int(text.max_position_embeddings)
+        ends = _ends(model, self._tokenizer)
+        self._ends = frozenset(ends)
+        self._grammars = Grammars(self._tokenizer.tokenizer, int(text.vocab_size), ends)
+        self._device = model.device
+        self._adapters = Adapters(model)
+        limit = batch_limit or (16 if self._device.type == "cpu" else 64)
+        self._decoder = Decoder(self._adapters, ends, limit=limit, prefix_tokens=prefix_tokens)
+        self._turns = Turns(self._decoder.step, self._decoder.prune)
+        self._passed_over: set[str] = set()
+        for prompt_name, folder in (adapters or {}).items():
+            self.load_adapter(prompt_name, folder)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def context_length(self) -> int:
+        return self._context_length
+
+    @property
+    def active(self) -> int:
+        """Prompts being decoded or waiting to be."""
+        return self._decoder.rows
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        prepared = [self._prepared(prompt) for prompt in prompts]
+        rows = [row for row in prepared if isinstance(row, Row)]
+        try:
+            self._decoder.add(rows)
+            self._turns.work_until(lambda: all(row.done for row in rows))
+        finally:
+            self._drop(rows)
+        return settled([_result(row) if isinstance(row, Row) else row for row in prepared])
+
+    def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
+        row = self._row(prompt)
+        try:
+            self._decoder.add([row])
+            while not row.done or row.text.news:
+                self._turns.work_until(lambda: row.done or row.text.news)
+                if row.text.news:
+                    yield row.text.take()
+        finally:
+            self._drop([row])
+        return settled([_result(row)])[0]
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return self._tokenizer.count_tokens(texts)
+
+    def load_adapter(self, name: str, path: Path) -> None:
+        """Prompts called `name`, or whose name begins with it and a slash, go through this adapter from now on."""
+        if name in self._adapters.names:
+            self.unload_adapter(name)
+        with self._turns.alone():
+            self._adapters.load(name, path)
+
+    def unload_adapter(self, name: str) -> None:
+        """Those prompts go to the model itself again; BadInput when no adapter has that name."""
+        adapter = self._adapters.forget(name)
+        while True:  # a look while another thread steps may err, so the last look is alone
+            self._turns.work_until(lambda: not self._decoder.answering_with(adapter))
+            with self._turns.alone():
+                if not self._decoder.answering_with(adapter):
+                    self._adapters.drop(adapter)
+                    self._decoder.prefixes.forget(adapter)
+                    return
+
+    def _prepared(self, prompt: Prompt) -> Row | LocalmemError:
+        try:
+            return self._row(prompt)
+        except LocalmemError as error:
+            return error
+
+    def _row(self, prompt: Prompt) -> Row:
+        check(prompt)
+        self._tell_passed_over(prompt)
+        fields = template_fields(prompt.extra)
+        choice = prompt.format if isinstance(prompt.format, Choice) else None
+        limit = steps_to_decide(choice.options) if choice else prompt.max_tokens
+        fitted, trimmed = fit(
+            replace(prompt, max_tokens=limit),
+            self._context_length,
+            lambda messages: self._tokenizer.count(messages, fields),
+        )
+        ids = self._tokenizer.encode(fitted.messages, fields)
+        return Row(
+            prompt=prompt,
+            ids=ids,
+            limit=limit,
+            ends=self._ends,
+            sampler=Sampler(prompt, ids, self._device),
+            pieces=self._tokenizer.detokenizer(),
+            text=AnswerText(() if choice else prompt.stop),
+            constraint=self._grammars.constraint(prompt),
+            mass=ChoiceMass(choice.options) if choice else None,
+            trimmed=trimmed,
+        )
+
+    def _tell_passed_over(self, prompt: Prompt) -> None:
+        for field in sorted(set(prompt.extra) - KNOWN_FIELDS - self._passed_over):
+            self._passed_over.add(field)
+            logger.warning("prompt %r: an in-process model does not follow the field %r", prompt.name, field)
+
+    def _drop(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            row.dropped = not row.done
+        self._turns.tidy()
+
+
+def _result(row: Row) -> Completion | LocalmemError:
+    if row.error:
+        return row.error
+    text = row.text.text
+    try:
+        check_json(row.prompt, text)
+    except LocalmemError as error:
+        return error
+    usage = Usage(input=len(row.ids), output=len(row.output), cached=row.cached)
+    choices = row.mass.end(text) if row.mass else None
+    return Completion(text, "length" if row.cut else "stop", usage, choices, row.trimmed)
+
+
+def _load(path: Path, device: torch.device, dtype: str) -> "PreTrainedModel":
+    from transformers import AutoModelForCausalLM
+
+    if not (path / "config.json").is_file():
+        raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
+    try:
+        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=_dtype(dtype, device), local_files_only=True)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelMissing(
+            f"the model in {path} cannot be read ({reason}); check it with `localmem models verify`"
+        ) from error
+    model = model.to(device).eval()
+    if RowCache(model.config).joinable:
+        use_row_attention(model)
+    return model
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise BadSettings(f"no such device as {name!r}; use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise BadSettings(f"device {name!r} was asked for and torch sees no GPU; use cpu or install the GPU build")
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        narrow = device.type == "cuda" or torch.cpu.get_capabilities().get("avx512_bf16", False)
+        return torch.bfloat16 if narrow else torch.float32
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in known:
+        raise BadSettings(f"no such dtype as {name!r}; use auto, {', '.join(known)}")
+    return known[name]
+
+
+def _ends(model: "PreTrainedModel", tokenizer: ChatTokenizer) -> list[int]:
+    """Ids that end an answer: those of the model's generation settings, and the tokenizer's own."""
+    given = model.generation_config.eos_token_id if model.generation_config else None
+    ends = [given] if isinstance(given, int) else list(given or [])
+    own = tokenizer.tokenizer.eos_token_id
+    return list(dict.fromkeys([*ends, own] if own is not None else ends))
