@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localmem.batching import Batched
-from localmem.errors import BadVectors, MissingExtra, ModelMissing
+from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.retrieval.base import Encoder, Side
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ def _searchable(rows: Rows) -> NDArray[np.bool_]:
 class SentenceEncoder:
     """An encoder in a local folder, as sentence-transformers saves it (a plain transformers folder is mean-pooled).
 
-    The weights load when first needed, once, and quickly; a missing folder is an error at once. `checksum` is that of
-    the weights, computed from the folder if it is not given. `prefixes` go before the text of each side. `max_length`
-    (tokens) narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of once a
-    call. `device` is auto, cpu, cuda or cuda:N; `dtype` auto is bfloat16 on a GPU and float32 on a CPU. Calls of many
-    threads join into batches of `batch_size`.
+    The weights load when first needed, once a process; a missing folder is an error at once. `checksum` is the sha256
+    of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)
+    narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of once a call.
+    `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and float32 on a CPU; bfloat16 suits CPUs
+    that multiply it (twice as many texts a second, cosines off by some thousandths). Calls of many threads join into
+    batches of `batch_size`.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class SentenceEncoder:
         batch_size: int = 64,
         max_length: int | None = None,
     ) -> None:
-        if not (path / "config.json").is_file():
+        if not any((path / file).is_file() for file in ("modules.json", "config.json")):
             raise ModelMissing(f"encoder {name} is not at {path}; get it with `localmem models pull {name}`")
         self.name = name
         self.cut = 0
@@ -113,6 +114,11 @@ class SentenceEncoder:
             log.warning("%s: %d of %d texts were cut to its window of %s tokens", self.name, cut, len(texts), window)
         return np.stack([row for row, _ in coded])
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, with those that the model puts around it, and before anything is cut."""
+        tokenizer = self._model().tokenizer
+        return [len(tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
+
     def _model(self) -> "SentenceTransformer":
         with self._loading:
             if self._loaded is None:
@@ -134,13 +140,11 @@ class SentenceEncoder:
 
 
 def _load(path: Path, device: str, dtype: Dtype) -> "SentenceTransformer":
-    try:
-        import torch
-        from sentence_transformers import SentenceTransformer
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"{error.name} is not installed; install it with `pip install 'localmem[cpu]'`") from error
-    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    chosen = ("float32" if place == "cpu" else "bfloat16") if dtype == "auto" else dtype
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    place = _place(device)
+    chosen = ("float32" if place == "cpu" else "float16") if dtype == "auto" else dtype
     with _no_progress_bar():
         model = SentenceTransformer(
             str(path),
@@ -150,6 +154,17 @@ def _load(path: Path, device: str, dtype: Dtype) -> "SentenceTransformer":
             model_kwargs={"dtype": getattr(torch, chosen)},
         )
     return model.eval()
+
+
+def _place(device: str) -> str:
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    known = device == "cpu" or (device.partition(":")[0] == "cuda" and torch.cuda.is_available())
+    if not known:
+        raise BadSettings(f"the encoder cannot run on device {device!r} here; use cpu, or auto for what there is")
+    return device
 
 
 @contextmanager
@@ -219,6 +234,11 @@ class CachedEncoder:
         self.damaged = 0
 
     @property
+    def inner(self) -> Encoder:
+        """The encoder without the cache: for texts of which nothing may be kept."""
+        return self._inner
+
+    @property
     def identity(self) -> str:
         return self._inner.identity
 
@@ -240,7 +260,9 @@ class CachedEncoder:
 
     def _kept(self, digests: Sequence[str]) -> dict[str, Rows]:
         found = self._cache.get(self.identity, digests)
-        rows = {digest: np.frombuffer(kept, dtype="<f4") for digest, kept in found.items() if len(kept) % 4 == 0}
+        rows = {
+            digest: np.frombuffer(kept, dtype="<f4") for digest, kept in found.items() if kept and len(kept) % 4 == 0
+        }
         sound = {digest: row for digest, row in rows.items() if _searchable(row).all()}
         if len(sound) < len(found):
             self.damaged += len(found) - len(sound)

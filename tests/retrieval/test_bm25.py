@@ -1,0 +1,126 @@
+"""BM25Retriever against bm25s alone, and how words are told apart."""
+
+import random
+
+import bm25s
+import pytest
+
+from localmem.errors import BadSettings
+from localmem.retrieval.bm25 import BM25Retriever, words
+from localmem.types import Unit
+from tests.fakes import unit
+
+
+def alone(keys: list[str], query: str) -> dict[int, float]:
+    """The scores above 0 of bm25s over these keys, in one go."""
+    index = bm25s.BM25(k1=1.5, b=0.75)
+    index.index([words(key) for key in keys], show_progress=False)
+    known = [word for word in words(query) if word in index.vocab_dict]
+    scores = index.get_scores(known) if known else []
+    return {at: float(score) for at, score in enumerate(scores) if score > 0}
+
+
+def test_scores_are_those_of_bm25s_over_the_units_that_are_there() -> None:
+    rng = random.Random(1)
+    vocabulary = [f"w{n}" for n in range(60)]
+    retriever = BM25Retriever(language="none")
+    live: dict[str, Unit] = {}
+    for n in range(30):
+        new = [unit(f"{n}.{m}", " ".join(rng.choices(vocabulary, k=rng.randint(1, 12)))) for m in range(8)]
+        retriever.add(new)
+        live |= {one.id: one for one in new}
+        gone = rng.sample(sorted(live), 3)
+        retriever.remove(gone)
+        for name in gone:
+            del live[name]
+        query = " ".join(rng.choices(vocabulary, k=4))
+        (matches,) = retriever.search([query], 10_000)
+        names = list(live)
+        expected = {names[at]: score for at, score in alone([one.key for one in live.values()], query).items()}
+        assert {match.id: match.score for match in matches} == pytest.approx(expected, rel=1e-5)
+
+
+def test_units_are_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def watched(text: str) -> list[str]:
+        seen.append(text)
+        return text.split()
+
+    monkeypatch.setattr("localmem.retrieval.bm25.words", watched)
+    retriever = BM25Retriever()
+    retriever.add([unit("a", "dog"), unit("b", "cat")])
+    retriever.search(["dog"], 1)
+    retriever.add([unit("a", "dog"), unit("c", "cow")])
+    retriever.remove(["b"])
+    retriever.search(["cow"], 1)
+    assert seen == ["dog", "cat", "dog", "cow", "cow"]
+
+
+def test_no_common_word_is_no_match() -> None:
+    retriever = BM25Retriever()
+    retriever.add([unit("a", "Anna has a dog"), unit("b", "")])
+    assert retriever.search(["elephants", "the", "?!", "a of"], 5) == [[], [], [], []]
+
+
+def test_a_word_that_only_a_removed_unit_had_is_no_match() -> None:
+    retriever = BM25Retriever()
+    retriever.add([unit("a", "dog"), unit("b", "cat")])
+    retriever.remove(["b"])
+    assert retriever.search(["cat", "dog"], 5)[0] == []
+    retriever.add([unit(f"n{n}", f"cow{n}") for n in range(3000)])
+    retriever.remove([f"n{n}" for n in range(3000)])
+    first, second = retriever.search(["cow2999", "dog"], 5)
+    assert first == []
+    assert [match.id for match in second] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("language", "key", "query"),
+    [
+        ("english", "Tom was running marathons", "marathon runs"),
+        ("german", "Die Katzen schlafen", "Katze"),
+        ("french", "Elle travaillait à Lyon", "travailler"),
+        ("russian", "Он любит собак", "собаки"),
+        ("finnish", "Pidän koirista", "koira koirista"),
+        ("korean", "고양이를 키워요", "고양이"),
+        ("none", "C++ and Rust", "rust"),
+    ],
+)
+def test_word_forms_meet_in_their_language(language: str, key: str, query: str) -> None:
+    retriever = BM25Retriever(language=language)
+    retriever.add([unit("x", "zzz"), unit("a", key)])
+    (matches,) = retriever.search([query], 1)
+    assert [match.id for match in matches] == ["a"]
+
+
+def test_stop_words_do_not_count() -> None:
+    assert BM25Retriever(language="none").search(["the"], 1) == [[]]
+    for language, expected in (("english", []), ("none", ["a"])):
+        retriever = BM25Retriever(language=language)
+        retriever.add([unit("a", "the dog")])
+        (matches,) = retriever.search(["the"], 1)
+        assert [match.id for match in matches] == expected
+
+
+def test_an_unknown_language_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(BadSettings, match="'englsh'; did you mean english"):
+        BM25Retriever(language="englsh")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't stop, Anna’s CAT!", ["don't", "stop", "anna's", "cat"]),
+        ("at 5 in snake_case", ["at", "5", "in", "snake", "case"]),
+        ("Straße Ｃafe\u0301", ["strasse", "café"]),
+        ("猫が", ["猫", "が", "猫が"]),
+        ("iPhone을", ["iphone", "을"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("ok 👍🏽 ❤️", ["ok", "👍", "❤"]),
+        ("'quoted' -- ...", ["quoted"]),
+        ("", []),
+    ],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected

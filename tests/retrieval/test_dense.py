@@ -1,0 +1,190 @@
+"""DenseRetriever against brute force, and what its encoder may do wrong."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from localmem.errors import BadSettings, BadVectors
+from localmem.retrieval import dense
+from localmem.retrieval.base import Side
+from localmem.retrieval.dense import DenseRetriever
+from localmem.retrieval.encoder import SentenceEncoder
+from tests.fakes import WordEncoder, unit
+
+Rows = NDArray[np.float32]
+
+
+class TableEncoder:
+    """Texts are row numbers of a table."""
+
+    identity = "table"
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.dimension = rows.shape[1]
+
+    def encode(self, texts: Sequence[str], side: Side) -> Rows:
+        return self.rows[[int(text) for text in texts]]
+
+
+def unit_rows(rng: np.random.Generator, count: int, dimension: int = 48) -> Rows:
+    rows = rng.standard_normal((count, dimension), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
+
+
+def brute_force(rows: Rows, query: Rows, k: int) -> list[tuple[str, float]]:
+    scores = (rows.astype(np.float64) * query.astype(np.float64)).sum(axis=1)
+    order = np.argsort(-scores, kind="stable")[:k]
+    return [(str(at), float(scores[at])) for at in order]
+
+
+def assert_equals_brute_force(rows: Rows, queries: Rows, k: int) -> None:
+    count = len(rows)
+    retriever = DenseRetriever(TableEncoder(np.concatenate([rows, queries])))
+    for start in range(0, count, 700):
+        retriever.add([unit(str(n)) for n in range(start, min(start + 700, count))])
+    found = retriever.search([str(count + n) for n in range(len(queries))], k)
+    assert found == [brute_force(rows, query, k) for query in queries]
+
+
+@pytest.mark.parametrize("k", [1, 10, 300, 5000])
+def test_flat_equals_brute_force(k: int) -> None:
+    rng = np.random.default_rng(k)
+    assert_equals_brute_force(unit_rows(rng, 2500), unit_rows(rng, 30), k)
+
+
+def test_flat_equals_brute_force_where_half_precision_sees_no_difference() -> None:
+    rng = np.random.default_rng(1)
+    rows = unit_rows(rng, 1)[[0] * 1500] + rng.standard_normal((1500, 48), dtype=np.float32) * 2e-6
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    assert_equals_brute_force(rows, np.concatenate([rows[:3], unit_rows(rng, 3)]), 10)
+
+
+@pytest.mark.parametrize("k", [1, 10, 99, 101, 700])
+def test_flat_equals_brute_force_with_many_ties(k: int) -> None:
+    rng = np.random.default_rng(k)
+    few = unit_rows(rng, 7)
+    rows = few[rng.integers(0, 7, 1001)]
+    assert_equals_brute_force(rows, np.concatenate([few, unit_rows(rng, 3)]), k)
+
+
+def test_flat_equals_brute_force_on_real_vectors(starter_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder(starter_encoder_dir, name="minilm")
+    who, what = (
+        ["Anna", "Tom", "my sister", "the boss"],
+        ["plays the violin", "moved to Rome", "hates rain", "has a dog"],
+    )
+    keys = [f"{one} {other} {when}." for one in who for other in what for when in ("today", "in May", "last year")]
+    keys += keys[:20]
+    rows, queries = encoder.encode(keys, "passage"), encoder.encode(["music", "Who has a pet?", keys[3]], "query")
+    assert_equals_brute_force(rows, queries, 10)
+    retriever = DenseRetriever(encoder)
+    retriever.add([unit(str(n), key) for n, key in enumerate(keys)])
+    (matches,) = retriever.search(["Who has a pet?"], 3)
+    assert all("dog" in keys[int(match.id)] for match in matches)
+
+
+def test_removed_rows_leave_the_best_of_the_others() -> None:
+    """Even when all that FAISS proposes at first is dead."""
+    rng = np.random.default_rng(5)
+    rows, query = unit_rows(rng, 2000), unit_rows(rng, 1)
+    best = [name for name, _ in brute_force(rows, query[0], 500)]
+    retriever = DenseRetriever(TableEncoder(np.concatenate([rows, query])))
+    retriever.add([unit(str(n)) for n in range(2000)])
+    retriever.remove(best[:480])
+    (matches,) = retriever.search(["2000"], 20)
+    assert [match.id for match in matches] == best[480:500]
+
+
+def test_scores_are_cosines() -> None:
+    retriever = DenseRetriever(WordEncoder())
+    retriever.add([unit("a", "dog"), unit("b", "dog cat")])
+    (matches,) = retriever.search(["dog"], 2)
+    assert [match.score for match in matches] == pytest.approx([1.0, 0.5**0.5], abs=1e-6)
+
+
+def test_units_that_are_there_are_not_encoded_again() -> None:
+    encoder = WordEncoder()
+    retriever = DenseRetriever(encoder)
+    retriever.add([unit("a", "dog")])
+    retriever.add([unit("a", "dog"), unit("b", "cat"), unit("b", "cow")])
+    assert encoder.encoded == ["dog", "cat"]
+
+
+def test_an_index_that_is_empty_asks_the_encoder_nothing() -> None:
+    encoder = WordEncoder()
+    DenseRetriever(encoder).search(["dog"], 3)
+    assert encoder.encoded == []
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 3.0])
+def test_vectors_that_cannot_be_searched_are_refused(bad: float) -> None:
+    rows = unit_rows(np.random.default_rng(0), 4)
+    rows[2, 5] = bad
+    retriever = DenseRetriever(TableEncoder(rows))
+    retriever.add([unit("0"), unit("1")])
+    with pytest.raises(BadVectors, match="table gave 1 of 2 vectors"):
+        retriever.add([unit("3"), unit("2")])
+    with pytest.raises(BadVectors, match="table"):
+        retriever.search(["2"], 1)
+    (matches,) = retriever.search(["3"], 9)
+    assert {match.id for match in matches} == {"0", "1"}
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(BadSettings, match="'tree'"):
+        DenseRetriever(WordEncoder(), kind="tree")  # type: ignore[arg-type]
+
+
+def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "EXACT_UNTIL", 2000)
+    built: list[int] = []
+    make = dense._graph
+
+    def watched(rows: Rows) -> object:
+        built.append(len(rows))
+        return make(rows)
+
+    monkeypatch.setattr(dense, "_graph", watched)
+    rng = np.random.default_rng(2)
+    centres = unit_rows(rng, 60)
+    rows = centres[rng.integers(0, 60, 3050)] + 0.1 * rng.standard_normal((3050, 48), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    retriever = DenseRetriever(TableEncoder(rows))
+    retriever.add([unit(str(n)) for n in range(2000)])
+    assert built == []
+    retriever.add([unit(str(n)) for n in range(2000, 2500)])
+    retriever.add([unit(str(n)) for n in range(2500, 3000)])
+    assert built == [2500]
+    found = retriever.search([str(n) for n in range(3000, 3050)], 10)
+    hits = sum(
+        len({match.id for match in matches} & {name for name, _ in brute_force(rows[:3000], rows[3000 + n], 10)})
+        for n, matches in enumerate(found)
+    )
+    assert hits >= 0.95 * 500
+
+
+def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    building, found = threading.Event(), threading.Event()
+    make = dense._graph
+
+    def slow(rows: Rows) -> object:
+        building.set()
+        assert found.wait(30)
+        return make(rows)
+
+    monkeypatch.setattr(dense, "_graph", slow)
+    retriever = DenseRetriever(WordEncoder(), kind="hnsw")
+    adding = threading.Thread(target=retriever.add, args=([unit("a", "dog"), unit("b", "cat")],))
+    adding.start()
+    assert building.wait(30)
+    during = retriever.search(["dog"], 1)
+    found.set()
+    adding.join()
+    assert during == retriever.search(["dog"], 1)
+    assert during[0][0].id == "a"

@@ -1,0 +1,210 @@
+"""SentenceEncoder on the real MiniLM, and CachedEncoder on what it may meet."""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from localmem.errors import BadSettings, BadVectors, ModelMissing
+from localmem.retrieval.base import Side
+from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder, checked
+from tests.fakes import WordEncoder
+
+TEXTS = [
+    "Anna has a dog.",
+    "Anna owns a puppy and walks it every morning in the park.",
+    "Interest rates rose.",
+    "",
+    "개",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(starter_encoder_dir: Path) -> SentenceEncoder:
+    return SentenceEncoder(starter_encoder_dir, name="minilm", batch_size=2)
+
+
+def test_rows_are_of_unit_length_and_in_order(encoder: SentenceEncoder) -> None:
+    rows = encoder.encode(TEXTS, "passage")
+    assert rows.shape == (5, encoder.dimension) == (5, 384)
+    assert rows.dtype == np.float32
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(5), abs=1e-5)
+    for text, row in zip(TEXTS, rows, strict=True):
+        assert encoder.encode([text], "passage")[0] == pytest.approx(row, abs=1e-5)
+    assert rows[0] @ rows[1] > rows[0] @ rows[2] + 0.3
+
+
+def test_vectors_are_those_of_sentence_transformers(encoder: SentenceEncoder, starter_encoder_dir: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    reference = SentenceTransformer(str(starter_encoder_dir), device="cpu", local_files_only=True)
+    expected = reference.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
+    assert encoder.encode(TEXTS, "query") == pytest.approx(expected, abs=1e-5)
+
+
+def test_no_texts_give_no_rows(encoder: SentenceEncoder) -> None:
+    assert encoder.encode([], "passage").shape == (0, 384)
+
+
+def test_nothing_is_drawn(
+    encoder: SentenceEncoder, starter_encoder_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    SentenceEncoder(starter_encoder_dir, name="minilm").encode(TEXTS * 20, "passage")
+    captured = capfd.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_texts_over_the_window_are_cut_counted_and_warned_of_once(
+    starter_encoder_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = SentenceEncoder(starter_encoder_dir, name="minilm", max_length=16, batch_size=2)
+    long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"  # 14 tokens and 2 marks
+    with caplog.at_level(logging.WARNING):
+        whole = encoder.encode([long, "short"], "passage")
+    assert (caplog.messages, encoder.cut) == ([], 0)
+    with caplog.at_level(logging.WARNING):
+        cut = encoder.encode([f"{long} fifteen", "short", f"{long} sixteen seventeen", long], "query")
+    assert caplog.messages == ["minilm: 2 of 4 texts were cut to its window of 16 tokens"]
+    assert encoder.cut == 2
+    assert cut[0] == pytest.approx(whole[0], abs=1e-5)
+
+
+def test_prefixes_go_before_the_text_of_their_side(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
+    prefixes: Mapping[Side, str] = {"query": "query: ", "passage": "passage: "}
+    prefixed = SentenceEncoder(starter_encoder_dir, name="minilm", prefixes=prefixes)
+    assert prefixed.encode(["dog"], "query") == pytest.approx(encoder.encode(["query: dog"], "query"), abs=1e-5)
+    assert prefixed.encode(["dog"], "passage") == pytest.approx(encoder.encode(["passage: dog"], "query"), abs=1e-5)
+
+
+def test_identity_tells_apart_what_changes_a_stored_vector(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
+    def identity(checksum: str = "1" * 64, max_length: int | None = None, **prefixes: str) -> str:
+        sides: Mapping[Side, str] = {"query": prefixes.get("query", ""), "passage": prefixes.get("passage", "")}
+        return SentenceEncoder(
+            starter_encoder_dir, name="minilm", checksum=checksum, max_length=max_length, prefixes=sides
+        ).identity
+
+    others = {identity(), identity("2" * 64), identity(max_length=64), identity(passage="p: "), encoder.identity}
+    assert len(others) == 5
+    assert identity() == identity(query="q: ")
+    assert encoder.identity == SentenceEncoder(starter_encoder_dir, name="minilm", batch_size=7).identity
+
+
+def test_identity_and_a_wrong_folder_need_no_weights(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder(starter_encoder_dir, name="minilm")
+    assert encoder.identity.startswith("minilm@53aa51172d142c89/")
+    assert encoder._loaded is None
+    with pytest.raises(ModelMissing, match="localmem models pull minilm"):
+        SentenceEncoder(tmp_path, name="minilm")
+
+
+def test_a_device_that_is_not_there_is_refused(starter_encoder_dir: Path) -> None:
+    with pytest.raises(BadSettings, match="'tpu'"):
+        SentenceEncoder(starter_encoder_dir, name="minilm", device="tpu").encode(["dog"], "query")
+
+
+def test_threads_get_their_own_rows(starter_encoder_dir: Path) -> None:
+    encoder = SentenceEncoder(starter_encoder_dir, name="minilm")  # loads under the threads, too
+    texts = [f"{word} number {n}" for n in range(12) for word in ("dog", "a longer text about a cat and a house")]
+    found: dict[str, NDArray[np.float32]] = {}
+
+    def encode(text: str) -> None:
+        found[text] = encoder.encode([text], "passage")[0]
+
+    threads = [threading.Thread(target=encode, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = encoder.encode(texts, "passage")
+    assert np.stack([found[text] for text in texts]) == pytest.approx(expected, abs=1e-5)
+
+
+class DictCache:
+    """The store's table as a dict."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], bytes] = {}
+
+    def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
+        return {digest: self.kept[identity, digest] for digest in digests if (identity, digest) in self.kept}
+
+    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
+        self.kept |= {(identity, digest): row for digest, row in rows.items()}
+
+
+def test_a_passage_is_encoded_once_and_comes_back_as_it_was() -> None:
+    inner, cache = WordEncoder(), DictCache()
+    first = CachedEncoder(inner, cache).encode(["dog", "cat", "dog"], "passage")
+    second = CachedEncoder(inner, cache).encode(["cow", "dog", "cat"], "passage")
+    assert inner.encoded == ["dog", "cat", "cow"]
+    assert np.array_equal(first[[0, 1, 0]], first[[2, 1, 0]])
+    assert np.array_equal(second[[1, 2]], first[:2])
+    assert np.array_equal(second, WordEncoder().encode(["cow", "dog", "cat"], "passage"))
+    assert second.dtype == np.float32
+
+
+def test_queries_are_not_kept() -> None:
+    inner, cache = WordEncoder(), DictCache()
+    encoder = CachedEncoder(inner, cache)
+    encoder.encode(["dog"], "query")
+    encoder.encode(["dog"], "query")
+    assert inner.encoded == ["dog", "dog"]
+    assert cache.kept == {}
+
+
+def test_no_texts_through_the_cache() -> None:
+    assert CachedEncoder(WordEncoder(), DictCache()).encode([], "passage").shape == (0, 512)
+
+
+def test_another_encoder_finds_nothing_of_the_first() -> None:
+    cache = DictCache()
+    CachedEncoder(WordEncoder(), cache).encode(["dog"], "passage")
+    other = WordEncoder()
+    other.identity = "words-of-another-kind"
+    CachedEncoder(other, cache).encode(["dog"], "passage")
+    assert other.encoded == ["dog"]
+    assert len(cache.kept) == 2
+
+
+def test_when_all_is_kept_the_weights_stay_unloaded(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
+    cache = DictCache()
+    CachedEncoder(encoder, cache).encode(TEXTS, "passage")
+    cold = SentenceEncoder(starter_encoder_dir, name="minilm")
+    rows = CachedEncoder(cold, cache).encode(TEXTS[::-1], "passage")
+    assert cold._loaded is None
+    assert rows[::-1] == pytest.approx(encoder.encode(TEXTS, "passage"), abs=1e-6)
+
+
+@pytest.mark.parametrize("damage", [b"", b"abc", b"\0\0\x80\x7f" * 512, b"\0\0\x80\x3f" * 512])
+def test_a_damaged_vector_is_made_anew(damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    cache = DictCache()
+    encoder = CachedEncoder(WordEncoder(), cache)
+    whole = encoder.encode(["dog", "cat"], "passage")
+    cache.kept[next(iter(cache.kept))] = damage
+    with caplog.at_level(logging.WARNING):
+        assert np.array_equal(encoder.encode(["dog", "cat"], "passage"), whole)
+    assert encoder.damaged == 1
+    assert caplog.messages == ["1 kept vectors of words-512 are damaged and are made anew"]
+    assert np.array_equal(CachedEncoder(WordEncoder(), cache).encode(["dog"], "passage"), whole[:1])
+
+
+def test_vectors_that_are_no_numbers_are_not_kept() -> None:
+    class Broken(WordEncoder):
+        def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+            return super().encode(texts, side) * np.float32("nan")
+
+    cache = DictCache()
+    with pytest.raises(BadVectors, match="words-512 gave 2 of 2 vectors"):
+        CachedEncoder(Broken(), cache).encode(["dog", "cat"], "passage")
+    assert cache.kept == {}
+
+
+def test_checked_wants_one_row_a_text() -> None:
+    with pytest.raises(BadVectors, match=r"shape \(4,\)"):
+        checked(np.zeros(4, dtype=np.float32), "x")
+    rows = np.array([[1, 0], [0, 0]], dtype=np.float32)
+    assert checked(rows, "x") is rows

@@ -1,0 +1,88 @@
+"""HybridRetriever: the arithmetic of the fusion."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from localmem.errors import BadSettings, BadVectors
+from localmem.retrieval.base import Match
+from localmem.retrieval.hybrid import HybridRetriever
+from localmem.types import Unit
+from tests.fakes import unit
+
+
+class Fixed:
+    """Finds the same units whatever is asked."""
+
+    def __init__(self, *names: str, fails: int = 0) -> None:
+        self.names = names
+        self.fails = fails
+        self.asked: list[int] = []
+        self.added: list[str] = []
+
+    def add(self, units: Sequence[Unit]) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise BadVectors("not now")
+        self.added += [one.id for one in units]
+
+    def remove(self, ids: Sequence[str]) -> None:
+        self.added = [name for name in self.added if name not in ids]
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
+        self.asked.append(k)
+        return [[Match(name, 0.5) for name in self.names[:k]] for _ in queries]
+
+
+def added(retriever: HybridRetriever, names: str) -> HybridRetriever:
+    retriever.add([unit(name) for name in names])
+    return retriever
+
+
+def test_scores_are_sums_of_reciprocal_ranks() -> None:
+    retriever = added(HybridRetriever([Fixed("a", "b", "c"), Fixed("c", "d")]), "abcd")
+    (matches,) = retriever.search(["x"], 10)
+    assert [match.id for match in matches] == ["c", "a", "b", "d"]
+    assert [match.score for match in matches] == pytest.approx([1 / 63 + 1 / 61, 1 / 61, 1 / 62, 1 / 62])
+
+
+def test_weights_and_constant() -> None:
+    parts = [Fixed("a", "b"), Fixed("b", "a")]
+    (matches,) = added(HybridRetriever(parts, weights=[1, 3], constant=1), "ab").search(["x"], 1)
+    assert [match.id for match in matches] == ["b"]
+    assert matches[0].score == pytest.approx(1 / 3 + 3 / 2)
+
+
+def test_ties_stand_in_the_order_of_addition() -> None:
+    retriever = added(HybridRetriever([Fixed("c", "b", "a"), Fixed("a", "b", "c"), Fixed("b")]), "cab")
+    (matches,) = retriever.search(["x"], 3)
+    assert [match.id for match in matches] == ["b", "c", "a"]
+    assert matches[1].score == matches[2].score
+    retriever.remove(["c"])
+    retriever.add([unit("c")])
+    (matches,) = retriever.search(["x"], 3)
+    assert [match.id for match in matches] == ["b", "a", "c"]
+
+
+def test_more_is_asked_of_each_than_is_wanted() -> None:
+    part = Fixed("a")
+    retriever = HybridRetriever([part], depth=20)
+    retriever.search(["x"], 5)
+    retriever.search(["x"], 30)
+    retriever.search(["x"], 0)
+    assert part.asked == [20, 30]
+
+
+def test_an_addition_that_failed_can_be_repeated() -> None:
+    first, second = Fixed("a"), Fixed("a", fails=1)
+    retriever = HybridRetriever([first, second])
+    with pytest.raises(BadVectors):
+        retriever.add([unit("a")])
+    retriever.add([unit("a")])
+    assert second.added == ["a"]
+
+
+@pytest.mark.parametrize(("count", "weights"), [(0, None), (2, [1.0]), (2, [1.0, 0.0]), (1, [-1.0])])
+def test_wrong_weights_are_refused(count: int, weights: list[float] | None) -> None:
+    with pytest.raises(BadSettings, match="positive weight"):
+        HybridRetriever([Fixed() for _ in range(count)], weights=weights)
