@@ -9,7 +9,7 @@ from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.text.dialogue import dated, transcript
-from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, Unit
+from localmem.types import AddUnit, Change, Exchange, Recall, Session, Unit
 
 
 class ExchangeRetrieval(Memory):
@@ -19,14 +19,10 @@ class ExchangeRetrieval(Memory):
 
     def __init__(self, *, retriever: Retriever, bank: Bank | None = None, k: int = 3) -> None:
         super().__init__(bank=bank, retriever=retriever)
-        self._search = retriever.search
         self._k = k
 
     def recall(self, session: Session) -> Recall:
-        bank = self.bank
-        (matches,) = self._search([session.turns[-1].text], self._k)
-        found = [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
-        hits = tuple(sorted(found, key=lambda hit: hit.unit.time))
+        hits = tuple(sorted(self.search(session.turns[-1].text, self._k), key=lambda hit: hit.unit.time))
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
 
     def end_session(self, session: Session) -> list[Change]:

@@ -10,7 +10,7 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.text.dialogue import dated
 from localmem.text.summarize import Summarizer
-from localmem.types import AddUnit, Change, Hit, Recall, Session, Unit
+from localmem.types import AddUnit, Change, Recall, Session, Unit
 
 
 class MemoryRetrieval(Memory):
@@ -20,15 +20,11 @@ class MemoryRetrieval(Memory):
 
     def __init__(self, *, retriever: Retriever, summarize: Summarizer, bank: Bank | None = None, k: int = 6) -> None:
         super().__init__(bank=bank, retriever=retriever)
-        self._search = retriever.search
         self._summarize = summarize
         self._k = k
 
     def recall(self, session: Session) -> Recall:
-        bank = self.bank
-        (matches,) = self._search([session.turns[-1].text], self._k)
-        found = [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
-        hits = tuple(sorted(found, key=lambda hit: hit.unit.time))
+        hits = tuple(sorted(self.search(session.turns[-1].text, self._k), key=lambda hit: hit.unit.time))
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
 
     def end_session(self, session: Session) -> list[Change]:

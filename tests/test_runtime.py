@@ -1,0 +1,135 @@
+"""The runtime on a real store: users kept apart, jobs done in the background, again after a failure, in order."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from localmem import runtime as runtime_module
+from localmem.config import Settings, load_settings
+from localmem.errors import LLMError
+from localmem.llm.scripted import ScriptedLLM
+from localmem.runtime import Runtime, load_agent
+from localmem.types import Prompt
+from tests.fakes import START, WordEncoder
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(flags={"data": tmp_path / "data", "system": "rsum"})
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "_POLL", 0.01)
+    return
+
+
+def _until(true: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not come to pass within ten seconds")
+
+
+def _rsum(prompt: Prompt) -> str:
+    """A memory that lists what was said, so that the order of sessions shows."""
+    if prompt.name != "rsum/update":
+        return "I see."
+    said = [line for message in prompt.messages for line in message.content.splitlines()]
+    return " ".join(f"{line.removeprefix('User: ')}" for line in said if line.startswith(("User: fact", "fact")))
+
+
+def _open(settings: Settings, script: Callable[[Prompt], str] = _rsum) -> Runtime:
+    return Runtime(settings, llm=ScriptedLLM(script), encoder=WordEncoder())
+
+
+def test_closed_sessions_are_remembered_in_the_background(settings: Settings, quick: None) -> None:
+    with _open(settings) as runtime:
+        runtime.remember_in_background()
+        agent = runtime.agent("ana")
+        agent.chat("fact one.", START)
+        agent.close()
+        runtime.nudge()
+        _until(lambda: not agent.waiting)
+        assert agent.memory.bank.notes == {"summary": "fact one."}
+        assert runtime.store.bank("ana", "rsum").notes == {"summary": "fact one."}
+
+
+def test_users_share_nothing(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        for user in ("ana", "ben"):
+            runtime.agent(user).chat(f"fact of {user}.", START)
+            runtime.agent(user).end_session()
+        for user, other in (("ana", "ben"), ("ben", "ana")):
+            assert runtime.store.bank(user, "rsum").notes == {"summary": f"fact of {user}."}
+            assert other not in "".join(runtime.store.export(user))
+
+
+def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, quick: None) -> None:
+    failures = 2
+
+    def script(prompt: Prompt) -> str:
+        nonlocal failures
+        if prompt.name == "rsum/update" and failures:
+            failures -= 1
+            raise LLMError("the backbone is gone")
+        return _rsum(prompt)
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        for day in range(3):
+            agent.chat(f"fact {day}.", START + timedelta(days=day))
+            agent.close()
+        runtime.remember_in_background()
+        _until(lambda: not agent.waiting)
+        assert agent.memory.bank.notes["summary"].split("\n") == ["fact 0.", "fact 1.", "fact 2."]
+
+
+def test_what_was_not_done_is_done_at_the_next_start(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("fact one.", START)
+        agent.close()
+    with _open(settings) as runtime:
+        assert [session.turns[0].text for session in runtime.agent("ana").waiting] == ["fact one."]
+        assert runtime.remember_all("ana") == 1
+        assert runtime.agent("ana").memory.bank.notes == {"summary": "fact one."}
+        assert runtime.remember_all("ana") == 0
+
+
+def test_an_open_session_goes_on_after_a_restart(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        runtime.agent("ana").chat("fact one.", START)
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("fact two.", START + timedelta(minutes=1))
+        assert [turn.text for turn in agent.sessions[0].turns] == ["fact one.", "I see.", "fact two.", "I see."]
+
+
+def test_two_processes_on_one_store_lose_nothing(settings: Settings) -> None:
+    with _open(settings) as one, _open(settings) as other:
+        one.agent("ana").chat("fact one.", START)
+        other.agent("ana").chat("fact two.", START)
+        one.agent("ana").end_session()
+        other.agent("ana").end_session()
+        assert other.store.bank("ana", "rsum").notes == {"summary": "fact one.\nfact two."}
+
+
+def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("fact one.", START)
+        agent.end_session()
+        spent = runtime.llm.spent()
+        assert {name: cost.calls for name, cost in spent.items()} == {"rsum/respond": 1, "rsum/update": 1}
+        assert all(cost.input_tokens > 0 and cost.output_tokens > 0 for cost in spent.values())
+
+
+def test_load_agent_takes_flags(tmp_path: Path) -> None:
+    agent = load_agent("ana", data=tmp_path / "data", system="none")
+    assert agent.memory.name == "none"
+    assert agent.session is None
