@@ -1,0 +1,64 @@
+"""What a figure was measured on: processor, memory, file system, versions. Reads the machine; measures nothing."""
+
+import os
+import platform
+import sqlite3
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # it ships no types
+
+from localmem.resources import checkout_root
+
+_PACKAGES = ("localmem", "sqlalchemy", "numpy", "torch", "faiss-cpu", "transformers", "sentence-transformers")
+
+
+def machine(data: Path) -> dict[str, object]:
+    """The machine, and the file system under `data`: one that lies in memory makes durable writing cost nothing."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(psutil.Process().cpu_affinity()),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+        "file_system": file_system(data),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python, SQLite and the packages that matter, as installed, and the git revision of a checkout."""
+    found = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue  # an optional part that is not installed took no part
+    revision = _revision()
+    return {**found, "git": revision} if revision else found
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system that holds `path`."""
+    mounts = sorted(psutil.disk_partitions(all=True), key=lambda mount: len(mount.mountpoint))
+    holding = [mount.fstype for mount in mounts if path.resolve().is_relative_to(mount.mountpoint)]
+    return holding[-1] if holding else "unknown"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _revision() -> str | None:
+    root = checkout_root()
+    if root is None:
+        return None
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=root, capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip() or None

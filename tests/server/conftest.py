@@ -1,0 +1,164 @@
+"""A real server on a loopback port, with a scripted backbone, an encoder without weights and a clock that is set."""
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from localmem.config import load_settings
+from localmem.llm.scripted import ScriptedLLM
+from localmem.runtime import Runtime
+from localmem.server.run import Server, listening
+from localmem.server.services import Services
+from localmem.types import Completion, Prompt, Turn
+from tests.fakes import START, WordEncoder
+
+KEYS = {"key-of-ann-1": "ann", "key-of-ann-2": "ann", "key-of-ben-1": "ben"}
+
+
+class CountingEncoder(WordEncoder):
+    """Words are its tokens."""
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
+
+class Backbone(ScriptedLLM):
+    """Remembers what it was asked and how far it got; answers with `answer`, which a test may change."""
+
+    def __init__(self) -> None:
+        super().__init__(self._say)
+        self.answer: Callable[[Prompt], str] = lambda prompt: f"You said: {prompt.messages[-1].content}"
+        self.prompts: list[Prompt] = []
+        self.given = 0
+        self.ended = threading.Event()
+
+    def slow(self, per_token: float = 0.02) -> None:
+        self._per_token = per_token
+
+    def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
+        self.prompts.append(prompt)
+        self.given = 0
+        self.ended.clear()
+        pieces = super().stream(prompt)
+        try:
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as end:
+                    completion: Completion = end.value
+                    return completion
+                self.given += 1
+                yield piece
+        finally:
+            pieces.close()
+            self.ended.set()
+
+    def _say(self, prompt: Prompt) -> str:
+        return self.answer(prompt)
+
+
+@dataclass
+class House:
+    """A server that runs, and everything behind it."""
+
+    url: str
+    runtime: Runtime
+    services: Services
+    llm: Backbone
+    encoder: CountingEncoder
+    clock: "Clock"
+    said: list[str] = field(default_factory=list)
+    clients: ExitStack = field(default_factory=ExitStack)
+
+    def openai(self, key: str = "any", **more: object) -> OpenAI:
+        """The official client, as anybody would make it."""
+        return self.clients.enter_context(OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, **more))  # type: ignore[arg-type]
+
+    def http(self, key: str | None = None) -> httpx.Client:
+        """Plain HTTP."""
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        return self.clients.enter_context(httpx.Client(base_url=self.url, headers=headers, timeout=30))
+
+    def log(self, user: str = "me") -> list[list[str]]:
+        """What the store holds of each session: the texts, an assistant's behind a >."""
+        store = self.runtime.store
+        sessions = [store.session(user, info.id) for info in store.sessions(user)]
+        return [[_told(turn) for turn in session.turns] for session in sessions]
+
+    def remembered(self, user: str = "me") -> None:
+        """Wait until every closed session of the user is remembered."""
+        waited = threading.Event()
+        for _ in range(200):
+            if not self.runtime.waiting_jobs(user) and not self.runtime.store.unfinished(
+                user, self.runtime.settings.system
+            ):
+                return
+            waited.wait(0.05)
+        raise AssertionError(f"jobs of {user} are not done: {self.runtime.waiting_jobs(user)}")
+
+
+class Clock:
+    """A time of day that moves when a test says so."""
+
+    def __init__(self, now: datetime = START) -> None:
+        self.time = now
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def pass_by(self, **time: float) -> None:
+        self.time += timedelta(**time)
+
+
+def _told(turn: Turn) -> str:
+    return f"{'>' if turn.role == 'assistant' else ''}{turn.text}"
+
+
+@contextmanager
+def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Iterator[House]:
+    """A server over this data directory until the block is left."""
+    server_flags = {"port": 0, "grace_seconds": 0.2, **flags.pop("server", {})}  # type: ignore[dict-item]
+    settings = load_settings(None, {"data": data, "server": server_flags, "llm": {"backend": "transformers"}, **flags})
+    llm, encoder, clock = Backbone(), CountingEncoder(), clock or Clock()
+    said: list[str] = []
+    up = threading.Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        up.set()
+
+    with Runtime(settings, llm=llm, encoder=encoder) as runtime, listening(runtime) as listener:
+        server = Server(runtime, say, now=clock)
+        thread = threading.Thread(target=server.run_on, args=(listener,), name="server")
+        thread.start()
+        assert up.wait(30)
+        assert server.services.warm.wait(30)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        house = House(url, runtime, server.services, llm, encoder, clock, said)
+        try:
+            with house.clients:
+                yield house
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    """One user, no keys."""
+    with serving(tmp_path / "data") as open_house:
+        yield open_house
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Iterator[House]:
+    """Two users, three keys."""
+    with serving(tmp_path / "data", server={"keys": KEYS}) as open_house:
+        yield open_house

@@ -1,0 +1,156 @@
+"""Models, embeddings and errors, as the official client meets them."""
+
+import base64
+import json
+
+import numpy as np
+import openai
+import pytest
+
+from localmem.errors import Conflict, LLMUnavailable, LocalmemError
+from localmem.types import Prompt
+from tests.server.conftest import House
+
+MODEL, ENCODER = "smollm2-135m-instruct", "minilm-l6-v2"
+HELLO = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def test_models_are_listed_and_looked_up(house: House) -> None:
+    client = house.openai()
+    assert [model.id for model in client.models.list()] == [MODEL, ENCODER]
+    assert client.models.retrieve(MODEL).owned_by == "localmem"
+    with pytest.raises(openai.NotFoundError, match="not served here"):
+        client.models.retrieve("gpt-4o")
+
+
+def test_embeddings_are_unit_vectors_whichever_way_they_are_written(house: House) -> None:
+    client, texts = house.openai(), ["the sea", "a dog by the sea"]
+    as_base64 = client.embeddings.create(model=ENCODER, input=texts)
+    as_floats = client.embeddings.create(model="localmem", input=texts, encoding_format="float")
+    rows = np.array([item.embedding for item in as_base64.data])
+    assert rows.shape == (2, 512)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    assert np.allclose(rows, [item.embedding for item in as_floats.data])
+    assert [item.index for item in as_base64.data] == [0, 1]
+    assert as_base64.usage.prompt_tokens == 7
+    raw = house.http().post("/v1/embeddings", json={"model": ENCODER, "input": "x", "encoding_format": "base64"}).json()
+    assert np.frombuffer(base64.b64decode(raw["data"][0]["embedding"]), dtype="<f4").shape == (512,)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": [[1, 2, 3]]}, "input"),
+        ({"input": []}, "input"),
+        ({"input": ["fine", " "]}, "input"),
+        ({"input": "x", "dimensions": 7}, "dimensions"),
+    ],
+)
+def test_embeddings_that_cannot_be_made_are_refused(house: House, body: dict[str, object], param: str) -> None:
+    answer = house.http().post("/v1/embeddings", json={"model": ENCODER, **body})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"].startswith(param)
+
+
+def test_an_unknown_model_is_not_found(house: House) -> None:
+    with pytest.raises(openai.NotFoundError) as raised:
+        house.openai().chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Hello"}])
+    assert raised.value.code == "model_not_found"
+    assert raised.value.param == "model"
+    assert MODEL in raised.value.message
+    assert house.log() == []
+
+
+REFUSED = [
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "user"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": "  "}]}, "messages"),
+    ({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}, "messages"),
+    ({"messages": [{"role": "tool", "content": "hi"}]}, "messages"),
+    ({"messages": [{"role": "robot", "content": "hi"}]}, "messages.0.role"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages.0.content"),
+    ({"temperature": 9}, "temperature"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"n": 2}, "n"),
+    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"logprobs": True}, "logprobs"),
+    ({"response_format": {"type": "xml"}}, "response_format.type"),
+    ({"response_format": {"type": "json_schema"}}, "response_format"),
+]
+
+
+@pytest.mark.parametrize(("change", "param"), REFUSED, ids=[json.dumps(case[0])[:60] for case in REFUSED])
+def test_what_cannot_be_done_is_refused_and_nothing_is_stored(
+    house: House, change: dict[str, object], param: str
+) -> None:
+    answer = house.http().post("/v1/chat/completions", json={**HELLO, **change})
+    error = answer.json()["error"]
+    assert answer.status_code == 400
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert error["param"] == param
+    assert "\n" not in error["message"]
+    assert house.log() == []
+
+
+def test_a_body_that_is_no_json_and_an_address_that_is_not_there(house: House) -> None:
+    http = house.http()
+    headers = {"content-type": "application/json"}
+    assert "no JSON" in http.post("/v1/chat/completions", content="{", headers=headers).json()["error"]["message"]
+    assert http.post("/v1/chat/completions", content="{", headers=headers).status_code == 400
+    assert http.get("/v1/nothing").json()["error"]["message"] == "Not Found"
+    assert http.get("/v1/chat/completions").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (LLMUnavailable("no server answers at http://127.0.0.1:1; start one"), 503, "llm_unavailable"),
+        (Conflict("the bank is at version 2"), 409, "conflict"),
+        (LocalmemError("something else"), 500, "failed"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_error_before_the_first_word_has_its_status(
+    house: House, error: LocalmemError, status: int, code: str, stream: bool
+) -> None:
+    def fail(_prompt: Prompt) -> str:
+        raise error
+
+    house.llm.answer = fail
+    answer = house.http().post("/v1/chat/completions", json={**HELLO, "stream": stream})
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == code
+    assert answer.json()["error"]["message"] == str(error)
+    assert house.log() == [["Hello"]]  # what the user said is kept, and is not stored again when it is sent again
+    house.llm.answer = lambda _prompt: "Well?"
+    assert house.http().post("/v1/chat/completions", json=HELLO).status_code == 200
+    assert house.log() == [["Hello", ">Well?"]]
+
+
+def test_an_error_amid_a_stream_is_raised_by_the_client(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = type(house.llm).stream
+
+    def broken(self, prompt):  # type: ignore[no-untyped-def]
+        pieces = whole(self, prompt)
+        yield next(pieces)
+        raise LLMUnavailable("the server went away")
+
+    monkeypatch.setattr(type(house.llm), "stream", broken)
+    stream = house.openai().chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "Hello"}], stream=True
+    )
+    with pytest.raises(openai.APIError, match="the server went away"):
+        list(stream)
+    assert house.log() == [["Hello", ">You"]]
+
+
+def test_a_defect_tells_the_client_nothing(house: House) -> None:
+    def fail(_prompt: Prompt) -> str:
+        raise ZeroDivisionError("secret")
+
+    house.llm.answer = fail
+    with pytest.raises(openai.InternalServerError) as raised:
+        house.openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello"}])
+    assert "secret" not in str(raised.value)
+    assert raised.value.code == "internal_error"

@@ -1,0 +1,140 @@
+"""/v1/memories over HTTP: list, search, add, history, erase."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import House, serving
+
+
+def chat(house: House, *texts: str) -> None:
+    """One session with these words of the user, ended and remembered."""
+    messages: list[dict[str, str]] = []
+    for text in texts:
+        messages.append({"role": "user", "content": text})
+        answer = house.http().post("/v1/chat/completions", json={"model": "localmem", "messages": messages}).json()
+        messages.append(answer["choices"][0]["message"])
+    house.http().post("/v1/sessions/end")
+    house.remembered()
+
+
+def test_units_are_listed_in_pages(house: House) -> None:
+    chat(house, *(f"Number {number}." for number in range(5)))
+    http = house.http()
+    seen: list[str] = []
+    after: dict[str, str] = {}
+    page: dict[str, Any] = {"has_more": True}
+    while page["has_more"]:
+        page = http.get("/v1/memories", params={"limit": 2, **after}).json()
+        assert len(page["data"]) <= 2
+        seen += [unit["text"].splitlines()[0] for unit in page["data"]]
+        after = {"after": page["data"][-1]["id"]}
+    assert seen == [f"User: Number {number}." for number in range(5)]
+    assert page["notes"] == {}
+    assert http.get("/v1/memories", params={"after": "nothing"}).status_code == 404
+    assert http.get("/v1/memories", params={"limit": 0}).status_code == 400
+
+
+def test_the_memory_as_it_stood(house: House) -> None:
+    chat(house, "First.")
+    before = house.clock.time + timedelta(seconds=1)
+    house.clock.pass_by(days=1)
+    chat(house, "Second.")
+    http = house.http()
+    assert len(http.get("/v1/memories").json()["data"]) == 2
+    then = http.get("/v1/memories", params={"as_of": before.isoformat()}).json()["data"]
+    assert [unit["text"].splitlines()[0] for unit in then] == ["User: First."]
+    assert http.get("/v1/memories", params={"as_of": "2026-03-02T18:00:00"}).status_code == 400
+
+
+def test_search_finds_the_nearest_first(house: House) -> None:
+    chat(house, "The garden is green.", "The piano is black.", "I like tea.")
+    found = house.http().post("/v1/memories/search", json={"query": "piano black", "limit": 2}).json()["data"]
+    assert len(found) == 2
+    assert "piano" in found[0]["text"]
+    assert found[0]["score"] > found[1]["score"]
+    assert house.http().post("/v1/memories/search", json={"query": ""}).status_code == 400
+
+
+def test_a_memory_added_by_hand_is_recalled_and_outlives_the_server(tmp_path: Path) -> None:
+    with serving(tmp_path) as house:
+        answer = house.http().post("/v1/memories", json={"text": " The spare key is under the blue pot. "})
+        assert answer.status_code == 201
+        unit = answer.json()
+        assert (unit["text"], unit["kind"], unit["session"]) == ("The spare key is under the blue pot.", "note", "api")
+        assert house.http().post("/v1/memories", json={"text": " "}).status_code == 400
+    with serving(tmp_path) as house:
+        assert house.http().get(f"/v1/memories/{unit['id']}").json() == unit
+        asked = {"model": "localmem", "messages": [{"role": "user", "content": "Where is the spare key?"}]}
+        told = house.http().post("/v1/chat/completions", json=asked).json()["localmem"]
+        assert [hit["id"] for hit in told["recalled"]] == [unit["id"]]
+        life = house.http().get(f"/v1/memories/{unit['id']}/history").json()
+        assert life["unit"]["id"] == unit["id"]
+        assert life["events"][0]["cause"] == f"api:{unit['id']}"
+
+
+def test_a_system_without_units_takes_none_by_hand(tmp_path: Path) -> None:
+    with serving(tmp_path, system="none") as house:
+        answer = house.http().post("/v1/memories", json={"text": "Something."})
+        assert answer.status_code == 400
+        assert "'none' keeps no single memories" in answer.json()["error"]["message"]
+        assert house.http().post("/v1/memories/search", json={"query": "x"}).json()["data"] == []
+
+
+def test_the_history_of_a_unit_names_the_turns_it_came_from(house: House) -> None:
+    chat(house, "My cat is Minka.")
+    (unit,) = house.http().get("/v1/memories").json()["data"]
+    life = house.http().get(f"/v1/memories/{unit['id']}/history").json()
+    assert [turn["text"] for turn in life["sources"]] == ["My cat is Minka.", "You said: My cat is Minka."]
+    assert house.http().get("/v1/memories/nothing/history").status_code == 404
+
+
+def test_an_erased_unit_is_gone_from_store_index_and_agent(house: House) -> None:
+    chat(house, "My cat is Minka.", "I like tea.")
+    cat = house.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"][0]
+    receipt = house.http().delete(f"/v1/memories/{cat['id']}", params={"with_sources": True}).json()
+    assert receipt["object"] == "erasure"
+    assert receipt["left"] == 0
+    house.remembered()
+    found = house.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"]
+    assert all("Minka" not in unit["text"] for unit in found)
+    assert all("Minka" not in text for log in house.log() for text in log)
+    assert house.http().delete(f"/v1/memories/{cat['id']}").status_code == 404
+
+
+def test_everything_is_erased_only_when_that_is_said(house: House) -> None:
+    chat(house, "My cat is Minka.")
+    chat(house, "I like tea.")
+    refused = house.http().delete("/v1/memories")
+    assert refused.status_code == 400
+    assert "confirm=all" in refused.json()["error"]["message"]
+    assert house.http().delete("/v1/memories?confirm=yes").status_code == 400
+    assert len(house.log()) == 2
+    receipt = house.http().delete("/v1/memories?confirm=all").json()
+    assert receipt["rows"]["turns"] == 4
+    assert house.log() == []
+    assert house.http().get("/v1/memories").json()["data"] == []
+    chat(house, "A new life.")
+    assert [log[0] for log in house.log()] == ["A new life."]
+
+
+@pytest.mark.parametrize("path", ["/v1/memories?confirm=all", "/v1/memories/{unit}"])
+def test_erasing_breaks_off_the_reply_that_may_tell_of_it(house: House, path: str) -> None:
+    chat(house, "My cat is Minka.")
+    (unit,) = house.http().get("/v1/memories").json()["data"]
+    house.llm.slow(0.05)
+    house.llm.answer = lambda _prompt: " ".join(["Minka"] * 500)
+    body = {
+        "model": "localmem",
+        "messages": [{"role": "user", "content": "Minka?"}],
+        "stream": True,
+        "max_tokens": 500,
+    }
+    with house.http().stream("POST", "/v1/chat/completions", json=body) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        assert house.http().delete(path.format(unit=unit["id"])).status_code == 200
+        assert any("broken_off" in line for line in lines)
+    assert house.llm.given < 500
