@@ -188,3 +188,30 @@ def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch
     adding.join()
     assert during == retriever.search(["dog"], 1)
     assert during[0][0].id == "a"
+
+
+def test_a_graph_over_rows_that_have_moved_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = dense._graph
+    retriever = DenseRetriever(TableEncoder(unit_rows(np.random.default_rng(4), 2001)), kind="hnsw")
+
+    def overtaken(rows: Rows) -> object:
+        retriever.remove([str(n) for n in range(1500)])
+        return make(rows)
+
+    monkeypatch.setattr(dense, "_graph", overtaken)
+    retriever.add([unit(str(n)) for n in range(2000)])
+    (before,) = retriever.search(["1700"], 1)
+    monkeypatch.setattr(dense, "_graph", make)
+    retriever.add([unit("2000")])
+    found = retriever.search(["1700", "2000"], 1)
+    assert [before[0].id, found[0][0].id, found[1][0].id] == ["1700", "1700", "2000"]
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_the_rows_of_removed_units_are_given_up(kind: dense.Kind) -> None:
+    retriever = DenseRetriever(WordEncoder(), kind=kind)
+    for n in range(20):
+        retriever.add([unit(f"{n}.{m}", f"word{m}") for m in range(200)])
+        retriever.remove([f"{n}.{m}" for m in range(200)])
+    assert len(retriever._rows) < 2000
+    assert retriever.search(["word1"], 5) == [[]]

@@ -58,6 +58,16 @@ def test_nothing_is_drawn(
     assert captured.out + captured.err == ""
 
 
+def test_a_bar_that_was_switched_off_stays_off(starter_encoder_dir: Path) -> None:
+    from transformers.utils import logging as switch
+
+    for active in (True, False):
+        (switch.enable_progress_bar if active else switch.disable_progress_bar)()
+        SentenceEncoder(starter_encoder_dir, name="minilm").encode(["dog"], "query")
+        assert switch.is_progress_bar_enabled() is active
+    switch.enable_progress_bar()
+
+
 def test_texts_over_the_window_are_cut_counted_and_warned_of_once(
     starter_encoder_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

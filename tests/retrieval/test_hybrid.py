@@ -64,6 +64,15 @@ def test_ties_stand_in_the_order_of_addition() -> None:
     assert [match.id for match in matches] == ["b", "a", "c"]
 
 
+def test_the_same_ranks_in_another_order_are_a_tie() -> None:
+    """1/61 + 1/62 + 1/67 and 1/67 + 1/61 + 1/62 differ when they are summed naively."""
+    parts = [Fixed(*"xpqrsty"), Fixed(*"yx"), Fixed(*"pyqrstx")]
+    retriever = added(HybridRetriever(parts), "yxpqrst")
+    (matches,) = retriever.search(["x"], 10)
+    scores = {match.id: match.score for match in matches}
+    assert scores["x"] == scores["y"]
+
+
 def test_more_is_asked_of_each_than_is_wanted() -> None:
     part = Fixed("a")
     retriever = HybridRetriever([part], depth=20)

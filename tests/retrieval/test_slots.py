@@ -1,0 +1,40 @@
+"""Slots: what is given up when units go."""
+
+import numpy as np
+
+from localmem.retrieval.slots import Slots, best
+
+
+def test_positions_follow_the_order_of_addition_and_survive_compaction() -> None:
+    slots = Slots()
+    slots.add([f"a{n}" for n in range(1500)])
+    assert slots.remove(["a0", "a0", "nobody"]) == 1
+    slots.add(["a0", "b"])
+    assert (len(slots), slots.live) == (1502, 1501)
+    assert slots.unknown(["b", "c", "a7", "c"]) == [1]
+    kept = slots.compact()
+    assert list(kept) == [n for n in range(1502) if n != 0]
+    assert [slots.id(at) for at in (0, 1498, 1499, 1500)] == ["a1", "a1499", "a0", "b"]
+    assert (len(slots), slots.live) == (1501, 1501)
+    assert slots.alive.all()
+
+
+def test_dead_positions_stay_few() -> None:
+    slots = Slots()
+    most = 0
+    for n in range(200):
+        slots.add([f"{n}.{m}" for m in range(100)])
+        slots.remove([f"{n}.{m}" for m in range(95)])
+        if slots.wasteful:
+            slots.compact()
+        most = max(most, len(slots) - slots.live)
+    assert slots.live == 1000
+    assert 900 < most <= 1100
+    assert slots.alive.sum() == 1000
+
+
+def test_best_cuts_at_k_with_ties_by_slot() -> None:
+    scores, slots = np.array([1.0, 3.0, 2.0, 3.0, 2.0]), np.array([9, 8, 4, 3, 1])
+    assert list(best(scores, slots, 2)) == [3, 1]
+    assert list(best(scores, slots, 3)) == [3, 1, 4]
+    assert list(best(scores, slots, 99)) == [3, 1, 4, 2, 0]
