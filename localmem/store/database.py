@@ -97,9 +97,12 @@ class Database:
         """What is unsound in the files, one line each; empty when all is well."""
         if not self.files:
             return []
-        with self.read() as connection:
-            damage = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check") if row[0] != "ok"]
-            loose = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+        try:
+            with self.read() as connection:
+                damage = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check") if row[0] != "ok"]
+                loose = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+        except StoreError as error:  # too damaged to be checked
+            return [str(error)]
         return damage + [f"a row of {row[0]} names a row of {row[2]} that is not there" for row in loose]
 
     def settle(self) -> None:
@@ -138,7 +141,7 @@ class Database:
         except exc.IntegrityError as error:
             raise Conflict(f"{self.where} was changed by another process at the same moment; do it again") from error
         except (exc.DBAPIError, exc.TimeoutError) as error:
-            raise StoreError(_cause(getattr(error, "orig", None) or error, self.where)) from error
+            raise StoreError(_cause(error, self.where)) from error
 
 
 def _url(place: str | Path) -> URL:
@@ -210,8 +213,15 @@ def _begin(connection: Connection) -> None:
 
 
 def _cause(error: BaseException, where: str) -> str:
-    code = getattr(error, "sqlite_errorcode", None)
-    known = _CAUSES.get(code & 0xFF) if isinstance(code, int) else None
-    if known:
-        return known.format(where=where, busy=_BUSY)
-    return f"the store at {where} failed: {str(error).strip().partition(chr(10))[0]}; localmem doctor says more"
+    """One line for a driver's error; of several in a row the first, since a full disk makes the roll-back fail too."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    for link in reversed(chain):
+        code = getattr(link, "sqlite_errorcode", None)
+        if isinstance(code, int) and code & 0xFF in _CAUSES:
+            return _CAUSES[code & 0xFF].format(where=where, busy=_BUSY)
+    said = str(getattr(error, "orig", None) or error).strip()
+    return f"the store at {where} failed: {said.partition(chr(10))[0]}; localmem doctor says more"

@@ -1,0 +1,121 @@
+"""What users say and what systems make of it, for the tests of the store: by hand, and drawn by hypothesis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+
+from hypothesis import strategies as st
+
+from localmem.store import Store
+from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote, Turn, Unit
+
+START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+ZONES = (UTC, timezone(timedelta(hours=9)), timezone(-timedelta(hours=3, minutes=30)))
+
+
+def said(session: str, *texts: str, start: datetime = START) -> list[Turn]:
+    """Turns of a session, a minute apart."""
+    return [
+        Turn(f"{session}.{n}", "assistant" if n % 2 else "user", "Ann", text, start + timedelta(minutes=n))
+        for n, text in enumerate(texts)
+    ]
+
+
+def new_unit(name: str, session: str = "s1", text: str = "", sources: Sequence[str] = ()) -> Unit:
+    text = text or f"what {name} says"
+    return Unit(
+        name, text, f"key: {text}", "sentence", "Ann", session, tuple(sources) or (f"{session}.0",), START, START
+    )
+
+
+def added(
+    name: str, session: str = "s1", text: str = "", sources: Sequence[str] = (), time: datetime = START
+) -> AddUnit:
+    return AddUnit(new_unit(name, session, text, sources), time)
+
+
+def hold(store: Store, user: str, system: str, session: str, changes: Sequence[Change], *texts: str) -> None:
+    """A session from its first word to being remembered; sessions of one user are held one after the other."""
+    journal = store.journal(user, system)
+    start = START + timedelta(days=len(store.sessions(user)))
+    journal.add_turns(session, said(session, *(texts or ("Hello there, friend", "Hello to you")), start=start))
+    journal.close(session)
+    assert journal.finish(session, changes)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+names = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=6)
+times = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.sampled_from(ZONES))  # noqa: DTZ001
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+units = st.builds(
+    Unit, names, texts, texts, names, texts, names, st.lists(names, max_size=3).map(tuple), time=times, learned=times
+)
+any_change: st.SearchStrategy[Change] = st.one_of(
+    st.builds(AddUnit, units, times),
+    st.builds(RetireUnit, names, names, texts, times),
+    st.builds(AddLink, st.builds(Link, names, names, texts, st.none() | numbers), times),
+    st.builds(SetNote, names, texts, times),
+    st.builds(MarkUnit, names, names, numbers, times),
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A session of a drawn life: its turns and what the system made of it."""
+
+    id: str
+    turns: tuple[Turn, ...]
+    exchange: tuple[Change, ...]
+    changes: tuple[Change, ...]
+    closed: bool
+
+
+@st.composite
+def lives(draw: st.DrawFn, most: int = 6) -> list[Told]:
+    """Sessions whose changes a bank can apply in order: they name units of theirs or of sessions before them."""
+    known: list[str] = []
+    life = []
+    for number in range(draw(st.integers(1, most))):
+        start = START + timedelta(days=number)
+        lines = draw(st.lists(texts, min_size=1, max_size=4))
+        exchange = tuple(draw(_changes(f"s{number}e", f"s{number}", known, start)))
+        closed = draw(st.booleans())
+        changes = tuple(draw(_changes(f"s{number}c", f"s{number}", known, start))) if closed else ()
+        life.append(Told(f"s{number}", tuple(said(f"s{number}", *lines, start=start)), exchange, changes, closed))
+    return life
+
+
+@st.composite
+def _changes(draw: st.DrawFn, prefix: str, session: str, known: list[str], time: datetime) -> list[Change]:
+    """`known` grows by the units that are added."""
+    made: list[Change] = []
+    for number in range(draw(st.integers(0, 4))):
+        kind = draw(st.sampled_from(["add", "note", "retire", "link", "mark"] if known else ["add", "note"]))
+        made.append(draw(_change(kind, f"{prefix}{number}", session, known, time)))
+    return made
+
+
+@st.composite
+def _change(draw: st.DrawFn, kind: str, name: str, session: str, known: list[str], time: datetime) -> Change:
+    if kind == "add":
+        known.append(name)
+        return AddUnit(new_unit(name, session, draw(texts)), time)
+    if kind == "note":
+        return SetNote(draw(st.sampled_from(["summary", "portrait"])), draw(texts), time)
+    unit = draw(st.sampled_from(known))
+    if kind == "retire":
+        return RetireUnit(unit, draw(st.sampled_from([*known, "merge"])), draw(texts), time)
+    if kind == "link":
+        return AddLink(Link(unit, draw(st.sampled_from(known)), draw(texts), draw(st.none() | numbers)), time)
+    return MarkUnit(unit, "recalled", draw(numbers), time)
+
+
+def live(store: Store, user: str, system: str, life: Sequence[Told]) -> None:
+    """Lead the life: sessions that are not closed have no changes of their own yet."""
+    journal = store.journal(user, system)
+    for told in life:
+        journal.add_turns(told.id, told.turns)
+        journal.commit(told.turns[-1].id, told.exchange)
+        if told.closed:
+            journal.close(told.id)
+            journal.finish(told.id, told.changes)
