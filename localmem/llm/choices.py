@@ -11,10 +11,10 @@ of it is even.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-# A token of which a server sent only part of a character; what came before that still tells options apart.
-_BROKEN = "\ufffd".encode()
+# Stands for the bytes of a token that a server could not send, because they are only part of a character.
+UNKNOWN = "\ufffd".encode()
 
 
 class ChoiceMass:
@@ -36,44 +36,36 @@ class ChoiceMass:
     def step(self, tokens: Sequence[tuple[bytes, float]], chosen: bytes, *, floor: float | None = None) -> None:
         """One decoding step; nothing happens once the option is decided.
 
-        `tokens` are what the options allowed, with log-probabilities up to a constant; a token that continues no option
-        ends the answer. `floor` is given where `tokens` are only the likeliest: an option that none of them leads to is
-        weighed as one token of that log-probability.
+        `tokens` are what the options allowed, with log-probabilities up to a constant; where an option is complete, a
+        token that continues none ends the answer, elsewhere it counts for nothing. `floor` is given where `tokens` are
+        only the likeliest: an option that none of them leads to is weighed as one token of that log-probability.
         """
         if self._lost or len(self._open) == 1:
             return
-        weighed = [(self._reached(token), weight) for token, weight in tokens]
+        path = self._reached(chosen)
+        weighed = [(self._reached(token), weight, UNKNOWN in token) for token, weight in tokens]
         if floor is not None:
-            known = frozenset[str]().union(*(options for options, _ in weighed))
-            weighed += [(frozenset([option]), floor) for option in self._open - known]
-        reached = self._reached(chosen)
-        self._share(weighed, reached)
-        self._path += _whole(chosen)
-        self._open = reached
-        self._lost = _BROKEN in chosen  # where within a character the path stands cannot be known any more
+            known = frozenset[str]().union(*(options for options, _, _ in weighed))
+            weighed += [(frozenset([option]), floor, False) for option in self._open - known]
+        total = _log_sum(weight for options, weight, _ in weighed if options)
+        leaving = [(options, weight) for options, weight, unknown in weighed if options != path or unknown]
+        for options, weight in leaving:
+            for option in options:
+                self._mass[option] += self._left * math.exp(weight - total) / len(options)
+        self._left *= 1 - sum(math.exp(weight - total) for options, weight in leaving if options)
+        self._path += chosen.partition(UNKNOWN)[0]
+        self._open = path
+        self._lost = UNKNOWN in chosen  # where within a character the path stands cannot be known any more
 
     def end(self, answer: str) -> dict[str, float]:
         """Log-probabilities over the options, `answer` being the one that was decoded."""
-        self._mass[answer] += self._left
+        self._mass[answer] += max(self._left, 0.0)
         total = sum(self._mass.values())
         return {option: math.log(mass / total) if mass else -math.inf for option, mass in self._mass.items()}
 
-    def _share(self, weighed: Sequence[tuple[frozenset[str], float]], path: frozenset[str]) -> None:
-        top = max(weight for _, weight in weighed)
-        total = sum(math.exp(weight - top) for _, weight in weighed)
-        staying = 0.0
-        for options, weight in weighed:
-            share = math.exp(weight - top) / total
-            if options == path:
-                staying += share
-                continue
-            for option in options:
-                self._mass[option] += self._left * share / len(options)
-        self._left *= staying
-
     def _reached(self, token: bytes) -> frozenset[str]:
         """The options that stay open after `token`."""
-        text = self._path + _whole(token)
+        text = self._path + token.partition(UNKNOWN)[0]
         going_on = frozenset(option for option in self._open if self._bytes[option].startswith(text))
         return going_on or frozenset(option for option in self._open if self._bytes[option] == self._path)
 
@@ -90,5 +82,8 @@ def _common(left: bytes, right: bytes) -> int:
     )
 
 
-def _whole(token: bytes) -> bytes:
-    return token.partition(_BROKEN)[0]
+def _log_sum(weights: Iterable[float]) -> float:
+    """The logarithm of the sum of the weights' exponentials."""
+    listed = list(weights)
+    top = max(listed)
+    return top + math.log(sum(math.exp(weight - top) for weight in listed))

@@ -3,6 +3,7 @@
 Shared by the backends. Knows no weights and no server; reads one folder on this machine.
 """
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,8 +83,10 @@ def _load(folder: Path) -> "PreTrainedTokenizerBase":
     if not (folder / "tokenizer_config.json").is_file():
         raise ModelMissing(f"no tokenizer in {folder}; get the model with `localmem models pull`")
     try:
-        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError) as error:
         raise ModelMissing(
             f"the tokenizer in {folder} cannot be read ({error}); check it with `localmem models verify`"
         ) from error
+    tokenizer.model_max_length = sys.maxsize  # a prompt too long is cut by our rule, so its warning would mislead
+    return tokenizer

@@ -1,7 +1,7 @@
 """An LLM in this process, on Hugging Face transformers: the backbone where there is no vLLM server.
 
 Prompts of many threads are decoded together; whichever thread waits for its answer does the next step. Knows how
-prompts become rows and rows completions; the stepping itself is in decoding.py.
+prompts become rows and rows completions; the stepping itself is in decoding.
 """
 
 import logging
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from localmem.errors import BadSettings, LocalmemError, ModelMissing
-from localmem.llm.adapters import Adapters
 from localmem.llm.base import check, check_json, fit, settled
 from localmem.llm.choices import ChoiceMass, steps_to_decide
-from localmem.llm.decoding import Decoder
-from localmem.llm.grammar import Grammars
-from localmem.llm.keyvalues import RowCache, use_row_attention
-from localmem.llm.row import Row
-from localmem.llm.sampling import KNOWN_FIELDS, Sampler
-from localmem.llm.text import AnswerText
+from localmem.llm.decoding.adapters import Adapters
+from localmem.llm.decoding.decoder import Decoder
+from localmem.llm.decoding.grammar import Grammars
+from localmem.llm.decoding.keyvalues import RowCache, use_row_attention
+from localmem.llm.decoding.row import Row
+from localmem.llm.decoding.sampling import KNOWN_FIELDS, Sampler
+from localmem.llm.decoding.text import AnswerText
+from localmem.llm.decoding.turns import Turns
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
-from localmem.llm.turns import Turns
 from localmem.types import Choice, Completion, Prompt, Usage
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TransformersLLM:
         device: str = "auto",
         dtype: str = "auto",
         batch_limit: int | None = None,
-        adapters: Mapping[str, Path] | None = None,
+        adapters: Mapping[str, str | Path] | None = None,
         prefix_tokens: int = 16384,
     ) -> None:
         self._name = name
@@ -70,7 +70,7 @@ class TransformersLLM:
         self._turns = Turns(self._decoder.step, self._decoder.prune)
         self._passed_over: set[str] = set()
         for prompt_name, folder in (adapters or {}).items():
-            self.load_adapter(prompt_name, folder)
+            self.load_adapter(prompt_name, Path(folder))
 
     @property
     def name(self) -> str:

@@ -9,9 +9,9 @@ import torch
 
 from localmem.errors import LLMError
 from localmem.llm.choices import ChoiceMass
-from localmem.llm.grammar import Constraint
-from localmem.llm.sampling import Sampler
-from localmem.llm.text import AnswerText
+from localmem.llm.decoding.grammar import Constraint
+from localmem.llm.decoding.sampling import Sampler
+from localmem.llm.decoding.text import AnswerText
 from localmem.llm.tokenizer import Detokenizer
 from localmem.types import Prompt
 

@@ -64,7 +64,7 @@ class Sampler:
         no_ids = torch.empty((1, 0), dtype=torch.long, device=scores.device)
         for shaper in self._shapers:
             scores = shaper(no_ids, scores)
-        return int(torch.multinomial(scores.softmax(-1), 1, generator=self._generator))
+        return _draw(scores, self._generator)
 
     def _penalise(self, logits: torch.Tensor, output: Sequence[int]) -> torch.Tensor:
         repetition = self._penalties.get("repetition_penalty")
@@ -74,6 +74,15 @@ class Sampler:
         counts = torch.bincount(torch.tensor(output, dtype=torch.long), minlength=logits.shape[1]).to(logits)
         frequency, presence = (self._penalties.get(f"{kind}_penalty", 0.0) for kind in ("frequency", "presence"))
         return logits - frequency * counts - presence * (counts > 0)
+
+
+def _draw(scores: torch.Tensor, generator: torch.Generator) -> int:
+    """A token drawn with one random number (torch.multinomial takes one for each token of the vocabulary)."""
+    heights = scores[0].double().softmax(-1).cumsum(-1)
+    if not torch.isfinite(heights[-1]):
+        raise RuntimeError("the model gave no probabilities (its numbers overflowed; try dtype float32)")
+    at = torch.rand(1, generator=generator, device=scores.device, dtype=torch.float64) * heights[-1]
+    return min(int(torch.searchsorted(heights, at, right=True)), len(heights) - 1)
 
 
 def _numbers(prompt: Prompt) -> dict[str, float]:

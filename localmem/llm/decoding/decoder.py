@@ -13,10 +13,10 @@ from queue import SimpleQueue
 import torch
 
 from localmem.errors import LLMError
-from localmem.llm.adapters import Adapters
-from localmem.llm.keyvalues import RowCache
-from localmem.llm.prefixes import Prefixes, Saved
-from localmem.llm.row import Row
+from localmem.llm.decoding.adapters import Adapters
+from localmem.llm.decoding.keyvalues import RowCache
+from localmem.llm.decoding.prefixes import Prefixes, Saved
+from localmem.llm.decoding.row import Row
 
 logger = logging.getLogger(__name__)
 

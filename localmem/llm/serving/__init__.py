@@ -1,0 +1,1 @@
+"""What talks to a model server, and what keeps a server of our own alive."""

@@ -1,0 +1,62 @@
+"""Runs one command and sees to it that nothing of it outlives the program that asked for it.
+
+A program of its own, on the standard library alone: `python guard.py COMMAND...`. It ends the command and its whole
+process group on SIGTERM, when its standard input closes (the asking program is gone, however it died), and when the
+command's first process has ended but left others behind. Exits with the command's code.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+GRACE_SECONDS = 20.0
+_PR_SET_PDEATHSIG = 1
+
+
+def main(command: list[str]) -> int:
+    """The command's exit code, as a shell gives it (128 + the signal that ended it)."""
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    _on_parents_death(signal.SIGTERM)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: _on_parents_death(signal.SIGKILL),  # noqa: PLW1509  # no other thread runs yet
+    )
+    threading.Thread(target=_await_end_of_input, args=(ending,), daemon=True).start()
+    while child.poll() is None:
+        if ending.wait(0.1):
+            _end(child)
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    child.terminate()
+    try:
+        child.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _await_end_of_input(ending: threading.Event) -> None:
+    while os.read(0, 1024):
+        pass
+    ending.set()
+
+
+def _on_parents_death(number: int) -> None:
+    """On Linux the parent's death, even by SIGKILL, brings the calling process this signal; elsewhere nothing."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

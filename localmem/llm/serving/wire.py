@@ -1,0 +1,170 @@
+"""Prompts and answers in the words of the OpenAI protocol as vLLM speaks it.
+
+Knows the fields of requests, responses and stream events; opens no connection.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from localmem.errors import BadReply
+from localmem.llm.choices import UNKNOWN, ChoiceMass, steps_to_decide
+from localmem.types import Choice, JsonSchema, Message, Prompt, Usage
+
+# The fields that are the prompt's own; its extra fields never replace them.
+_OWN = ("messages", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "n")
+_TOP_LOGPROBS = 20
+# vLLM writes minus infinity, the mark of a token that the format forbids, as -9999.
+_FORBIDDEN = -9000.0
+# How far below the last listed token an unlisted one is put.
+_UNLISTED_STEP = 1.0
+
+
+class Token(BaseModel):
+    token: str
+    logprob: float
+    values: list[int] | None = Field(None, alias="bytes")
+
+    def raw(self) -> bytes:
+        """What the token says: nothing for the beginning of a character, the whole of it for what completes it."""
+        return bytes(self.values) if self.values is not None else self.token.encode()
+
+
+class DecodedToken(Token):
+    top_logprobs: list[Token] = []
+
+
+class Logprobs(BaseModel):
+    content: list[DecodedToken] | None = None
+
+
+class Content(BaseModel):
+    content: str | None = None
+
+
+class TokenDetails(BaseModel):
+    cached_tokens: int | None = None
+
+
+class WireUsage(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int | None = 0
+    prompt_tokens_details: TokenDetails | None = None
+
+    def usage(self) -> Usage:
+        cached = self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else 0
+        return Usage(input=self.prompt_tokens, output=self.completion_tokens or 0, cached=cached or 0)
+
+
+class Answered(BaseModel):
+    message: Content
+    finish_reason: str | None = None
+    logprobs: Logprobs | None = None
+
+
+class Response(BaseModel):
+    """A chat completion, as far as we read it."""
+
+    choices: list[Answered]
+    usage: WireUsage = WireUsage()
+
+
+class Delta(BaseModel):
+    delta: Content
+    finish_reason: str | None = None
+
+
+class WireError(BaseModel):
+    message: str
+    code: int | str | None = None
+
+
+class Event(BaseModel):
+    """One event of a streamed chat completion; the last but one holds the usage and no choices."""
+
+    choices: list[Delta] = []
+    usage: WireUsage | None = None
+    error: WireError | None = None
+
+
+class TokenCount(BaseModel):
+    count: int
+
+
+class ServedModel(BaseModel):
+    id: str
+    max_model_len: int | None = None
+
+
+class Models(BaseModel):
+    data: list[ServedModel]
+
+
+def answer_limit(prompt: Prompt) -> int:
+    """The tokens an answer may take. A choice is decided long before it is spelled out, if its characters are bytes."""
+    if not isinstance(prompt.format, Choice):
+        return prompt.max_tokens
+    options = prompt.format.options
+    if all(option.isascii() for option in options):
+        return steps_to_decide(options)
+    return 1 + max(len(option.encode()) for option in options)
+
+
+def request_body(prompt: Prompt, messages: Iterable[Message], *, model: str, stream: bool) -> dict[str, object]:
+    """The body of a chat completion request."""
+    body: dict[str, object] = {name: value for name, value in prompt.extra.items() if name not in _OWN}
+    body |= {
+        "model": model,
+        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "max_tokens": answer_limit(prompt),
+        "temperature": prompt.temperature,
+        "stream": stream,
+    }
+    if prompt.seed is not None:
+        body["seed"] = prompt.seed
+    if prompt.stop and not isinstance(prompt.format, Choice):
+        body["stop"] = list(prompt.stop)
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    return body | _format_fields(prompt)
+
+
+def _format_fields(prompt: Prompt) -> dict[str, object]:
+    match prompt.format:
+        case JsonSchema(schema=schema):
+            named = {"name": "answer", "schema": dict(schema), "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": named}}
+        case Choice(options=options):
+            return {
+                "structured_outputs": {"choice": list(options)},
+                "logprobs": True,
+                "top_logprobs": _TOP_LOGPROBS,
+            }
+    return {}
+
+
+def finish(reason: str | None) -> Literal["stop", "length"]:
+    return "length" if reason == "length" else "stop"
+
+
+def read_choice(prompt: Prompt, options: tuple[str, ...], answered: Answered) -> tuple[str, dict[str, float]]:
+    """The option that was decoded, even if its end was not waited for, and the log-probabilities of all."""
+    mass = ChoiceMass(options)
+    tokens = answered.logprobs.content if answered.logprobs else None
+    for token in tokens or ():
+        _weigh(mass, token)
+    text = answered.message.content or ""
+    option = text if text in options else mass.decided
+    if option is None:
+        raise BadReply(f"prompt {prompt.name!r} was answered {text!r}; the server did not keep to {list(options)}")
+    return option, mass.end(option)
+
+
+def _weigh(mass: ChoiceMass, token: DecodedToken) -> None:
+    allowed = [one for one in token.top_logprobs if one.logprob > _FORBIDDEN]
+    whole = len(allowed) < len(token.top_logprobs) or not allowed
+    floor = None if whole else min(one.logprob for one in allowed) - _UNLISTED_STEP
+    others = [one for one in allowed if (one.raw(), one.logprob) != (token.raw(), token.logprob)]
+    pairs = [(one.raw() or UNKNOWN, one.logprob) for one in others]
+    mass.step([(token.raw(), token.logprob), *pairs], token.raw(), floor=floor)
