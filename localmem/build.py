@@ -6,11 +6,12 @@ Knows no users and no conversations; `runtime` does. Heavy libraries load inside
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localmem.bank import Bank
 from localmem.config import Settings, system_options
-from localmem.errors import BadSettings, MissingExtra
+from localmem.errors import BadSettings, LocalmemError, MissingExtra
 from localmem.memory import Memory
 from localmem.systems.exchange_retrieval import ExchangeRetrieval
 from localmem.systems.memory_retrieval import MemoryRetrieval
@@ -18,7 +19,7 @@ from localmem.systems.none import NoMemory
 from localmem.systems.rsum import RecursiveSummary
 from localmem.text.summarize import Summarizer
 from localmem.weights.folder import model_path
-from localmem.weights.manifest import Entry, Manifest
+from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
     from localmem.llm.base import LLM
@@ -47,8 +48,7 @@ class Backbone:
 
 def backbone(settings: Settings, progress: Progress) -> Backbone:
     """The LLM that the settings ask for; weights are loaded, or a server started or reached, when this returns."""
-    model = Manifest.load().entry(settings.model)
-    return _vllm(settings, model, progress) if wants_vllm(settings) else _in_process(settings, model, progress)
+    return _vllm(settings, progress) if wants_vllm(settings) else _in_process(settings, progress)
 
 
 def wants_vllm(settings: Settings) -> bool:
@@ -62,7 +62,8 @@ def memory_position(settings: Settings) -> str:
     """Where recalled memory stands in the prompt: the user's choice, else the model's in the manifest."""
     if settings.chat.memory_position != "model":
         return settings.chat.memory_position
-    return Manifest.load().entry(settings.model).memory_position
+    known = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
+    return known.memory_position if known else "last"
 
 
 def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
@@ -140,15 +141,15 @@ def _count(options: Mapping[str, object], key: str) -> int:
     return value
 
 
-def _in_process(settings: Settings, model: Entry, progress: Progress) -> Backbone:
+def _in_process(settings: Settings, progress: Progress) -> Backbone:
     _need("transformers", "cpu")
     from localmem.llm.transformers import TransformersLLM
 
-    path = model_path(model.name)
-    progress(f"loading {model.name}")
+    path = model_path(settings.model)
+    progress(f"loading {settings.model}")
     llm = TransformersLLM(
         path,
-        name=model.name,
+        name=settings.model,
         context_length=settings.llm.context_length,
         device=settings.llm.device,
         dtype=settings.llm.dtype,
@@ -157,8 +158,58 @@ def _in_process(settings: Settings, model: Entry, progress: Progress) -> Backbon
     return Backbone(llm, lambda: None)
 
 
-def _vllm(settings: Settings, model: Entry, progress: Progress) -> Backbone:
-    raise NotImplementedError
+def _vllm(settings: Settings, progress: Progress) -> Backbone:
+    from localmem.llm.vllm import VllmLLM
+
+    wanted = settings.llm
+    if wanted.url is None:
+        return _own_vllm(settings, progress)
+    llm = VllmLLM(
+        wanted.url,
+        name=wanted.served_as or settings.model,
+        tokenizer=_tokenizer(settings.model),
+        context_length=wanted.context_length,
+        api_key=wanted.api_key,
+    )
+    for name, folder in wanted.adapters.items():
+        llm.load_adapter(name, folder)
+    return Backbone(llm, llm.close)
+
+
+def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
+    """A server that lives as long as this process."""
+    if find_spec("vllm") is None:
+        raise MissingExtra("the Python package 'vllm' is not installed; run scripts/setup, or give llm.url")
+    from localmem.llm.vllm import VllmLLM
+    from localmem.llm.vllm_server import VllmServer, VllmSettings
+
+    path = model_path(settings.model)
+    settings.data.mkdir(parents=True, exist_ok=True)
+    server = VllmServer(
+        path,
+        name=settings.model,
+        log=settings.data / "vllm.log",
+        settings=VllmSettings(
+            context_length=settings.llm.context_length,
+            dtype=settings.llm.dtype,
+            lora=bool(settings.llm.adapters),
+            arguments=settings.llm.arguments,
+        ),
+        progress=lambda stage, seconds: progress(f"{stage} ({seconds:.0f} s)"),
+    )
+    server.start()
+    llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
+    for name, folder in settings.llm.adapters.items():
+        llm.load_adapter(name, folder)
+    return Backbone(llm, server.stop)
+
+
+def _tokenizer(name: str) -> Path | None:
+    """The model's folder if it is here, for counting tokens; else the server is asked."""
+    try:
+        return model_path(name)
+    except LocalmemError:
+        return None
 
 
 def _dense(encoder: "Encoder") -> "Retriever":
@@ -178,7 +229,7 @@ def _bm25(settings: Settings) -> "Retriever":
 def _cuda() -> bool:
     import torch
 
-    return torch.cuda.is_available()
+    return bool(torch.cuda.is_available())
 
 
 def _need(module: str, extra: str) -> None:

@@ -34,6 +34,8 @@ class LLMSettings(Section):
     """auto takes vLLM when a url is given or a GPU is there with vLLM installed, else transformers."""
     url: str | None = None
     """A vLLM server that runs already; without one, vllm starts its own."""
+    served_as: str | None = None
+    """What that server calls the model; default: the model's name in the manifest."""
     api_key: str | None = None
     """The key of that server, if it asks for one."""
     device: str = "auto"
