@@ -14,6 +14,22 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
+def settled(results: Sequence[Out | Exception]) -> list[Out]:
+    """The results, in order. With errors among them: PartialFailure, or the error itself when all failed alike."""
+    good: list[Out] = []
+    errors: list[Exception] = []
+    for result in results:
+        if isinstance(result, Exception):
+            errors.append(result)
+        else:
+            good.append(result)
+    if not errors:
+        return good
+    if not good and len({(type(error), str(error)) for error in errors}) == 1:
+        raise errors[0]
+    raise PartialFailure(results)
+
+
 class _Request(Generic[In, Out]):
     """One caller's items and, later, their results. The gate opens when the caller is to lead or has its answer."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from localmem.errors import BadInput, BadReply, LocalmemError, PartialFailure, PromptTooLong
+from localmem.errors import BadInput, BadReply, PromptTooLong
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 logger = logging.getLogger(__name__)
@@ -114,16 +114,6 @@ def check_json(prompt: Prompt, text: str) -> None:
             f"prompt {prompt.name!r} was answered {_shown(text)}, which is no JSON ({error}); "
             f"raise its max_tokens above {prompt.max_tokens}, or bound its schema"
         ) from error
-
-
-def settled(results: Sequence[Completion | LocalmemError]) -> list[Completion]:
-    """The completions, in order. With errors among them: PartialFailure, or the error itself when all failed alike."""
-    errors = [result for result in results if isinstance(result, LocalmemError)]
-    if not errors:
-        return [result for result in results if isinstance(result, Completion)]
-    if len(errors) == len(results) and len({(type(error), str(error)) for error in errors}) == 1:
-        raise errors[0]
-    raise PartialFailure(results)
 
 
 def route(adapters: Mapping[str, str], prompt_name: str) -> str | None:

@@ -3,14 +3,15 @@
 Obeys the contract of the real backends: formats are checked, stop strings cut, prompts made to fit. Knows no weights.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
 
-from localmem.errors import BadReply, LLMError, PartialFailure
-from localmem.llm.base import alternate, fit
-from localmem.types import Choice, Completion, JsonSchema, Message, Prompt, Usage
+from localmem.batching import settled
+from localmem.errors import BadReply, LocalmemError
+from localmem.llm.answer_text import AnswerText
+from localmem.llm.base import alternate, check, check_json, fit
+from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]
 
@@ -45,30 +46,22 @@ class ScriptedLLM:
         return self._context_length
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        results: list[Completion | LLMError] = []
-        for prompt in prompts:
-            try:
-                results.append(_drain(self.stream(prompt)))
-            except LLMError as error:
-                results.append(error)
-        if len(results) == 1 and isinstance(results[0], LLMError):
-            raise results[0]
-        if any(isinstance(result, LLMError) for result in results):
-            raise PartialFailure(results)
-        return [result for result in results if isinstance(result, Completion)]
+        return settled([self._attempt(prompt) for prompt in prompts])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
+        check(prompt)
         asked, trimmed = fit(prompt, self._context_length, self._count)
-        words, finish = self._answer(asked)
+        words, cut = self._answer(asked)
         time.sleep(self._first_token)
         for index, word in enumerate(words):
             if index:
                 time.sleep(self._per_token)
             yield word
         text = "".join(words)
+        check_json(prompt, text)
         choices = _certain(prompt.format, text) if isinstance(prompt.format, Choice) else None
         usage = Usage(input=self._count(asked.messages), output=len(words))
-        return Completion(text, "length" if finish else "stop", usage, choices, trimmed)
+        return Completion(text, "length" if cut else "stop", usage, choices, trimmed)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
@@ -76,17 +69,27 @@ class ScriptedLLM:
     def _count(self, messages: Sequence[Message]) -> int:
         return sum(self.count_tokens([message.content for message in alternate(messages)]))
 
+    def _attempt(self, prompt: Prompt) -> Completion | LocalmemError:
+        try:
+            return _drained(self.stream(prompt))
+        except LocalmemError as error:
+            return error
+
     def _answer(self, prompt: Prompt) -> tuple[list[str], bool]:
         """The answer's words with the space before each, and whether the limit cut them."""
-        text = self._script(prompt)
-        for stop in prompt.stop:
-            text = text.split(stop)[0]
-        _check(prompt, text)
-        words = _words(text)
+        said = self._script(prompt)
+        if isinstance(prompt.format, Choice):
+            options = prompt.format.options
+            if said not in options:
+                raise BadReply(f"prompt {prompt.name!r} was answered {said!r}; it must be one of {list(options)}")
+            return _words(said), False
+        answer = AnswerText(prompt.stop)
+        answer.add(said)
+        words = _words(answer.text)
         return words[: prompt.max_tokens], len(words) > prompt.max_tokens
 
 
-def _drain(stream: Generator[str, None, Completion]) -> Completion:
+def _drained(stream: Generator[str, None, Completion]) -> Completion:
     while True:
         try:
             next(stream)
@@ -98,17 +101,6 @@ def _drain(stream: Generator[str, None, Completion]) -> Completion:
 def _words(text: str) -> list[str]:
     pieces = text.split(" ")
     return [pieces[0], *(f" {piece}" for piece in pieces[1:])] if text else []
-
-
-def _check(prompt: Prompt, text: str) -> None:
-    match prompt.format:
-        case Choice(options=options) if text not in options:
-            raise BadReply(f"prompt {prompt.name!r} was answered {text!r}; it must be one of {list(options)}")
-        case JsonSchema():
-            try:
-                json.loads(text)
-            except ValueError as error:
-                raise BadReply(f"prompt {prompt.name!r} was answered {text!r}, which is no JSON: {error}") from error
 
 
 def _certain(choice: Choice, text: str) -> dict[str, float]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from localmem.batching import settled
 from localmem.errors import BadSettings, LocalmemError, ModelMissing
-from localmem.llm.base import check, check_json, fit, settled
+from localmem.llm.answer_text import AnswerText
+from localmem.llm.base import check, check_json, fit
 from localmem.llm.choices import ChoiceMass, steps_to_decide
 from localmem.llm.decoding.adapters import Adapters
 from localmem.llm.decoding.decoder import Decoder
@@ -21,7 +23,6 @@ from localmem.llm.decoding.grammar import Grammars
 from localmem.llm.decoding.keyvalues import RowCache, use_row_attention
 from localmem.llm.decoding.row import Row
 from localmem.llm.decoding.sampling import KNOWN_FIELDS, Sampler
-from localmem.llm.decoding.text import AnswerText
 from localmem.llm.decoding.turns import Turns
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
 from localmem.types import Choice, Completion, Prompt, Usage

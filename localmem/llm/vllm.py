@@ -11,8 +11,9 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from localmem.batching import settled
 from localmem.errors import LLMError, LocalmemError
-from localmem.llm.base import alternate, check, check_json, fit, route, settled
+from localmem.llm.base import alternate, check, check_json, fit, route
 from localmem.llm.serving.client import VllmClient
 from localmem.llm.serving.vllm_server import VllmServer
 from localmem.llm.serving.wire import WireUsage, answer_limit, finish, read_choice, request_body

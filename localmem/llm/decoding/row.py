@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import torch
 
 from localmem.errors import LLMError
+from localmem.llm.answer_text import AnswerText
 from localmem.llm.choices import ChoiceMass
 from localmem.llm.decoding.grammar import Constraint
 from localmem.llm.decoding.sampling import Sampler
-from localmem.llm.decoding.text import AnswerText
 from localmem.llm.tokenizer import Detokenizer
 from localmem.types import Prompt
 
