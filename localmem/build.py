@@ -181,7 +181,7 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     if find_spec("vllm") is None:
         raise MissingExtra("the Python package 'vllm' is not installed; run scripts/setup, or give llm.url")
     from localmem.llm.vllm import VllmLLM
-    from localmem.llm.vllm_server import VllmServer, VllmSettings
+    from localmem.llm.serving.vllm_server import VllmServer, VllmSettings
 
     path = model_path(settings.model)
     settings.data.mkdir(parents=True, exist_ok=True)
