@@ -76,7 +76,7 @@ def release(connection: Connection, job: Job) -> None:
 
 
 def waiting(connection: Connection, system: str | None, limit: int, attempts: int) -> list[Job]:
-    """Jobs to be done now, of all users and of one system or all: those tried least first, then the oldest session first.
+    """Jobs to be done now, of all users and of one system or all: those tried least come first, then the oldest.
 
     Those that failed `attempts` times are left out, those of a process that is gone are in.
     """
