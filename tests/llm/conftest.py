@@ -1,0 +1,119 @@
+"""The three LLMs under test: scripted, in process on the starter weights, and one vLLM server for the whole run.
+
+The server is started by the first test here and warms up while others run; tests that need it run last.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localmem.llm.base import LLM
+from localmem.llm.scripted import ScriptedLLM
+from localmem.llm.serving.vllm_server import VllmServer, VllmSettings
+from localmem.llm.transformers import TransformersLLM
+from localmem.llm.vllm import VllmLLM
+from localmem.types import Choice, JsonSchema, Prompt
+
+CONTEXT = 1024
+NAMES = ("scripted", "transformers", "vllm")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`llm` is each of the three in turn, `model` each of the two that have weights."""
+    for fixture, names in (("llm", NAMES), ("model", NAMES[1:])):
+        if fixture in metafunc.fixturenames:
+            params = [pytest.param(name, marks=_marks(name)) for name in names]
+            metafunc.parametrize(fixture, params, indirect=True)
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    # One group is one worker under xdist, so there is one server.
+    return [pytest.mark.vllm, pytest.mark.xdist_group("vllm")] if name == "vllm" else []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.is_relative_to(here) and item.get_closest_marker("vllm") is not None)
+
+
+@pytest.fixture
+def llm(request: pytest.FixtureRequest) -> LLM:
+    fixture: LLM = request.getfixturevalue(f"{request.param}_llm")
+    return fixture
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> TransformersLLM | VllmLLM:
+    fixture: TransformersLLM | VllmLLM = request.getfixturevalue(f"{request.param}_llm")
+    return fixture
+
+
+@pytest.fixture(scope="session")
+def scripted_llm() -> ScriptedLLM:
+    return ScriptedLLM(_script, context_length=CONTEXT)
+
+
+def _script(prompt: Prompt) -> str:
+    match prompt.format:
+        case Choice(options=options):
+            return options[0]
+        case JsonSchema(schema=schema):
+            return json.dumps(schema.get("const", {}))
+    seed = f" {prompt.seed}" if prompt.temperature else ""
+    return f"So it was{seed}, and " + " ".join(str(number) for number in range(prompt.max_tokens + 1))
+
+
+@pytest.fixture(scope="session")
+def transformers_llm(starter_llm_dir: Path) -> TransformersLLM:
+    return TransformersLLM(starter_llm_dir, name="starter", context_length=CONTEXT, device="cpu", dtype="float32")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def vllm_server(
+    request: pytest.FixtureRequest, starter_llm_dir: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VllmServer | None]:
+    if not any(item.get_closest_marker("vllm") for item in request.session.items):
+        yield None
+        return
+    settings = VllmSettings(context_length=CONTEXT, dtype="float32", lora=True, arguments=("--max-num-seqs", "32"))
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    server = VllmServer(starter_llm_dir, name="starter", log=log, settings=settings)
+    server.start_soon()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def vllm_llm(vllm_server: VllmServer | None, starter_llm_dir: Path) -> Iterator[VllmLLM]:
+    assert vllm_server is not None
+    vllm_server.ensure_ready()
+    llm = VllmLLM(
+        vllm_server.url,
+        name="starter",
+        tokenizer=starter_llm_dir,
+        api_key=vllm_server.api_key,
+        server=vllm_server,
+    )
+    yield llm
+    llm.close()
+
+
+@pytest.fixture(scope="session")
+def random_adapter(starter_llm_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A LoRA adapter of the starter with random weights, large enough to be heard."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(str(starter_llm_dir), dtype=torch.float32)
+    config = LoraConfig(r=8, lora_alpha=64, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
+    adapted = get_peft_model(base, config)
+    torch.manual_seed(0)
+    for name, weights in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weights, std=0.02)
+    folder = tmp_path_factory.mktemp("adapter")
+    adapted.save_pretrained(str(folder))
+    return folder

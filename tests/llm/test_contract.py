@@ -1,0 +1,271 @@
+"""What every LLM owes its callers, asked of the scripted one, of transformers and of a real vLLM server."""
+
+import json
+import logging
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from localmem.errors import BadInput, BadReply, LocalmemError, PartialFailure, PromptTooLong
+from localmem.llm.base import LLM
+from localmem.llm.serving.vllm_server import VllmServer
+from localmem.llm.transformers import TransformersLLM
+from localmem.llm.vllm import VllmLLM
+from localmem.types import Choice, Completion, Message, Prompt
+from tests.llm.asking import ask, collected
+from tests.llm.conftest import CONTEXT
+
+OPTION_SETS = (
+    ("yes", "no"),
+    ("PASS", "APPEND", "REPLACE", "DELETE"),
+    ("A", "AB", "B"),
+    ("the cat", "the dog", "the cathedral"),
+    ("기쁨", "슬픔", "기대"),
+)
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 12},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "mood": {"enum": ["glad", "sad", "neither"]},
+    },
+    "required": ["name", "age", "mood"],
+    "additionalProperties": False,
+}
+NESTED = {
+    "type": "array",
+    "items": {"type": "array", "items": {"enum": [1, 2, 3]}, "minItems": 1, "maxItems": 3},
+    "minItems": 2,
+    "maxItems": 3,
+}
+FACTS = {
+    "type": "object",
+    "properties": {
+        "facts": {"type": "array", "items": {"type": "string", "maxLength": 16}, "maxItems": 2},
+        "sure": {"type": "boolean"},
+        "of": {"type": "object", "properties": {"who": {"const": "user"}}, "required": ["who"]},
+    },
+    "required": ["facts", "sure", "of"],
+}
+CODE = {"type": "string", "pattern": "^[a-f]{3}-[0-9]{2}$"}
+SCHEMAS = (PERSON, NESTED, FACTS, CODE)
+
+
+def test_says_who_it_is(llm: LLM) -> None:
+    assert llm.name in ("scripted", "starter")
+    assert llm.context_length == CONTEXT
+    assert llm.generate([]) == []
+
+
+def test_answers_stand_in_the_order_of_their_prompts(llm: LLM) -> None:
+    prompts = [ask(f"Say {n}", schema={"const": f"item {n}"}, max_tokens=24) for n in range(12)]
+    assert [json.loads(done.text) for done in llm.generate(prompts)] == [f"item {n}" for n in range(12)]
+
+
+def test_threads_get_their_own_answers(llm: LLM) -> None:
+    def one(number: int) -> str:
+        done = llm.generate([ask(f"Say {number}", schema={"const": f"item {number}"}, max_tokens=24)])
+        return str(json.loads(done[0].text))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(16))) == [f"item {number}" for number in range(16)]
+
+
+def test_choices_are_never_left(model: LLM) -> None:
+    asked = [
+        ask("Write a long poem, please!", choice=OPTION_SETS[n % 5], temperature=3.0, seed=n, max_tokens=1)
+        for n in range(100)
+    ]
+    for prompt, done in zip(asked, model.generate(asked), strict=True):
+        assert isinstance(prompt.format, Choice)
+        assert done.text in prompt.format.options
+        assert done.finish == "stop"
+        assert done.choices is not None
+        assert set(done.choices) == set(prompt.format.options)
+        assert sum(map(math.exp, done.choices.values())) == pytest.approx(1)
+
+
+def test_schemas_are_never_left(model: LLM) -> None:
+    asked = [
+        ask("Write a long poem, please!", schema=SCHEMAS[n % 4], temperature=2.0, seed=n, max_tokens=120)
+        for n in range(100)
+    ]
+    for prompt, done in zip(asked, model.generate(asked), strict=True):
+        jsonschema.validate(json.loads(done.text), prompt.format.schema)  # type: ignore[union-attr]
+        assert done.finish == "stop"
+
+
+def test_the_likeliest_choice_is_the_greedy_one(llm: LLM) -> None:
+    asked = [
+        ask(text, choice=("yes", "no", "maybe"))
+        for text in ("Is the sea wet?", "Can stones swim?", "Will it rain?", "Do you like tea?")
+    ]
+    for done in llm.generate(asked):
+        assert done.choices is not None
+        assert done.text == max(done.choices, key=lambda option: done.choices[option])  # type: ignore[index]
+
+
+def test_an_answer_ends_before_its_stop_string(llm: LLM) -> None:
+    whole = llm.generate([ask(max_tokens=40)])[0].text
+    for stop in (" ", ",", "and"):
+        assert stop in whole
+        cut = llm.generate([ask(max_tokens=40, stop=["never said", stop])])[0]
+        assert cut.text == whole.partition(stop)[0]
+        assert cut.finish == "stop"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        ask(max_tokens=24),
+        ask(max_tokens=24, temperature=0.9, seed=5),
+        ask("Write some emoji and some Korean.", max_tokens=24, temperature=1.2, seed=7),
+        ask(max_tokens=40, stop=["and the", ","]),
+        ask("Sure?", choice=["yes", "no", "nothing"]),
+        ask("Say it.", schema={"const": {"it": [1, "two"]}}, max_tokens=40),
+    ],
+    ids=["greedy", "drawn", "characters", "stop", "choice", "schema"],
+)
+def test_a_stream_says_what_generate_says(llm: LLM, prompt: Prompt) -> None:
+    pieces, streamed = collected(llm.stream(prompt))
+    whole = llm.generate([prompt])[0]
+    assert "".join(pieces) == streamed.text == whole.text
+    assert streamed.finish == whole.finish
+    assert streamed.usage.output == whole.usage.output
+
+
+def test_a_stream_comes_in_pieces(llm: LLM) -> None:
+    pieces, done = collected(llm.stream(ask(max_tokens=20)))
+    assert len(pieces) > 5
+    assert done.finish == "length"
+    assert done.usage.output == 20
+    assert done.usage.input > 0
+
+
+def test_a_prompt_too_long_is_cut_and_says_so(llm: LLM, caplog: pytest.LogCaptureFixture) -> None:
+    old = tuple(Message("user" if n % 2 == 0 else "assistant", "word " * 100) for n in range(30))
+    prompt = Prompt("test/long", (Message("system", "Be brief."), *old, Message("user", "And now?")), max_tokens=8)
+    with caplog.at_level(logging.WARNING, "localmem"):
+        done = llm.generate([prompt])[0]
+    assert done.trimmed > 1000
+    assert done.usage.input + 8 <= CONTEXT
+    assert done.usage.input > CONTEXT - 8 - 250  # not more was cut than had to be
+    assert "test/long" in caplog.text
+
+
+def test_what_cannot_fit_is_refused(llm: LLM) -> None:
+    with pytest.raises(PromptTooLong, match="lower max_tokens"):
+        llm.generate([ask("word " * 200, max_tokens=CONTEXT)])
+
+
+def test_a_bad_item_does_not_fail_its_neighbours(model: LLM) -> None:
+    good = ask("Say it.", schema={"const": "it"}, max_tokens=20)
+    unsatisfiable = ask(schema={"type": "integer", "minimum": 5, "maximum": 1})
+    too_long = ask("word " * 200, max_tokens=CONTEXT)
+    one_option = ask(choice=["only"])
+    with pytest.raises(PartialFailure) as caught:
+        model.generate([good, unsatisfiable, good, too_long, one_option, good])
+    kinds = [type(result) for result in caught.value.results]
+    assert kinds[0] is kinds[2] is kinds[5] is Completion
+    assert kinds[3:5] == [PromptTooLong, BadInput]
+    assert isinstance(caught.value.results[1], LocalmemError)
+    with pytest.raises(LocalmemError, match="test/ask"):
+        model.generate([unsatisfiable])
+
+
+def test_json_cut_by_its_limit_is_a_bad_reply(model: LLM) -> None:
+    prompt = ask("Say it.", schema=FACTS, max_tokens=3)
+    with pytest.raises(BadReply, match="max_tokens"):
+        model.generate([prompt])
+    with pytest.raises(BadReply, match="max_tokens"):
+        collected(model.stream(prompt))
+
+
+def test_a_seed_says_the_same_again(llm: LLM) -> None:
+    asked = [ask(temperature=1.0, seed=seed, max_tokens=12) for seed in (1, 2, 3)]
+    first = [done.text for done in llm.generate(asked)]
+    assert [llm.generate([prompt])[0].text for prompt in asked] == first
+    assert len(set(first)) == 3
+
+
+def test_no_seed_draws_anew(model: LLM) -> None:
+    asked = [ask(temperature=1.0, seed=None, max_tokens=12)] * 3
+    assert len({done.text for done in model.generate(asked)}) > 1
+
+
+def test_sampling_fields_are_followed(model: LLM) -> None:
+    greedy = model.generate([ask()])[0].text
+    drawn = [ask(temperature=5.0, seed=3, extra={"top_k": 1}), ask(temperature=5.0, seed=3, extra={"top_p": 0.00001})]
+    assert [done.text for done in model.generate(drawn)] == [greedy, greedy]
+    assert model.generate([ask(extra={"repetition_penalty": 1.8}, max_tokens=40)])[0].text != greedy
+
+
+def test_tokens_are_counted(llm: LLM) -> None:
+    assert llm.count_tokens([]) == []
+    short, long, none = llm.count_tokens(["one two", "one two three four five six", ""])
+    assert 0 == none < short < long
+
+
+def test_giving_up_a_stream_in_process_frees_its_work(transformers_llm: TransformersLLM) -> None:
+    stream = transformers_llm.stream(ask(max_tokens=600))
+    next(stream)
+    assert transformers_llm.active == 1
+    stream.close()
+    assert transformers_llm.active == 0
+
+
+@pytest.mark.vllm
+@pytest.mark.xdist_group("vllm")
+def test_giving_up_a_stream_of_the_server_frees_its_work(vllm_llm: VllmLLM, vllm_server: VllmServer) -> None:
+    stream = vllm_llm.stream(ask(max_tokens=900, extra={"ignore_eos": True}))
+    next(stream)
+    assert _running(vllm_server) == 1
+    stream.close()
+    deadline = time.monotonic() + 10
+    while _running(vllm_server) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _running(vllm_server) == 0
+
+
+def _running(server: VllmServer) -> float:
+    lines = httpx.get(f"{server.url}/metrics", trust_env=False).text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("vllm:num_requests_running"))
+
+
+@pytest.mark.vllm
+@pytest.mark.xdist_group("vllm")
+def test_both_models_weigh_choices_alike(transformers_llm: TransformersLLM, vllm_llm: VllmLLM) -> None:
+    asked = [
+        ask(text, choice=options)
+        for text in ("Is the sea wet?", "What follows?", "Which of them?")
+        for options in OPTION_SETS[:4]
+    ]
+    for mine, its in zip(transformers_llm.generate(asked), vllm_llm.generate(asked), strict=True):
+        assert mine.choices is not None
+        assert its.choices is not None
+        assert {option: math.exp(weight) for option, weight in mine.choices.items()} == pytest.approx(
+            {option: math.exp(weight) for option, weight in its.choices.items()}, abs=0.01
+        )
+
+
+def test_an_adapter_answers_its_prompts_alone(model: TransformersLLM | VllmLLM, random_adapter: Path) -> None:
+    plain, routed, other = ask(name="other/task"), ask(name="lora/task"), ask(name="loranot/task")
+    base = model.generate([plain])[0].text
+    assert [done.text for done in model.generate([plain, routed, other])] == [base] * 3
+    model.load_adapter("lora", random_adapter)
+    before = model.generate([plain, routed, other])
+    assert [before[0].text, before[2].text] == [base, base]
+    assert before[1].text != base
+    assert model.generate([routed])[0].text == before[1].text
+    model.load_adapter("lora", random_adapter)
+    model.unload_adapter("lora")
+    assert model.generate([routed])[0].text == base
+    with pytest.raises(LocalmemError, match="lora"):
+        model.unload_adapter("lora")
+    with pytest.raises(LocalmemError, match="nowhere"):
+        model.load_adapter("lora", random_adapter / "nowhere")
