@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Rows = NDArray[np.float32]
+_ON_CPU, _ON_GPU = 16, 128  # texts a batch; 16 was fastest of 4 to 128 for MiniLM on two cores
 _Coded = tuple[Rows, bool]  # one row, and whether its text was cut
 
 
@@ -58,8 +59,8 @@ class SentenceEncoder:
     of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)
     narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of once a call.
     `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and float32 on a CPU; bfloat16 suits CPUs
-    that multiply it (twice as many texts a second, cosines off by some thousandths). Calls of many threads join into
-    batches of `batch_size`.
+    that multiply it (twice as many texts a second, cosines off by some thousandths). Calls of many threads join;
+    `batch_size` texts go through the model at once, by default 16 on a CPU, whose caches that fits, and 128 on a GPU.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class SentenceEncoder:
         device: str = "auto",
         dtype: Dtype = "auto",
         prefixes: Mapping[Side, str] | None = None,
-        batch_size: int = 64,
+        batch_size: int | None = None,
         max_length: int | None = None,
     ) -> None:
         if not any((path / file).is_file() for file in ("modules.json", "config.json")):
@@ -87,7 +88,7 @@ class SentenceEncoder:
         self._max_length = max_length
         self._loading = threading.Lock()
         self._loaded: SentenceTransformer | None = None
-        self._batched = Batched(self._run, limit=batch_size)
+        self._batched = Batched(self._run, limit=batch_size or _ON_GPU)
 
     @property
     def identity(self) -> str:
@@ -131,10 +132,11 @@ class SentenceEncoder:
     def _run(self, texts: list[str]) -> list[_Coded]:
         """Batches of texts of like length, so that little of a batch is padding."""
         model = self._model()
+        size = self._batch_size or (_ON_CPU if model.device.type == "cpu" else _ON_GPU)
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         coded: dict[int, _Coded] = {}
-        for start in range(0, len(order), self._batch_size):
-            part = order[start : start + self._batch_size]
+        for start in range(0, len(order), size):
+            part = order[start : start + size]
             coded.update(zip(part, _forward(model, [texts[index] for index in part]), strict=True))
         return [coded[index] for index in range(len(texts))]
 
