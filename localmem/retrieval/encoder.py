@@ -210,6 +210,11 @@ def _weights_checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
+def passage_digest(text: str) -> str:
+    """The key of a passage's content in the cache."""
+    return sha256(f"passage\0{text}".encode()).hexdigest()
+
+
 class EmbeddingCache(Protocol):
     """Vectors of passages by encoder and content. Safe for use from many threads."""
 
@@ -218,16 +223,16 @@ class EmbeddingCache(Protocol):
         ...
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
-        """Keep these; a digest that is there already may be left as it is."""
+        """Keep these, in place of what is there already: it may be damaged."""
         ...
 
 
 class CachedEncoder:
     """`inner`, asked only for passages that `cache` does not hold; a text that comes twice in a call is encoded once.
 
-    Keys are the sha256 of side and text; the prefix is part of the inner encoder's identity. Queries are not kept: they
-    seldom come again. A kept vector that is not of unit length is damaged: it is made anew, and counted in
-    `damaged`. When all are kept, the inner encoder need not load.
+    The prefix is part of the inner encoder's identity, and so of the key. Queries are not kept: they seldom come again.
+    A kept vector that is not of unit length is damaged: it is made anew, and counted in `damaged`. When all are kept,
+    the inner encoder need not load.
     """
 
     def __init__(self, inner: Encoder, cache: EmbeddingCache) -> None:
@@ -252,12 +257,12 @@ class CachedEncoder:
         """As the inner encoder's. Raises BadVectors rather than keep a vector that is no number."""
         if side == "query" or not texts:
             return self._inner.encode(texts, side)
-        digests = [sha256(f"{side}\0{text}".encode()).hexdigest() for text in texts]
+        digests = [passage_digest(text) for text in texts]
         text_of = dict(zip(digests, texts, strict=True))
         kept = self._kept(list(text_of))
         missing = [digest for digest in text_of if digest not in kept]
         if missing:
-            kept.update(self._made(missing, [text_of[digest] for digest in missing], side))
+            kept.update(self._made(missing, [text_of[digest] for digest in missing]))
         return np.stack([kept[digest] for digest in digests]).astype(np.float32)
 
     def _kept(self, digests: Sequence[str]) -> dict[str, Rows]:
@@ -271,8 +276,8 @@ class CachedEncoder:
             log.warning("%d kept vectors of %s are damaged and are made anew", len(found) - len(sound), self.identity)
         return sound
 
-    def _made(self, digests: Sequence[str], texts: Sequence[str], side: Side) -> dict[str, Rows]:
-        rows = checked(self._inner.encode(texts, side), self.identity)
+    def _made(self, digests: Sequence[str], texts: Sequence[str]) -> dict[str, Rows]:
+        rows = checked(self._inner.encode(texts, "passage"), self.identity)
         made = dict(zip(digests, rows, strict=True))
         self._cache.put(self.identity, {digest: row.astype("<f4").tobytes() for digest, row in made.items()})
         return made
