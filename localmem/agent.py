@@ -41,8 +41,8 @@ class Journal(Protocol):
         """The changes of one exchange. The same cause again changes nothing. Raises Conflict on a newer bank."""
         ...
 
-    def close(self, session_id: str) -> None:
-        """The session is over and waits to be remembered."""
+    def close(self, session_id: str) -> Session | None:
+        """The session is over and waits to be remembered. Gives it as the log has it, None where there is no log."""
         ...
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
@@ -62,8 +62,8 @@ class NoJournal:
     def commit(self, cause: str, changes: Sequence[Change]) -> None:
         """Nothing is written."""
 
-    def close(self, session_id: str) -> None:
-        """Nothing is written."""
+    def close(self, session_id: str) -> Session | None:
+        return None
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         return True
@@ -217,9 +217,9 @@ class ChatAgent:
             session = self._opened.get(session_id) if session_id else self.session
             if session is None:
                 return None
-            self._journal.close(session.id)
+            logged = self._journal.close(session.id)
             del self._opened[session.id]
-            self._waiting[session.id] = session
+            self._waiting[session.id] = logged or session
             return session.id
 
     def commit(self, cause: str, changes: Sequence[Change]) -> None:

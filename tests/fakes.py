@@ -112,8 +112,9 @@ class MemoryJournal:
         self._check()
         self.commits.append((cause, list(changes)))
 
-    def close(self, session_id: str) -> None:
+    def close(self, session_id: str) -> Session:
         self.closed.append(session_id)
+        return Session(session_id, tuple(self.turns[session_id]))
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         self._check()

@@ -40,7 +40,7 @@ def _rsum(prompt: Prompt) -> str:
     if prompt.name != "rsum/update":
         return "I see."
     said = [line for message in prompt.messages for line in message.content.splitlines()]
-    return " ".join(f"{line.removeprefix('User: ')}" for line in said if line.startswith(("User: fact", "fact")))
+    return " ".join(f"{line.removeprefix('User: ')}" for line in said if line.startswith(("User: Fact", "Fact")))
 
 
 def _open(settings: Settings, script: Callable[[Prompt], str] = _rsum) -> Runtime:
@@ -51,21 +51,21 @@ def test_closed_sessions_are_remembered_in_the_background(settings: Settings, qu
     with _open(settings) as runtime:
         runtime.remember_in_background()
         agent = runtime.agent("ana")
-        agent.chat("fact one.", START)
+        agent.chat("Fact one.", START)
         agent.close()
         runtime.nudge()
         _until(lambda: not agent.waiting)
-        assert agent.memory.bank.notes == {"summary": "fact one."}
-        assert runtime.store.bank("ana", "rsum").notes == {"summary": "fact one."}
+        assert agent.memory.bank.notes == {"summary": "Fact one."}
+        assert runtime.store.bank("ana", "rsum").notes == {"summary": "Fact one."}
 
 
 def test_users_share_nothing(settings: Settings) -> None:
     with _open(settings) as runtime:
         for user in ("ana", "ben"):
-            runtime.agent(user).chat(f"fact of {user}.", START)
+            runtime.agent(user).chat(f"Fact of {user}.", START)
             runtime.agent(user).end_session()
         for user, other in (("ana", "ben"), ("ben", "ana")):
-            assert runtime.store.bank(user, "rsum").notes == {"summary": f"fact of {user}."}
+            assert runtime.store.bank(user, "rsum").notes == {"summary": f"Fact of {user}."}
             assert other not in "".join(runtime.store.export(user))
 
 
@@ -82,47 +82,47 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
     with _open(settings, script) as runtime:
         agent = runtime.agent("ana")
         for day in range(3):
-            agent.chat(f"fact {day}.", START + timedelta(days=day))
+            agent.chat(f"Fact {day}.", START + timedelta(days=day))
             agent.close()
         runtime.remember_in_background()
         _until(lambda: not agent.waiting)
-        assert agent.memory.bank.notes["summary"].split("\n") == ["fact 0.", "fact 1.", "fact 2."]
+        assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
 
 
 def test_what_was_not_done_is_done_at_the_next_start(settings: Settings) -> None:
     with _open(settings) as runtime:
         agent = runtime.agent("ana")
-        agent.chat("fact one.", START)
+        agent.chat("Fact one.", START)
         agent.close()
     with _open(settings) as runtime:
-        assert [session.turns[0].text for session in runtime.agent("ana").waiting] == ["fact one."]
+        assert [session.turns[0].text for session in runtime.agent("ana").waiting] == ["Fact one."]
         assert runtime.remember_all("ana") == 1
-        assert runtime.agent("ana").memory.bank.notes == {"summary": "fact one."}
+        assert runtime.agent("ana").memory.bank.notes == {"summary": "Fact one."}
         assert runtime.remember_all("ana") == 0
 
 
 def test_an_open_session_goes_on_after_a_restart(settings: Settings) -> None:
     with _open(settings) as runtime:
-        runtime.agent("ana").chat("fact one.", START)
+        runtime.agent("ana").chat("Fact one.", START)
     with _open(settings) as runtime:
         agent = runtime.agent("ana")
-        agent.chat("fact two.", START + timedelta(minutes=1))
-        assert [turn.text for turn in agent.sessions[0].turns] == ["fact one.", "I see.", "fact two.", "I see."]
+        agent.chat("Fact two.", START + timedelta(minutes=1))
+        assert [turn.text for turn in agent.sessions[0].turns] == ["Fact one.", "I see.", "Fact two.", "I see."]
 
 
 def test_two_processes_on_one_store_lose_nothing(settings: Settings) -> None:
     with _open(settings) as one, _open(settings) as other:
-        one.agent("ana").chat("fact one.", START)
-        other.agent("ana").chat("fact two.", START)
+        one.agent("ana").chat("Fact one.", START)
+        other.agent("ana").chat("Fact two.", START)
         one.agent("ana").end_session()
         other.agent("ana").end_session()
-        assert other.store.bank("ana", "rsum").notes == {"summary": "fact one.\nfact two."}
+        assert other.store.bank("ana", "rsum").notes == {"summary": "Fact one.\nFact two."}
 
 
 def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
     with _open(settings) as runtime:
         agent = runtime.agent("ana")
-        agent.chat("fact one.", START)
+        agent.chat("Fact one.", START)
         agent.end_session()
         spent = runtime.llm.spent()
         assert {name: cost.calls for name, cost in spent.items()} == {"rsum/respond": 1, "rsum/update": 1}

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 FILE = "memory.db"
 
+# PostgreSQL: one view of the store for a whole transaction, as SQLite gives; and a number for the lock of migrations.
+_SNAPSHOT = "REPEATABLE READ"
+_LOCK = 0x6C6F6361
+
 # Seconds that a writer waits for another process's transaction before it gives up.
 _BUSY = 15
 
@@ -67,11 +71,12 @@ class Database:
         self.where = str(self.files[0]) if self.files else url.render_as_string()
         self._engine = _engine(url, self.where)
         self._writing = self._engine.execution_options(writes=True)
+        self._reading = self._engine if self.files else self._engine.execution_options(isolation_level=_SNAPSHOT)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """One consistent view of the store."""
-        with self._told(), self._engine.begin() as connection:
+        with self._told(), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
@@ -92,6 +97,11 @@ class Database:
     def mark(self) -> str:
         """How the driver writes a value's place in a statement."""
         return "?" if self._engine.dialect.paramstyle == "qmark" else "%s"
+
+    def alone(self, connection: Connection) -> None:
+        """Wait until no other process is in the part of a writing transaction that asked for this."""
+        if not self.files:  # a transaction of SQLite that writes is alone from its beginning
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
     def problems(self) -> list[str]:
         """What is unsound in the files, one line each; empty when all is well."""

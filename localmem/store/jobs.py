@@ -76,7 +76,7 @@ def release(connection: Connection, job: Job) -> None:
 
 
 def waiting(connection: Connection, system: str | None, limit: int, attempts: int) -> list[Job]:
-    """Jobs to be done now, of all users and of one system or all: those tried least come first, then the oldest.
+    """Jobs to be done now, of all users and of one system or all, the oldest session first.
 
     Those that failed `attempts` times are left out, those of a process that is gone are in.
     """
@@ -85,7 +85,7 @@ def waiting(connection: Connection, system: str | None, limit: int, attempts: in
         select(jobs)
         .select_from(jobs.join(sessions, and_(sessions.c.user == jobs.c.user, sessions.c.id == jobs.c.session)))
         .where(jobs.c.state != "done", jobs.c.attempts < attempts, said)
-        .order_by(jobs.c.attempts, sessions.c.number)
+        .order_by(sessions.c.number)
     )
     if system is not None:
         query = query.where(jobs.c.system == system)

@@ -13,10 +13,10 @@ from localmem.bank import Bank
 from localmem.store import jobs
 from localmem.store.banklog import BankLog, Batch
 from localmem.store.database import Database
-from localmem.store.sessions import session_of_turn
+from localmem.store.sessions import one, session_of_turn
 from localmem.store.turns import Append, named, to_row
 from localmem.store.writer import Writer
-from localmem.types import Change, Turn
+from localmem.types import Change, Session, Turn
 
 
 class StoreJournal:
@@ -67,9 +67,17 @@ class StoreJournal:
 
         self._against_version(write)
 
-    def close(self, session_id: str) -> None:
-        """The session is over and waits to be remembered; again changes nothing. Raises NotFound."""
-        self._writer.run(lambda connection: jobs.close(connection, self._user, self._system, session_id))
+    def close(self, session_id: str) -> Session:
+        """The session is over and waits to be remembered; again changes nothing. Raises NotFound.
+
+        Gives the session as the log has it, with what other processes added to it.
+        """
+
+        def write(connection: Connection) -> Session:
+            jobs.close(connection, self._user, self._system, session_id)
+            return one(connection, self._user, session_id)
+
+        return self._writer.run(write)
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         """The session is remembered, with its changes; False, and nothing written, if it was before.

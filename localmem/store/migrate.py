@@ -19,7 +19,8 @@ def prepare(database: Database) -> None:
     with database.read() as connection:
         if _revision(connection) == REVISION:
             return
-    with database.write() as connection:  # another process may have been faster: look again, now under the lock
+    with database.write() as connection:
+        database.alone(connection)  # another process may have been faster: look again, now under the lock
         revision = _revision(connection)
         if revision == REVISION:
             return

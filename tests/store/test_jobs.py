@@ -44,11 +44,11 @@ def test_failures_are_counted_and_kept(store: Store) -> None:
     _close(store, "ann", "s2")
     journal = store.journal("ann", "rsum")
     assert [journal.fail("s1", f"error {number}") for number in range(2)] == [1, 2]
-    assert store.pending_jobs()[-1] == Job("ann", "rsum", "s1", "failed", 2, "error 1")
+    assert store.pending_jobs()[0] == Job("ann", "rsum", "s1", "failed", 2, "error 1")
     assert store.unread("ann", "rsum") == Unread(sessions=2, turns=4, failed=1)
     assert journal.fail("s1", "error 2") == 3
     assert [job.session for job in store.pending_jobs()] == ["s2"]
-    assert [job.session for job in store.pending_jobs(attempts=9)] == ["s2", "s1"]
+    assert [job.session for job in store.pending_jobs(attempts=9)] == ["s1", "s2"]
     assert journal.finish("s1", [])
     assert journal.fail("s1", "too late") == 3
     assert store.sessions("ann")[0].jobs == {"rsum": "done"}

@@ -110,7 +110,7 @@ def _odd_sessions() -> Iterator[Session]:
     yield session("   ", "\n", name="blank")
 
 
-@pytest.mark.parametrize("odd", _odd_sessions(), ids=lambda odd: odd.id)
+@pytest.mark.parametrize("odd", list(_odd_sessions()), ids=lambda odd: odd.id)
 def test_odd_sessions_are_remembered_and_asked_about(settings: Settings, odd: Session) -> None:
     agent, _ = _agent(settings)
     agent.read([LIFE[0], odd])
