@@ -1,8 +1,8 @@
 """How long Theanine takes to draw a timeline, from banks whose paths nobody could list. Knows no backbone and no store.
 
-Two shapes: "diamonds" is a chain in which every unit forks into two that join again, so that the number of paths doubles
-every three units; "random" links each unit to two of the fifty before it. The hit stands in the middle, so that every
-unit of the component has to be looked at. The cost should grow as the number of units.
+Two shapes: "diamonds" is a chain in which every third unit forks into two that join again, so that the number of paths
+doubles every three units; "random" links each unit to two of the fifty before it. The hit stands in the middle, so that
+every unit of the component has to be looked at. The cost should grow as the number of units.
 """
 
 import json
