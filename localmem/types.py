@@ -216,8 +216,8 @@ class Usage:
 class Completion:
     """An answer.
 
-    `choices` holds log-probabilities, normalised over a Choice's options. `trimmed` counts the tokens that were cut from
-    the prompt to make it fit.
+    `choices` holds log-probabilities, normalised over a Choice's options. `trimmed` counts the tokens that were cut
+    from the prompt to make it fit.
     """
 
     text: str

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from localmem.agent import ChatAgent
 from localmem.cli import _root
 from localmem.config import load_settings
 from localmem.resources import checkout_root, resource
@@ -66,7 +67,9 @@ def test_the_python_shown_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     snippet = next(block for block in _blocks("python") if "load_agent" in block)
     names: dict[str, object] = {}
     exec(compile(snippet, "README.md", "exec"), names)  # noqa: S102  # our own README
-    assert "Clara" in "".join(load_settings().data.joinpath("memory.db").read_bytes().decode("utf-8", "ignore"))
+    agent = names["agent"]
+    assert isinstance(agent, ChatAgent)
+    assert any("Clara" in unit.text for unit in agent.memory.bank.live())
 
 
 @pytest.mark.parametrize("path", sorted(resource("configs").rglob("*.yaml")), ids=lambda path: path.name)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from localmem.config import Settings
     from localmem.runtime import Runtime
 
-F = TypeVar("F", bound=Callable[..., object])
+Option = Callable[[Callable[..., object]], Callable[..., object]]
 
 config_option = click.option(
     "--config", type=click.Path(path_type=Path), help="A YAML file of settings.", metavar="FILE"
@@ -24,10 +24,10 @@ model_option = click.option("--model", help="The backbone's name; `localmem mode
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
 
-def common(*more: Callable[[F], F]) -> Callable[[F], F]:
+def common(*more: Option) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--user, --system, --data, --config, and `more` after them."""
 
-    def decorate(command: F) -> F:
+    def decorate(command: Callable[..., object]) -> Callable[..., object]:
         for option in (config_option, data_option, system_option, user_option, *more):
             command = option(command)
         return command
@@ -35,7 +35,7 @@ def common(*more: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-class Moment(click.ParamType):
+class Moment(click.ParamType[datetime]):
     """A date or a time in ISO form; without a zone it is UTC, a bare date is its end when `end` is set."""
 
     name = "time"

@@ -14,15 +14,14 @@ def systems(as_json: bool) -> None:
     from localmem.build import SYSTEMS
     from localmem.config import system_options
 
-    rows = [
-        {"name": name, "remembers": system.remembers, "calls": system.calls, "options": system_options(name, {})}
-        for name, system in SYSTEMS.items()
-    ]
+    options = {name: system_options(name, {}) for name in SYSTEMS}
     if as_json:
-        print_json(rows)
+        print_json(
+            [{"name": n, "remembers": s.remembers, "calls": s.calls, "options": options[n]} for n, s in SYSTEMS.items()]
+        )
         return
     table = [
-        [row["name"], row["remembers"], row["calls"], ", ".join(f"{k}={v}" for k, v in dict(row["options"]).items())]  # type: ignore[call-overload]
-        for row in rows
+        [name, system.remembers, system.calls, ", ".join(f"{key}={value}" for key, value in options[name].items())]
+        for name, system in SYSTEMS.items()
     ]
     click.echo(tabulate(table, ["system", "what it remembers", "asks the model", "options"]))
