@@ -27,8 +27,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 def common(*more: Option) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--user, --system, --data, --config, and `more` after them."""
 
+    options: tuple[Option, ...] = (config_option, data_option, system_option, user_option, *more)
+
     def decorate(command: Callable[..., object]) -> Callable[..., object]:
-        for option in (config_option, data_option, system_option, user_option, *more):
+        for option in options:
             command = option(command)
         return command
 
