@@ -1,23 +1,16 @@
-"""The only place that chooses: settings become parts, parts become a memory. One small function a part and a system.
+"""Settings become parts: the backbone, the encoder, an index. One small function a part.
 
-Knows no users and no conversations; `runtime` does. Heavy libraries load inside the functions that need them.
+Heavy libraries load inside the functions that need them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localmem.bank import Bank
-from localmem.config import Settings, system_options
-from localmem.errors import BadSettings, LocalmemError, MissingExtra
-from localmem.memory import Memory
-from localmem.systems.exchange_retrieval import ExchangeRetrieval
-from localmem.systems.memory_retrieval import MemoryRetrieval
-from localmem.systems.none import NoMemory
-from localmem.systems.rsum import RecursiveSummary
-from localmem.text.summarize import Summarizer
+from localmem.config import Settings
+from localmem.errors import LocalmemError, MissingExtra
 from localmem.weights.folder import model_path
 from localmem.weights.manifest import Manifest
 
@@ -27,15 +20,6 @@ if TYPE_CHECKING:
     from localmem.retrieval.encoder import EmbeddingCache
 
 Progress = Callable[[str], None]
-NewRetriever = Callable[[], "Retriever"]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What every user's memory shares: the backbone, and how to make an index."""
-
-    llm: "LLM"
-    new_retriever: NewRetriever
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,54 +77,6 @@ def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"]) -> "Retr
     return HybridRetriever([_dense(new_encoder()), _bm25(settings)])
 
 
-def memory(settings: Settings, parts: Parts, bank: Bank | None = None) -> Memory:
-    """A memory of the system that the settings name, over this bank."""
-    options = system_options(settings.system, settings.options)
-    return SYSTEMS[settings.system].make(parts, options, bank)
-
-
-def _rsum(parts: Parts, options: Mapping[str, object], bank: Bank | None) -> Memory:
-    return RecursiveSummary(llm=parts.llm, bank=bank, limit=_count(options, "limit"))
-
-
-def _memory_retrieval(parts: Parts, options: Mapping[str, object], bank: Bank | None) -> Memory:
-    return MemoryRetrieval(
-        retriever=parts.new_retriever(), summarize=Summarizer(parts.llm), bank=bank, k=_count(options, "k")
-    )
-
-
-def _exchange_retrieval(parts: Parts, options: Mapping[str, object], bank: Bank | None) -> Memory:
-    return ExchangeRetrieval(retriever=parts.new_retriever(), bank=bank, k=_count(options, "k"))
-
-
-def _none(_parts: Parts, _options: Mapping[str, object], bank: Bank | None) -> Memory:
-    return NoMemory(bank=bank)
-
-
-@dataclass(frozen=True, slots=True)
-class System:
-    """A memory system: how it is made, what it remembers, and when it asks the model."""
-
-    make: Callable[[Parts, Mapping[str, object], Bank | None], Memory]
-    remembers: str
-    calls: str
-
-
-SYSTEMS: Mapping[str, System] = {
-    "none": System(_none, "nothing", "never"),
-    "exchange_retrieval": System(_exchange_retrieval, "the exchanges as they were said", "never"),
-    "memory_retrieval": System(_memory_retrieval, "sentences drawn from each session", "once a session's end"),
-    "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),
-}
-
-
-def _count(options: Mapping[str, object], key: str) -> int:
-    value = options[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise BadSettings(f"option {key!r} cannot be {value!r}; give a whole number of at least 1")
-    return value
-
-
 def _in_process(settings: Settings, progress: Progress) -> Backbone:
     _need("transformers", "cpu")
     from localmem.llm.transformers import TransformersLLM
@@ -180,8 +116,8 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     """A server that lives as long as this process."""
     if find_spec("vllm") is None:
         raise MissingExtra("the Python package 'vllm' is not installed; run scripts/setup, or give llm.url")
-    from localmem.llm.vllm import VllmLLM
     from localmem.llm.serving.vllm_server import VllmServer, VllmSettings
+    from localmem.llm.vllm import VllmLLM
 
     path = model_path(settings.model)
     settings.data.mkdir(parents=True, exist_ok=True)
