@@ -5,19 +5,24 @@ Knows no settings but a system's own options, which come from configs/systems an
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 
 from localmem.bank import Bank
-from localmem.errors import BadSettings
+from localmem.errors import BadInput, BadSettings
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
+from localmem.systems import carecall
 from localmem.systems.exchange_retrieval import ExchangeRetrieval
 from localmem.systems.memory_retrieval import MemoryRetrieval
 from localmem.systems.none import NoMemory
 from localmem.systems.rsum import RecursiveSummary
+from localmem.systems.theanine import Theanine
+from localmem.systems.theanine.options import Options as TheanineOptions
+from localmem.text.classify import LLMClassifier
 from localmem.text.summarize import Summarizer
 
 Values = Mapping[str, object]
@@ -65,6 +70,20 @@ class Nearest(Options):
     k: PositiveInt
 
 
+class CareCallOptions(Options):
+    """Keep Me Updated's; configs/systems/carecall.yaml says what each means."""
+
+    variant: Literal["update", "accumulate", "history", "without", "gold"]
+    speakers: Literal["user", "both"]
+    k: PositiveInt
+    query_turns: PositiveInt
+    shortlist: NonNegativeInt
+    capacity: NonNegativeInt
+    fusion: bool
+    history_tokens: PositiveInt
+    gold: str | None
+
+
 class Rsum(Options):
     """LLM-Rsum's."""
 
@@ -88,9 +107,58 @@ def _rsum(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     return RecursiveSummary(llm=parts.llm, bank=bank, limit=read(Rsum, values).limit)
 
 
+def _theanine(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    return Theanine(
+        llm=parts.llm,
+        retriever=parts.new_retriever(),
+        summarize=Summarizer(parts.llm, prompt="theanine/summarize"),
+        options=TheanineOptions.of(values),
+        bank=bank,
+    )
+
+
+def _carecall(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    options = read(CareCallOptions, values)
+    new = parts.new_retriever
+    match options.variant:
+        case "without":
+            return carecall.WithoutMemory(bank=bank)
+        case "history":
+            return carecall.HistoryAccumulate(llm=parts.llm, tokens=options.history_tokens, bank=bank)
+        case "gold":
+            return carecall.GoldMemory(
+                retriever=new(), gold=_gold(options.gold), k=options.k, query_turns=options.query_turns, bank=bank
+            )
+    return carecall.CareCall(
+        retriever=new(),
+        summarize=Summarizer(parts.llm, prompt="carecall/summarize"),
+        classifier=LLMClassifier(parts.llm) if options.variant == "update" else None,
+        k=options.k,
+        query_turns=options.query_turns,
+        bank=bank,
+        roles=("user", "assistant") if options.speakers == "both" else ("user",),
+        shortlist=options.shortlist,
+        capacity=options.capacity,
+        fuse=carecall.Fuser(parts.llm) if options.fusion else None,
+    )
+
+
+def _gold(path: str | None) -> dict[str, list[str]]:
+    """The file of gold memories: JSON, sentences by session id. Raises BadInput."""
+    if path is None:
+        raise BadSettings("option 'gold' is not set; the gold variant needs a JSON file {session id: [sentences]}")
+    try:
+        known: dict[str, list[str]] = TypeAdapter(dict[str, list[str]]).validate_json(Path(path).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BadInput(f"cannot read gold memories from {path}: {str(error).splitlines()[0]}") from error
+    return known
+
+
 SYSTEMS: Mapping[str, System] = {
     "none": System(_none, "nothing", "never"),
     "exchange_retrieval": System(_exchange_retrieval, "the exchanges as they were said", "never"),
     "memory_retrieval": System(_memory_retrieval, "sentences drawn from each session", "once a session's end"),
     "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),
+    "theanine": System(_theanine, "a graph of events, recalled as timelines", "each reply; a session's end, per pair"),
+    "carecall": System(_carecall, "sentences kept up to date by operations", "a session's end, once and per pair"),
 }
