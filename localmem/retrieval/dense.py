@@ -38,7 +38,7 @@ class DenseRetriever:
     """An index over the vectors of the units' keys; scores are cosines.
 
     "flat" compares a query with every unit: it equals brute force in double precision, ties in the order of addition.
-    "hnsw" walks a graph of neighbours, which takes about 10 s for 100,000 units to build and may miss a match. "auto"
+    "hnsw" walks a graph of neighbours, which takes 10 to 20 s for 100,000 units to build and may miss a match. "auto"
     is flat up to EXACT_UNTIL units and hnsw beyond; where FAISS has a GPU the scan stays, on the GPU. A query of white
     space finds nothing. Searches wait for one another, but neither for encoding nor for the building of the graph.
     """
