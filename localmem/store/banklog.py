@@ -132,7 +132,8 @@ class BankLog:
             query = (
                 select(changes.c.body)
                 .select_from(changes.join(batches, changes.c.batch == batches.c.number))
-                .where(of_bank(user, system), changes.c.unit.in_(part), changes.c.type == "add_unit")
+                .where(changes.c.user == user, changes.c.system == system, changes.c.unit.in_(part))
+                .where(of_bank(user, system), changes.c.type == "add_unit")
             )
             yield from map(self.codec.decode, connection.execute(query).scalars())
 
