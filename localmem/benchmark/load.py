@@ -90,7 +90,7 @@ def script(plan: Plan) -> Callable[[Prompt], str]:
 
 
 def run(plan: Plan, new_agent: NewAgent) -> Measured:
-    """Talk. Each user has a thread; they begin at different moments of their first pause."""
+    """Talk. Each user has a thread; they begin at different moments of their first cycle of reply and pause."""
     agents = {f"user{number:04d}": new_agent(f"user{number:04d}") for number in range(plan.users)}
     gate = threading.Barrier(plan.users + 1)
     users = [_User(plan, name, agent, gate) for name, agent in agents.items()]
@@ -141,7 +141,7 @@ class _User:
         """Until the turns are said or the time is over."""
         self._gate.wait()
         began = perf_counter()
-        sleep(self._plan.think * self._chance.random())
+        sleep((self._plan.think + self._plan.backbone_seconds) * self._chance.random())
         number = 0
         while not self._is_over(number, perf_counter() - began):
             try:

@@ -74,8 +74,8 @@ class House:
     llm: Backbone
     encoder: CountingEncoder
     clock: "Clock"
-    said: list[str] = field(default_factory=list)
     clients: ExitStack = field(default_factory=ExitStack)
+    waiting: threading.Event = field(default_factory=threading.Event)
 
     def openai(self, key: str = "any", **more: object) -> OpenAI:
         """The official client, as anybody would make it."""
@@ -94,13 +94,12 @@ class House:
 
     def remembered(self, user: str = "me") -> None:
         """Wait until every closed session of the user is remembered."""
-        waited = threading.Event()
         for _ in range(200):
             if not self.runtime.waiting_jobs(user) and not self.runtime.store.unfinished(
                 user, self.runtime.settings.system
             ):
                 return
-            waited.wait(0.05)
+            self.waiting.wait(0.05)
         raise AssertionError(f"jobs of {user} are not done: {self.runtime.waiting_jobs(user)}")
 
 
@@ -127,24 +126,24 @@ def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Itera
     server_flags = {"port": 0, "grace_seconds": 0.2, **flags.pop("server", {})}  # type: ignore[dict-item]
     settings = load_settings(None, {"data": data, "server": server_flags, "llm": {"backend": "transformers"}, **flags})
     llm, encoder, clock = Backbone(), CountingEncoder(), clock or Clock()
-    said: list[str] = []
+    with Runtime(settings, llm=llm, encoder=encoder) as runtime, running(runtime, clock) as (server, url):
+        assert server.services.warm.wait(30)
+        house = House(url, runtime, server.services, llm, encoder, clock)
+        with house.clients:
+            yield house
+
+
+@contextmanager
+def running(runtime: Runtime, clock: Clock) -> Iterator[tuple[Server, str]]:
+    """The server of this runtime on a thread, and its address."""
     up = threading.Event()
-
-    def say(line: str) -> None:
-        said.append(line)
-        up.set()
-
-    with Runtime(settings, llm=llm, encoder=encoder) as runtime, listening(runtime) as listener:
-        server = Server(runtime, say, now=clock)
+    with listening(runtime) as listener:
+        server = Server(runtime, lambda _line: up.set(), now=clock)
         thread = threading.Thread(target=server.run_on, args=(listener,), name="server")
         thread.start()
-        assert up.wait(30)
-        assert server.services.warm.wait(30)
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        house = House(url, runtime, server.services, llm, encoder, clock, said)
         try:
-            with house.clients:
-                yield house
+            assert up.wait(30)
+            yield server, f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()
