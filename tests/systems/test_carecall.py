@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Match
-from localmem.systems.carecall import CareCall, Fuser, GoldMemory, HistoryAccumulate, WithoutMemory
+from localmem.systems.carecall import CareCall, Fuser, GoldMemory, HistoryAccumulate, WithoutMemory, read_gold
 from localmem.text.base import OPERATIONS, Labelled, Operation
 from localmem.text.classify import LLMClassifier
 from localmem.text.summarize import Summarizer
@@ -424,6 +425,18 @@ def test_gold_memory_is_what_was_given() -> None:
     assert memory.recall(_said("c", 3)).text == "3 March 2026: b\n4 March 2026: c"
     with pytest.raises(BadInput, match="s3"):
         memory.end_session(_said("x", 3))
+
+
+def test_gold_memory_is_read_from_a_file_or_refused_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "gold.json"
+    file.write_text('{"s1": ["a"], "s2": []}', encoding="utf-8")
+    assert read_gold(file) == {"s1": ["a"], "s2": []}
+    for broken in ("[1]", '{"s1": "a"}', '{"s1": [1]}', "{"):
+        file.write_text(broken, encoding="utf-8")
+        with pytest.raises(BadInput, match=r"gold\.json"):
+            read_gold(file)
+    with pytest.raises(BadInput, match="cannot read"):
+        read_gold(tmp_path / "none.json")
 
 
 # -- recall ------------------------------------------------------------------------------------------------------------

@@ -31,12 +31,12 @@ from localmem.retrieval.base import Retriever
 from localmem.systems.carecall.facts import FactMemory, fact, kind_of
 from localmem.systems.carecall.fusion import Fuser
 from localmem.systems.carecall.operations import Fate, remaining, replacements, update
-from localmem.systems.carecall.variants import GoldMemory, HistoryAccumulate, WithoutMemory
+from localmem.systems.carecall.variants import GoldMemory, HistoryAccumulate, WithoutMemory, read_gold
 from localmem.text.base import Operation, PairClassifier
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, RetireUnit, Role, Session, Turn, Unit
 
-__all__ = ["CareCall", "Fuser", "GoldMemory", "HistoryAccumulate", "WithoutMemory"]
+__all__ = ["CareCall", "Fuser", "GoldMemory", "HistoryAccumulate", "WithoutMemory", "read_gold"]
 
 Units = Mapping[str, Unit]
 Pair = tuple[Unit, Unit]

@@ -3,7 +3,9 @@
 "Memory accumulate" is CareCall without a classifier. Knows nothing of operations.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
@@ -13,6 +15,19 @@ from localmem.retrieval.base import Retriever
 from localmem.systems.carecall.facts import FactMemory, fact
 from localmem.text.history import UTTERANCE, newest, room, utterances, written
 from localmem.types import AddUnit, Change, Hit, Recall, RetireUnit, Session
+
+
+def read_gold(path: Path) -> dict[str, list[str]]:
+    """Gold memory out of a JSON file {session id: [sentences]}. Raises BadInput for anything else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}; give the file of the gold memories") from error
+    except ValueError as error:
+        raise BadInput(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict) or not all(_is_texts(texts) for texts in found.values()):
+        raise BadInput(f"{path} does not map session ids to lists of sentences; give {{session id: [sentences]}}")
+    return found
 
 
 class WithoutMemory(Memory):
@@ -41,7 +56,7 @@ class HistoryAccumulate(Memory):
         said = [unit for unit in self.bank.live() if unit.kind == UTTERANCE]
         budget = min(self._tokens, room(self._llm, session, self.response_prompt))
         shown = newest(said, budget, self._llm.count_tokens)
-        return Recall(text=written(shown), hits=tuple(Hit(unit, 1.0) for unit in shown))
+        return Recall(text=written(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
 
     def end_session(self, session: Session) -> list[Change]:
         return [AddUnit(unit, unit.learned) for unit in utterances(session)]
@@ -78,3 +93,7 @@ class GoldMemory(FactMemory):
             *(AddUnit(fact(session, "user", speaker, number, text), time) for number, text in enumerate(new)),
             *(RetireUnit(unit.id, "carecall/gold", "not in the gold memory", time) for unit in gone),
         ]
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
