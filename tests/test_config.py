@@ -57,7 +57,7 @@ def test_a_file_that_is_no_mapping_is_told(tmp_path: Path, text: str) -> None:
 def test_every_system_has_a_file_and_its_options_can_be_overridden() -> None:
     for name in system_names():
         assert system_options(name, {}) == system_options(name, system_options(name, {}))
-    assert system_options("rsum", {"limit": 5}) == {"limit": 5}
+    assert system_options("rsum", {"limit": 5}) == {**system_options("rsum", {}), "limit": 5}
     with pytest.raises(BadSettings, match=r"limits.*did you mean 'limit'"):
         system_options("rsum", {"limits": 5})
     with pytest.raises(BadSettings, match=r"rsumm.*did you mean 'rsum'"):

@@ -16,12 +16,17 @@ from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.systems import carecall
+from localmem.systems.all_memories import AllMemories
 from localmem.systems.exchange_retrieval import ExchangeRetrieval
+from localmem.systems.full_history import FullHistory
 from localmem.systems.memory_retrieval import MemoryRetrieval
 from localmem.systems.none import NoMemory
+from localmem.systems.rebot import LLMSummarizer, ReBot
 from localmem.systems.rsum import RecursiveSummary
+from localmem.systems.session_retrieval import SessionRetrieval
 from localmem.systems.theanine import Theanine
 from localmem.systems.theanine.options import Options as TheanineOptions
+from localmem.systems.utterance_retrieval import UtteranceRetrieval
 from localmem.text.classify import LLMClassifier
 from localmem.text.summarize import Summarizer
 
@@ -70,12 +75,26 @@ class Nearest(Options):
     k: PositiveInt
 
 
+class AllMemoriesOptions(Options):
+    """All memories; configs/systems/all_memories.yaml says what each means."""
+
+    each: Literal["session", "utterance"]
+    longest: PositiveInt
+
+
+class SessionRetrievalOptions(Options):
+    """How many sessions are recalled, and how many tokens they may hold together."""
+
+    k: PositiveInt
+    tokens: PositiveInt
+
+
 class CareCallOptions(Options):
     """Keep Me Updated's; configs/systems/carecall.yaml says what each means."""
 
     variant: Literal["update", "accumulate", "history", "without", "gold"]
     speakers: Literal["user", "both"]
-    k: PositiveInt
+    k: NonNegativeInt
     query_turns: PositiveInt
     shortlist: NonNegativeInt
     capacity: NonNegativeInt
@@ -84,14 +103,43 @@ class CareCallOptions(Options):
     gold: str | None
 
 
-class Rsum(Options):
-    """LLM-Rsum's."""
+class RsumOptions(Options):
+    """LLM-Rsum's; configs/systems/rsum.yaml says what each means."""
 
     limit: PositiveInt
+    examples: Literal[0, 2, 3]
+    retrieve: NonNegativeInt
+    long_context: bool
 
 
 def _none(_parts: Parts, _values: Values, bank: Bank | None) -> Memory:
     return NoMemory(bank=bank)
+
+
+def _full_history(parts: Parts, _values: Values, bank: Bank | None) -> Memory:
+    return FullHistory(llm=parts.llm, bank=bank)
+
+
+def _all_memories(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    options = read(AllMemoriesOptions, values)
+    return AllMemories(
+        llm=parts.llm, summarize=Summarizer(parts.llm), each=options.each, longest=options.longest, bank=bank
+    )
+
+
+def _utterance_retrieval(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    return UtteranceRetrieval(retriever=parts.new_retriever(), bank=bank, k=read(Nearest, values).k)
+
+
+def _session_retrieval(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    options = read(SessionRetrievalOptions, values)
+    return SessionRetrieval(
+        llm=parts.llm, retriever=parts.new_retriever(), k=options.k, tokens=options.tokens, bank=bank
+    )
+
+
+def _rebot(parts: Parts, _values: Values, bank: Bank | None) -> Memory:
+    return ReBot(llm=parts.llm, summarizer=LLMSummarizer(parts.llm), bank=bank)
 
 
 def _exchange_retrieval(parts: Parts, values: Values, bank: Bank | None) -> Memory:
@@ -104,7 +152,16 @@ def _memory_retrieval(parts: Parts, values: Values, bank: Bank | None) -> Memory
 
 
 def _rsum(parts: Parts, values: Values, bank: Bank | None) -> Memory:
-    return RecursiveSummary(llm=parts.llm, bank=bank, limit=read(Rsum, values).limit)
+    options = read(RsumOptions, values)
+    return RecursiveSummary(
+        llm=parts.llm,
+        bank=bank,
+        limit=options.limit,
+        examples=options.examples,
+        retriever=parts.new_retriever() if options.retrieve else None,
+        retrieve=options.retrieve,
+        long_context=options.long_context,
+    )
 
 
 def _theanine(parts: Parts, values: Values, bank: Bank | None) -> Memory:
@@ -156,6 +213,11 @@ def _gold(path: str | None) -> dict[str, list[str]]:
 
 SYSTEMS: Mapping[str, System] = {
     "none": System(_none, "nothing", "never"),
+    "full_history": System(_full_history, "all past sessions word for word", "never"),
+    "utterance_retrieval": System(_utterance_retrieval, "each turn as it was said", "never"),
+    "session_retrieval": System(_session_retrieval, "whole sessions as they were held", "never"),
+    "all_memories": System(_all_memories, "sentences drawn from each session, all shown", "once a session's end"),
+    "rebot": System(_rebot, "a summary of each session, all shown", "once a session's end"),
     "exchange_retrieval": System(_exchange_retrieval, "the exchanges as they were said", "never"),
     "memory_retrieval": System(_memory_retrieval, "sentences drawn from each session", "once a session's end"),
     "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),

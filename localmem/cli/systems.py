@@ -20,8 +20,7 @@ def systems(as_json: bool) -> None:
             [{"name": n, "remembers": s.remembers, "calls": s.calls, "options": options[n]} for n, s in SYSTEMS.items()]
         )
         return
-    table = [
-        [name, system.remembers, system.calls, ", ".join(f"{key}={value}" for key, value in options[name].items())]
-        for name, system in SYSTEMS.items()
-    ]
-    click.echo(tabulate(table, ["system", "what it remembers", "asks the model", "options"]))
+    table = [[name, system.remembers, system.calls, ", ".join(options[name])] for name, system in SYSTEMS.items()]
+    click.echo(
+        tabulate(table, ["system", "what it remembers", "asks the model", "options"], maxcolwidths=[None, 34, 34, 40])
+    )
