@@ -11,7 +11,7 @@ from localmem import build
 from localmem.agent import ChatAgent
 from localmem.bank import Bank
 from localmem.config import Settings, load_settings
-from localmem.errors import BadReply, LLMError, OutOfOrder
+from localmem.errors import BadReply, LLMError, OutOfOrder, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.resources import resource
@@ -156,7 +156,7 @@ def test_a_backbone_that_fails_half_way_leaves_nothing_half_written(settings: Se
     broken, journal = _agent(settings, script)
     try:
         broken.read([LIFE[0]])
-    except LLMError:
+    except (LLMError, PartialFailure):
         assert not any(cause == "s1" for cause, _ in journal.commits)
         assert [waiting.id for waiting in broken.waiting] == ["s1"]
 

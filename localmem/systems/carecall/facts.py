@@ -34,6 +34,7 @@ def fact(session: Session, role: Role, speaker: str, number: int, text: str) -> 
 class FactMemory(Memory):
     """Recalls the `k` sentences nearest to the dialogue (section 4.1, appendix B.3), and shows them in time order.
 
+    A `k` of 0 recalls all of them ("all memories" with memory update, Theanine's baseline).
     The query is the last `query_turns` turns: an encoder reads so many tokens and drops the end of what is longer.
     """
 
@@ -46,11 +47,15 @@ class FactMemory(Memory):
         self._query_turns = query_turns
 
     def recall(self, session: Session) -> Recall:
-        bank = self.bank
-        (matches,) = self._search([transcript(session.turns[-self._query_turns :])], self._k)
-        found = [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
-        hits = tuple(sorted(found, key=lambda hit: hit.unit.time))
+        hits = tuple(sorted(self._found(session), key=lambda hit: hit.unit.time))
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
+
+    def _found(self, session: Session) -> list[Hit]:
+        bank = self.bank
+        if not self._k:
+            return [Hit(unit, 0.0) for unit in bank.live()]
+        (matches,) = self._search([transcript(session.turns[-self._query_turns :])], self._k)
+        return [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
 
     def facts(self, role: Role) -> list[Unit]:
         """What is remembered about this side now, oldest first."""

@@ -1,0 +1,68 @@
+"""Session retrieval: whole past sessions are the memory; those nearest to what was just said are recalled.
+
+Session-level memory as SeCom's baseline has it (section 3: each entire session is a unit). Its budget on LoCoMo is 4k
+tokens, about 5 sessions (Table 1). Building it takes no LLM call. Knows nothing of how the index searches.
+
+Differs from the paper: a budget that the model's context has no room for shrinks to what it has. Keys are not
+compressed here; SeCom's own module builds session-level memory with compression.
+"""
+
+from collections import Counter
+
+from localmem.bank import Bank
+from localmem.llm.base import LLM
+from localmem.memory import Memory
+from localmem.retrieval.base import Retriever
+from localmem.text.answers import unusable
+from localmem.text.dialogue import dated, transcript
+from localmem.text.history import room
+from localmem.text.tokens import within
+from localmem.types import AddUnit, Change, Hit, Recall, Session, Unit
+
+
+class SessionRetrieval(Memory):
+    """One unit a session; of the `k` nearest those are shown, in time order, that hold at most `tokens` together.
+
+    The nearest is shown whatever it holds; the backend's rule for long prompts then applies to it. `fallbacks` counts
+    the replies for which that was so.
+    """
+
+    name = "session_retrieval"
+
+    def __init__(self, *, llm: LLM, retriever: Retriever, k: int, tokens: int, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank, retriever=retriever)
+        self._llm = llm
+        self._k = k
+        self._tokens = tokens
+        self.fallbacks: Counter[str] = Counter()
+
+    def recall(self, session: Session) -> Recall:
+        found = self.search(session.turns[-1].text, self._k)
+        kept = found[: self._fitting(session, found)]
+        hits = tuple(sorted(kept, key=lambda hit: hit.unit.time))
+        return Recall(text=dated(hit.unit for hit in hits), hits=hits)
+
+    def end_session(self, session: Session) -> list[Change]:
+        return [AddUnit(_unit(session), session.turns[-1].time)] if session.turns else []
+
+    def _fitting(self, session: Session, found: list[Hit]) -> int:
+        budget = min(self._tokens, room(self._llm, session, self.response_prompt))
+        fitting = within([hit.unit.text for hit in found], budget, self._llm.count_tokens)
+        if found and not fitting:
+            unusable(self.response_prompt, f"the nearest session holds more than {budget} tokens", self.fallbacks)
+        return max(fitting, 1)
+
+
+def _unit(session: Session) -> Unit:
+    text = transcript(session.turns)
+    return Unit(
+        id=f"{session.id}/session",
+        text=text,
+        key=text,
+        kind="session",
+        speaker="",
+        session=session.id,
+        sources=tuple(turn.id for turn in session.turns),
+        time=session.turns[0].time,
+        learned=session.turns[-1].time,
+    )
