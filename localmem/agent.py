@@ -11,10 +11,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import dropwhile, takewhile
-from typing import Protocol
 
-from localmem.bank import Bank
 from localmem.errors import BadInput, Conflict, NotFound, OutOfOrder
+from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM, alternate
 from localmem.memory import Memory
 from localmem.prompts import load
@@ -24,49 +23,6 @@ from localmem.types import Change, Completion, Exchange, Message, Prompt, Recall
 log = logging.getLogger(__name__)
 
 Adjust = Callable[[Prompt], Prompt]
-
-
-class Journal(Protocol):
-    """Where one user's words and one system's changes are made durable. Each call is one transaction."""
-
-    def bank(self) -> Bank:
-        """The bank as committed; later commits are made against it."""
-        ...
-
-    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
-        """Durable on return. A turn that is there already changes nothing."""
-        ...
-
-    def commit(self, cause: str, changes: Sequence[Change]) -> None:
-        """The changes of one exchange. The same cause again changes nothing. Raises Conflict on a newer bank."""
-        ...
-
-    def close(self, session_id: str) -> Session | None:
-        """The session is over and waits to be remembered. Gives it as the log has it, None where there is no log."""
-        ...
-
-    def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
-        """The session is remembered, with its changes; False if it was before. Raises Conflict on a newer bank."""
-        ...
-
-
-class NoJournal:
-    """Keeps nothing: for evaluation, where a life is read and questioned in one process."""
-
-    def bank(self) -> Bank:
-        raise Conflict("an agent without a journal has no other writer; this is a defect")
-
-    def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
-        """Nothing is written."""
-
-    def commit(self, cause: str, changes: Sequence[Change]) -> None:
-        """Nothing is written."""
-
-    def close(self, session_id: str) -> Session | None:
-        return None
-
-    def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
-        return True
 
 
 class ChatAgent:
@@ -232,6 +188,11 @@ class ChatAgent:
                 self._journal.commit(cause, changes)
             self.memory.apply(changes)
 
+    def refresh(self) -> None:
+        """Take over what another process has committed to the bank since it was read."""
+        if not self._journal.is_current():
+            self._catch_up()
+
     def await_memory(self, session: Session) -> None:
         """A session that was closed elsewhere waits to be remembered here."""
         with self._guard:
@@ -316,7 +277,7 @@ class ChatAgent:
 
     def _turn(self, session: Session, role: str, text: str, time: datetime) -> Turn:
         speaker = self.user if role == "user" else self.assistant
-        return Turn(f"{session.id}.{len(session.turns)}", role, speaker, text, time)  # type: ignore[arg-type]
+        return Turn(f"{session.id}.{_next_number(session)}", role, speaker, text, time)  # type: ignore[arg-type]
 
     def _carried(self) -> tuple[Turn, ...]:
         """The last turns of sessions that are over and not yet remembered."""
@@ -352,6 +313,12 @@ class ChatAgent:
         log.warning("the bank of %s was changed elsewhere; reading it again", self.memory.name)
         with self._guard:
             self.memory.catch_up(self._journal.bank())
+
+
+def _next_number(session: Session) -> int:
+    """Behind the last turn's number: an erasure may have left fewer turns than were numbered."""
+    name, _, number = session.turns[-1].id.rpartition(".") if session.turns else ("", "", "")
+    return int(number) + 1 if name == session.id and number.isdecimal() else len(session.turns)
 
 
 def _replies(session: Session, asked: Turn) -> Iterator[Turn]:

@@ -105,6 +105,9 @@ class MemoryJournal:
         self._newer = False
         return Bank().apply(change for _, changes in self.commits for change in changes)
 
+    def is_current(self) -> bool:
+        return not self._newer
+
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         self.turns.setdefault(session_id, []).extend(turns)
 

@@ -1,7 +1,7 @@
 """The journal of one user and one system: where an agent makes words and changes durable.
 
-Fulfils `localmem.agent.Journal`. Keeps the version of the bank it read: a write against another version is a Conflict,
-after which `bank()` gives the bank as it is now. Safe for several threads.
+Fulfils `localmem.journal.Journal`. Keeps the version of the bank it read: a write against another version is a
+Conflict, after which `bank()` gives the bank as it is now. Safe for several threads.
 """
 
 import threading
@@ -38,6 +38,11 @@ class StoreJournal:
             self._version = self._log.version(connection, self._user, self._system)
             made = self._log.changes(connection, self._user, self._system)
         return Bank().apply(made)
+
+    def is_current(self) -> bool:
+        """Whether no other process has touched the bank since it was read or written from here."""
+        with self._guard, self._database.read() as connection:
+            return self._version == self._log.version(connection, self._user, self._system)
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         """Opens the session if it is new. A turn that is there already changes nothing.

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from localmem.agent import Journal
 from localmem.bank import Bank, as_of
 from localmem.errors import BadInput, Conflict, NotFound
+from localmem.journal import Journal
 from localmem.store import Store
 from localmem.types import AddLink, Change, Link, MarkUnit, RetireUnit, SetNote
 from tests.store.lives import START, Told, added, hold, live, lives, new_unit, said
