@@ -70,7 +70,8 @@ def memories(
 @router.post("/search")
 def search(body: SearchRequest, shared: Shared, user: User) -> Json:
     """The live units nearest to the query, best first."""
-    memory = shared.runtime.agent(user).memory
+    with shared.desk.quiet(user) as agent:
+        memory = agent.memory
     hits = memory.search(body.query, body.limit)
     data = [{**_memory(hit.unit, memory.bank), "score": float(hit.score)} for hit in hits]
     return {"object": "list", "data": data}
@@ -129,7 +130,8 @@ def erase(memory_id: str, shared: Shared, user: User, with_sources: Annotated[bo
 
 def _bank(shared: Services, user: str, as_of: AwareDatetime | None) -> Bank:
     if as_of is None:
-        return shared.runtime.agent(user).memory.bank
+        with shared.desk.quiet(user) as agent:
+            return agent.memory.bank
     return shared.runtime.store.bank(user, shared.settings.system, as_of)
 
 

@@ -58,9 +58,13 @@ class Desk:
             raise BadInput(f"session {named!r} cannot be used; give at most 100 letters, digits and . _ : ~ -")
         with self._lock(user):
             self._settle(user, [talk for talk in self._of(user) if talk.stopped])
-            agent = self._runtime.agent(user)
-            place = self._named(agent, user, sent, named) if named else self._placed(agent, user, sent)
-            heard = Heard(agent, self._write(agent, place))
+            try:
+                heard = self._heard(user, sent, named)
+            except BadInput:
+                if not self._is_stale(user):
+                    raise
+                self._runtime.forget_agent(user)
+                heard = self._heard(user, sent, named)
             talk.session = heard.dialogue.id
             with self._guard:
                 self._talks.setdefault(user, set()).add(talk)
@@ -108,9 +112,9 @@ class Desk:
 
     @contextmanager
     def quiet(self, user: str) -> Iterator[ChatAgent]:
-        """The user's agent, while no new message of the user is heard."""
+        """The user's agent, with the memory as it is in the store, while no new message of the user is heard."""
         with self._lock(user):
-            yield self._runtime.agent(user)
+            yield self._agent(user)
 
     @contextmanager
     def alone(self, user: str) -> Iterator[None]:
@@ -127,6 +131,21 @@ class Desk:
         self._runtime.nudge()
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _heard(self, user: str, sent: Sequence[Message], named: str | None) -> Heard:
+        agent = self._agent(user)
+        place = self._named(agent, user, sent, named) if named else self._placed(agent, user, sent)
+        return Heard(agent, self._write(agent, place))
+
+    def _agent(self, user: str) -> ChatAgent:
+        agent = self._runtime.agent(user)
+        agent.refresh()
+        return agent
+
+    def _is_stale(self, user: str) -> bool:
+        """Whether another process (a chat at the terminal, an erasure) closed, opened or changed sessions."""
+        known = {session.id: len(session.turns) for session in self._runtime.agent(user).sessions}
+        return known != {info.id: info.turns for info in self._runtime.store.sessions(user, "open")}
 
     def _lock(self, user: str) -> threading.Lock:
         with self._guard:

@@ -1,11 +1,13 @@
 """When sessions end: by idle time, across restarts, with clocks that jump; what a restart keeps."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from localmem.server.idle import IdleWatch
+from localmem.store import Store
 from tests.server.conftest import Clock, House, serving
 
 IDLE = timedelta(minutes=30)
@@ -113,3 +115,36 @@ def test_a_session_name_that_cannot_be_used_is_refused(house: House, name: str) 
     body = {"model": "localmem", "messages": [{"role": "user", "content": "Hi"}], "metadata": {"session": name}}
     assert house.http().post("/v1/chat/completions", json=body).status_code == 400
     assert house.log() == []
+
+
+def test_a_session_that_another_process_closed_is_followed_by_another(house: House) -> None:
+    say(house, "Hello.")
+    with Store.open(house.runtime.settings.store_url) as elsewhere:
+        elsewhere.journal("me", "exchange_retrieval").close("s")
+    assert say(house, "Again.") == "s~2"
+    assert [log[0] for log in house.log()] == ["Hello.", "Again."]
+
+
+def test_a_session_in_which_another_process_talked_goes_on(house: House) -> None:
+    say(house, "Hello.")
+    with Store.open(house.runtime.settings.store_url) as elsewhere:
+        turn = replace(elsewhere.session("me", "s").turns[0], id="s.2", text="From elsewhere.", time=house.clock.time)
+        elsewhere.journal("me", "exchange_retrieval").add_turns("s", [turn])
+    assert say(house, "Again.") == "s"
+    assert [text for log in house.log() for text in log[:4]] == [
+        "Hello.",
+        ">You said: Hello.",
+        "From elsewhere.",
+        "Again.",
+    ]
+
+
+def test_what_another_process_erased_is_not_recalled(house: House) -> None:
+    say(house, "Minka is my cat.")
+    house.http().post("/v1/sessions/end")
+    house.remembered()
+    with Store.open(house.runtime.settings.store_url) as elsewhere:
+        elsewhere.delete_session("me", "s")
+    say(house, "Who is Minka?")
+    assert "my cat" not in "".join(message.content for message in house.llm.prompts[-1].messages)
+    assert house.http().get("/v1/memories").json()["data"] == []
