@@ -1,0 +1,262 @@
+"""SeCom: segments as units, denoised keys, originals shown in time order under a budget."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from localmem.agent import ChatAgent
+from localmem.bank import Bank
+from localmem.errors import BadReply
+from localmem.llm.base import LLM
+from localmem.llm.scripted import Script, ScriptedLLM
+from localmem.memory import Memory
+from localmem.systems.secom import Continuation, SeCom
+from localmem.systems.secom.incremental import STARTS
+from localmem.text.base import Compressor, Segmenter
+from localmem.text.compress import RandomDrop
+from localmem.text.segment import EvenSegmenter, LLMSegmenter, WholeSegmenter
+from localmem.types import AddUnit, Change, Prompt, Session, SetNote, Unit
+from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, unit
+
+
+def make(bank: Bank | None = None, llm: LLM | None = None) -> Memory:
+    llm = llm or ScriptedLLM(obedient)
+    return SeCom(
+        llm=llm,
+        retriever=WordRetriever(),
+        segmenter=LLMSegmenter(llm),
+        compressor=RandomDrop(0),
+        k=3,
+        tokens=1000,
+        rate=0.75,
+        bank=bank,
+    )
+
+
+def _secom(
+    segmenter: Segmenter, *, k: int = 3, tokens: int = 1000, compressor: Compressor | None = None, kind: str = "segment"
+) -> SeCom:
+    return SeCom(
+        llm=ScriptedLLM(lambda _: "same"),
+        retriever=WordRetriever(),
+        segmenter=segmenter,
+        k=k,
+        tokens=tokens,
+        rate=0.75,
+        compressor=compressor,
+        kind=kind,
+    )
+
+
+def _units(changes: Sequence[Change]) -> list[Unit]:
+    return [change.unit for change in changes if isinstance(change, AddUnit)]
+
+
+TALK = session("My cat is ill.", "Poor thing.", "She eats nothing.", "Ask a vet.", "I bought a boat.", "How big?")
+
+
+class Upper:
+    """A compressor whose work is easy to see."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str], float]] = []
+
+    def compress(self, texts: Sequence[str], rate: float) -> list[str]:
+        self.asked.append((list(texts), rate))
+        return [text.upper() for text in texts]
+
+
+def test_segments_become_units_with_the_original_text_and_a_compressed_key() -> None:
+    answer = json.dumps({"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 2}]})
+    compressor = Upper()
+    memory = _secom(LLMSegmenter(ScriptedLLM(lambda _: answer)), compressor=compressor)
+    cat, boat = _units(memory.end_session(TALK))
+    assert cat.text == "User: My cat is ill.\nAssistant: Poor thing.\nUser: She eats nothing.\nAssistant: Ask a vet."
+    assert cat.key == cat.text.upper()
+    assert (cat.id, boat.id) == ("s1/g0", "s1/g1")
+    assert cat.sources == ("s1.0", "s1.1", "s1.2", "s1.3")
+    assert boat.time == TALK.turns[4].time
+    assert boat.learned == TALK.turns[-1].time
+    assert compressor.asked == [([cat.text, boat.text], 0.75)]
+
+
+def test_recall_shows_originals_in_time_order() -> None:
+    memory = _secom(EvenSegmenter(1), compressor=Upper())
+    memory.apply(memory.end_session(TALK))
+    recall = memory.recall(session("BOAT? ILL. CAT BOUGHT", name="q", start=START + timedelta(days=1)))
+    assert [hit.unit.id for hit in recall.hits] == ["s1/g0", "s1/g1", "s1/g2"]
+    assert recall.text == (
+        "2 March 2026\nUser: My cat is ill.\nAssistant: Poor thing.\n\n"
+        "2 March 2026\nUser: She eats nothing.\nAssistant: Ask a vet.\n\n"
+        "2 March 2026\nUser: I bought a boat.\nAssistant: How big?"
+    )
+
+
+def test_more_than_nine_segments_of_one_moment_stay_in_order() -> None:
+    memory = _secom(EvenSegmenter(1), k=0, tokens=0)
+    talk = session(*(f"word {n}" for n in range(24)))
+    still = Session("s1", tuple(replace(turn, time=START) for turn in talk.turns))
+    memory.apply(memory.end_session(still))
+    recall = memory.recall(session("word", name="q"))
+    assert [hit.unit.id for hit in recall.hits] == [f"s1/g{n}" for n in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("k", "tokens", "shown"), [(2, 0, 2), (0, 15, 1), (0, 16, 2), (0, 24, 3), (0, 1, 1), (2, 24, 2)]
+)
+def test_the_budget_is_units_or_tokens_and_the_best_is_always_shown(k: int, tokens: int, shown: int) -> None:
+    memory = _secom(EvenSegmenter(1), k=k, tokens=tokens)
+    memory.apply(memory.end_session(TALK))
+    assert [len(hit.unit.text.split()) for hit in memory.search("boat", 9)] == [8, 8, 8]
+    assert len(memory.recall(session("User: boat bought", name="q")).hits) == shown
+
+
+def test_a_budget_in_tokens_alone_looks_as_far_as_it_reaches() -> None:
+    memory = _secom(EvenSegmenter(1), k=0, tokens=10_000)
+    memory.apply(memory.end_session(session(*(f"remark {n}" for n in range(200)))))
+    assert len(memory.recall(session("remark", name="q")).hits) == 100
+
+
+def test_turn_and_session_level_are_other_segmenters() -> None:
+    turn = _units(_secom(EvenSegmenter(1), kind="turn").end_session(TALK))
+    whole = _units(_secom(WholeSegmenter(), kind="session").end_session(TALK))
+    assert [u.kind for u in turn] == ["turn"] * 3
+    assert [u.kind for u in whole] == ["session"]
+    assert whole[0].sources == tuple(turn.id for turn in TALK.turns)
+
+
+def test_a_unit_added_by_hand_is_shown_among_the_others() -> None:
+    memory = _secom(EvenSegmenter(1))
+    memory.apply([*memory.end_session(TALK), AddUnit(unit("note-1", "the boat is blue"), START)])
+    assert "the boat is blue" in memory.recall(session("the boat is", name="q")).text
+
+
+def test_a_bad_answer_at_a_sessions_end_is_counted() -> None:
+    def script(prompt: Prompt) -> str:
+        raise BadReply(f"{prompt.name} was cut")
+
+    counted: Counter[str] = Counter()
+    memory = SeCom(
+        llm=ScriptedLLM(script),
+        retriever=WordRetriever(),
+        segmenter=LLMSegmenter(ScriptedLLM(script), fallbacks=counted),
+        k=3,
+        tokens=1000,
+        rate=0.75,
+        fallbacks=counted,
+    )
+    assert len(_units(memory.end_session(session(*"abcdefgh")))) == 2
+    assert memory.fallbacks == {"secom/segment": 1}
+
+
+# -- incremental ---------------------------------------------------------------------------------------------------
+
+
+def _incremental(script: Script, bank: Bank | None = None) -> SeCom:
+    llm = ScriptedLLM(script)
+    return SeCom(
+        llm=llm,
+        retriever=WordRetriever(),
+        segmenter=LLMSegmenter(llm),
+        k=3,
+        tokens=1000,
+        rate=0.75,
+        continuation=Continuation(llm),
+        bank=bank,
+    )
+
+
+def _decides(asked: list[str]) -> Script:
+    def script(prompt: Prompt) -> str:
+        if prompt.name == "secom/continue":
+            text = prompt.messages[-1].content
+            asked.append(text)
+            return "new" if "boat" in text.partition("The next exchange:")[2] else "same"
+        if prompt.name == "secom/segment":
+            pytest.fail("the whole session was asked about")
+        return "I see."
+
+    return script
+
+
+def test_each_exchange_goes_on_or_begins_a_segment_while_the_session_goes_on() -> None:
+    asked: list[str] = []
+    journal = MemoryJournal()
+    script = _decides(asked)
+    agent = ChatAgent(memory=_incremental(script), llm=ScriptedLLM(script), journal=journal)
+    said = ["My cat is ill.", "She eats nothing.", "I bought a boat.", "It is red."]
+    for minute, text in enumerate(said):
+        agent.chat(text, START + timedelta(minutes=minute))
+    assert len(asked) == 3  # the first exchange begins a segment anyway
+    assert "My cat is ill." in asked[1]
+    assert "My cat is ill." not in asked[2]  # the open segment began with the boat
+    agent.end_session()
+    cat, boat = _units(journal.commits[-1][1])
+    assert cat.text.startswith("User: My cat is ill.")
+    assert boat.text.startswith("User: I bought a boat.")
+    assert agent.memory.bank.notes[STARTS] == ""
+
+
+def test_sessions_side_by_side_keep_their_own_segments() -> None:
+    asked: list[str] = []
+    script = _decides(asked)
+    agent = ChatAgent(memory=_incremental(script), llm=ScriptedLLM(script))
+    for minute, (name, text) in enumerate([("a", "A cat."), ("b", "A dog."), ("a", "A boat."), ("b", "It barks.")]):
+        agent.hear(text, START + timedelta(minutes=minute), name)
+        for _ in agent.reply(name):
+            pass
+    agent.end_session("a")
+    assert json.loads(agent.memory.bank.notes[STARTS]) == {"b": []}
+    agent.end_session("b")
+    assert [u.text.partition("\n")[0] for u in agent.memory.bank.live()] == [
+        "User: A cat.",
+        "User: A boat.",
+        "User: A dog.",
+    ]
+
+
+def test_a_session_that_nobody_replied_in_is_segmented_at_its_end() -> None:
+    memory = _incremental(obedient)
+    talk = Session("s1", tuple(turn for turn in session(*"abcdef").turns if turn.role == "user"))
+    agent = ChatAgent(memory=memory, llm=ScriptedLLM(obedient))
+    agent.read([talk])
+    assert STARTS not in memory.bank.notes
+    assert list(memory.bank.live())
+
+
+def test_an_answer_that_cannot_be_used_lets_the_segment_go_on() -> None:
+    def script(prompt: Prompt) -> str:
+        if prompt.name == "secom/continue":
+            raise BadReply("cut")
+        return "I see."
+
+    counted: Counter[str] = Counter()
+    llm = ScriptedLLM(script)
+    memory = SeCom(
+        llm=llm,
+        retriever=WordRetriever(),
+        segmenter=EvenSegmenter(1),
+        k=3,
+        tokens=1000,
+        rate=0.75,
+        continuation=Continuation(llm, fallbacks=counted),
+        fallbacks=counted,
+    )
+    agent = ChatAgent(memory=memory, llm=llm)
+    agent.read([TALK])
+    assert len(list(memory.bank.live())) == 1
+    assert memory.fallbacks == {"secom/continue": 2}
+
+
+def test_a_turn_that_is_answered_twice_is_decided_once() -> None:
+    memory = _incremental(lambda _: "new")
+    first, second, _ = TALK.exchanges()
+    for exchange, heard in ((first, 1), (second, 3), (second, 3)):
+        seen = memory.recall(Session("s1", TALK.turns[:heard]))
+        memory.apply(memory.observe(replace(exchange, recall=seen)))
+    assert json.loads(memory.bank.notes[STARTS]) == {"s1": ["s1.2"]}
+    assert isinstance(memory.recall(TALK).proposed[0], SetNote)
