@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from localmem.bank import Bank
 from localmem.errors import BadInput, BadSettings
@@ -17,13 +27,18 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.systems import carecall
 from localmem.systems.all_memories import AllMemories
+from localmem.systems.comedy import Comedy
+from localmem.systems.conditionmem import ConditionMem
 from localmem.systems.exchange_retrieval import ExchangeRetrieval
 from localmem.systems.full_history import FullHistory
+from localmem.systems.memochat import MemoChat
 from localmem.systems.memory_retrieval import MemoryRetrieval
+from localmem.systems.memorybank import MemoryBank
 from localmem.systems.none import NoMemory
 from localmem.systems.rebot import LLMSummarizer, ReBot
 from localmem.systems.rsum import RecursiveSummary
 from localmem.systems.session_retrieval import SessionRetrieval
+from localmem.systems.summem import SumMem
 from localmem.systems.theanine import Theanine
 from localmem.systems.theanine.options import Options as TheanineOptions
 from localmem.systems.utterance_retrieval import UtteranceRetrieval
@@ -89,6 +104,53 @@ class SessionRetrievalOptions(Options):
     tokens: PositiveInt
 
 
+class SumMemOptions(Options):
+    """SumMem; configs/systems/summem.yaml says what each means."""
+
+    sentences: PositiveInt
+    longest: PositiveInt
+    parts: PositiveInt
+
+
+class MemoChatOptions(Options):
+    """MemoChat; configs/systems/memochat.yaml says what each means."""
+
+    entries: PositiveInt
+    words: PositiveInt
+    kept: NonNegativeInt
+    topics: PositiveInt
+    picks: PositiveInt
+    longest: PositiveInt
+
+
+class MemoryBankOptions(Options):
+    """MemoryBank; configs/systems/memorybank.yaml says what each means."""
+
+    k: PositiveInt
+    pool: PositiveInt
+    strength: PositiveFloat
+    gain: NonNegativeFloat
+    threshold: float = Field(ge=0, lt=1)
+
+
+class ComedyOptions(Options):
+    """COMEDY; configs/systems/comedy.yaml says what each means."""
+
+    portrait: PositiveInt
+    relationship: PositiveInt
+    events: PositiveInt
+    longest: PositiveInt
+
+
+class ConditionMemOptions(Options):
+    """ConditionMem; configs/systems/conditionmem.yaml says what each means."""
+
+    k: PositiveInt
+    rounds: NonNegativeInt
+    knowledge: PositiveInt
+    longest: PositiveInt
+
+
 class CareCallOptions(Options):
     """Keep Me Updated's; configs/systems/carecall.yaml says what each means."""
 
@@ -140,6 +202,29 @@ def _session_retrieval(parts: Parts, values: Values, bank: Bank | None) -> Memor
 
 def _rebot(parts: Parts, _values: Values, bank: Bank | None) -> Memory:
     return ReBot(llm=parts.llm, summarizer=LLMSummarizer(parts.llm), bank=bank)
+
+
+def _summem(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    return SumMem(llm=parts.llm, bank=bank, **read(SumMemOptions, values).model_dump())
+
+
+def _memochat(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    return MemoChat(llm=parts.llm, bank=bank, **read(MemoChatOptions, values).model_dump())
+
+
+def _memorybank(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    options = read(MemoryBankOptions, values).model_dump()
+    return MemoryBank(llm=parts.llm, retriever=parts.new_retriever(), bank=bank, **options)
+
+
+def _comedy(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    summarize = Summarizer(parts.llm, prompt="comedy/summarize")
+    return Comedy(llm=parts.llm, summarize=summarize, bank=bank, **read(ComedyOptions, values).model_dump())
+
+
+def _conditionmem(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    options = read(ConditionMemOptions, values).model_dump()
+    return ConditionMem(llm=parts.llm, retriever=parts.new_retriever(), bank=bank, **options)
 
 
 def _exchange_retrieval(parts: Parts, values: Values, bank: Bank | None) -> Memory:
@@ -223,4 +308,11 @@ SYSTEMS: Mapping[str, System] = {
     "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),
     "theanine": System(_theanine, "a graph of events, recalled as timelines", "each reply; a session's end, per pair"),
     "carecall": System(_carecall, "sentences kept up to date by operations", "a session's end, once and per pair"),
+    "summem": System(_summem, "each turn, summarised anew for each request", "each reply"),
+    "memochat": System(_memochat, "a memo of topics with their dialogue", "each reply; a session's end"),
+    "memorybank": System(_memorybank, "days and a portrait; what is not recalled fades", "a session's end"),
+    "comedy": System(_comedy, "portrait, relationship and events, compressed", "a session's end"),
+    "conditionmem": System(
+        _conditionmem, "a summary and the knowledge of each exchange", "each reply; a session's end, per exchange"
+    ),
 }

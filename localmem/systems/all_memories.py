@@ -75,16 +75,12 @@ class AllMemories(Memory):
             for earlier, turn in zip(before, session.turns, strict=False)
         ]
         answers = usable(self._llm, prompts, self._fallbacks)
-        pairs = [
-            (turn, " ".join(sentence.split()))
-            for turn, completion in zip(session.turns, answers, strict=True)
-            for sentence in self._read(completion)
-        ]
-        first = {sentence: (turn, sentence) for turn, sentence in reversed(pairs) if sentence}
-        return [
-            _persona(session, number, *first[sentence])
-            for number, sentence in enumerate(dict.fromkeys(sentence for _, sentence in pairs if sentence))
-        ]
+        told: dict[str, Turn] = {}
+        for turn, completion in zip(session.turns, answers, strict=True):
+            for sentence in self._read(completion):
+                told.setdefault(" ".join(sentence.split()), turn)
+        found = [(sentence, turn) for sentence, turn in told.items() if sentence]
+        return [_persona(session, number, turn, sentence) for number, (sentence, turn) in enumerate(found)]
 
     def _read(self, completion: Completion | None) -> list[str]:
         if completion is None:

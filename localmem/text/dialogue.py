@@ -5,10 +5,12 @@ Knows nothing of models; token counts come from the caller.
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from localmem.types import Turn, Unit
 
 Count = Callable[[Sequence[str]], list[int]]
+Item = TypeVar("Item")
 
 
 def day(moment: datetime) -> str:
@@ -36,13 +38,18 @@ def parts(turns: Sequence[Turn], budget: int, count: Count) -> list[tuple[Turn, 
 
     A single turn over the budget makes a part of its own; the backend's rule for long prompts then applies to it.
     """
-    runs: list[tuple[Turn, ...]] = []
+    return packed(turns, count([line(turn) for turn in turns]), budget)
+
+
+def packed(items: Sequence[Item], sizes: Sequence[int], budget: int) -> list[tuple[Item, ...]]:
+    """Consecutive runs of items whose sizes add up to at most `budget`; one over the budget makes a run of its own."""
+    runs: list[tuple[Item, ...]] = []
     used = 0
-    for turn, size in zip(turns, count([line(turn) for turn in turns]), strict=True):
+    for item, size in zip(items, sizes, strict=True):
         if runs and used + size <= budget:
-            runs[-1] = (*runs[-1], turn)
+            runs[-1] = (*runs[-1], item)
             used += size
         else:
-            runs.append((turn,))
+            runs.append((item,))
             used = size
     return runs
