@@ -87,6 +87,10 @@ class Runtime:
             self._started.close()
         self.store.close()
 
+    def backbone_answers(self) -> bool:
+        """Whether the backbone, once it is loaded, still answers; loads nothing."""
+        return self._started is None or self._started.answers()
+
     def encoder(self) -> Encoder:
         """The one encoder of all users."""
         with self._guard:

@@ -24,10 +24,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """The LLM, and what to do when it is no longer needed."""
+    """The LLM, what to do when it is no longer needed, and whether it answers now (in process it always does)."""
 
     llm: "LLM"
     close: Callable[[], None]
+    answers: Callable[[], bool] = lambda: True
 
 
 def backbone(settings: Settings, progress: Progress) -> Backbone:
@@ -109,7 +110,7 @@ def _vllm(settings: Settings, progress: Progress) -> Backbone:
     )
     for name, folder in wanted.adapters.items():
         llm.load_adapter(name, folder)
-    return Backbone(llm, llm.close)
+    return Backbone(llm, llm.close, llm.answers)
 
 
 def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
@@ -137,7 +138,7 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
     for name, folder in settings.llm.adapters.items():
         llm.load_adapter(name, folder)
-    return Backbone(llm, server.stop)
+    return Backbone(llm, server.stop, llm.answers)
 
 
 def _tokenizer(name: str) -> Path | None:

@@ -120,6 +120,10 @@ class VllmLLM:
             self._adapters = {key: served for key, served in self._adapters.items() if key != name}
         self._client.unload_adapter(name)
 
+    def answers(self) -> bool:
+        """Whether the server is there right now; a look of at most two seconds, which starts nothing."""
+        return self._client.healthy(2.0)
+
     def close(self) -> None:
         """Gives the connections back; the server runs on."""
         self._client.close()

@@ -42,8 +42,4 @@ def _store(shared: Services) -> str:
 def _backbone(shared: Services) -> str:
     if not shared.warm.is_set():
         return "loading"
-    try:
-        shared.runtime.llm.count_tokens(["ready"])
-    except LocalmemError as error:
-        return str(error)
-    return "ok"
+    return "ok" if shared.runtime.backbone_answers() else "does not answer"

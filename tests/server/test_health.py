@@ -1,7 +1,13 @@
 """Health and metrics: what a watcher sees, and that no user and no word of theirs is in it."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from localmem.errors import StoreError
+from localmem.llm.vllm import VllmLLM
 from tests.server.conftest import House
 
 
@@ -25,12 +31,22 @@ def test_live_and_ready(house: House) -> None:
     assert house.http().get("/health/ready").json() == {"status": "ok", "store": "ok", "backbone": "ok"}
 
 
-def test_not_ready_while_the_backbone_loads_or_the_store_is_gone(house: House) -> None:
+def test_not_ready_while_the_backbone_loads(house: House) -> None:
     house.services.warm.clear()
     answer = house.http().get("/health/ready")
     assert (answer.status_code, answer.json()["backbone"]) == (503, "loading")
     assert house.http().get("/health/live").status_code == 200
-    house.services.warm.set()
+
+
+def test_not_ready_when_the_backbone_or_the_store_went_away(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> list[str]:
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr(house.runtime, "backbone_answers", lambda: False)
+    monkeypatch.setattr(house.runtime.store, "users", gone)
+    answer = house.http().get("/health/ready")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "not ready", "store": "the disk is gone", "backbone": "does not answer"}
 
 
 def test_requests_replies_tokens_sessions_and_jobs_are_counted(house: House) -> None:
@@ -76,3 +92,24 @@ def test_no_user_and_no_word_is_in_the_metrics(keyed: House) -> None:
     page = keyed.http().get("/metrics").text
     for word in ("ann", "Minka", "key-of"):
         assert word not in page
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """A server whose health address answers."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is the base class's
+        """Nothing on stderr."""
+
+
+def test_whether_a_backbone_behind_a_server_answers_is_seen_without_asking_it_anything() -> None:
+    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        llm = VllmLLM(f"http://127.0.0.1:{server.server_port}/v1", name="any")
+        assert llm.answers()
+        server.shutdown()
+    assert not llm.answers()
+    llm.close()

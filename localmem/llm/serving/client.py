@@ -105,6 +105,13 @@ class VllmClient:
             self._adapters.pop(name, None)
         self._unload(name)
 
+    def healthy(self, seconds: float) -> bool:
+        """Whether the server's health address answers within this time; nothing is sent again or started."""
+        try:
+            return self._client.get("/health", timeout=seconds).is_success
+        except httpx.TransportError:
+            return False
+
     def close(self) -> None:
         self._client.close()
 
@@ -157,11 +164,7 @@ class VllmClient:
         if self._server:
             self._server.ensure_ready()
             return
-        try:
-            healthy = self._client.get("/health", timeout=10.0).is_success
-        except httpx.TransportError:
-            healthy = False
-        if not healthy:
+        if not self.healthy(10.0):
             raise self._lost(error, what) from error
 
     def _lost(self, error: Exception, what: str) -> LLMError:
