@@ -3,8 +3,10 @@
 Knows no settings but a system's own options, which come from configs/systems and the user.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -37,13 +39,19 @@ from localmem.systems.memorybank import MemoryBank
 from localmem.systems.none import NoMemory
 from localmem.systems.rebot import LLMSummarizer, ReBot
 from localmem.systems.rsum import RecursiveSummary
+from localmem.systems.secom import Continuation, SeCom
 from localmem.systems.session_retrieval import SessionRetrieval
 from localmem.systems.summem import SumMem
 from localmem.systems.theanine import Theanine
 from localmem.systems.theanine.options import Options as TheanineOptions
 from localmem.systems.utterance_retrieval import UtteranceRetrieval
+from localmem.text.base import Compressor, Segmenter
 from localmem.text.classify import LLMClassifier
+from localmem.text.compress import LLMLingua2
+from localmem.text.rubric import Rubric
+from localmem.text.segment import EvenSegmenter, LLMSegmenter, WholeSegmenter
 from localmem.text.summarize import Summarizer
+from localmem.weights.folder import model_path
 
 Values = Mapping[str, object]
 
@@ -149,6 +157,20 @@ class ConditionMemOptions(Options):
     rounds: NonNegativeInt
     knowledge: PositiveInt
     longest: PositiveInt
+
+
+class SeComOptions(Options):
+    """SeCom; configs/systems/secom.yaml says what each means."""
+
+    granularity: Literal["segment", "turn", "session"]
+    incremental: bool
+    rubric: str | None
+    chunk: PositiveInt
+    compress: Literal["none", "llmlingua"]
+    compressor: str
+    rate: float = Field(gt=0, le=1)
+    k: NonNegativeInt
+    tokens: NonNegativeInt
 
 
 class CareCallOptions(Options):
@@ -285,6 +307,39 @@ def _carecall(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     )
 
 
+def _secom(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    options = read(SeComOptions, values)
+    counted: Counter[str] = Counter()
+    return SeCom(
+        llm=parts.llm,
+        retriever=parts.new_retriever(),
+        segmenter=_segmenter(parts.llm, options, counted),
+        compressor=_llmlingua(options.compressor) if options.compress == "llmlingua" else None,
+        continuation=Continuation(parts.llm, fallbacks=counted) if options.incremental else None,
+        bank=bank,
+        kind=options.granularity,
+        k=options.k,
+        tokens=options.tokens,
+        rate=options.rate,
+        fallbacks=counted,
+    )
+
+
+def _segmenter(llm: LLM, options: SeComOptions, counted: Counter[str]) -> Segmenter:
+    if options.granularity != "segment":
+        if options.incremental:
+            raise BadSettings(f"option 'incremental' needs segments, not granularity {options.granularity!r}; drop one")
+        return EvenSegmenter(1) if options.granularity == "turn" else WholeSegmenter()
+    rubric = Rubric.load(Path(options.rubric)) if options.rubric else None
+    return LLMSegmenter(llm, rubric=rubric, chunk=options.chunk, fallbacks=counted)
+
+
+@cache
+def _llmlingua(name: str) -> Compressor:
+    """One for all users: its weights load once, when a session first ends."""
+    return LLMLingua2(lambda: model_path(name))
+
+
 def _gold(path: str | None) -> dict[str, list[str]]:
     """The file of gold memories: JSON, sentences by session id. Raises BadInput."""
     if path is None:
@@ -307,6 +362,7 @@ SYSTEMS: Mapping[str, System] = {
     "memory_retrieval": System(_memory_retrieval, "sentences drawn from each session", "once a session's end"),
     "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),
     "theanine": System(_theanine, "a graph of events, recalled as timelines", "each reply; a session's end, per pair"),
+    "secom": System(_secom, "topical segments of dialogue, as they were said", "a session's end, once"),
     "carecall": System(_carecall, "sentences kept up to date by operations", "a session's end, once and per pair"),
     "summem": System(_summem, "each turn, summarised anew for each request", "each reply"),
     "memochat": System(_memochat, "a memo of topics with their dialogue", "each reply; a session's end"),
