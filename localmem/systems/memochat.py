@@ -82,7 +82,7 @@ class MemoChat(Memory):
             _SELECT,
             form=answer(topics=many(number(1, len(offered) + 1), self._picks)),
             topics="\n".join(listed),
-            none=len(offered) + 1,
+            last=len(offered) + 1,
             request=session.turns[-1].text,
         )
         (completion,) = usable(self._llm, [prompt], self.fallbacks)

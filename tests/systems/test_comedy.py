@@ -1,0 +1,127 @@
+"""COMEDY: session memories, compressed into portrait, relationship and events."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from localmem.bank import Bank
+from localmem.llm.base import LLM
+from localmem.llm.scripted import ScriptedLLM
+from localmem.systems.comedy import Comedy
+from localmem.text.summarize import Summarizer
+from localmem.types import AddUnit, JsonSchema, Prompt, Session, SetNote
+from tests.fakes import START, obedient, session
+
+
+def make(bank: Bank | None = None, llm: LLM | None = None) -> Comedy:
+    llm = llm or ScriptedLLM(obedient)
+    summarize = Summarizer(llm, prompt="comedy/summarize")
+    return Comedy(llm=llm, summarize=summarize, portrait=8, relationship=4, events=8, longest=160, bank=bank)
+
+
+class Play:
+    """`told` are the memories of one session after another; `parts` is the compressed text."""
+
+    def __init__(self, *told: list[str], parts: str = "") -> None:
+        self.told = iter(told)
+        self.parts = parts or _parts(["User sails."], ["They joke."], ["User won."])
+        self.asked: list[Prompt] = []
+
+    def __call__(self, prompt: Prompt) -> str:
+        self.asked.append(prompt)
+        return self.parts if prompt.name == "comedy/compress" else json.dumps({"memories": next(self.told)})
+
+    def compressed(self) -> str:
+        return next(p for p in reversed(self.asked) if p.name == "comedy/compress").messages[-1].content
+
+
+def _parts(portrait: list[str], relationship: list[str], events: list[str]) -> str:
+    return json.dumps({"portrait": portrait, "relationship": relationship, "events": events})
+
+
+def _asked() -> Session:
+    return session("hello", name="now", start=START + timedelta(days=9))
+
+
+def _live(memory: Comedy, *sessions: Session) -> None:
+    for past in sessions:
+        memory.apply(memory.end_session(past))
+
+
+def test_the_reply_sees_the_three_parts() -> None:
+    memory = make(
+        llm=ScriptedLLM(Play(["User won a race."], parts=_parts(["User sails.", "User is calm."], [], ["Won."])))
+    )
+    _live(memory, session("I won", "bravo"))
+    assert memory.recall(_asked()).text == "The user:\nUser sails.\nUser is calm.\n\nWhat happened lately:\nWon."
+    assert memory.bank.notes.keys() == {"portrait", "relationship", "events"}
+
+
+def test_the_memories_of_all_sessions_are_compressed_each_time() -> None:
+    play = Play(["User sails.", "User won."], ["User sails.", "User moved."])
+    memory = make(llm=ScriptedLLM(play))
+    _live(memory, session("a", "b", name="s1"), session("c", "d", name="s2", start=START + timedelta(days=1)))
+    assert [unit.text for unit in memory.bank.live()] == ["User sails.", "User won.", "User moved."]
+    shown = play.compressed().partition("Memories:\n")[2]
+    assert shown == "2 March 2026: User sails.\n2 March 2026: User won.\n3 March 2026: User moved."
+    assert "Compressed so far" not in play.compressed(), "while all memories fit they are the only source"
+
+
+def test_a_session_that_tells_nothing_new_changes_nothing() -> None:
+    play = Play(["User sails."], ["User sails."], [])
+    memory = make(llm=ScriptedLLM(play))
+    _live(memory, session("a", "b", name="s1"))
+    assert memory.end_session(session("c", "d", name="s2")) == []
+    assert memory.end_session(session("e", "f", name="s3")) == []
+
+
+def test_the_compressed_text_stands_in_for_memories_that_do_not_fit() -> None:
+    play = Play(*([f"User did thing {n} " + "and more " * 10] for n in range(40)))
+    memory = make(llm=ScriptedLLM(play, context_length=2000))
+    _live(memory, *(session("a", "b", name=f"s{n}") for n in range(40)))
+    assert "thing 39 " in play.compressed()
+    assert "thing 0 " not in play.compressed()
+    assert "User sails." in play.compressed()
+    assert memory.fallbacks["comedy/compress"] > 0
+
+
+@pytest.mark.parametrize("parts", ['{"portrait": ["a"]}', '{"portrait', "[]"])
+def test_an_answer_that_cannot_be_used_leaves_the_parts_as_they_were(parts: str) -> None:
+    play = Play(["User sails."], ["User moved."])
+    memory = make(llm=ScriptedLLM(play))
+    _live(memory, session("a", "b", name="s1"))
+    before = memory.recall(_asked()).text
+    play.parts = parts
+    changes = memory.end_session(session("c", "d", name="s2"))
+    assert [type(change) for change in changes] == [AddUnit]
+    memory.apply(changes)
+    assert memory.recall(_asked()).text == before
+    assert memory.fallbacks == {"comedy/compress": 1}
+
+
+def test_the_answer_is_bounded() -> None:
+    play = Play(["User sails."])
+    make(llm=ScriptedLLM(play)).end_session(session("a", "b"))
+    form = play.asked[-1].format
+    assert isinstance(form, JsonSchema)
+    properties = form.schema["properties"]
+    assert isinstance(properties, dict)
+    assert {name: part["maxItems"] for name, part in properties.items()} == {
+        "portrait": 8,
+        "relationship": 4,
+        "events": 8,
+    }
+
+
+def test_changes_carry_the_time_of_the_session() -> None:
+    said = session("a", "b")
+    changes = make(llm=ScriptedLLM(Play(["User sails."]))).end_session(said)
+    assert {change.time for change in changes} == {said.turns[-1].time}
+    assert [change.name for change in changes if isinstance(change, SetNote)] == ["portrait", "relationship", "events"]
+
+
+def test_an_empty_session_changes_nothing() -> None:
+    memory = make(llm=ScriptedLLM(lambda _: pytest.fail("nothing is to be asked")))
+    assert memory.end_session(session()) == []
+    assert memory.recall(_asked()).text == ""
