@@ -4,19 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from localmem.prompts import load, render
+from localmem.prompts import load
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "baselines"
 _DIALOGUE = "Bo: I sold the boat.\nAda: What will you sail now?"
-_NAMES = {"user": "Bo", "assistant": "Ada"}
-_SAID = {"dialogue": _DIALOGUE, **_NAMES}
-_NEWS = {"before": "Bo is calm.", "news": "Bo misses the boat.", **_NAMES}
+_NAMES: dict[str, object] = {"user": "Bo", "assistant": "Ada"}
+_SAID: dict[str, object] = {"dialogue": _DIALOGUE, **_NAMES}
+_NEWS: dict[str, object] = {"before": "Bo is calm.", "news": "Bo misses the boat.", **_NAMES}
 _PROMPTS: dict[str, dict[str, object]] = {
     "all_memories/persona": {"before": "", "said": "Bo: I sold the boat.", "speaker": "Bo"},
     "rebot/summarize": _SAID,
     "summem/summarize": {"history": f"2 March 2026\n{_DIALOGUE}", "request": "Who has my boat?"},
     "memochat/write": {"dialogue": "1. Bo: I sold the boat.\n2. Ada: What will you sail now?"},
-    "memochat/select": {"topics": "1. the boat: Bo sold it.\n2. lunch: Ada had soup.", "last": 3, "request": "And now?"},
+    "memochat/select": {
+        "topics": "1. the boat: Bo sold it.\n2. lunch: Ada had soup.",
+        "last": 3,
+        "request": "And now?",
+    },
     "memorybank/day": _SAID,
     "memorybank/insight": _SAID,
     "memorybank/events": _NEWS,
@@ -32,9 +36,10 @@ _PROMPTS: dict[str, dict[str, object]] = {
 
 def _filled(name: str, values: dict[str, object]) -> str:
     """The whole prompt; of one without a message of its own, what it makes of recall."""
-    if "user" not in load(name).sections:
-        return load(name).section("memory", **values)
-    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in render(name, **values).messages)
+    file = load(name)
+    if "user" not in file.sections:
+        return file.section("memory", **values)
+    return "\n\n".join(f"[{title}]\n{file.section(title, **values)}" for title in ("system", "user"))
 
 
 @pytest.mark.parametrize("name", _PROMPTS)
@@ -51,7 +56,7 @@ def test_prompts_say_what_they_said(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in _PROMPTS if "user" in load(name).sections])
 def test_what_varies_stands_behind_the_fixed_instructions(name: str) -> None:
     """Prompts of one step share their prefix: no dialogue, memory or request stands in the system message."""
-    system = render(name, **_PROMPTS[name]).messages[0].content
+    system = load(name).section("system", **_PROMPTS[name])
     names = {"Bo", "Ada"}
     varying = [value for value in _PROMPTS[name].values() if isinstance(value, str) and value and value not in names]
     assert not any(value in system for value in varying)
