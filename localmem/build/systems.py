@@ -31,6 +31,7 @@ from localmem.systems import carecall
 from localmem.systems.all_memories import AllMemories
 from localmem.systems.comedy import Comedy
 from localmem.systems.conditionmem import ConditionMem
+from localmem.systems.creem import Creem
 from localmem.systems.exchange_retrieval import ExchangeRetrieval
 from localmem.systems.full_history import FullHistory
 from localmem.systems.memochat import MemoChat
@@ -171,6 +172,19 @@ class SeComOptions(Options):
     rate: float = Field(gt=0, le=1)
     k: NonNegativeInt
     tokens: NonNegativeInt
+
+
+class CreemOptions(Options):
+    """CREEM; configs/systems/creem.yaml says what each means."""
+
+    k: PositiveInt
+    count: PositiveInt
+    first: PositiveInt
+    refine: bool
+    before_reply: bool
+    speakers: Literal["user", "both"]
+    longest: PositiveInt
+    tokens: PositiveInt
 
 
 class CareCallOptions(Options):
@@ -325,6 +339,19 @@ def _secom(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     )
 
 
+def _creem(parts: Parts, values: Values, bank: Bank | None) -> Memory:
+    options = read(CreemOptions, values)
+    return Creem(
+        llm=parts.llm,
+        retriever=parts.new_retriever(),
+        new_index=parts.new_retriever,
+        summarize=Summarizer(parts.llm, prompt="creem/first", limit=options.first, longest=options.longest),
+        bank=bank,
+        roles=("user", "assistant") if options.speakers == "both" else ("user",),
+        **options.model_dump(exclude={"speakers"}),
+    )
+
+
 def _segmenter(llm: LLM, options: SeComOptions, counted: Counter[str]) -> Segmenter:
     if options.granularity != "segment":
         if options.incremental:
@@ -363,6 +390,7 @@ SYSTEMS: Mapping[str, System] = {
     "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),
     "theanine": System(_theanine, "a graph of events, recalled as timelines", "each reply; a session's end, per pair"),
     "secom": System(_secom, "topical segments of dialogue, as they were said", "a session's end, once"),
+    "creem": System(_creem, "insights, each turn blended and refined", "each reply, twice; a first session's end"),
     "carecall": System(_carecall, "sentences kept up to date by operations", "a session's end, once and per pair"),
     "summem": System(_summem, "each turn, summarised anew for each request", "each reply"),
     "memochat": System(_memochat, "a memo of topics with their dialogue", "each reply; a session's end"),

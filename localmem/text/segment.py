@@ -14,8 +14,9 @@ from itertools import pairwise
 from localmem.llm.base import LLM
 from localmem.prompts import load, render
 from localmem.text.answers import unusable, usable
-from localmem.text.dialogue import transcript
+from localmem.text.dialogue import packed, transcript
 from localmem.text.rubric import Rubric
+from localmem.text.schemas import answer, many, number, record
 from localmem.types import Completion, Exchange, JsonSchema, Prompt, Session
 
 log = logging.getLogger(__name__)
@@ -94,19 +95,9 @@ class LLMSegmenter:
 
     def _parts(self, exchanges: Sequence[Exchange]) -> list[range]:
         """Runs of exchanges that fit a prompt together with an answer that has a segment for each of them."""
-        room = self._room()
         texts = [transcript(exchange.turns()) for exchange in exchanges]
-        runs: list[range] = []
-        left = 0
-        for number, size in enumerate(self._llm.count_tokens(texts) if texts else []):
-            cost = size + _NUMBER + _SEGMENT
-            if runs and cost <= left:
-                runs[-1] = range(runs[-1].start, number + 1)
-                left -= cost
-            else:
-                runs.append(range(number, number + 1))
-                left = room - cost
-        return runs
+        costs = [size + _NUMBER + _SEGMENT for size in self._llm.count_tokens(texts)] if texts else []
+        return [range(run[0], run[-1] + 1) for run in packed(range(len(exchanges)), costs, self._room())]
 
     def _room(self) -> int:
         bare = render(self._prompt, guidance=self._guidance, last=0, dialogue="")
@@ -115,16 +106,16 @@ class LLMSegmenter:
 
     def _asking(self, exchanges: Sequence[Exchange], run: range) -> Prompt:
         asked = numbered(exchanges[run.start : run.stop])
-        form = JsonSchema(_schema(len(run)))
+        form = _form(len(run))
         prompt = render(self._prompt, form=form, guidance=self._guidance, last=len(run) - 1, dialogue=asked)
         return replace(prompt, max_tokens=load(self._prompt).max_tokens + _SEGMENT * len(run))
 
-    def _read(self, answer: Completion | None, count: int) -> list[range]:
-        pairs = _pairs(answer.text, count) if answer else []
+    def _read(self, given: Completion | None, count: int) -> list[range]:
+        pairs = _pairs(given.text, count) if given else []
         wrong = _misplaced(pairs, count)
         if 2 * wrong > count:
-            if answer:  # that there was none is counted already
-                what = f"its answer {answer.text!r:.80} puts {wrong} of {count} exchanges in no segment or in several"
+            if given:  # that there was none is counted already
+                what = f"its answer {given.text!r:.80} puts {wrong} of {count} exchanges in no segment or in several"
                 unusable(self._prompt, what, self.fallbacks)
             return even(count, self._chunk)
         if wrong:
@@ -147,7 +138,7 @@ def between(starts: set[int], count: int) -> list[range]:
 def numbered(exchanges: Sequence[Exchange]) -> str:
     """Exchanges with their numbers, from 0, and the speakers' names."""
     return "\n\n".join(
-        f"[Exchange {number}]\n{transcript(exchange.turns())}" for number, exchange in enumerate(exchanges)
+        f"[Exchange {place}]\n{transcript(exchange.turns())}" for place, exchange in enumerate(exchanges)
     )
 
 
@@ -173,21 +164,10 @@ def _pair(item: object) -> tuple[int, int] | None:
 
 def _misplaced(pairs: Sequence[tuple[int, int]], count: int) -> int:
     """How many exchanges are in no segment or in several."""
-    held = Counter(number for first, last in pairs for number in range(first, last + 1))
-    return sum(held[number] != 1 for number in range(count))
+    held = Counter(exchange for first, last in pairs for exchange in range(first, last + 1))
+    return sum(held[exchange] != 1 for exchange in range(count))
 
 
-def _schema(count: int) -> dict[str, object]:
-    number = {"type": "integer", "minimum": 0, "maximum": count - 1}
-    segment = {
-        "type": "object",
-        "properties": {"first": number, "last": number},
-        "required": ["first", "last"],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {"segments": {"type": "array", "items": segment, "minItems": 1, "maxItems": count}},
-        "required": ["segments"],
-        "additionalProperties": False,
-    }
+def _form(count: int) -> JsonSchema:
+    exchange = number(0, count - 1)
+    return answer(segments={**many(record(first=exchange, last=exchange), count), "minItems": 1})

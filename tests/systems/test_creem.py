@@ -1,0 +1,421 @@
+"""CREEM: insights blended from memory and dialogue, judged, committed once the reply was given."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from localmem.agent import ChatAgent
+from localmem.bank import Bank
+from localmem.errors import BadReply
+from localmem.llm.base import LLM
+from localmem.llm.scripted import Script, ScriptedLLM
+from localmem.memory import Memory
+from localmem.prompts import load
+from localmem.systems.creem import Creem
+from localmem.systems.creem.blend import Blender, Statements
+from localmem.text.summarize import Summarizer
+from localmem.types import (
+    AddUnit,
+    Change,
+    Completion,
+    Exchange,
+    JsonSchema,
+    MarkUnit,
+    Prompt,
+    RetireUnit,
+    Role,
+    Session,
+    Turn,
+    Unit,
+)
+from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
+
+BOTH: tuple[Role, ...] = ("user", "assistant")
+
+
+def _creem(
+    llm: LLM,
+    *,
+    bank: Bank | None = None,
+    refine: bool = True,
+    before_reply: bool = True,
+    roles: Sequence[Role] = ("user",),
+) -> Creem:
+    return Creem(
+        llm=llm,
+        retriever=WordRetriever(),
+        new_index=WordRetriever,
+        summarize=Summarizer(llm, prompt="creem/first", limit=5),
+        k=5,
+        count=2,
+        first=5,
+        longest=200,
+        tokens=1024,
+        refine=refine,
+        before_reply=before_reply,
+        roles=roles,
+        bank=bank,
+    )
+
+
+def make(bank: Bank | None = None, llm: LLM | None = None) -> Memory:
+    return _creem(llm or ScriptedLLM(obedient), bank=bank, roles=BOTH)
+
+
+def _insight(text: str, operation: str = "New", *remove: str) -> dict[str, object]:
+    return {"insight": text, "operation": operation, "remove": list(remove)}
+
+
+def _script(
+    *insights: dict[str, object],
+    first: Sequence[str] = (),
+    question: str = "What does the user like?",
+    asked: list[Prompt] | None = None,
+) -> Script:
+    def script(prompt: Prompt) -> str:
+        if asked is not None:
+            asked.append(prompt)
+        return {
+            "creem/question": question,
+            "creem/blend": json.dumps({"insights": insights}),
+            "creem/first": json.dumps({"memories": list(first)}),
+            "creem/respond": "I see.",
+        }[prompt.name]
+
+    return script
+
+
+def _memory(name: str, text: str, role: Role = "user", time: int = 0) -> Unit:
+    moment = START - timedelta(days=9 - time)
+    return Unit(f"s0/{role}/{name}", text, text, "insight", role.title(), "s0", (f"s0.{name}",), moment, moment)
+
+
+def _bank(*units: Unit) -> Bank:
+    return Bank().apply(AddUnit(unit, unit.learned) for unit in units)
+
+
+def _added(changes: Sequence[Change]) -> list[str]:
+    return [change.unit.text for change in changes if isinstance(change, AddUnit)]
+
+
+def _retired(changes: Sequence[Change]) -> list[tuple[str, str]]:
+    return [(change.unit, change.reason) for change in changes if isinstance(change, RetireUnit)]
+
+
+def _says(prompt: Prompt) -> str:
+    return prompt.messages[-1].content
+
+
+# -- the paper's episode -------------------------------------------------------------------------------------------
+
+
+def test_the_hair_episode_gives_two_insights_about_the_speaker_and_a_reply_that_sees_them() -> None:
+    """CREEM, Table 6: after a talk about dyed hair, the memory is two insights about the one who is answered."""
+    bank = _bank(
+        _memory("0", "Gerda wants to colour her hair silver one day.", time=1),
+        _memory("1", "Gerda asks her grandchildren before she changes her hair.", time=2),
+        _memory("2", "Gerda drives a small van.", time=3),
+        _memory("3", "Gerda has never coloured her hair.", time=4),
+    )
+    curious = "Gerda is open to new hair colours and has her eye on silver."
+    family = "Gerda trusts her grandchildren's taste when it comes to her hair."
+    asked: list[Prompt] = []
+    script = _script(
+        _insight(curious, "Updated", "M1", "M3"),
+        _insight(family, "Redundant", "M2"),
+        question="Who advises Gerda about her hair before she decides ?",
+        asked=asked,
+    )
+    llm = ScriptedLLM(script)
+    journal = MemoryJournal()
+    agent = ChatAgent(memory=_creem(llm, bank=bank), llm=llm, journal=journal, user="Gerda")
+    agent.hear("I have had my hair coloured at last before the summer!", START, "s1")
+    agent.hear("A strip of hair on each side and she picked it, my granddaughter.", START + timedelta(minutes=1), "s1")
+    for _ in agent.reply("s1"):
+        pass
+
+    question, blend, reply = asked
+    assert [prompt.name for prompt in asked] == ["creem/question", "creem/blend", "creem/respond"]
+    assert "picked it, my granddaughter.\n\nQuestion about Gerda:" in _says(question)
+    # what was found: memories and turns of the dialogue, five in all; the van is not about hair
+    found = _says(blend).splitlines()
+    assert [text for text in found if text.startswith("M")] == [
+        "M1 (22 February 2026): Gerda wants to colour her hair silver one day.",
+        "M2 (23 February 2026): Gerda asks her grandchildren before she changes her hair.",
+        "M3 (25 February 2026): Gerda has never coloured her hair.",
+    ]
+    assert "Now, Gerda: I have had my hair coloured at last before the summer!" in found
+    assert sum(text.startswith(("M", "Now,")) for text in found) == 5
+    # the reply sees the two insights and no sentence of the old memory
+    assert f"About Gerda:\n- {curious}\n- {family}" in _says(reply)
+    assert "drives a small van" not in _says(reply)
+    # committed with the reply
+    (_, changes) = journal.commits[-1]
+    assert _added(changes) == [curious, family]
+    assert _retired(changes) == [("s0/user/0", "Updated"), ("s0/user/3", "Updated"), ("s0/user/1", "Redundant")]
+    assert {unit.text for unit in agent.memory.bank.live()} == {curious, family, "Gerda drives a small van."}
+    assert isinstance(agent.memory, Creem)
+    assert agent.memory.operations == {"Updated": 1, "Redundant": 1}
+
+
+# -- the steps -----------------------------------------------------------------------------------------------------
+
+
+def test_a_first_session_is_read_at_its_end_with_five_insights_asked_for() -> None:
+    asked: list[Prompt] = []
+    memory = _creem(ScriptedLLM(_script(first=["Likes tea.", "Has a dog."], asked=asked)))
+    talk = session("I like tea and my dog.", "Nice.")
+    assert memory.recall(talk).text == ""
+    assert asked == []
+    changes = memory.end_session(talk)
+    assert _added(changes) == ["Likes tea.", "Has a dog."]
+    (prompt,) = asked
+    assert "at most 5 insights about User" in _says(prompt)
+    (first, _) = (change.unit for change in changes if isinstance(change, AddUnit))
+    assert first.sources == ("s1.0", "s1.1")
+    assert first.kind == "insight"
+    assert first.speaker == "User"
+    assert memory.operations == Counter()
+
+
+def test_recall_changes_nothing_and_observe_commits_what_it_proposed() -> None:
+    memory = _creem(ScriptedLLM(_script(_insight("Tea at night.", "Updated", "M1"))), bank=_bank(_memory("0", "Tea.")))
+    heard = session("No tea in the morning any more.", "I see.", name="s2", start=START)
+    before = memory.bank
+    seen = memory.recall(Session("s2", heard.turns[:1]))
+    assert memory.bank is before
+    changes = memory.observe(Exchange(heard.turns[0], heard.turns[1], seen))
+    assert changes == list(seen.proposed)
+    add, mark, retire = changes
+    assert isinstance(add, AddUnit)
+    assert isinstance(mark, MarkUnit)
+    assert isinstance(retire, RetireUnit)
+    assert (retire.unit, retire.by, retire.reason) == ("s0/user/0", add.unit.id, "Updated")
+    assert add.unit.sources == ("s2.0", "s0.0")  # the turn that was said, and what the memory came from
+    assert add.unit.session == "s2"
+    assert add.time == heard.turns[0].time
+
+
+def test_speakers_have_memories_of_their_own_and_are_asked_about_together() -> None:
+    calls: list[list[str]] = []
+
+    class Counting(ScriptedLLM):
+        def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+            calls.append([prompt.name for prompt in prompts])
+            return super().generate(prompts)
+
+    asked: list[Prompt] = []
+    bank = _bank(_memory("0", "The user likes tea."), _memory("1", "The assistant likes coffee.", "assistant"))
+    memory = _creem(Counting(_script(_insight("More."), asked=asked)), bank=bank, roles=BOTH)
+    seen = memory.recall(session("What do you like?", name="s2"))
+    assert calls == [["creem/question"] * 2, ["creem/blend"] * 2]
+    user, assistant = (_says(prompt) for prompt in asked[2:])
+    assert "The user likes tea." in user
+    assert "coffee" not in user
+    assert "coffee" in assistant
+    assert "The user likes tea." not in assistant
+    assert [change.unit.speaker for change in seen.proposed if isinstance(change, AddUnit)] == ["User", "Assistant"]
+    assert len({change.unit.id for change in seen.proposed if isinstance(change, AddUnit)}) == 2
+
+
+def test_the_schema_names_the_memories_that_were_shown_and_no_others() -> None:
+    asked: list[Prompt] = []
+    bank = _bank(*(_memory(str(n), f"fact {n} user like") for n in range(9)))
+    _creem(ScriptedLLM(_script(_insight("More."), asked=asked)), bank=bank).recall(session("hello", name="s2"))
+    form = asked[-1].format
+    assert isinstance(form, JsonSchema)
+    schema = json.loads(json.dumps(form.schema))
+    fields = schema["properties"]["insights"]["items"]["properties"]
+    assert fields["operation"] == {"enum": ["New", "Redundant", "Updated"]}
+    assert fields["remove"]["items"] == {"enum": ["M1", "M2", "M3", "M4", "M5"]}
+    assert schema["properties"]["insights"]["maxItems"] == 2
+
+
+def test_where_only_the_dialogue_was_found_nothing_can_be_removed() -> None:
+    asked: list[Prompt] = []
+    llm = ScriptedLLM(_script(_insight("More."), asked=asked))
+    Blender(llm, count=2, longest=99, refine=True, fallbacks=Counter()).blend([Statements("User", [], turns("hi"))])
+    form = asked[0].format
+    assert isinstance(form, JsonSchema)
+    assert "remove" not in json.dumps(form.schema)
+    assert "Redundant" not in json.dumps(form.schema)
+
+
+@pytest.mark.parametrize(
+    "insight", [_insight("Tea at night.", "New", "M1"), _insight("Tea at night.", "Updated"), _insight("x", "Else")]
+)
+def test_an_insight_that_contradicts_itself_is_new_and_counted(insight: dict[str, object]) -> None:
+    memory = _creem(ScriptedLLM(_script(insight)), bank=_bank(_memory("0", "Tea.")))
+    proposed = memory.recall(session("hm", name="s2")).proposed
+    assert _retired(proposed) == []
+    assert [change.mark for change in proposed if isinstance(change, MarkUnit)] == ["operation/New"]
+    assert memory.fallbacks["creem/blend"] == (0 if insight["operation"] == "Else" else 1)
+
+
+def test_a_memory_is_removed_once_and_a_known_sentence_not_added_again() -> None:
+    script = _script(_insight("Tea at night.", "Updated", "M1"), _insight("Tea, but late.", "Redundant", "M1", "M2"))
+    bank = _bank(_memory("0", "Tea.", time=0), _memory("1", "A dog.", time=1))
+    memory = _creem(ScriptedLLM(script), bank=bank)
+    assert _retired(memory.recall(session("hm", name="s2")).proposed) == [
+        ("s0/user/0", "Updated"),
+        ("s0/user/1", "Redundant"),
+    ]
+    again = _creem(ScriptedLLM(_script(_insight("A dog."))), bank=bank)
+    assert again.recall(session("hm", name="s2")).proposed == ()
+
+
+def test_an_example_of_the_prompt_is_no_insight() -> None:
+    example = "Tom prefers quiet evenings with a book to parties."
+    assert example in load("creem/blend").sections["system"]
+    memory = _creem(ScriptedLLM(_script(_insight(example), _insight("Real."))), bank=_bank(_memory("0", "Tea.")))
+    assert _added(memory.recall(session("hm", name="s2")).proposed) == ["Real."]
+
+
+def _failing(name: str) -> Callable[[Prompt], str]:
+    def script(prompt: Prompt) -> str:
+        if prompt.name == name:
+            raise BadReply(f"{name} was cut")
+        return _script(_insight("Tea at night."))(prompt)
+
+    return script
+
+
+def test_without_an_insight_the_reply_sees_what_was_found() -> None:
+    memory = _creem(ScriptedLLM(_failing("creem/blend")), bank=_bank(_memory("0", "Tea.")))
+    seen = memory.recall(session("hm", name="s2"))
+    assert seen.text == "About User:\n- Tea."
+    assert seen.proposed == ()
+    assert [hit.unit.text for hit in seen.hits] == ["Tea."]
+    assert memory.fallbacks == {"creem/blend": 1}
+
+
+@pytest.mark.parametrize("script", [_failing("creem/question"), _script(_insight("Tea at night."), question=" ")])
+def test_without_a_question_what_was_said_last_is_searched_with(script: Script) -> None:
+    found: list[str] = []
+
+    class Listening(WordRetriever):
+        def search(self, queries, k):  # type: ignore[no-untyped-def]
+            found.extend(queries)
+            return super().search(queries, k)
+
+    llm = ScriptedLLM(script)
+    memory = Creem(
+        llm=llm,
+        retriever=Listening(),
+        new_index=WordRetriever,
+        summarize=Summarizer(llm, prompt="creem/first"),
+        k=5,
+        count=2,
+        first=5,
+        longest=200,
+        tokens=1024,
+        bank=_bank(_memory("0", "Tea.")),
+    )
+    memory.recall(session("Tea or coffee?", name="s2"))
+    assert set(found) == {"Tea or coffee?"}
+    assert memory.fallbacks == {"creem/question": 1}
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_without_refinement_nothing_is_judged_or_removed() -> None:
+    asked: list[Prompt] = []
+    script = _script(_insight("Tea at night.", "Updated", "M1"), asked=asked)
+    memory = _creem(ScriptedLLM(script), bank=_bank(_memory("0", "Tea.")), refine=False)
+    proposed = memory.recall(session("hm", name="s2")).proposed
+    assert [type(change) for change in proposed] == [AddUnit]
+    assert "Redundant" not in asked[-1].messages[0].content
+    form = asked[-1].format
+    assert isinstance(form, JsonSchema)
+    assert "operation" not in json.dumps(form.schema)
+
+
+def test_without_blending_before_the_reply_it_sees_past_sessions_and_the_end_blends_every_exchange() -> None:
+    calls: list[int] = []
+
+    class Counting(ScriptedLLM):
+        def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+            calls.append(len(prompts))
+            return super().generate(prompts)
+
+    memory = _creem(
+        Counting(_script(_insight("Tea at night.", "Updated", "M1"))),
+        bank=_bank(_memory("0", "Tea.")),
+        before_reply=False,
+    )
+    talk = session(*"abcdef", name="s2")
+    seen = memory.recall(Session("s2", talk.turns[:1]))
+    assert seen.text == "About User:\n- Tea."
+    assert seen.proposed == ()
+    calls.clear()
+    changes = memory.end_session(talk)
+    assert calls == [3, 3]
+    assert _added(changes) == ["Tea at night."]  # three times the same
+    assert _retired(changes) == [("s0/user/0", "Updated")]
+
+
+def test_an_exchange_without_a_reply_is_blended_at_the_end() -> None:
+    memory = _creem(ScriptedLLM(_script(_insight("Tea at night."))), bank=_bank(_memory("0", "Tea.")))
+    assert memory.end_session(session("a", "b", name="s2")) == []
+    assert _added(memory.end_session(session("a", "b", "c", name="s2"))) == ["Tea at night."]
+
+
+# -- edges ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_that_is_answered_twice_is_committed_once() -> None:
+    answers = iter(["One.", "Two."])
+    llm = ScriptedLLM(
+        lambda prompt: json.dumps({"insights": [_insight(next(answers))]}) if prompt.name == "creem/blend" else "what?"
+    )
+    memory = _creem(llm, bank=_bank(_memory("0", "Tea.")))
+    heard = session("hm", "I see.", name="s2").turns
+    for _ in range(2):
+        seen = memory.recall(Session("s2", heard[:1]))
+        memory.apply(memory.observe(Exchange(heard[0], heard[1], seen)))
+    assert [unit.text for unit in memory.bank.live()] == ["Tea.", "One."]
+
+
+def test_a_memory_that_is_gone_by_the_time_of_the_reply_is_left_out() -> None:
+    script = ScriptedLLM(_script(_insight("Tea at night.", "Updated", "M1")))
+    memory = _creem(script, bank=_bank(_memory("0", "Tea.")))
+    heard = session("hm", "I see.", name="s2").turns
+    seen = memory.recall(Session("s2", heard[:1]))
+    memory.catch_up(Bank())
+    assert _retired(memory.observe(Exchange(heard[0], heard[1], seen))) == []
+
+
+def test_observe_without_a_recall_changes_nothing() -> None:
+    first, second = turns("a", "b")
+    assert _creem(ScriptedLLM(obedient)).observe(Exchange(first, second)) == []
+
+
+def test_two_speakers_with_one_name_keep_two_memories() -> None:
+    memory = _creem(ScriptedLLM(obedient), roles=BOTH)
+    one_name = tuple(replace(turn, speaker="Kim") for turn in turns("I am Kim.", "So am I."))
+    memory.apply(memory.end_session(Session("s1", one_name)))
+    assert {unit.speaker for unit in memory.bank.live()} == {"Kim (user)", "Kim (assistant)"}
+
+
+def test_a_memory_added_by_hand_belongs_to_the_user() -> None:
+    note = Unit("note-1", "Allergic to nuts.", "Allergic to nuts.", "note", "", "by-hand", (), START, START)
+    asked: list[Prompt] = []
+    memory = _creem(ScriptedLLM(_script(_insight("More."), asked=asked)), bank=_bank(note), roles=BOTH)
+    question = Turn("s2.0", "user", "Ana", "What may I eat?", START)
+    memory.recall(Session("s2", (question,)))
+    assert "Allergic to nuts." in _says(asked[-1])
+    assert _says(asked[-1]).endswith("insights about Ana.")
+
+
+def test_operations_are_read_from_the_bank() -> None:
+    memory = _creem(ScriptedLLM(_script(_insight("Tea at night.", "Updated", "M1"), _insight("A cat."))))
+    memory.catch_up(_bank(_memory("0", "Tea.")))
+    agent = ChatAgent(memory=memory, llm=ScriptedLLM(lambda _: "I see."))
+    agent.chat("hm", START)
+    assert memory.operations == {"Updated": 1, "New": 1}
+    assert _creem(ScriptedLLM(obedient), bank=memory.bank).operations == memory.operations
