@@ -17,7 +17,7 @@ _PROMPTS: dict[str, dict[str, object]] = {
     "summem/summarize": {"history": f"2 March 2026\n{_DIALOGUE}", "request": "Who has my boat?"},
     "memochat/write": {"dialogue": "1. Bo: I sold the boat.\n2. Ada: What will you sail now?"},
     "memochat/select": {
-        "topics": "1. the boat: Bo sold it.\n2. lunch: Ada had soup.",
+        "topics": "1. the boat: Bo sold it.\n2. lunch: Ada ate.",
         "last": 3,
         "request": "And now?",
     },
