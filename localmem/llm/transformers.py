@@ -5,6 +5,7 @@ prompts become rows and rows completions; the stepping itself is in decoding.
 """
 
 import logging
+import sys
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -186,7 +187,10 @@ def _result(row: Row) -> Completion | LocalmemError:
 
 def _load(path: Path, device: torch.device, dtype: str) -> "PreTrainedModel":
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as switches
 
+    if not sys.stderr.isatty():
+        switches.disable_progress_bar()
     if not (path / "config.json").is_file():
         raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
     try:
