@@ -5,10 +5,10 @@ Works inside one transaction; `Store` then proves on the bytes of the files that
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select
 
 from localmem.errors import NotFound
 from localmem.store import embeddings, jobs
@@ -45,14 +45,17 @@ class Eraser:
 
     def unit(self, system: str, unit_id: str, *, sources: bool) -> Erased:
         """A unit of one system with all that names it; with `sources` its turns and what else came of them too."""
-        named = and_(changes.c.user == self._user, changes.c.system == system, _names(unit_id))
-        bodies = self._connection.execute(select(changes.c.body).where(named)).scalars()
-        found = [self._log.codec.decode(body) for body in bodies]
+        found = [
+            self._log.codec.decode(body)
+            for named in self._naming(system, [unit_id])
+            for body in self._connection.execute(select(changes.c.body).where(named)).scalars()
+        ]
         units = [change.unit for change in found if isinstance(change, AddUnit)]
         if not units:
             raise no_unit(self._user, system, unit_id)
         said = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
-        self._drop(changes, named)
+        for named in self._naming(system, [unit_id]):
+            self._drop(changes, named)
         self._keep_texts(found)
         self._log.advance(self._connection, self._user, system)
         if sources:
@@ -128,8 +131,17 @@ class Eraser:
 
     def _loose_ends(self, system: str, gone: Collection[Logged], kept: Collection[Logged]) -> None:
         """Links, marks and retirements of units that are no more."""
-        for unit_id in sorted(_added(gone) - _added(kept)):
-            self._drop(changes, and_(changes.c.user == self._user, changes.c.system == system, _names(unit_id)))
+        for part in chunks(sorted(_added(gone) - _added(kept))):
+            for named in self._naming(system, part):
+                self._drop(changes, named)
+
+    def _naming(self, system: str, units: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        """Changes of these units, and links to them; a unit that one of them retired stays retired."""
+        mine = and_(changes.c.user == self._user, changes.c.system == system)
+        return (
+            and_(mine, changes.c.unit.in_(units)),
+            and_(mine, changes.c.other.in_(units), changes.c.type == "add_link", changes.c.unit.not_in(units)),
+        )
 
     def _read_again(self, system: str, found: Collection[str | None], whole: Set[str]) -> None:
         again = sorted({session for session in found if session is not None} - whole)
@@ -161,11 +173,6 @@ def texts_of(change: Change) -> Iterator[str]:
         yield change.text
     elif isinstance(change, RetireUnit):
         yield change.reason
-
-
-def _names(unit_id: str) -> ColumnElement[bool]:
-    """Changes of this unit, and links to it; a unit that this one retired stays retired."""
-    return or_(changes.c.unit == unit_id, and_(changes.c.type == "add_link", changes.c.other == unit_id))
 
 
 def _added(log: Iterable[Logged]) -> set[str]:

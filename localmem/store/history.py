@@ -1,6 +1,6 @@
 """How one unit came to be: everything the log ever said of it, and the turns it came from. Writes nothing."""
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, select
 
 from localmem.errors import NotFound
 from localmem.store.banklog import BankLog
@@ -25,14 +25,18 @@ def history(connection: Connection, log: BankLog, user: str, system: str, unit_i
 
 
 def _events(connection: Connection, log: BankLog, user: str, system: str, unit_id: str) -> tuple[Event, ...]:
+    """By two look-ups, each through its own index: the unit itself, and as the other end."""
     query = (
-        select(changes.c.body, batches.c.cause, batches.c.session, batches.c.state)
+        select(changes.c.batch, changes.c.position, changes.c.body, batches.c.cause, batches.c.session, batches.c.state)
         .select_from(changes.join(batches, changes.c.batch == batches.c.number))
-        .where(and_(changes.c.user == user, changes.c.system == system))
-        .where(or_(changes.c.unit == unit_id, changes.c.other == unit_id))
-        .order_by(changes.c.batch, changes.c.position)
+        .where(changes.c.user == user, changes.c.system == system)
     )
-    return tuple(Event(log.codec.decode(row[0]), row[1], row[2], row[3]) for row in connection.execute(query))
+    rows = {
+        (row[0], row[1]): row
+        for column in (changes.c.unit, changes.c.other)
+        for row in connection.execute(query.where(column == unit_id))
+    }
+    return tuple(Event(log.codec.decode(row[2]), row[3], row[4], row[5]) for _, row in sorted(rows.items()))
 
 
 def _latest(events: tuple[Event, ...], unit_id: str) -> Unit | None:

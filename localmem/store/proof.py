@@ -5,7 +5,6 @@ users at once; it compares bytes and tells nobody's words to anyone.
 """
 
 from collections.abc import Collection, Iterator
-from itertools import chain
 
 from sqlalchemy import Connection, Text, select
 
@@ -39,8 +38,8 @@ def _left(database: Database, wanted: Collection[bytes]) -> set[bytes]:
 
 
 def _words(connection: Connection) -> Iterator[str]:
-    """Every text that a row holds."""
+    """The texts of every row."""
     for table in metadata.sorted_tables:
         columns = [column for column in table.columns if isinstance(column.type, Text)]
         rows = connection.execute(select(*columns)) if columns else ()
-        yield from (value for value in chain.from_iterable(rows) if value is not None)
+        yield from ("\0".join(filter(None, row)) for row in rows)

@@ -148,7 +148,7 @@ class Store:
     def pending_jobs(self, limit: int = 100, attempts: int = 3, system: str | None = None) -> list[Job]:
         """Sessions to be remembered, of all users and of `system` or all; for a worker.
 
-        Without those that failed `attempts` times. Those tried least come first, then the session opened first.
+        Without those that failed `attempts` times; the session opened first comes first.
         """
         with self._database.read() as connection:
             return jobs.waiting(connection, system, limit, attempts)

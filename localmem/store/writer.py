@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from sqlalchemy import Connection
 
 from localmem.batching import Batched
-from localmem.errors import LocalmemError, PartialFailure
+from localmem.errors import Conflict, LocalmemError, PartialFailure
 from localmem.store.database import Database
 from localmem.store.turns import Append, TurnLog
 
@@ -19,6 +19,9 @@ Operation = Callable[[Connection], object]
 
 # Requests in one transaction: enough for a busy server, few enough that the first in line does not wait long.
 _LIMIT = 256
+
+# Times that a transaction is tried when one of another server gets in its way.
+_TRIES = 5
 
 
 class Writer:
@@ -38,15 +41,27 @@ class Writer:
         return cast(T, self._batched([operation])[0])
 
     def _write(self, requests: list[Append | Operation]) -> list[object]:
-        appends = [request for request in requests if isinstance(request, Append)]
-        with self._database.write() as connection:
-            refused = iter(self._log.append(connection, appends))
-            results = [
-                next(refused) if isinstance(request, Append) else _alone(connection, request) for request in requests
-            ]
+        results = self._settled(requests)
         if any(isinstance(result, Exception) for result in results):
             raise PartialFailure(results)
         return results
+
+    def _settled(self, requests: list[Append | Operation], tries: int = _TRIES) -> list[object]:
+        """A result or an error for each request. On PostgreSQL another server may have been faster: look again."""
+        try:
+            return self._once(requests)
+        except Conflict:
+            if tries == 1:
+                raise
+            return self._settled(requests, tries - 1)
+
+    def _once(self, requests: list[Append | Operation]) -> list[object]:
+        appends = [request for request in requests if isinstance(request, Append)]
+        with self._database.write() as connection:
+            refused = iter(self._log.append(connection, appends))
+            return [
+                next(refused) if isinstance(request, Append) else _alone(connection, request) for request in requests
+            ]
 
 
 def _alone(connection: Connection, operation: Operation) -> object:
