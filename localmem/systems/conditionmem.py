@@ -22,7 +22,7 @@ from localmem.text.dialogue import dated, transcript
 from localmem.text.schemas import answer, boolean, many, text
 from localmem.types import AddUnit, Change, Completion, Exchange, Hit, Recall, Session, Unit
 
-KINDS = ("summary", "knowledge", "exchange")
+KINDS = (("summary",), ("knowledge", "note"), ("exchange",))  # a note is what people add by hand
 _RECORD = "conditionmem/record"
 _REFLECT = "conditionmem/reflect"
 _QUERY = 120  # characters
@@ -83,7 +83,7 @@ class ConditionMem(Memory):
         width = len(KINDS) * self._k
         while True:
             found = self.search(query, width)
-            by_kind = [[hit for hit in found if hit.unit.kind == kind][: self._k] for kind in KINDS]
+            by_kind = [[hit for hit in found if hit.unit.kind in kinds][: self._k] for kinds in KINDS]
             if len(found) < width or all(len(hits) == self._k for hits in by_kind):
                 return [hit for hits in by_kind for hit in hits]
             width *= 2

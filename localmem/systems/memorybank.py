@@ -31,6 +31,7 @@ from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Recall, Ret
 
 EVENTS = "events"
 PORTRAIT = "portrait"
+FADING = ("exchange", "day")  # what people add by hand, a note, stays
 _STRENGTH = "strength"
 _RECALLED = "recalled"  # seconds since 1970, UTC
 _DAY = timedelta(days=1)
@@ -112,6 +113,8 @@ class MemoryBank(Memory):
         return sorted(kept, key=lambda hit: -hit.score)[: self._k]
 
     def _retention(self, unit: Unit, now: datetime) -> float:
+        if unit.kind not in FADING:
+            return 1.0
         marks = self.bank.marks
         since = marks.get((unit.id, _RECALLED), unit.learned.timestamp())
         strength = marks.get((unit.id, _STRENGTH), self._strength)

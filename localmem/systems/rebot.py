@@ -20,25 +20,35 @@ from localmem.types import AddUnit, Change, Recall, Session, Turn
 
 
 class SessionSummarizer(Protocol):
-    """Dialogues to summaries of a few sentences; list in, list out, "" for a dialogue that holds nothing."""
+    """Dialogues to summaries of a few sentences; list in, list out, "" for a dialogue that holds nothing.
+
+    `fallbacks` counts the dialogues that it could not summarise, by prompt or model.
+    """
+
+    @property
+    def fallbacks(self) -> Counter[str]: ...
 
     def summarize(self, dialogues: Sequence[Sequence[Turn]]) -> list[str]: ...
 
 
 class LLMSummarizer:
-    """The backbone as a SessionSummarizer; `fallbacks` counts its empty answers."""
+    """The backbone as a SessionSummarizer."""
 
     def __init__(self, llm: LLM, prompt: str = "rebot/summarize") -> None:
         self._llm = llm
         self._prompt = prompt
-        self.fallbacks: Counter[str] = Counter()
+        self._fallbacks: Counter[str] = Counter()
+
+    @property
+    def fallbacks(self) -> Counter[str]:
+        return self._fallbacks
 
     def summarize(self, dialogues: Sequence[Sequence[Turn]]) -> list[str]:
-        return summaries(self._llm, [Ask(self._prompt, turns) for turns in dialogues], self.fallbacks)
+        return summaries(self._llm, [Ask(self._prompt, turns) for turns in dialogues], self._fallbacks)
 
 
 class ReBot(Memory):
-    """One unit a session: its summary. `fallbacks` counts the replies that did not see all of them."""
+    """One unit a session: its summary. `fallbacks` counts replies that did not see all of them, and empty summaries."""
 
     name = "rebot"
 
@@ -46,11 +56,15 @@ class ReBot(Memory):
         super().__init__(bank=bank)
         self._llm = llm
         self._summarizer = summarizer
-        self.fallbacks: Counter[str] = Counter()
+        self._fallbacks: Counter[str] = Counter()
+
+    @property
+    def fallbacks(self) -> Counter[str]:
+        return self._fallbacks + self._summarizer.fallbacks
 
     def recall(self, session: Session) -> Recall:
         units = list(self.bank.live())
-        return recalled(all_that_fit(self._llm, session, self.response_prompt, units, self.fallbacks))
+        return recalled(all_that_fit(self._llm, session, self.response_prompt, units, self._fallbacks))
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:

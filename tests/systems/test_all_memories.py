@@ -1,8 +1,9 @@
 """All memories and ReBot: everything that was written down is shown."""
 
 import json
+from collections import Counter
 from datetime import timedelta
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 
@@ -139,6 +140,8 @@ def test_a_session_becomes_one_summary_about_nobody_in_particular() -> None:
 
 def test_the_summariser_is_a_part() -> None:
     class Trained:
+        fallbacks: ClassVar[Counter[str]] = Counter()
+
         def summarize(self, dialogues):  # type: ignore[no-untyped-def]
             return [f"{len(turns)} turns" for turns in dialogues]
 
@@ -148,9 +151,9 @@ def test_the_summariser_is_a_part() -> None:
 
 def test_an_empty_summary_leaves_no_unit() -> None:
     llm = ScriptedLLM(lambda _: " ")
-    summarizer = LLMSummarizer(llm)
-    assert ReBot(llm=llm, summarizer=summarizer).end_session(session("a", "b")) == []
-    assert summarizer.fallbacks == {"rebot/summarize": 1}
+    rebot = _rebot(llm)
+    assert rebot.end_session(session("a", "b")) == []
+    assert rebot.fallbacks == {"rebot/summarize": 1}
 
 
 def test_an_empty_session_changes_nothing() -> None:

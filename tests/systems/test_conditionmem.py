@@ -1,6 +1,7 @@
 """ConditionMem: summary and knowledge of each exchange, searched beside the exchanges, with reflection."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.conditionmem import ConditionMem
 from localmem.types import AddUnit, Prompt, Session, Unit
-from tests.fakes import START, WordRetriever, obedient, session
+from tests.fakes import START, WordRetriever, obedient, session, unit
 
 ENOUGH = json.dumps({"enough": True, "query": "more"})
 
@@ -144,3 +145,9 @@ def test_nothing_is_asked_about_an_empty_memory_or_session() -> None:
     memory = make(llm=ScriptedLLM(lambda _: pytest.fail("nothing is to be asked")))
     assert memory.end_session(session()) == []
     assert memory.recall(_asked()).hits == ()
+
+
+def test_a_note_added_by_hand_is_found() -> None:
+    memory = make(llm=ScriptedLLM(Play({}, ENOUGH)), k=1)
+    memory.apply([AddUnit(replace(unit("n1", "the parrot eats nuts"), kind="note"), START)])
+    assert [hit.unit.id for hit in memory.recall(_asked()).hits] == ["n1"]

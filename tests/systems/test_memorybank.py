@@ -13,7 +13,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.memorybank import EVENTS, PORTRAIT, MemoryBank, retention
 from localmem.types import AddUnit, Exchange, MarkUnit, Prompt, RetireUnit, Session, SetNote
-from tests.fakes import START, WordRetriever, obedient, session
+from tests.fakes import START, WordRetriever, obedient, session, unit
 
 DAY = timedelta(days=1)
 
@@ -194,3 +194,10 @@ def test_in_a_conversation_pieces_are_strengthened_as_they_are_recalled() -> Non
 
 def test_an_empty_session_changes_nothing() -> None:
     assert make(llm=ScriptedLLM(lambda _: pytest.fail("nothing is to be asked"))).end_session(session()) == []
+
+
+def test_a_note_added_by_hand_stays() -> None:
+    memory = _silent()
+    memory.apply([AddUnit(replace(unit("n1", "the parrot eats nuts"), kind="note"), START)])
+    assert memory.end_session(_later(4000, "hello", "s2"))[1:] == []
+    assert [hit.unit.id for hit in memory.recall(_later(4000)).hits] == ["n1"]
