@@ -91,12 +91,15 @@ def load(
 def _measured(plan: "Plan", settings: "Settings") -> "tuple[dict[str, object], Measured]":
     from localmem.benchmark.load import run, script
     from localmem.benchmark.machine import machine, versions
+    from localmem.errors import BadInput
     from localmem.llm.scripted import ScriptedLLM
     from localmem.runtime import Runtime
 
     llm = ScriptedLLM(script(plan), first_token=plan.first_token, per_token=plan.per_token)
     with Runtime(settings, llm=llm) as runtime:
         where = runtime.store.where
+        if runtime.store.users():
+            raise BadInput(f"{where} holds users already; give an empty folder as --data, and no database in settings")
         note(f"{plan.users} users talk; the store is at {where}")
         measured = run(plan, runtime.agent)
     lost = _lost(measured, settings)

@@ -80,6 +80,8 @@ class Server(uvicorn.Server):
                 self.run([listener])
             except KeyboardInterrupt:
                 self._say("stopping")
+            finally:
+                self.services.desk.stop_all()  # a second interrupt left replies that are being given
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from localmem.agent import ChatAgent
 from localmem.benchmark.load import Plan, percentiles, rows, run, script
 from localmem.cli import bench
-from localmem.errors import StoreError
+from localmem.errors import BadInput, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.store import Store
 from localmem.systems.none import NoMemory
 from localmem.types import Session
+from tests.fakes import turns
 
 QUICK = Plan(users=3, turns=4, think=0.0, words=5, answer=6, first_token=0.0, per_token=0.0)
 
@@ -132,3 +133,11 @@ def test_a_turn_that_the_store_does_not_hold_fails_the_run(tmp_path: Path, monke
     done = load(tmp_path)
     assert done.exit_code == 1
     assert "12 turns acknowledged, 3 of them not found" in done.stdout
+
+
+def test_nobodys_memory_is_talked_into(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        store.journal("ann", "none").add_turns("s", turns("Hello."))
+    done = load(tmp_path)
+    assert isinstance(done.exception, BadInput)
+    assert "holds users already" in str(done.exception)
