@@ -1,7 +1,8 @@
 """Memory retrieval: sessions become memory sentences; those nearest to the dialogue are recalled.
 
 The "memory retrieval" baseline of Theanine (section 4.1 and appendix: top k = 6 sentences for the current dialogue, the
-number its baselines get to match Theanine's). Nothing is updated or removed. Knows nothing of how sentences are made or
+number its baselines get to match Theanine's). Nothing is updated or removed; the same baseline with memory update is
+CareCall with that k (configs/systems/memory_retrieval/updated.yaml). Knows nothing of how sentences are made or
 searched.
 """
 

@@ -4,7 +4,8 @@ Session-level memory as SeCom's baseline has it (section 3: each entire session 
 tokens, about 5 sessions (Table 1). Building it takes no LLM call. Knows nothing of how the index searches.
 
 Differs from the paper: a budget that the model's context has no room for shrinks to what it has. Keys are not
-compressed here; SeCom's own module builds session-level memory with compression.
+compressed here; SeCom's own module builds session-level memory with compression. A dense encoder reads as much of a
+session as it can hold and no more, so that a long one is found by its beginning.
 """
 
 from collections import Counter
