@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 _SMALLEST_ROOM = 32
 _GAP = "\n[...]\n"
 _SHOWN = 200
+# The OpenAI protocol's limit; servers refuse more.
+_HOTTEST = 2.0
 
 
 class LLM(Protocol):
@@ -97,6 +99,8 @@ def check(prompt: Prompt) -> None:
         raise BadInput(f"prompt {prompt.name!r} has no messages; give at least one")
     if prompt.max_tokens < 1:
         raise BadInput(f"prompt {prompt.name!r} has max_tokens={prompt.max_tokens}; give at least 1")
+    if not 0 <= prompt.temperature <= _HOTTEST:
+        raise BadInput(f"prompt {prompt.name!r} has temperature={prompt.temperature}; give 0 to {_HOTTEST:.0f}")
     if isinstance(prompt.format, Choice):
         options = prompt.format.options
         if len(options) < 2 or len(set(options)) < len(options) or "" in options:
@@ -109,7 +113,7 @@ def check_json(prompt: Prompt, text: str) -> None:
         return
     try:
         json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadReply(
             f"prompt {prompt.name!r} was answered {_shown(text)}, which is no JSON ({error}); "
             f"raise its max_tokens above {prompt.max_tokens}, or bound its schema"

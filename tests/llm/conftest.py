@@ -113,7 +113,7 @@ def random_adapter(starter_llm_dir: Path, tmp_path_factory: pytest.TempPathFacto
     torch.manual_seed(0)
     for name, weights in adapted.named_parameters():
         if "lora_B" in name:
-            torch.nn.init.normal_(weights, std=0.02)
+            torch.nn.init.normal_(weights, std=0.06)
     folder = tmp_path_factory.mktemp("adapter")
     adapted.save_pretrained(str(folder))
     return folder

@@ -12,7 +12,7 @@ from typing import TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from localmem.errors import LLMError, LLMUnavailable
+from localmem.errors import BadSettings, LLMError, LLMUnavailable
 from localmem.llm.serving.vllm_server import VllmServer
 from localmem.llm.serving.wire import Event, Models, Response, TokenCount
 
@@ -94,6 +94,7 @@ class VllmClient:
 
     def load_adapter(self, name: str, path: Path) -> None:
         """Has the server serve the adapter in `path` as `name`, in place of one of that name; again after a restart."""
+        self._check_limit(name)
         if name in self.models():
             self._unload(name)
         self._post(_LOAD, _adapter(name, path), f"adapter {name!r}")
@@ -114,6 +115,17 @@ class VllmClient:
 
     def close(self) -> None:
         self._client.close()
+
+    def _check_limit(self, name: str) -> None:
+        """Only a server of our own has a limit that we know; past it, vLLM would drop adapters in silence."""
+        if self._server is None:
+            return
+        served = {*self._server.adapters, *self._adapters, name}
+        if len(served) > self._server.adapter_limit:
+            raise BadSettings(
+                f"adapter {name!r} is one more than the {self._server.adapter_limit} that the server was started for; "
+                "unload one or raise its limit"
+            )
 
     def _unload(self, name: str) -> None:
         self._post("/v1/unload_lora_adapter", {"lora_name": name}, f"adapter {name!r}")

@@ -30,16 +30,18 @@ class VllmSettings:
     """What a server is asked for.
 
     `context_length` None is the model's own. `adapters` are LoRA folders served from the start, by served name; `lora`
-    lets more be loaded while it runs. `eager` None compiles on a GPU and not on a CPU, where compiling takes minutes.
-    `gpu_memory` is the share of the GPU's memory to take; `cpu_cache_gib` the cache of a CPU build. `arguments` are
-    passed to vLLM as they are. `python` is the interpreter that has vLLM.
+    lets more be loaded while it runs, `adapter_limit` in all, of rank `lora_rank` at most. `eager` None compiles on a
+    GPU and not on a CPU, where compiling takes minutes. `gpu_memory` is the share of the GPU's memory to take,
+    `cpu_cache_gib` the cache of a CPU build. `arguments` are passed to vLLM as they are. `python` is the interpreter
+    that has vLLM.
     """
 
     context_length: int | None = None
     dtype: str = "auto"
     adapters: Mapping[str, Path] = field(default_factory=dict)
     lora: bool = False
-    lora_rank: int = 64
+    lora_rank: int = 32
+    adapter_limit: int = 4
     eager: bool | None = None
     gpu_memory: float = 0.9
     cpu_cache_gib: int = 1
@@ -66,6 +68,10 @@ class VllmServer:
         progress: Progress | None = None,
     ) -> None:
         settings = settings or VllmSettings()
+        if len(settings.adapters) > settings.adapter_limit:
+            raise BadSettings(
+                f"{len(settings.adapters)} adapters exceed the limit of {settings.adapter_limit}; raise it"
+            )
         if not (path / "config.json").is_file():
             raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
         port = settings.port or _free_port(settings.host)
@@ -73,6 +79,7 @@ class VllmServer:
         self.api_key = secrets.token_urlsafe(24)
         self.url = f"http://{_reachable(settings.host)}:{port}"
         self.adapters = tuple(settings.adapters)
+        self.adapter_limit = settings.adapter_limit if settings.lora or settings.adapters else 0
         on_gpu = _on_gpu(settings)
         how = ServerCommand(
             name=f"vLLM ({name})",
@@ -133,10 +140,18 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
     if settings.eager if settings.eager is not None else not on_gpu:
         command.append("--enforce-eager")
     if settings.lora or settings.adapters:
-        command += ["--enable-lora", "--max-lora-rank", str(settings.lora_rank)]
-    if settings.adapters:
-        command += ["--lora-modules", *(f"{served}={folder}" for served, folder in settings.adapters.items())]
+        command += _lora_flags(settings, on_gpu=on_gpu)
     return [*command, *settings.arguments]
+
+
+def _lora_flags(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
+    # A CPU build (0.32) gives the last slot's adapter to requests that asked for none, when they share a step with one
+    # that did: it looks their adapter up at index -1. So the last slot must stay empty there.
+    slots = settings.adapter_limit if on_gpu else settings.adapter_limit + 1
+    flags = ["--enable-lora", "--max-lora-rank", str(settings.lora_rank), "--max-loras", str(slots)]
+    if settings.adapters:
+        flags += ["--lora-modules", *(f"{served}={folder}" for served, folder in settings.adapters.items())]
+    return flags
 
 
 def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[str, str]:

@@ -1,0 +1,46 @@
+"""Text that grows: cut at the first stop string, and never taken back once it is given out."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localmem.llm.answer_text import AnswerText
+
+pieces = st.lists(st.text(alphabet="abc", max_size=4), max_size=20)
+stops = st.lists(st.text(alphabet="abc", max_size=4), max_size=3)
+
+
+@given(pieces, stops)
+def test_pieces_make_up_the_text_before_the_first_stop(said: list[str], stopping: list[str]) -> None:
+    answer = AnswerText(stopping)
+    given_out = ""
+    for piece in said:
+        answer.add(piece)
+        given_out += answer.take()
+    answer.finish()
+    given_out += answer.take()
+    assert given_out == answer.text
+    assert not answer.news
+    whole = "".join(said)
+    assert whole.startswith(answer.text)
+    assert not any(stop in answer.text for stop in stopping if stop)
+    assert answer.stopped == any(stop in whole for stop in stopping if stop)
+    assert answer.stopped or answer.text == whole
+
+
+def test_only_what_may_begin_a_stop_is_held_back() -> None:
+    answer = AnswerText(["\nUser:"])
+    answer.add("Hello\nUs")
+    assert answer.take() == "Hello"
+    answer.add("ually")
+    assert answer.take() == "\nUsually"
+    answer.add(" so\nUser: and on")
+    assert answer.take() == " so"
+    assert answer.stopped
+    answer.add("more")
+    assert answer.text == "Hello\nUsually so"
+
+
+def test_the_earliest_of_several_stops_cuts() -> None:
+    answer = AnswerText(["later", "here"])
+    answer.add("not here, later")
+    assert answer.text == "not "

@@ -1,0 +1,142 @@
+"""The rules that all LLMs share: which prompts can be asked, how one that is too long is cut, where adapters come in."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localmem.errors import BadInput, BadReply, PromptTooLong
+from localmem.llm.base import alternate, check, check_json, fit, route
+from localmem.types import Message, Prompt
+from tests.llm.asking import ask
+
+_OVERHEAD = 4
+
+texts = st.text(alphabet="ab ", max_size=400)
+dialogues = st.lists(texts, min_size=1, max_size=12).map(
+    lambda said: tuple(Message("user" if n % 2 == 0 else "assistant", text) for n, text in enumerate(said))
+)
+
+
+def count(messages: Sequence[Message]) -> int:
+    """A character is a token, and each message costs a few more."""
+    return sum(len(message.content) + _OVERHEAD for message in messages)
+
+
+def prompt_of(messages: Sequence[Message], max_tokens: int) -> Prompt:
+    return Prompt("test/fit", tuple(messages), max_tokens=max_tokens)
+
+
+@given(dialogues, st.none() | texts, st.integers(1, 60), st.integers(200, 1200))
+def test_what_is_fitted_fits(said: tuple[Message, ...], system: str | None, max_tokens: int, context: int) -> None:
+    messages = said if system is None else (Message("system", system), *said)
+    prompt = prompt_of(messages, max_tokens)
+    fitted, cut = fit(prompt, context, count)
+    assert count(fitted.messages) + max_tokens <= context
+    assert cut == count(prompt.messages) - count(fitted.messages)
+    assert (cut == 0) == (count(prompt.messages) + max_tokens <= context)
+    assert replace(fitted, messages=()) == replace(prompt, messages=())
+    _assert_ends_stay(prompt, fitted)
+
+
+def _assert_ends_stay(prompt: Prompt, fitted: Prompt) -> None:
+    """The system message and the last message are there, whole or without their middle; between them, only old go."""
+    assert _is_cut_of(fitted.messages[-1], prompt.messages[-1])
+    if prompt.messages[0].role == "system":
+        assert _is_cut_of(fitted.messages[0], prompt.messages[0])
+    kept = fitted.messages[1:] if prompt.messages[0].role == "system" else fitted.messages
+    assert all(_is_cut_of(new, old) for new, old in zip(kept, prompt.messages[-len(kept) :], strict=True) if kept)
+
+
+def _is_cut_of(new: Message, old: Message) -> bool:
+    head, gap, tail = new.content.partition("\n[...]\n")
+    return new.role == old.role and (
+        new == old or bool(gap) and old.content.startswith(head) and old.content.endswith(tail)
+    )
+
+
+def test_what_fits_is_left_alone() -> None:
+    prompt = prompt_of([Message("user", "x" * 50)], 10)
+    assert fit(prompt, 64, count) == (prompt, 0)
+
+
+def test_the_oldest_go_first_and_no_more_than_must(caplog: pytest.LogCaptureFixture) -> None:
+    said = [Message("user" if n % 2 == 0 else "assistant", str(n) * 20) for n in range(7)]
+    prompt = prompt_of([Message("system", "s" * 20), *said], 20)
+    with caplog.at_level(logging.WARNING):
+        fitted, cut = fit(prompt, 20 + 24 * 4 + 8, count)
+    assert fitted.messages == (prompt.messages[0], *said[4:])
+    assert cut == 4 * 24
+    assert "'test/fit' was cut by 96 of 192 tokens" in caplog.text
+
+
+def test_the_dialogue_left_is_not_opened_by_the_assistant() -> None:
+    said = [Message("user" if n % 2 == 0 else "assistant", "x" * 20) for n in range(5)]
+    fitted, _ = fit(prompt_of(said, 20), 20 + 24 * 4 + 8, count)
+    assert [message.role for message in fitted.messages] == ["user", "assistant", "user"]
+
+
+def test_long_messages_lose_their_middles_alike() -> None:
+    prompt = prompt_of([Message("system", "s" * 1000), Message("user", "u" * 3000)], 20)
+    fitted, _ = fit(prompt, 520, count)
+    system, user = (message.content for message in fitted.messages)
+    assert len(system) == len(user)
+    assert system.startswith("sss")
+    assert system.endswith("sss")
+    assert 480 < count(fitted.messages) <= 500
+
+
+def test_an_answer_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(PromptTooLong, match="asks for 500 tokens of a context of 520; lower max_tokens"):
+        fit(prompt_of([Message("user", "x" * 50)], 500), 520, count)
+
+
+def test_messages_that_cannot_be_cut_are_refused() -> None:
+    many = [Message("system", ""), Message("user", "x" * 100)]
+    with pytest.raises(PromptTooLong, match="cannot be cut to 40"):
+        fit(prompt_of(many, 60), 100, lambda messages: 100 + len(messages))
+
+
+@given(dialogues)
+def test_alternating_keeps_all_that_is_said(said: tuple[Message, ...]) -> None:
+    doubled = tuple(message for message in said for _ in range(2))
+    joined = alternate(doubled)
+    assert all(left.role != right.role for left, right in zip(joined, joined[1:], strict=False))
+    assert "\n\n".join(message.content for message in joined) == "\n\n".join(message.content for message in doubled)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "complaint"),
+    [
+        (replace(ask(), messages=()), "no messages"),
+        (ask(max_tokens=0), "max_tokens=0"),
+        (ask(temperature=2.5), "temperature=2.5"),
+        (ask(temperature=-1), "temperature=-1"),
+        (ask(choice=["only"]), "two or more"),
+        (ask(choice=["twice", "twice"]), "all different"),
+        (ask(choice=["", "b"]), "all different"),
+    ],
+)
+def test_what_no_model_can_answer_is_refused(prompt: Prompt, complaint: str) -> None:
+    with pytest.raises(BadInput, match=complaint):
+        check(prompt)
+
+
+def test_json_is_checked_where_json_was_asked_for() -> None:
+    check_json(ask(), "{")
+    check_json(ask(schema={}), "{}")
+    with pytest.raises(BadReply, match=r"'test/ask' was answered '\{', which is no JSON"):
+        check_json(ask(schema={}), "{")
+    with pytest.raises(BadReply, match=r"\[\.\.\.\]") as caught:
+        check_json(ask(schema={}), "[" * 10_000)
+    assert len(str(caught.value)) < 500
+
+
+def test_the_whole_name_goes_before_its_first_part() -> None:
+    adapters = {"rsum": "one", "rsum/update": "two"}
+    assert route(adapters, "rsum/update") == "two"
+    assert route(adapters, "rsum/respond") == "one"
+    assert route(adapters, "rsumx/respond") is None

@@ -1,0 +1,99 @@
+"""Probabilities of options, worked out by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localmem.llm.choices import UNKNOWN, ChoiceMass, steps_to_decide
+
+
+def tokens(weights: dict[str, float]) -> list[tuple[bytes, float]]:
+    """Tokens with log-probabilities, up to the same constant for all."""
+    return [(token.encode(), math.log(weight) - 3.0) for token, weight in weights.items()]
+
+
+def shares(mass: ChoiceMass, answer: str) -> dict[str, float]:
+    return {option: math.exp(weight) for option, weight in mass.end(answer).items()}
+
+
+def test_options_that_part_at_once_are_weighed_exactly() -> None:
+    mass = ChoiceMass(("yes", "no", "maybe"))
+    mass.step(tokens({"yes": 0.2, "y": 0.1, "no": 0.05, "may": 0.1, "m": 0.05}), b"yes")
+    assert mass.decided == "yes"
+    mass.step([], b"ignored")
+    assert shares(mass, "yes") == pytest.approx({"yes": 0.6, "no": 0.1, "maybe": 0.3})
+
+
+def test_what_the_path_shares_is_decided_further_on() -> None:
+    mass = ChoiceMass(("the cat", "the dog", "a cow"))
+    mass.step(tokens({"the": 0.5, "t": 0.3, "a": 0.2}), b"the")
+    assert mass.decided is None
+    mass.step(tokens({" cat": 0.25, " d": 0.75}), b" d")
+    assert mass.decided == "the dog"
+    assert shares(mass, "the dog") == pytest.approx({"the cat": 0.2, "the dog": 0.6, "a cow": 0.2})
+
+
+def test_options_that_leave_together_share_evenly() -> None:
+    mass = ChoiceMass(("ab", "ac", "b"))
+    mass.step(tokens({"a": 0.4, "b": 0.6}), b"b")
+    assert shares(mass, "b") == pytest.approx({"ab": 0.2, "ac": 0.2, "b": 0.6})
+
+
+def test_an_option_may_end_where_another_goes_on() -> None:
+    mass = ChoiceMass(("A", "AB"))
+    mass.step(tokens({"A": 0.9, "AB": 0.1}), b"A")
+    assert mass.decided is None
+    mass.step(tokens({"<end>": 0.25, "B": 0.75}), b"<end>")
+    assert mass.decided == "A"
+    assert shares(mass, "A") == pytest.approx({"A": 0.225, "AB": 0.775})
+
+
+def test_tokens_that_no_option_allows_count_for_nothing() -> None:
+    mass = ChoiceMass(("yes", "no"))
+    mass.step(tokens({"perhaps": 0.9, "yes": 0.06, "no": 0.04}), b"yes")
+    assert shares(mass, "yes") == pytest.approx({"yes": 0.6, "no": 0.4})
+
+
+def test_an_option_below_the_list_is_put_at_its_floor() -> None:
+    mass = ChoiceMass(("yes", "no", "maybe"))
+    mass.step(tokens({"yes": 0.8, "no": 0.1}), b"yes", floor=math.log(0.1) - 3.0)
+    assert shares(mass, "yes") == pytest.approx({"yes": 0.8, "no": 0.1, "maybe": 0.1})
+
+
+def test_an_unsent_part_of_a_character_is_shared_by_all() -> None:
+    mass = ChoiceMass(("안", "아"))
+    mass.step([(b"", math.log(0.6)), (UNKNOWN, math.log(0.4))], b"")
+    mass.step(tokens({"아": 0.5, "안": 0.5}), "아".encode())
+    assert shares(mass, "아") == pytest.approx({"안": 0.5, "아": 0.5})
+
+
+@given(st.sets(st.text(alphabet="abc", min_size=1, max_size=5), min_size=2, max_size=6), st.data())
+def test_any_path_gives_probabilities(options: set[str], data: st.DataObject) -> None:
+    """Random decodings, token by token of one or two characters, end within the steps that were foretold."""
+    ordered = sorted(options)
+    mass, path, steps = ChoiceMass(ordered), "", 0
+    while mass.decided is None:
+        going_on = {
+            option[len(path) : end]
+            for option in ordered
+            if option.startswith(path)
+            for end in (len(path) + 1, len(path) + 2)
+            if len(path) < end <= len(option)
+        } | ({"<end>"} if path in options else set())
+        weights = {token: data.draw(st.floats(0.01, 1.0)) for token in sorted(going_on)}
+        chosen = data.draw(st.sampled_from(sorted(going_on)))
+        mass.step(tokens(weights), chosen.encode())
+        path += "" if chosen == "<end>" else chosen
+        steps += 1
+    assert mass.decided.startswith(path)
+    assert steps <= steps_to_decide(ordered)
+    assert sum(shares(mass, mass.decided).values()) == pytest.approx(1)
+
+
+def test_steps_to_decide() -> None:
+    assert steps_to_decide(("yes", "no")) == 1
+    assert steps_to_decide(("REPLACE", "RETIRE", "PASS")) == 3
+    assert steps_to_decide(("A", "AB")) == 2
+    assert steps_to_decide(("안", "아")) == 3
