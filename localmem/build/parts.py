@@ -113,6 +113,20 @@ def _vllm(settings: Settings, progress: Progress) -> Backbone:
     return Backbone(llm, llm.close, llm.answers)
 
 
+class _Stages:
+    """Tells of each stage of a start when it begins, and every ten seconds while it lasts."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._told: tuple[str, int] | None = None
+
+    def __call__(self, stage: str, seconds: float) -> None:
+        mark = stage, int(seconds) // 10
+        if mark != self._told:
+            self._told = mark
+            self._progress(f"vLLM: {stage} ({seconds:.0f} s)")
+
+
 def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     """A server that lives as long as this process."""
     if find_spec("vllm") is None:
@@ -132,7 +146,7 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
             lora=bool(settings.llm.adapters),
             arguments=settings.llm.arguments,
         ),
-        progress=lambda stage, seconds: progress(f"{stage} ({seconds:.0f} s)"),
+        progress=_Stages(progress),
     )
     server.start()
     llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
