@@ -38,7 +38,7 @@ from localmem.systems.theanine.held import Held
 from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair
 from localmem.systems.theanine.options import Options
 from localmem.systems.theanine.timelines import Timeline, drawn, random_of, units_of, written
-from localmem.text.answers import unusable
+from localmem.text.answers import unusable, usable
 from localmem.text.dialogue import dated, day, line, transcript
 from localmem.text.parse import sentences
 from localmem.types import AddLink, AddUnit, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit
@@ -65,9 +65,11 @@ class Theanine(Memory):
         self._index = retriever
         self._summarize = summarize
         self._options = options
-        self._labeller = Labeller(llm, reasoning=options.reasoning, origin_tokens=options.origin_tokens)
-        self._held = Held.of(self.bank)
         self.fallbacks: Counter[str] = Counter()
+        self._labeller = Labeller(
+            llm, reasoning=options.reasoning, origin_tokens=options.origin_tokens, fallbacks=self.fallbacks
+        )
+        self._held = Held.of(self.bank)
 
     def recall(self, session: Session) -> Recall:
         bank = self.bank
@@ -167,13 +169,12 @@ class Theanine(Memory):
         today = day(session.turns[-1].time)
         dialogue = latest(session.turns, self._room(raw, today), self._llm.count_tokens)
         prompts = [render("theanine/refine", today=today, dialogue=dialogue, timeline=text) for text in raw]
-        return [
-            self._text(completion) or text for completion, text in zip(self._llm.generate(prompts), raw, strict=True)
-        ]
+        answers = usable(self._llm, prompts, self.fallbacks)
+        return [self._text(answer) or text if answer else text for answer, text in zip(answers, raw, strict=True)]
 
-    def _text(self, completion: Completion) -> str:
-        kept = sentences(completion.text)
-        if completion.finish == "length":
+    def _text(self, answer: Completion) -> str:
+        kept = sentences(answer.text)
+        if answer.finish == "length":
             kept = kept[:-1]  # the last sentence was cut in the middle
         if not kept:
             unusable("theanine/refine", "no whole sentence came back", self.fallbacks)

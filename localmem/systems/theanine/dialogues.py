@@ -5,6 +5,7 @@ they come from (Theanine, Phase I-2).
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from localmem.text.dialogue import Count, line, transcript
@@ -20,41 +21,25 @@ def note_name(session_id: str) -> str:
     return f"dialogue/{session_id}"
 
 
-class Origin:
-    """A session's dialogue, of which excerpts are taken."""
+def excerpt(dialogue: str, events: Sequence[str], budget: int, count: Count) -> str:
+    """At most `budget` tokens: all of the dialogue, or the lines that share most with the events, in their order.
 
-    def __init__(self, dialogue: str, count: Count) -> None:
-        self._text = dialogue
-        self._lines = dialogue.split("\n")
-        self._sizes = [size + 1 for size in count(self._lines)]  # and the line break
-        self._words = [_words(text) for text in self._lines]
-
-    def excerpt(self, events: Sequence[str], budget: int) -> str:
-        """At most `budget` tokens: all of the dialogue, or the lines that share most words with the events, in order.
-
-        Of lines that share as many the later ones are kept. What is left out in between is marked. Where no line fits,
-        the best of them is cut at its end.
-        """
-        if sum(self._sizes) <= budget:
-            return self._text
-        said = _words(" ".join(events))
-        ranked = sorted(range(len(self._lines)), key=lambda n: (-len(said & self._words[n]), -n))
-        kept: list[int] = []
-        left = budget
-        for number in ranked:
-            if self._sizes[number] + _MARK <= left:
-                left -= self._sizes[number] + _MARK
-                kept.append(number)
-        return self._with_gaps(sorted(kept)) if kept else self._beginning(ranked[0], budget)
-
-    def _beginning(self, number: int, budget: int) -> str:
-        return self._lines[number][: len(self._lines[number]) * max(0, budget) // self._sizes[number]]
-
-    def _with_gaps(self, kept: Sequence[int]) -> str:
-        shown: list[str] = []
-        for number, before in zip(kept, [-1, *kept], strict=False):
-            shown += [self._lines[number]] if number == before + 1 else [_GAP, self._lines[number]]
-        return "\n".join(shown)
+    Of lines that share as much the later ones are kept. What is left out in between is marked. Where no line fits, the
+    best of them is cut at its end.
+    """
+    lines = dialogue.split("\n")
+    sizes = [size + 1 for size in count(lines)]  # and the line break
+    if sum(sizes) <= budget:
+        return dialogue
+    ranked = _ranked(lines, _words(" ".join(events)))
+    kept: list[int] = []
+    left = budget
+    for number in ranked:
+        if sizes[number] + _MARK <= left:
+            left -= sizes[number] + _MARK
+            kept.append(number)
+    best = lines[ranked[0]]
+    return _with_gaps(lines, sorted(kept)) if kept else best[: len(best) * budget // sizes[ranked[0]]]
 
 
 def latest(turns: Sequence[Turn], budget: int, count: Count) -> str:
@@ -66,6 +51,21 @@ def latest(turns: Sequence[Turn], budget: int, count: Count) -> str:
             break
         shown += 1
     return transcript(turns[len(turns) - shown :])
+
+
+def _ranked(lines: Sequence[str], said: set[str]) -> list[int]:
+    """The lines' numbers, best first: a shared word counts the more, the fewer lines hold it."""
+    words = [said & _words(text) for text in lines]
+    held = Counter(word for shared in words for word in shared)
+    scores = [sum(1 / held[word] for word in shared) for shared in words]
+    return sorted(range(len(lines)), key=lambda number: (-scores[number], -number))
+
+
+def _with_gaps(lines: Sequence[str], kept: Sequence[int]) -> str:
+    shown: list[str] = []
+    for number, before in zip(kept, [-1, *kept], strict=False):
+        shown += [lines[number]] if number == before + 1 else [_GAP, lines[number]]
+    return "\n".join(shown)
 
 
 def _words(text: str) -> set[str]:

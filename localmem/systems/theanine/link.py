@@ -4,6 +4,7 @@ Knows neither bank nor graph. All pairs of a session are asked about in one `gen
 first in each prompt (instructions, the new session's dialogue, then the older one's), so most of it is read once.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
@@ -11,9 +12,10 @@ from typing import NamedTuple, TypedDict
 
 from localmem.llm.base import LLM
 from localmem.prompts import load, render
-from localmem.systems.theanine.dialogues import Origin
+from localmem.systems.theanine.dialogues import excerpt
+from localmem.text.answers import usable
 from localmem.text.dialogue import day
-from localmem.types import Choice, Completion, Prompt, Unit
+from localmem.types import Choice, Completion, Unit
 
 # Appendix B.1: six commonsense relations, then SameTopic, else none at all.
 RELATIONS = ("Changed", "Cause", "Reason", "HinderedBy", "React", "Want")
@@ -66,13 +68,14 @@ class Labeller:
     """Asks for each pair first whether one of six relations holds, then, where none does, for SameTopic or None.
 
     With `reasoning` an explanation is written first. Of each origin dialogue at most `origin_tokens` are shown, fewer
-    where the model's context is short.
+    where the model's context is short. A pair whose answer cannot be used has no relation; `fallbacks` counts it.
     """
 
-    def __init__(self, llm: LLM, *, reasoning: bool, origin_tokens: int) -> None:
+    def __init__(self, llm: LLM, *, reasoning: bool, origin_tokens: int, fallbacks: Counter[str]) -> None:
         self._llm = llm
         self._reasoning = reasoning
         self._origin_tokens = origin_tokens
+        self._fallbacks = fallbacks
 
     def label(self, pairs: Sequence[Pair], dialogues: Mapping[str, str]) -> list[Label | None]:
         """A label for each pair, None where the events have no relation. `dialogues` are keyed by session id.
@@ -82,41 +85,39 @@ class Labeller:
         if not pairs:
             return []
         inputs = self._inputs(pairs, dialogues)
-        reasons = self._explain(inputs) if self._reasoning else [""] * len(inputs)
-        asked = list(zip(inputs, reasons, strict=True))
-        first = self._ask(asked, 1, (*RELATIONS, OTHER))
-        undecided = [number for number, answer in enumerate(first) if answer.relation == OTHER]
+        asked = list(zip(inputs, self._explanations(inputs), strict=True))
+        labels = self._ask(asked, 1, (*RELATIONS, OTHER))
+        undecided = {number: label for number, label in enumerate(labels) if label and label.relation == OTHER}
         second = self._ask([asked[number] for number in undecided], 2, (SAME_TOPIC, NO_RELATION))
-        labels: list[Label | None] = list(first)
-        for number, answer in zip(undecided, second, strict=True):
-            labels[number] = _after(first[number], answer)
+        for (number, first), label in zip(undecided.items(), second, strict=True):
+            labels[number] = _after(first, label)
         return labels
 
-    def _ask(self, asked: Sequence[tuple[_Inputs, str]], step: int, options: tuple[str, ...]) -> list[Label]:
+    def _explanations(self, asked: Sequence[_Inputs]) -> list[str]:
+        if not self._reasoning:
+            return [""] * len(asked)
+        prompts = [render("theanine/explain", **inputs) for inputs in asked]
+        answers = usable(self._llm, prompts, self._fallbacks)
+        return [" ".join(answer.text.split()) if answer else "" for answer in answers]
+
+    def _ask(self, asked: Sequence[tuple[_Inputs, str]], step: int, options: tuple[str, ...]) -> list[Label | None]:
         form = Choice(options)
         prompts = [
             render("theanine/link", form=form, step=step, reasoning=reasoning, **inputs) for inputs, reasoning in asked
         ]
-        return [_chosen(completion) for completion in self._generate(prompts)]
-
-    def _explain(self, asked: Sequence[_Inputs]) -> list[str]:
-        answers = self._generate([render("theanine/explain", **inputs) for inputs in asked])
-        return [" ".join(completion.text.split()) for completion in answers]
-
-    def _generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        return self._llm.generate(prompts) if prompts else []
+        return [_chosen(answer) if answer else None for answer in usable(self._llm, prompts, self._fallbacks)]
 
     def _inputs(self, pairs: Sequence[Pair], dialogues: Mapping[str, str]) -> list[_Inputs]:
         """What the prompts of the pairs are filled with, both dialogues cut to what fits."""
         budget = self._room(pairs)
-        sessions = {unit.session for pair in pairs for unit in (pair.old, pair.new)}
-        origins = {name: Origin(dialogues.get(name, ""), self._llm.count_tokens) for name in sessions}
-        told = [pair.new.text for pair in pairs]  # one excerpt for all of them, so that they share it
-        heard = {name: origins[name].excerpt(told, budget) for name in {pair.new.session for pair in pairs}}
-        return [
-            _filled(pair, heard[pair.new.session], origins[pair.old.session].excerpt([pair.old.text], budget))
-            for pair in pairs
-        ]
+        told: dict[str, list[str]] = {}  # one excerpt for all events of a session, so that their prompts share it
+        for unit in (unit for pair in pairs for unit in (pair.old, pair.new)):
+            told.setdefault(unit.session, []).append(unit.text)
+        shown = {
+            session: excerpt(dialogues.get(session, ""), events, budget, self._llm.count_tokens)
+            for session, events in told.items()
+        }
+        return [_filled(pair, shown[pair.new.session], shown[pair.old.session]) for pair in pairs]
 
     def _room(self, pairs: Sequence[Pair]) -> int:
         """Tokens for each of the two dialogues."""
@@ -146,9 +147,9 @@ def _chosen(completion: Completion) -> Label:
     return Label(completion.text, exp(choices[completion.text]) if choices else None)
 
 
-def _after(first: Label, second: Label) -> Label | None:
+def _after(first: Label, second: Label | None) -> Label | None:
     """The second step's answer; its probability is that of both steps together."""
-    if second.relation == NO_RELATION:
+    if second is None or second.relation == NO_RELATION:
         return None
     if first.probability is None or second.probability is None:
         return Label(second.relation, None)

@@ -1,0 +1,109 @@
+"""A scripted life for the tests of Theanine: what is told, how events relate, and what was asked."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from localmem.bank import Bank
+from localmem.config import system_options
+from localmem.llm.base import LLM
+from localmem.llm.scripted import ScriptedLLM
+from localmem.llm.wrappers import Wrapper
+from localmem.memory import Memory
+from localmem.systems.theanine import Theanine
+from localmem.systems.theanine.link import OTHER
+from localmem.systems.theanine.options import Options
+from localmem.text.summarize import Summarizer
+from localmem.types import AddLink, Change, Choice, Completion, Link, Prompt, Session
+from tests.fakes import START, WordRetriever, obedient
+
+
+def make(bank: Bank | None = None, llm: LLM | None = None, **options: object) -> Memory:
+    """The system with its shipped options, over words instead of vectors."""
+    llm = llm or ScriptedLLM(obedient)
+    return Theanine(
+        llm=llm,
+        retriever=WordRetriever(),
+        summarize=Summarizer(llm, prompt="theanine/summarize"),
+        options=Options.of(system_options("theanine", options)),
+        bank=bank,
+    )
+
+
+def text_of(prompt: Prompt) -> str:
+    return "\n".join(message.content for message in prompt.messages)
+
+
+@dataclass
+class Play:
+    """A script: `told` gives a dialogue's events by a word in it, `relations` a label by the two events.
+
+    A pair without a label has none. `refine` answers from the timeline. Every prompt asked is kept.
+    """
+
+    told: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    relations: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    refined: str = ""
+    asked: list[Prompt] = field(default_factory=list)
+
+    def __call__(self, prompt: Prompt) -> str:
+        self.asked.append(prompt)
+        match prompt.name:
+            case "theanine/summarize":
+                return json.dumps({"memories": self._events(prompt.messages[-1].content)})
+            case "theanine/link":
+                return self._label(prompt)
+            case "theanine/explain":
+                return f"They go together: {pair_of(prompt)[1]}"
+            case "theanine/refine":
+                return self.refined
+            case _:
+                return "I see."
+
+    def _events(self, dialogue: str) -> list[str]:
+        return next((list(events) for word, events in self.told.items() if word in dialogue), [])
+
+    def _label(self, prompt: Prompt) -> str:
+        assert isinstance(prompt.format, Choice)
+        label = self.relations.get(pair_of(prompt), "None")
+        return label if label in prompt.format.options else OTHER
+
+    def named(self, name: str) -> list[Prompt]:
+        return [prompt for prompt in self.asked if prompt.name == name]
+
+
+def pair_of(prompt: Prompt) -> tuple[str, str]:
+    """The two events a linking prompt asks about."""
+    first, second = re.findall(r"^Event [AB], [^:]+: (.*)$", prompt.messages[-1].content, re.MULTILINE)[-2:]
+    return first, second
+
+
+def days(number: int) -> datetime:
+    return START + timedelta(days=7 * number)
+
+
+def live(memory: Memory, *sessions: Session) -> list[Change]:
+    made: list[Change] = []
+    for said in sessions:
+        changes = memory.end_session(said)
+        memory.apply(changes)
+        made += changes
+    return made
+
+
+def links_of(changes: Sequence[Change]) -> list[Link]:
+    return [change.link for change in changes if isinstance(change, AddLink)]
+
+
+class Counted(Wrapper):
+    """Keeps each list of prompts that went out together."""
+
+    def __init__(self, inner: LLM) -> None:
+        super().__init__(inner)
+        self.lists: list[list[Prompt]] = []
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        self.lists.append(list(prompts))
+        return self.inner.generate(prompts)
