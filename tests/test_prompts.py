@@ -1,0 +1,160 @@
+"""Prompt files: each loads, declares what it uses, and reads as its snapshot says; the demo's content is sound.
+
+A changed prompt fails its snapshot: look at the difference, then write them anew with LOCALMEM_WRITE_SNAPSHOTS=1.
+"""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment, meta
+from pydantic import TypeAdapter
+
+from localmem import prompts
+from localmem.cli.demo import Question
+from localmem.config import read_yaml
+from localmem.errors import BadSettings
+from localmem.evaluation.match import says
+from localmem.prompts import PromptFile, load, render
+from localmem.resources import resource
+from localmem.text.logs import Names, read_sessions
+from localmem.types import Message
+
+_FOLDER = Path(prompts.__file__).parent
+_SNAPSHOTS = Path(__file__).parent / "snapshots"
+NAMES = sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.glob("*/*.md"))
+REPLIES = [name for name in NAMES if name.endswith("/respond")]
+SNAPSHOT = [*REPLIES, "memory_retrieval/summarize", "rsum/update"]
+VALUES: dict[str, object] = {
+    "today": "2 March 2026",
+    "memory": "1 February 2026: Ana: I moved to Porto.",
+    "user": "Ana",
+    "assistant": "Ada",
+    "instructions": "Be kind.",
+    "dialogue": "Ana: I have a cat.\nAda: What is it called?",
+    "limit": 20,
+}
+
+
+def filled(file: PromptFile, title: str, **changed: object) -> str:
+    values = VALUES | changed
+    return file.section(title, **{name: values[name] for name in file.inputs})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_declared_inputs_are_those_the_sections_use(name: str) -> None:
+    file = load(name)
+    used = (meta.find_undeclared_variables(Environment().parse(text)) for text in file.sections.values())  # noqa: S701
+    assert set(file.inputs) == set().union(*used)
+    assert len(set(file.inputs)) == len(file.inputs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_its_source_and_bounds_its_answer(name: str) -> None:
+    file = load(name)
+    assert len(file.source) > 20
+    assert 1 <= file.max_tokens <= 1024
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_prompt_takes_the_agents_inputs(name: str) -> None:
+    file = load(name)
+    assert file.inputs == ("today", "memory", "user", "assistant", "instructions")
+    assert set(file.sections) == {"system", "memory"}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_a_reply_prompt_passes_the_operators_words_on(name: str) -> None:
+    said = "Speak {{ like }} a pirate & <smile>."
+    assert said in filled(load(name), "system", instructions=said)
+
+
+@pytest.mark.parametrize("name", [name for name in REPLIES if name != "none/respond"])
+def test_memory_stands_in_the_place_that_got_it_and_leaves_no_trace_elsewhere(name: str) -> None:
+    file = load(name)
+    memory = str(VALUES["memory"])
+    assert memory in filled(file, "system")
+    assert memory in filled(file, "memory")
+    bare = filled(file, "system", memory="")
+    assert "earlier conversations" not in bare
+    assert "\n\n\n" not in filled(file, "system")
+    assert filled(file, "system").startswith(bare)  # the fixed part comes first: that is what the prefix cache keeps
+
+
+def test_the_control_never_shows_memory() -> None:
+    assert filled(load("none/respond"), "system") == filled(load("none/respond"), "system", memory="")
+
+
+@pytest.mark.parametrize("name", SNAPSHOT)
+def test_reads_as_the_snapshot(name: str) -> None:
+    file = load(name)
+    text = "\n".join(f"# {title}\n{filled(file, title)}" for title in file.sections) + "\n"
+    path = _SNAPSHOTS / f"{name.replace('/', '.')}.txt"
+    if os.environ.get("LOCALMEM_WRITE_SNAPSHOTS"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_an_empty_memory_is_said_to_be_empty() -> None:
+    prompt = render("rsum/update", memory="", dialogue="Ana: Hi.", limit=7)
+    assert prompt.messages[1].content.startswith("Memory so far:\nEMPTY\n")
+    assert "At most 7 sentences" in prompt.messages[0].content
+
+
+def test_what_a_user_typed_is_no_template() -> None:
+    typed = "Ana: {{ user }} {% if x %} <b>"
+    prompt = render("memory_retrieval/summarize", dialogue=typed, user="Ana", assistant="Ada")
+    assert prompt.messages[1] == Message("user", typed)
+
+
+def test_undeclared_and_missing_values_are_refused() -> None:
+    with pytest.raises(BadSettings, match="declares inputs"):
+        load("rsum/update").section("user", memory="", dialogue="")
+
+
+def test_an_unknown_prompt_is_one_clear_line() -> None:
+    with pytest.raises(BadSettings, match="no prompt 'rsum/nothing'"):
+        load("rsum/nothing")
+
+
+# -- the demo's content
+
+
+def demo_questions() -> list[Question]:
+    return TypeAdapter(list[Question]).validate_python(read_yaml(resource("configs/demo/questions.yaml"))["questions"])
+
+
+def demo_user_turns() -> list[str]:
+    sessions = read_sessions(resource("configs/demo/conversation.jsonl"), Names())
+    return [turn.text for session in sessions for turn in session.turns if turn.role == "user"]
+
+
+def test_the_demo_opens_after_three_sessions_in_order() -> None:
+    sessions = read_sessions(resource("configs/demo/conversation.jsonl"), Names())
+    times = [turn.time for session in sessions for turn in session.turns]
+    assert len(sessions) == 3
+    assert times == sorted(times)
+    today = read_yaml(resource("configs/demo/demo.yaml"))["today"]
+    assert isinstance(today, datetime)
+    assert today > times[-1]
+
+
+def test_the_demo_asks_twenty_different_questions_a_third_of_them_about_changes() -> None:
+    questions = demo_questions()
+    assert len({question.question for question in questions}) == 20
+    assert sum(question.about == "change" for question in questions) >= 6
+
+
+@pytest.mark.parametrize("question", demo_questions(), ids=lambda question: question.question)
+def test_the_user_said_each_answer_and_no_question_gives_it_away(question: Question) -> None:
+    told = demo_user_turns()
+    assert any(says(text, question.accept) for text in told)
+    assert not says(question.question, (*question.accept, *question.reject))
+
+
+@pytest.mark.parametrize("question", [q for q in demo_questions() if q.reject], ids=lambda question: question.question)
+def test_what_no_longer_holds_was_said_before_what_does(question: Question) -> None:
+    told = demo_user_turns()
+    newest = max(n for n, text in enumerate(told) if says(text, question.accept))
+    assert any(says(text, question.reject) for text in told[:newest])
