@@ -33,6 +33,15 @@ def unusable(name: str, what: str, fallbacks: Counter[str]) -> None:
     fallbacks[name] += 1
 
 
+def repeats(prompt: Prompt, sentence: str) -> bool:
+    """Whether a sentence stands in the prompt's instructions: an example that a weak model gave back, and no fact.
+
+    A sentence of fewer than four words may stand there by chance.
+    """
+    told = (message.content for message in prompt.messages if message.role == "system")
+    return len(sentence.split()) > 3 and any(sentence in text for text in told)
+
+
 def _generate(llm: LLM, prompts: Sequence[Prompt]) -> list[Completion | None]:
     try:
         return list(llm.generate(prompts))

@@ -7,12 +7,14 @@ repeats.
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from localmem.llm.base import LLM
 from localmem.prompts import load, render
-from localmem.text.answers import unusable, usable
+from localmem.text.answers import repeats, unusable, usable
 from localmem.text.dialogue import parts, transcript
-from localmem.types import Completion, JsonSchema, Turn
+from localmem.text.schemas import answer, many, text
+from localmem.types import Completion, Prompt, Turn
 
 
 class Summarizer:
@@ -20,7 +22,7 @@ class Summarizer:
 
     A session longer than the model's context is read in parts, all sent at once. The schema bounds number and length
     of the sentences, so that an answer cannot outgrow the prompt's `max_tokens`; where one did all the same, its part
-    gives no sentence, and `fallbacks` counts it by the prompt's name.
+    gives no sentence, and `fallbacks` counts it by the prompt's name. Words of the instructions are no memory.
     """
 
     def __init__(
@@ -28,7 +30,7 @@ class Summarizer:
     ) -> None:
         self._llm = llm
         self._prompt = prompt
-        self._form = JsonSchema(_schema(limit, longest))
+        self._form = answer(memories=many(text(longest), limit))
         self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, turns: Sequence[Turn]) -> list[str]:
@@ -46,13 +48,18 @@ class Summarizer:
             for more in inputs
             for run in runs
         ]
-        answers = iter(usable(self._llm, prompts, self.fallbacks))
-        return [self._clean(next(answers) for _ in runs) for _ in inputs]
+        answered = zip(prompts, usable(self._llm, prompts, self.fallbacks), strict=True)
+        return [self._sentences(islice(answered, len(runs))) for _ in inputs]
 
-    def _clean(self, answers: Iterable[Completion | None]) -> list[str]:
-        """The sentences of some answers, white space made single, repeats dropped."""
-        sentences = (sentence for answer in answers if answer is not None for sentence in self._read(answer.text))
-        return list(dict.fromkeys(kept for sentence in sentences if (kept := " ".join(sentence.split()))))
+    def _sentences(self, answered: Iterable[tuple[Prompt, Completion | None]]) -> list[str]:
+        """The sentences of some answers, white space made single, repeats and what says nothing dropped."""
+        clean = (
+            (prompt, " ".join(sentence.split()))
+            for prompt, completion in answered
+            if completion is not None
+            for sentence in self._read(completion.text)
+        )
+        return list(dict.fromkeys(sentence for prompt, sentence in clean if _says(sentence, prompt)))
 
     def _read(self, text: str) -> list[str]:
         match json.loads(text):
@@ -62,18 +69,11 @@ class Summarizer:
         return []
 
 
+def _says(sentence: str, prompt: Prompt) -> bool:
+    return any(character.isalnum() for character in sentence) and not repeats(prompt, sentence)
+
+
 def _names(turns: Sequence[Turn]) -> dict[str, str]:
     """The speakers' names as the dialogue shows them."""
     names = {turn.role: turn.speaker for turn in turns}
     return {"user": names.get("user", "the user"), "assistant": names.get("assistant", "the assistant")}
-
-
-def _schema(limit: int, longest: int) -> dict[str, object]:
-    sentence = {"type": "string", "minLength": 1, "maxLength": longest}
-    memories = {"type": "array", "items": sentence, "maxItems": limit}
-    return {
-        "type": "object",
-        "properties": {"memories": memories},
-        "required": ["memories"],
-        "additionalProperties": False,
-    }

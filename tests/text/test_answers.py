@@ -7,7 +7,7 @@ import pytest
 
 from localmem.errors import BadReply, LLMError, LLMUnavailable, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
-from localmem.text.answers import usable
+from localmem.text.answers import repeats, usable
 from localmem.types import Completion, JsonSchema, Message, Prompt
 
 
@@ -56,6 +56,14 @@ def test_a_backbone_that_fails_is_not_a_fallback() -> None:
         _texts(_llm("1", error=gone), "1")
     with pytest.raises(PartialFailure):
         _texts(_llm("1", error=gone), "1", "2")
+
+
+def test_a_sentence_of_the_instructions_is_told_from_one_of_the_dialogue() -> None:
+    prompt = Prompt("a/b", (Message("system", "For example: Ana has a parrot."), Message("user", "Bo has a dog, too.")))
+    assert repeats(prompt, "Ana has a parrot.")
+    assert not repeats(prompt, "Bo has a dog, too.")
+    assert not repeats(prompt, "Ana has a dog.")
+    assert not repeats(prompt, "a parrot."), "so few words may stand there by chance"
 
 
 def test_no_prompts_ask_nothing() -> None:
