@@ -379,6 +379,15 @@ def test_fusion_sees_all_that_one_sentence_replaces_and_only_what_is_stored() ->
     assert _live(memory) == ["e", "ab"]
 
 
+def test_what_people_added_by_hand_is_kept_up_to_date_too() -> None:
+    memory = _memory({"moved": ["User lives in Lyon."]}, {("User lives in Paris.", "User lives in Lyon."): "REPLACE"})
+    note = Unit("n1", "User lives in Paris.", "User lives in Paris.", "note", "", "", (), START, START)
+    memory.apply([AddUnit(note, START)])
+    assert "Paris" in memory.recall(_said("hello")).text
+    _end(memory, _said("moved"))
+    assert _live(memory) == ["User lives in Lyon."]
+
+
 # -- variants ----------------------------------------------------------------------------------------------------------
 
 
@@ -553,17 +562,24 @@ def test_prompts_as_they_are_sent() -> None:
     assert {prompt.temperature for prompt in (summarize, operation, fuse)} == {0.0}
 
 
-def test_examples_in_the_prompts_never_become_memories() -> None:
-    """A backbone that repeats whatever it is shown in the user's message brings back no example of the instructions."""
+def test_examples_and_instructions_never_become_memories() -> None:
+    """A backbone that gives back whatever it is shown brings none of the instructions into the bank."""
+    told: set[str] = set()
 
     def parrot(prompt: Prompt) -> str:
-        shown = [line[:100] for line in prompt.messages[-1].content.splitlines() if line.strip()]
-        return json.dumps({"memories": shown}) if prompt.name == "carecall/summarize" else obedient(prompt)
+        instructions, asked = (message.content.splitlines() for message in prompt.messages)
+        told.update(line for line in instructions if len(line.split()) > 3)
+        if prompt.name == "carecall/summarize":
+            return json.dumps({"memories": [*instructions, *asked]})
+        if prompt.name == "carecall/fuse":
+            return json.dumps({"loses": True, "sentence": "Ana does exercises with a therapist twice a week"})
+        return "REPLACE"
 
     memory = make(llm=ScriptedLLM(parrot))
     for n in (1, 2):
         _end(memory, _said(f"visit {n}", n))
-    system = [render("carecall/operation", memory="", sentence="").messages[0].content]
-    system.append(render("carecall/fuse", memories=[], sentence="").messages[0].content)
-    assert any("Ana" in text for text in system)
+    assert any(text.endswith("visit 2") for text in _live(memory))
+    assert any("Ana" in line for line in told)
+    assert told & set(_live(memory)) == set()
     assert not any("Ana" in text for text in _live(memory))
+    assert memory.fallbacks["carecall/fuse"] > 0  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from localmem.bank import Bank
 from localmem.retrieval.base import Retriever
-from localmem.systems.carecall.facts import FactMemory, fact, kind_of
+from localmem.systems.carecall.facts import KINDS, FactMemory, fact
 from localmem.systems.carecall.fusion import Fuser
 from localmem.systems.carecall.operations import Fate, remaining, replacements, update
 from localmem.systems.carecall.variants import GoldMemory, HistoryAccumulate, WithoutMemory, read_gold
@@ -72,6 +72,7 @@ class CareCall(FactMemory):
         fuse: Fuser | None = None,
     ) -> None:
         super().__init__(retriever=retriever, k=k, query_turns=query_turns, bank=bank)
+        self._search = retriever.search
         self._summarize = summarize
         self._classifier = classifier
         self._roles = roles
@@ -149,8 +150,8 @@ class CareCall(FactMemory):
 
     def _overflow(self, left: Sequence[Unit]) -> list[Unit]:
         """The oldest sentences of each speaker beyond the capacity (first in, first out: the paper's limitations)."""
-        kinds = [kind_of(role) for role in self._roles] if self._capacity else []
-        return [unit for kind in kinds for unit in [u for u in left if u.kind == kind][: -self._capacity]]
+        sides = [KINDS[role] for role in self._roles] if self._capacity else []
+        return [unit for kinds in sides for unit in [u for u in left if u.kind in kinds][: -self._capacity]]
 
 
 def _identical(side: _Side) -> Iterator[Pair]:

@@ -3,16 +3,17 @@
 Knows nothing of how sentences are made or updated.
 """
 
+from collections.abc import Mapping
+
 from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.text.dialogue import dated, transcript
 from localmem.types import Hit, Recall, Role, Session, Unit
 
-
-def kind_of(role: Role) -> str:
-    """The kind of units that are about one side: what keeps the memories of two speakers with one name apart."""
-    return f"{role}_fact"
+# The kinds of units that are about one side; they keep the memories of two speakers with one name apart. What people
+# add by hand, a note, is about the user.
+KINDS: Mapping[Role, tuple[str, ...]] = {"user": ("user_fact", "note"), "assistant": ("assistant_fact",)}
 
 
 def fact(session: Session, role: Role, speaker: str, number: int, text: str) -> Unit:
@@ -22,7 +23,7 @@ def fact(session: Session, role: Role, speaker: str, number: int, text: str) -> 
         id=f"{session.id}/{role}{number}",
         text=text,
         key=text,
-        kind=kind_of(role),
+        kind=KINDS[role][0],
         speaker=speaker,
         session=session.id,
         sources=tuple(turn.id for turn in session.turns),
@@ -42,7 +43,6 @@ class FactMemory(Memory):
 
     def __init__(self, *, retriever: Retriever, k: int, query_turns: int, bank: Bank | None = None) -> None:
         super().__init__(bank=bank, retriever=retriever)
-        self._search = retriever.search
         self._k = k
         self._query_turns = query_turns
 
@@ -51,12 +51,10 @@ class FactMemory(Memory):
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
 
     def _found(self, session: Session) -> list[Hit]:
-        bank = self.bank
         if not self._k:
-            return [Hit(unit, 0.0) for unit in bank.live()]
-        (matches,) = self._search([transcript(session.turns[-self._query_turns :])], self._k)
-        return [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
+            return [Hit(unit, 0.0) for unit in self.bank.live()]
+        return self.search(transcript(session.turns[-self._query_turns :]), self._k)
 
     def facts(self, role: Role) -> list[Unit]:
         """What is remembered about this side now, oldest first."""
-        return [unit for unit in self.bank.live() if unit.kind == kind_of(role)]
+        return [unit for unit in self.bank.live() if unit.kind in KINDS[role]]

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from localmem.llm.base import LLM
 from localmem.prompts import render
-from localmem.text.answers import unusable, usable
-from localmem.types import Completion, JsonSchema
+from localmem.text.answers import repeats, unusable, usable
+from localmem.text.schemas import answer, boolean, text
+from localmem.types import Completion, Prompt
 
 Replaced = tuple[Sequence[str], str]  # the remembered sentences, and the new one that takes their place
 
@@ -25,30 +26,26 @@ class Fuser:
 
     def __init__(self, llm: LLM, *, longest: int = 240) -> None:
         self._llm = llm
-        self._form = JsonSchema(_schema(longest))
+        self._form = answer(loses=boolean(), sentence=text(longest))
         self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, replaced: Sequence[Replaced]) -> list[str]:
         """For each replacement the sentence to store: the merged one, or the new one where nothing is lost."""
         prompts = [render(_PROMPT, form=self._form, memories=list(old), sentence=new) for old, new in replaced]
         answers = usable(self._llm, prompts, self.fallbacks)
-        return [self._read(answer) or new for answer, (_, new) in zip(answers, replaced, strict=True)]
+        read = [self._read(prompt, said) for prompt, said in zip(prompts, answers, strict=True)]
+        return [merged or new for merged, (_, new) in zip(read, replaced, strict=True)]
 
-    def _read(self, answer: Completion | None) -> str:
+    def _read(self, prompt: Prompt, said: Completion | None) -> str:
         """The merged sentence, "" for none."""
-        if answer is None:
-            return ""
-        match json.loads(answer.text):
-            case {"loses": bool(loses), "sentence": str(sentence)}:
-                return " ".join(sentence.split()) if loses else ""
-        unusable(_PROMPT, f"its answer {answer.text!r:.80} lacks a field", self.fallbacks)
+        if said is None:
+            return ""  # counted where it was asked
+        match json.loads(said.text):
+            case {"loses": False}:
+                return ""
+            case {"loses": True, "sentence": str(sentence)} if not repeats(
+                prompt, merged := " ".join(sentence.split())
+            ):
+                return merged
+        unusable(_PROMPT, f"its answer {said.text!r:.80} holds no merged sentence", self.fallbacks)
         return ""
-
-
-def _schema(longest: int) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": {"loses": {"type": "boolean"}, "sentence": {"type": "string", "maxLength": longest}},
-        "required": ["loses", "sentence"],
-        "additionalProperties": False,
-    }
