@@ -88,11 +88,7 @@ class RecursiveSummary(Memory):
 
     def _found(self, session: Session) -> list[Hit]:
         """The past utterances nearest to the last turn, in the order they were said."""
-        if not self._retrieve or self._retriever is None:
-            return []
-        bank = self.bank
-        (matches,) = self._retriever.search([session.turns[-1].text], self._retrieve)
-        found = [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
+        found = self.search(session.turns[-1].text, self._retrieve) if self._retrieve else []
         return sorted(found, key=lambda hit: hit.unit.time)
 
     def _past(self, session: Session, note: str, hits: Sequence[Hit]) -> list[Unit]:
