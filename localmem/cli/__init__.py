@@ -24,6 +24,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "export": ("localmem.cli.transfer:export", "Write one user's sessions and memory as JSONL."),
     "import": ("localmem.cli.transfer:import_", "Read what export wrote."),
     "models": ("localmem.cli.models:models", "List, pull, import, verify and bundle weights."),
+    "eval": ("localmem.cli.eval:eval_", "Measure how good the memory and its parts are."),
     "bench": ("localmem.cli.bench:bench", "Measure latency and load."),
     "systems": ("localmem.cli.systems:systems", "List the memory systems."),
     "demo": ("localmem.cli.demo:demo", "Show memory at work on a shipped conversation."),

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localmem.errors import BadInput, BadReply, LLMError
@@ -98,6 +98,7 @@ def test_a_backbone_that_is_gone_is_no_fallback() -> None:
         LLMSegmenter(ScriptedLLM(script)).segment([_talk(4)])
 
 
+@settings(deadline=None)  # prompts are read from files the first time
 @given(st.integers(1, 30), st.lists(st.tuples(st.integers(-2, 40), st.integers(-2, 40)), max_size=40))
 def test_any_answer_gives_every_exchange_once_in_order(exchanges: int, pairs: list[tuple[int, int]]) -> None:
     found = _segmenter(_answer(*pairs)).segment([_talk(exchanges)])[0]
