@@ -25,7 +25,7 @@ _FOLDER = Path(prompts.__file__).parent
 _SNAPSHOTS = Path(__file__).parent / "snapshots"
 NAMES = sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.glob("*/*.md"))
 REPLIES = [name for name in NAMES if name.endswith("/respond")]
-SNAPSHOT = [*REPLIES, "memory_retrieval/summarize", "rsum/update"]
+SNAPSHOT = ["agent/respond", "memory_retrieval/summarize", "none/respond", "rsum/respond", "rsum/update"]
 VALUES: dict[str, object] = {
     "today": "2 March 2026",
     "memory": "1 February 2026: Ana: I moved to Porto.",
