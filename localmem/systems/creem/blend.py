@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from localmem.llm.base import LLM
 from localmem.prompts import load, render
-from localmem.text.answers import unusable, usable
+from localmem.text.answers import repeats, unusable, usable
 from localmem.text.dialogue import day, line, transcript
 from localmem.text.recent import recent
 from localmem.text.schemas import answer, many, record, text
@@ -100,7 +100,7 @@ class Blender:
         prompts = [self._asking(found, list(names)) for found, names in zip(asked, labels, strict=True)]
         answers = usable(self._llm, prompts, self._fallbacks)
         return [
-            self._read(given, names, _instructions(prompt)) if given else []
+            self._read(given, names, prompt) if given else []
             for given, names, prompt in zip(answers, labels, prompts, strict=True)
         ]
 
@@ -115,12 +115,12 @@ class Blender:
         )
         return replace(prompt, max_tokens=load("creem/blend").max_tokens * self._count)
 
-    def _read(self, given: Completion, labels: Mapping[str, str], instructions: str) -> list[Insight]:
+    def _read(self, given: Completion, labels: Mapping[str, str], prompt: Prompt) -> list[Insight]:
         """The insights, clean and each once; an example that a weak model gave back is none."""
         match json.loads(given.text):
             case {"insights": list(items)}:
                 found = [insight for item in items if (insight := self._insight(item, labels))]
-                fresh = [insight for insight in found if insight.text not in instructions]
+                fresh = [insight for insight in found if not repeats(prompt, insight.text)]
                 return list({insight.text: insight for insight in fresh}.values())
         unusable("creem/blend", f"its answer {given.text!r:.80} holds no insights", self._fallbacks)
         return []
@@ -164,7 +164,3 @@ def _written(found: Statements, labels: Sequence[str]) -> str:
     """Memories with their labels and dates, then what was said, each in its order."""
     memories = [f"{label} ({day(m.time)}): {m.text}" for label, m in zip(labels, found.memories, strict=True)]
     return "\n".join([*memories, *(f"Now, {line(turn)}" for turn in found.turns)])
-
-
-def _instructions(prompt: Prompt) -> str:
-    return "\n".join(message.content for message in prompt.messages if message.role == "system")
