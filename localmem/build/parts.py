@@ -5,6 +5,7 @@ Heavy libraries load inside the functions that need them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from localmem.llm.base import LLM
     from localmem.retrieval.base import Encoder, Retriever
     from localmem.retrieval.encoder import EmbeddingCache
+    from localmem.text.base import Compressor
 
 Progress = Callable[[str], None]
 
@@ -76,6 +78,14 @@ def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"]) -> "Retr
     from localmem.retrieval.hybrid import HybridRetriever
 
     return HybridRetriever([_dense(new_encoder()), _bm25(settings)])
+
+
+@cache
+def compressor(name: str) -> "Compressor":
+    """A compressor of the manifest, one for all users. Its weights load when a session first ends."""
+    from localmem.text.compress import LLMLingua2
+
+    return LLMLingua2(lambda: model_path(name))
 
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:

@@ -6,7 +6,6 @@ Knows no settings but a system's own options, which come from configs/systems an
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -23,6 +22,7 @@ from pydantic import (
 )
 
 from localmem.bank import Bank
+from localmem.build.parts import compressor
 from localmem.errors import BadInput, BadSettings
 from localmem.llm.base import LLM
 from localmem.memory import Memory
@@ -40,19 +40,17 @@ from localmem.systems.memorybank import MemoryBank
 from localmem.systems.none import NoMemory
 from localmem.systems.rebot import LLMSummarizer, ReBot
 from localmem.systems.rsum import RecursiveSummary
-from localmem.systems.secom import Continuation, SeCom
+from localmem.systems.secom import Continuation, IncrementalSeCom, SeCom
 from localmem.systems.session_retrieval import SessionRetrieval
 from localmem.systems.summem import SumMem
 from localmem.systems.theanine import Theanine
 from localmem.systems.theanine.options import Options as TheanineOptions
 from localmem.systems.utterance_retrieval import UtteranceRetrieval
-from localmem.text.base import Compressor, Segmenter
+from localmem.text.base import Segmenter
 from localmem.text.classify import LLMClassifier
-from localmem.text.compress import LLMLingua2
 from localmem.text.rubric import Rubric
 from localmem.text.segment import EvenSegmenter, LLMSegmenter, WholeSegmenter
 from localmem.text.summarize import Summarizer
-from localmem.weights.folder import model_path
 
 Values = Mapping[str, object]
 
@@ -324,19 +322,18 @@ def _carecall(parts: Parts, values: Values, bank: Bank | None) -> Memory:
 def _secom(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     options = read(SeComOptions, values)
     counted: Counter[str] = Counter()
-    return SeCom(
-        llm=parts.llm,
-        retriever=parts.new_retriever(),
-        segmenter=_segmenter(parts.llm, options, counted),
-        compressor=_llmlingua(options.compressor) if options.compress == "llmlingua" else None,
-        continuation=Continuation(parts.llm, fallbacks=counted) if options.incremental else None,
-        bank=bank,
-        kind=options.granularity,
-        k=options.k,
-        tokens=options.tokens,
-        rate=options.rate,
-        fallbacks=counted,
-    )
+    shared = {
+        "llm": parts.llm,
+        "retriever": parts.new_retriever(),
+        "segmenter": _segmenter(parts.llm, options, counted),
+        "compressor": compressor(options.compressor) if options.compress == "llmlingua" else None,
+        "bank": bank,
+        "fallbacks": counted,
+        **options.model_dump(include={"k", "tokens", "rate"}),
+    }
+    if options.incremental:
+        return IncrementalSeCom(continuation=Continuation(parts.llm, fallbacks=counted), **shared)
+    return SeCom(kind=options.granularity, **shared)
 
 
 def _creem(parts: Parts, values: Values, bank: Bank | None) -> Memory:
@@ -359,12 +356,6 @@ def _segmenter(llm: LLM, options: SeComOptions, counted: Counter[str]) -> Segmen
         return EvenSegmenter(1) if options.granularity == "turn" else WholeSegmenter()
     rubric = Rubric.load(Path(options.rubric)) if options.rubric else None
     return LLMSegmenter(llm, rubric=rubric, chunk=options.chunk, fallbacks=counted)
-
-
-@cache
-def _llmlingua(name: str) -> Compressor:
-    """One for all users: its weights load once, when a session first ends."""
-    return LLMLingua2(lambda: model_path(name))
 
 
 def _gold(path: str | None) -> dict[str, list[str]]:

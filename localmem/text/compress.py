@@ -11,7 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ class LLMLingua2:
         _check(rate)
         scorer = self._scorer()
         words = [scorer.words(text) for text in texts]
-        scores = iter(scorer.scores([word for held in words for word in held]))
+        scores = iter(scorer.scores(words))
         return [
             _joined(text, _best(held, [next(scores) for _ in held], rate))
             for text, held in zip(texts, words, strict=True)
@@ -112,9 +112,9 @@ class _Scorer:
         tokens = zip(coded.word_ids(), coded["input_ids"], coded["offset_mapping"], strict=True)
         return [word for _, run in groupby(tokens, key=itemgetter(0)) for word in self._pieces(list(run))]
 
-    def scores(self, words: Sequence[_Word]) -> list[float]:
-        """For each word the mean over its tokens of the probability that they are kept."""
-        windows = list(_windows(words, self._window))
+    def scores(self, texts: Sequence[Sequence[_Word]]) -> list[float]:
+        """For each word of each text the mean over its tokens of the probability that they are kept."""
+        windows = [window for words in texts for window in _windows(words, self._window)]
         found: list[float] = []
         for start in range(0, len(windows), _BATCH):
             found += self._run(windows[start : start + _BATCH])
@@ -182,10 +182,13 @@ def _best(words: Sequence[_Word], scores: Sequence[float], rate: float) -> list[
 
 def _joined(text: str, words: Sequence[_Word]) -> str:
     """What stands in the text at these words, with one space wherever something was left out or stood between."""
-    gaps = ["" if left.end == right.start else " " for left, right in pairwise(words)]
-    return "".join(
-        gap + text[word.start : word.end].strip() for gap, word in zip(["", *gaps], words, strict=True)
-    ).strip()
+    kept = ""
+    end = 0
+    for word in words:
+        gap = "" if word.start == end or not kept else " "
+        kept += gap + text[word.start : word.end].strip()
+        end = word.end
+    return kept
 
 
 def _check(rate: float) -> None:

@@ -14,7 +14,7 @@ from localmem.errors import BadReply
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
-from localmem.systems.secom import Continuation, SeCom
+from localmem.systems.secom import Continuation, IncrementalSeCom, SeCom
 from localmem.systems.secom.incremental import STARTS
 from localmem.text.base import Compressor, Segmenter
 from localmem.text.compress import RandomDrop
@@ -156,9 +156,9 @@ def test_a_bad_answer_at_a_sessions_end_is_counted() -> None:
 # -- incremental ---------------------------------------------------------------------------------------------------
 
 
-def _incremental(script: Script, bank: Bank | None = None) -> SeCom:
+def _incremental(script: Script, bank: Bank | None = None) -> IncrementalSeCom:
     llm = ScriptedLLM(script)
-    return SeCom(
+    return IncrementalSeCom(
         llm=llm,
         retriever=WordRetriever(),
         segmenter=LLMSegmenter(llm),
@@ -236,7 +236,7 @@ def test_an_answer_that_cannot_be_used_lets_the_segment_go_on() -> None:
 
     counted: Counter[str] = Counter()
     llm = ScriptedLLM(script)
-    memory = SeCom(
+    memory = IncrementalSeCom(
         llm=llm,
         retriever=WordRetriever(),
         segmenter=EvenSegmenter(1),

@@ -21,6 +21,7 @@ Knows nothing of how segments are made, compressed or searched: those are parts.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from localmem.bank import Bank
@@ -33,7 +34,7 @@ from localmem.text.dialogue import day, transcript
 from localmem.text.tokens import within
 from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
-__all__ = ["Continuation", "SeCom"]
+__all__ = ["Continuation", "IncrementalSeCom", "SeCom"]
 
 _WIDTH = 32  # units searched for at first where only tokens limit them
 
@@ -42,8 +43,8 @@ class SeCom(Memory):
     """One unit a segment: its text is what was said, its key what is left of that after compression.
 
     `kind` is what units are called (segment, turn or session, as the segmenter makes them). At most `k` units and
-    `tokens` tokens are shown; 0 sets no limit. Without a `compressor` keys are texts. With `continuation` segments are
-    decided while the session goes on. `fallbacks` is the counter that the parts were given.
+    `tokens` tokens are shown; 0 sets no limit. Without a `compressor` keys are texts. `fallbacks` is the counter that
+    the parts were given.
     """
 
     name = "secom"
@@ -58,7 +59,6 @@ class SeCom(Memory):
         tokens: int,
         rate: float,
         compressor: Compressor | None = None,
-        continuation: Continuation | None = None,
         kind: str = "segment",
         bank: Bank | None = None,
         fallbacks: Counter[str] | None = None,
@@ -70,38 +70,22 @@ class SeCom(Memory):
         self._tokens = tokens
         self._rate = rate
         self._compressor = compressor
-        self._continuation = continuation
         self._kind = kind
         self.fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
 
     def recall(self, session: Session) -> Recall:
         hits = sorted(self._nearest(session.turns[-1].text), key=lambda hit: _place(hit.unit))
         text = "\n\n".join(f"{day(hit.unit.time)}\n{hit.unit.text}" for hit in hits)
-        return Recall(text=text, hits=tuple(hits), proposed=self._open(session))
-
-    def observe(self, exchange: Exchange) -> list[Change]:
-        """Incremental segmentation: whether the exchange begins a segment is noted, for the session's end."""
-        shown = exchange.recall.proposed if exchange.recall else ()
-        if self._continuation is None or exchange.user is None or not shown:
-            return []
-        (segment,) = (change for change in shown if isinstance(change, SetNote))
-        session = segment.name.removeprefix(f"{STARTS}/")
-        starts = read(self.bank.notes.get(STARTS, ""))
-        begun = starts.get(session, [])
-        if exchange.user.id not in begun and segment.text and not self._continuation.goes_on(segment.text, exchange):
-            begun = [*begun, exchange.user.id]
-        note = write(starts | {session: begun})
-        return [SetNote(STARTS, note, exchange.user.time)] if note != self.bank.notes.get(STARTS, "") else []
+        return Recall(text=text, hits=tuple(hits))
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        now = session.turns[-1].time
-        starts = read(self.bank.notes.get(STARTS, ""))
-        begun = starts.pop(session.id, None)
-        found = self._segmenter.segment([session])[0] if begun is None else segments(session, begun)
-        closed = [] if begun is None else [SetNote(STARTS, write(starts), now)]
-        return [*(AddUnit(unit, now) for unit in self._units(session, found)), *closed]
+        units = self._units(session, self._segments(session))
+        return [AddUnit(unit, session.turns[-1].time) for unit in units]
+
+    def _segments(self, session: Session) -> list[range]:
+        return self._segmenter.segment([session])[0]
 
     def _units(self, session: Session, found: Sequence[range]) -> list[Unit]:
         exchanges = session.exchanges()
@@ -141,13 +125,73 @@ class SeCom(Memory):
         texts = [hit.unit.text for hit in hits]
         return within(texts, self._tokens, self._llm.count_tokens) if self._tokens and texts else len(hits)
 
-    def _open(self, session: Session) -> tuple[Change, ...]:
-        """What `observe` judges the exchange by; it commits other notes."""
-        if self._continuation is None:
-            return ()
-        begun = read(self.bank.notes.get(STARTS, "")).get(session.id, [])
-        shown = self._continuation.shown(open_turns(session, begun))
-        return (SetNote(f"{STARTS}/{session.id}", shown, session.turns[-1].time),)
+
+class IncrementalSeCom(SeCom):
+    """Segments are decided while the session goes on, and wait in a note for its end.
+
+    A session that no reply was given in is segmented at its end, as by SeCom.
+    """
+
+    def __init__(
+        self,
+        *,
+        llm: LLM,
+        retriever: Retriever,
+        segmenter: Segmenter,
+        continuation: Continuation,
+        k: int,
+        tokens: int,
+        rate: float,
+        compressor: Compressor | None = None,
+        bank: Bank | None = None,
+        fallbacks: Counter[str] | None = None,
+    ) -> None:
+        super().__init__(
+            llm=llm,
+            retriever=retriever,
+            segmenter=segmenter,
+            k=k,
+            tokens=tokens,
+            rate=rate,
+            compressor=compressor,
+            bank=bank,
+            fallbacks=fallbacks,
+        )
+        self._continuation = continuation
+
+    def recall(self, session: Session) -> Recall:
+        """As SeCom's, with the open segment, by which `observe` judges the exchange; it commits another note."""
+        shown = self._continuation.shown(open_turns(session, self._starts().get(session.id, [])))
+        opened = SetNote(f"{STARTS}/{session.id}", shown, session.turns[-1].time)
+        return replace(super().recall(session), proposed=(opened,))
+
+    def observe(self, exchange: Exchange) -> list[Change]:
+        """Whether the exchange begins a segment is noted."""
+        shown = exchange.recall.proposed if exchange.recall else ()
+        if exchange.user is None or not shown:
+            return []
+        (opened,) = (change for change in shown if isinstance(change, SetNote))
+        session = opened.name.removeprefix(f"{STARTS}/")
+        starts = self._starts()
+        begun = starts.get(session, [])
+        if exchange.user.id not in begun and opened.text and not self._continuation.goes_on(opened.text, exchange):
+            begun = [*begun, exchange.user.id]
+        if starts.get(session) == begun:
+            return []
+        return [SetNote(STARTS, write(starts | {session: begun}), exchange.user.time)]
+
+    def end_session(self, session: Session) -> list[Change]:
+        starts = self._starts()
+        closed = starts.pop(session.id, None) is not None
+        note = [SetNote(STARTS, write(starts), session.turns[-1].time)] if closed and session.turns else []
+        return [*super().end_session(session), *note]
+
+    def _segments(self, session: Session) -> list[range]:
+        begun = self._starts().get(session.id)
+        return super()._segments(session) if begun is None else segments(session, begun)
+
+    def _starts(self) -> dict[str, list[str]]:
+        return read(self.bank.notes.get(STARTS, ""))
 
 
 def _place(unit: Unit) -> tuple[datetime, datetime, str, int]:

@@ -1,0 +1,160 @@
+"""Compressors: words are dropped, none is changed. LLMLingua-2's way of choosing is run on small weights made here."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import BadInput, ModelMissing
+from localmem.text.base import Compressor
+from localmem.text.compress import LLMLingua2, RandomDrop
+
+TALK = (
+    "User: Well, I was thinking that maybe we could go to Lisbon in May, you know, for 5 days.\n"
+    "Assistant: That sounds like a really lovely idea! Lisbon is warm in May; the trams are fun."
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, starter_encoder_dir: Path) -> Path:
+    """A classifier of tokens into two labels, with random weights, in the form of LLMLingua-2's BERT."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForTokenClassification
+
+    place = tmp_path_factory.mktemp("compressor")
+    tokenizer = AutoTokenizer.from_pretrained(str(starter_encoder_dir), local_files_only=True)
+    state = torch.random.get_rng_state()
+    torch.manual_seed(5)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=512,
+        num_labels=2,
+        initializer_range=0.5,
+    )
+    BertForTokenClassification(config).save_pretrained(str(place))
+    torch.random.set_rng_state(state)
+    tokenizer.save_pretrained(str(place))
+    return place
+
+
+def _words(text: str) -> list[str]:
+    return "".join(c if c.isalnum() else " " for c in text.lower()).split()
+
+
+def _is_part(part: list[str], whole: list[str]) -> bool:
+    rest = iter(whole)
+    return all(word in rest for word in part)
+
+
+@pytest.mark.parametrize("text", [TALK, "여행은 5월에 가자. 리스본이 좋겠다.", "🐶🎂 ok", "word " * 2000])
+def test_what_is_kept_stands_in_the_text_in_its_order(folder: Path, text: str) -> None:
+    (short,) = LLMLingua2(folder, device="cpu").compress([text], 0.5)
+    assert 0 < len(short) < len(text)
+    rest = iter(text)
+    assert all(character in rest for character in short if not character.isspace())
+
+
+def test_one_long_word_is_kept_whole(folder: Path) -> None:
+    assert LLMLingua2(folder, device="cpu").compress(["x" * 3000], 0.5) == ["x" * 3000]
+
+
+def test_a_text_of_many_windows_loses_words_in_all_of_them(folder: Path) -> None:
+    (short,) = LLMLingua2(folder, device="cpu").compress([" ".join(f"n{n}" for n in range(1000))], 0.5)
+    kept = [int(word.removeprefix("n")) for word in short.replace(" ", "").split("n") if word.isdigit()]
+    assert 300 < len(kept) < 700
+    assert min(kept) < 100
+    assert max(kept) > 900
+
+
+def test_the_rate_is_kept_and_all_of_it_is_all(folder: Path) -> None:
+    compressor = LLMLingua2(folder, device="cpu")
+    (whole,) = compressor.compress([TALK], 1.0)
+    assert whole == " ".join(TALK.split())
+    lengths = [len(_words(compressor.compress([TALK], rate)[0])) for rate in (0.25, 0.5, 0.75)]
+    assert lengths == sorted(lengths)
+    for rate, length in zip((0.25, 0.5, 0.75), lengths, strict=True):
+        assert abs(length - rate * len(_words(TALK))) <= 4
+
+
+def test_a_text_is_compressed_alike_alone_and_among_others(folder: Path) -> None:
+    compressor = LLMLingua2(folder, device="cpu")
+    texts = [TALK, "", "Short one.", "a longer text about nothing at all " * 200, "   "]
+    together = compressor.compress(texts, 0.6)
+    assert together[1] == together[4] == ""
+    # windows of one text never hold another's words, so neighbours change nothing
+    assert together == [compressor.compress([text], 0.6)[0] for text in texts]
+
+
+def test_the_words_are_those_that_the_llmlingua_package_keeps(folder: Path) -> None:
+    """The package's own code over the same weights, without its constructor, which asks the network for a file."""
+    from llmlingua import PromptCompressor
+
+    theirs = PromptCompressor.__new__(PromptCompressor)
+    theirs.load_model(str(folder), "cpu", {"trust_remote_code": False, "local_files_only": True})
+    theirs.model.eval()
+    theirs.model_name = "bert-base-multilingual-cased"  # the family: words are what "##" does not go on with
+    theirs.oai_tokenizer = theirs.tokenizer
+    theirs.max_batch_size, theirs.max_seq_len, theirs.max_force_token = 8, 512, 0
+    theirs.special_tokens, theirs.added_tokens = {"[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"}, []
+    line = TALK.splitlines()[0]  # what fits one window and one chunk of theirs
+    for rate in (0.25, 0.5, 0.75):
+        kept = _words(theirs.compress_prompt_llmlingua2([line], rate=rate, chunk_end_tokens=[])["compressed_prompt"])
+        ours = _words(LLMLingua2(folder, device="cpu").compress([line], rate)[0])
+        few, many = sorted([kept, ours], key=len)
+        assert len(many) - len(few) <= 2  # the package rounds by a percentile over tokens of its own
+        assert _is_part(few, many)
+
+
+def test_no_global_generator_is_touched(folder: Path) -> None:
+    import numpy as np
+    import torch
+
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist()  # type: ignore[index]
+    LLMLingua2(folder, device="cpu").compress([TALK], 0.5)
+    RandomDrop(3).compress([TALK], 0.5)
+    after = random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist()  # type: ignore[index]
+    assert before == after
+
+
+def test_missing_weights_are_an_error_when_they_are_needed() -> None:
+    def find() -> Path:
+        raise ModelMissing("model x is not on this machine: localmem models pull x")
+
+    compressor = LLMLingua2(find)
+    with pytest.raises(ModelMissing, match="models pull x"):
+        compressor.compress([TALK], 0.5)
+    with pytest.raises(ModelMissing, match="there is no compressor in"):
+        LLMLingua2(Path("nowhere")).compress([TALK], 0.5)
+
+
+def test_weights_with_other_labels_are_refused(folder: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer, BertForTokenClassification
+
+    BertForTokenClassification.from_pretrained(str(folder), num_labels=3, ignore_mismatched_sizes=True).save_pretrained(
+        str(tmp_path)
+    )
+    AutoTokenizer.from_pretrained(str(folder)).save_pretrained(str(tmp_path))
+    with pytest.raises(BadInput, match="has 3 labels"):
+        LLMLingua2(tmp_path).compress([TALK], 0.5)
+
+
+@pytest.mark.parametrize("rate", [0, -0.5, 1.5, float("nan")])
+@pytest.mark.parametrize("new", [lambda: RandomDrop(0), lambda: LLMLingua2(Path("nowhere"))])
+def test_a_rate_that_cannot_be_is_refused(new: Callable[[], Compressor], rate: float) -> None:
+    with pytest.raises(BadInput, match="rate"):
+        new().compress([TALK], rate)
+
+
+def test_random_words_are_kept_by_seed() -> None:
+    first, again, other = (RandomDrop(seed).compress([TALK, "", "a b"], 0.5) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert len(first[0].split()) == -(-len(TALK.split()) // 2)
+    assert _is_part(first[0].split(), TALK.split())
+    assert first[1] == ""
+    assert len(first[2]) == 1
