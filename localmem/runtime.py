@@ -151,6 +151,11 @@ class Runtime:
         """A session was closed: look for jobs at once."""
         self._rememberer.nudge()
 
+    @cached_property
+    def _memory_position(self) -> str:
+        """Looked up once: the manifest is long, and a server makes an agent for every user."""
+        return build.memory_position(self.settings)
+
     def _backbone(self) -> LLM:
         self._started = build.backbone(self.settings, self._progress)
         return self._started.llm
@@ -166,7 +171,7 @@ class Runtime:
             user=settings.chat.user_name,
             assistant=settings.chat.assistant_name,
             instructions=settings.chat.instructions,
-            memory_position=build.memory_position(settings),
+            memory_position=self._memory_position,
             carry=settings.chat.carry,
         )
 
