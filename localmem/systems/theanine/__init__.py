@@ -134,7 +134,7 @@ class Theanine(Memory):
             Pair(bank.units[match.id], unit)
             for unit, matches in zip(units, found, strict=True)
             for match in matches
-            if bank.is_live(match.id)
+            if bank.is_live(match.id) and bank.units[match.id].session != unit.session
         ]
         return sorted(pairs, key=lambda pair: pair.old.session)
 
