@@ -18,7 +18,7 @@ from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import render
-from localmem.text.answers import unusable, usable
+from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import line
 from localmem.text.schemas import answer, many, text
 from localmem.text.shown import all_that_fit, recalled, statements
@@ -76,11 +76,11 @@ class AllMemories(Memory):
         ]
         answers = usable(self._llm, prompts, self._fallbacks)
         told: dict[str, Turn] = {}
-        for turn, completion in zip(session.turns, answers, strict=True):
+        for turn, prompt, completion in zip(session.turns, prompts, answers, strict=True):
             for sentence in self._read(completion):
-                told.setdefault(" ".join(sentence.split()), turn)
-        found = [(sentence, turn) for sentence, turn in told.items() if sentence]
-        return [_persona(session, number, turn, sentence) for number, (sentence, turn) in enumerate(found)]
+                if says(sentence, prompt):
+                    told.setdefault(" ".join(sentence.split()), turn)
+        return [_persona(session, number, turn, sentence) for number, (sentence, turn) in enumerate(told.items())]
 
     def _read(self, completion: Completion | None) -> list[str]:
         if completion is None:

@@ -15,14 +15,14 @@ from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.text.answers import unusable, usable
+from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import dated
 from localmem.text.history import newest
 from localmem.text.prose import names
 from localmem.text.schemas import answer, many, text
 from localmem.text.shown import statements
 from localmem.text.summarize import Summarizer
-from localmem.types import AddUnit, Change, Recall, Session, SetNote, Unit
+from localmem.types import AddUnit, Change, Prompt, Recall, Session, SetNote, Unit
 
 PARTS = ("portrait", "relationship", "events")
 _COMPRESS = "comedy/compress"
@@ -85,14 +85,15 @@ class Comedy(Memory):
         else:
             shown, before = memories, ""
         values = {"before": before, "memories": dated(shown), "user": user, "assistant": assistant}
-        (completion,) = usable(self._llm, [render(_COMPRESS, form=self._form, **values)], self._fallbacks)
-        return {} if completion is None else self._read(completion.text)
+        prompt = render(_COMPRESS, form=self._form, **values)
+        (completion,) = usable(self._llm, [prompt], self._fallbacks)
+        return {} if completion is None else self._read(prompt, completion.text)
 
-    def _read(self, answered: str) -> dict[str, str]:
+    def _read(self, prompt: Prompt, answered: str) -> dict[str, str]:
         match json.loads(answered):
             case {"portrait": list(portrait), "relationship": list(relationship), "events": list(events)}:
                 return {
-                    part: "\n".join(" ".join(item.split()) for item in items if isinstance(item, str))
+                    part: "\n".join(" ".join(i.split()) for i in items if isinstance(i, str) and says(i, prompt))
                     for part, items in zip(PARTS, (portrait, relationship, events), strict=True)
                 }
         unusable(_COMPRESS, f"its answer {answered!r:.80} lacks a part", self._fallbacks)

@@ -17,10 +17,10 @@ from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Retriever
-from localmem.text.answers import unusable, usable
+from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import dated, transcript
 from localmem.text.schemas import answer, boolean, many, text
-from localmem.types import AddUnit, Change, Completion, Exchange, Hit, Recall, Session, Unit
+from localmem.types import AddUnit, Change, Completion, Exchange, Hit, Prompt, Recall, Session, Unit
 
 KINDS = (("summary",), ("knowledge", "note"), ("exchange",))  # a note is what people add by hand
 _RECORD = "conditionmem/record"
@@ -74,8 +74,8 @@ class ConditionMem(Memory):
         answers = usable(self._llm, prompts, self.fallbacks)
         return [
             AddUnit(unit, unit.learned)
-            for number, (exchange, completion) in enumerate(zip(exchanges, answers, strict=True))
-            for unit in _units(session, number, exchange, self._read(completion))
+            for number, (exchange, prompt, completion) in enumerate(zip(exchanges, prompts, answers, strict=True))
+            for unit in _units(session, number, exchange, self._read(prompt, completion))
         ]
 
     def _nearest(self, query: str) -> list[Hit]:
@@ -101,7 +101,7 @@ class ConditionMem(Memory):
         unusable(_REFLECT, f"its answer {completion.text!r:.80} does not say what is missing", self.fallbacks)
         return ""
 
-    def _read(self, completion: Completion | None) -> list[tuple[str, str]]:
+    def _read(self, prompt: Prompt, completion: Completion | None) -> list[tuple[str, str]]:
         """Kind and text of what an exchange is remembered as, beside itself."""
         if completion is None:
             return []
@@ -109,7 +109,7 @@ class ConditionMem(Memory):
             case {"summary": str(summary), "knowledge": list(items)}:
                 told = [("summary", summary), *(("knowledge", item) for item in items if isinstance(item, str))]
                 cleaned = dict.fromkeys((kind, " ".join(said.split())) for kind, said in told)
-                return [(kind, said) for kind, said in cleaned if said]
+                return [(kind, said) for kind, said in cleaned if says(said, prompt)]
         unusable(_RECORD, f"its answer {completion.text!r:.80} lacks summary or knowledge", self.fallbacks)
         return []
 

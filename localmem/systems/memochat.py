@@ -159,7 +159,8 @@ def _topic(item: object, piece: Sequence[Turn]) -> list[_Topic]:
             low, high = sorted((first, last))
             turns = piece[max(low, 1) - 1 : high]
             title, summary = " ".join(title.split()), " ".join(summary.split())
-            return [_Topic(title, summary, turns)] if title and summary and turns else []
+            said = all(any(map(str.isalnum, text)) for text in (title, summary))
+            return [_Topic(title, summary, turns)] if said and turns else []
     return []
 
 

@@ -42,6 +42,11 @@ def repeats(prompt: Prompt, sentence: str) -> bool:
     return len(sentence.split()) > 3 and any(sentence in text for text in told)
 
 
+def says(sentence: str, prompt: Prompt) -> bool:
+    """Whether a sentence holds a word or number and is none of the instructions'."""
+    return any(character.isalnum() for character in sentence) and not repeats(prompt, " ".join(sentence.split()))
+
+
 def _generate(llm: LLM, prompts: Sequence[Prompt]) -> list[Completion | None]:
     try:
         return list(llm.generate(prompts))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from localmem.llm.base import LLM
 from localmem.prompts import load, render
-from localmem.text.answers import unusable, usable
+from localmem.text.answers import repeats, unusable, usable
 from localmem.text.dialogue import parts, transcript
 from localmem.text.parse import sentences
 from localmem.types import Completion, Prompt, Turn
@@ -59,6 +59,7 @@ def _whole(prompt: Prompt, answer: Completion | None, fallbacks: Counter[str]) -
     found = sentences(answer.text)
     if answer.finish == "length":
         found = found[:-1] or found
+    found = [sentence for sentence in found if not repeats(prompt, sentence)]
     if not found:
         unusable(prompt.name, "its answer came back empty", fallbacks)
     return " ".join(found)

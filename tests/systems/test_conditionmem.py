@@ -151,3 +151,9 @@ def test_a_note_added_by_hand_is_found() -> None:
     memory = make(llm=ScriptedLLM(Play({}, ENOUGH)), k=1)
     memory.apply([AddUnit(replace(unit("n1", "the parrot eats nuts"), kind="note"), START)])
     assert [hit.unit.id for hit in memory.recall(_asked()).hits] == ["n1"]
+
+
+def test_words_of_the_instructions_and_empty_words_are_no_knowledge() -> None:
+    echo = "You keep records of a chat assistant's work, one exchange at a time."
+    memory = make(llm=ScriptedLLM(Play({"parrot": _record("...", echo, "User has a parrot.")})))
+    assert [unit.kind for unit in _units(memory, PETS)] == ["knowledge", "exchange", "exchange"]

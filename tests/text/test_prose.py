@@ -55,3 +55,8 @@ def test_nothing_to_read_is_nothing_to_write() -> None:
 
 def test_names_of_a_dialogue_of_one_side() -> None:
     assert names(turns("a")) == ("User", "the assistant")
+
+
+def test_words_of_the_instructions_are_left_out() -> None:
+    llm = ScriptedLLM(lambda _: "Write the summary only, and nothing that the conversation does not say. Bo sails.")
+    assert summaries(llm, [Ask(PROMPT, turns("a"))], Counter()) == ["Bo sails."]
