@@ -5,7 +5,6 @@ the probability that it is to be kept; the words with the highest stay, in their
 needs none of the llmlingua package, whose constructor reads from the network and reseeds every random generator.
 """
 
-import logging
 import math
 import random
 import threading
@@ -21,7 +20,6 @@ from localmem.errors import BadInput, MissingExtra, ModelMissing
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-log = logging.getLogger(__name__)
 
 _BATCH = 16  # windows that run at once
 _KEEP = 1  # the label of tokens to be kept, as LLMLingua-2's weights have it
