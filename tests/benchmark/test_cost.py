@@ -1,0 +1,43 @@
+"""The cost of remembering: each call is counted where it falls, and replies are not."""
+
+from localmem.benchmark.cost import cost
+from localmem.llm.scripted import ScriptedLLM
+from localmem.llm.wrappers import Meter
+from localmem.memory import Memory
+from localmem.prompts import render
+from localmem.types import AddUnit, Change, Exchange, Recall, Session
+from tests.fakes import session, unit
+
+
+class Asking(Memory):
+    """Asks the model once before a reply and once at a session's end; adds a unit after a reply."""
+
+    name = "asking"
+
+    def __init__(self, llm: Meter) -> None:
+        super().__init__()
+        self._llm = llm
+
+    def recall(self, session: Session) -> Recall:
+        self._llm.generate([render("rsum/update", memory="", dialogue=session.turns[-1].text, limit=3)])
+        return Recall(text="two words" if self.bank.units else "")
+
+    def observe(self, exchange: Exchange) -> list[Change]:
+        assert exchange.reply is not None
+        assert exchange.recall is not None
+        return [AddUnit(unit(exchange.reply.id), exchange.reply.time)]
+
+    def end_session(self, session: Session) -> list[Change]:
+        self._llm.generate([render("rsum/update", memory="", dialogue="all", limit=3)])
+        return []
+
+
+def test_calls_tokens_and_what_is_shown() -> None:
+    meter = Meter(ScriptedLLM(lambda _: "one two three"))
+    found = cost(Asking(meter), meter, [session("a", "b", "c", "d"), session("e", "f", "unanswered", name="s2")])
+    assert (found.turns, found.sessions, found.calls) == (3, 2, 5)
+    assert found.output_tokens == 15
+    assert found.shown == 4
+    assert found.units == 3
+    assert set(found.prompts) == {"rsum/update"}
+    assert found.a_turn(found.calls) == 5 / 3
