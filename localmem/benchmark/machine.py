@@ -15,7 +15,10 @@ _PACKAGES = ("localmem", "sqlalchemy", "numpy", "torch", "faiss-cpu", "transform
 
 
 def machine(data: Path) -> dict[str, object]:
-    """The machine, and the file system under `data`: one that lies in memory makes durable writing cost nothing."""
+    """The machine, how busy it was in the last minute, and the file system under `data`.
+
+    A file system that lies in memory makes durable writing cost nothing.
+    """
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -23,6 +26,7 @@ def machine(data: Path) -> dict[str, object]:
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": platform.platform(),
         "file_system": file_system(data),
+        "load_average": round(os.getloadavg()[0], 2),
     }
 
 

@@ -95,6 +95,7 @@ def _measured(plan: "Plan", settings: "Settings") -> "tuple[dict[str, object], M
     from localmem.llm.scripted import ScriptedLLM
     from localmem.runtime import Runtime
 
+    before = machine(settings.data)
     llm = ScriptedLLM(script(plan), first_token=plan.first_token, per_token=plan.per_token)
     with Runtime(settings, llm=llm) as runtime:
         where = runtime.store.where
@@ -109,7 +110,7 @@ def _measured(plan: "Plan", settings: "Settings") -> "tuple[dict[str, object], M
         "lost": len(lost),
         "plan": asdict(plan),
         "settings": settings.model_dump(mode="json", exclude={"server": {"keys"}, "llm": {"api_key"}}),
-        "machine": machine(settings.data),
+        "machine": before,
         "versions": versions(),
     }
     return report, measured
@@ -144,12 +145,13 @@ def _table(report: Mapping[str, object]) -> str:
     kinds = {"turn durable": "acknowledged_ms", "turn answered": "turn_ms", "beyond the backbone": "beyond_backbone_ms"}
     figures = [{"milliseconds": name, **cast("dict[str, float]", report[key])} for name, key in kinds.items()]
     plan, machine = cast("dict[str, object]", report["plan"]), cast("dict[str, object]", report["machine"])
-    return "\n".join(
-        (
-            tabulate(figures, headers="keys", floatfmt=".2f"),
-            f"{plan['users']} users, pause {plan['think']} s; failed: {report['failed'] or 0}",
-            f"{report['turns']} turns in {report['seconds']} s, {report['turns_per_second']} a second",
-            f"{report['acknowledged']} turns acknowledged, {report['lost']} of them not found in the store afterwards",
-            f"{machine['processor']}, {machine['usable_cores']} cores; store on {machine['file_system']}",
-        )
-    )
+    lines = [
+        tabulate(figures, headers="keys", floatfmt=".2f"),
+        f"{plan['users']} users, pause {plan['think']} s; failed: {report['failed'] or 0}",
+        f"replies of {plan['answer']} words: {plan['first_token']} s to the first, {plan['per_token']} s for each more",
+        f"{report['turns']} turns in {report['seconds']} s, {report['turns_per_second']} a second",
+        f"{report['acknowledged']} turns acknowledged, {report['lost']} of them not found in the store afterwards",
+        f"{machine['processor']}, {machine['usable_cores']} cores, load average {machine['load_average']} before",
+        f"store on {machine['file_system']}",
+    ]
+    return "\n".join(lines)
