@@ -1,5 +1,6 @@
-"""The rules that all LLMs share: which prompts can be asked, how one that is too long is cut, where adapters come in."""
+"""The rules that all LLMs share: which prompts can be asked, how a long one is cut, where adapters come in."""
 
+import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +55,7 @@ def _assert_ends_stay(prompt: Prompt, fitted: Prompt) -> None:
 def _is_cut_of(new: Message, old: Message) -> bool:
     head, gap, tail = new.content.partition("\n[...]\n")
     return new.role == old.role and (
-        new == old or bool(gap) and old.content.startswith(head) and old.content.endswith(tail)
+        new == old or (bool(gap) and old.content.startswith(head) and old.content.endswith(tail))
     )
 
 
@@ -104,7 +105,7 @@ def test_messages_that_cannot_be_cut_are_refused() -> None:
 def test_alternating_keeps_all_that_is_said(said: tuple[Message, ...]) -> None:
     doubled = tuple(message for message in said for _ in range(2))
     joined = alternate(doubled)
-    assert all(left.role != right.role for left, right in zip(joined, joined[1:], strict=False))
+    assert all(left.role != right.role for left, right in itertools.pairwise(joined))
     assert "\n\n".join(message.content for message in joined) == "\n\n".join(message.content for message in doubled)
 
 
