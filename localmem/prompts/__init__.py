@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.resources import files
 
 import yaml
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from localmem.errors import BadSettings
@@ -41,7 +41,7 @@ class PromptFile(BaseModel):
             raise BadSettings(
                 f"prompt {self.name!r} declares inputs {sorted(self.inputs)} and was given {sorted(values)}"
             )
-        return _environment().from_string(self.sections[title]).render(**values).strip()
+        return _template(self.sections[title]).render(**values).strip()
 
 
 def render(name: str, *, form: Format | None = None, **values: object) -> Prompt:
@@ -65,6 +65,12 @@ def render(name: str, *, form: Format | None = None, **values: object) -> Prompt
 def _environment() -> Environment:
     # Prompts are plain text for a model, not HTML: escaping would change what the user wrote.
     return Environment(undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True)  # noqa: S701
+
+
+@cache
+def _template(text: str) -> Template:
+    """Compiled once: a session's end may render one prompt thousands of times."""
+    return _environment().from_string(text)
 
 
 @cache
