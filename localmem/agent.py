@@ -154,7 +154,7 @@ class ChatAgent:
             asked = f"{file.section('memory', memory=recall.text, **values)}\n\n{last.text}"
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
-            *(Message(turn.role, turn.text) for turn in (*self._carried(), *session.turns[:-1])),
+            *(Message(turn.role, turn.text) for turn in (*self._carried(session), *session.turns[:-1])),
             Message("user", asked),
         )
         return Prompt(
@@ -279,10 +279,11 @@ class ChatAgent:
         speaker = self.user if role == "user" else self.assistant
         return Turn(f"{session.id}.{_next_number(session)}", role, speaker, text, time)  # type: ignore[arg-type]
 
-    def _carried(self) -> tuple[Turn, ...]:
-        """The last turns of sessions that are over and not yet remembered."""
+    def _carried(self, dialogue: Session) -> tuple[Turn, ...]:
+        """The last turns of sessions that are over and not yet remembered, but for those that the dialogue shows."""
+        shown = {turn.id for turn in dialogue.turns}
         with self._guard:
-            turns = [turn for session in self._waiting.values() for turn in session.turns]
+            turns = [turn for session in self._waiting.values() for turn in session.turns if turn.id not in shown]
         return tuple(turns[-self._carry :]) if self._carry else ()
 
     def _finish(self, session: Session) -> bool:

@@ -72,6 +72,18 @@ def test_the_model_sees_the_dialogue_that_is_given_and_the_log_grows_at_its_end(
     assert log(journal) == ["First.", "one", "two"]
 
 
+def test_a_dialogue_that_goes_on_behind_a_session_not_yet_remembered_is_shown_once() -> None:
+    words = Words("one", "two")
+    agent, _ = make(words)
+    first = agent.hear("First.", START, "s")
+    whole(agent, first)
+    over = agent.sessions[0]
+    agent.close("s")
+    second = agent.hear("Second.", START, "s~2")
+    whole(agent, second, dialogue=Session("s~2", (*over.turns, *second.turns)))
+    assert [message.content for message in words.prompts[1].messages[1:]] == ["First.", "one", "Second."]
+
+
 def test_a_reply_that_comes_after_the_users_next_words_is_kept_in_order() -> None:
     agent, journal = make(Words("late"))
     session = agent.hear("First.", START, "s")
