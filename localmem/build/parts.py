@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from localmem.config import Settings
 from localmem.errors import LocalmemError, MissingExtra
 from localmem.weights.folder import model_path
+from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -90,18 +91,19 @@ def compressor(name: str) -> "Compressor":
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:
     _need("transformers", "cpu")
-    from localmem.llm.transformers import TransformersLLM
-
     path = model_path(settings.model)
     progress(f"loading {settings.model}")
-    llm = TransformersLLM(
-        path,
-        name=settings.model,
-        context_length=settings.llm.context_length,
-        device=settings.llm.device,
-        dtype=settings.llm.dtype,
-        adapters=settings.llm.adapters,
-    )
+    with one_at_a_time():
+        from localmem.llm.transformers import TransformersLLM
+
+        llm = TransformersLLM(
+            path,
+            name=settings.model,
+            context_length=settings.llm.context_length,
+            device=settings.llm.device,
+            dtype=settings.llm.dtype,
+            adapters=settings.llm.adapters,
+        )
     return Backbone(llm, lambda: None)
 
 

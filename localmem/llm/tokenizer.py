@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from localmem.errors import BadSettings, ModelMissing
 from localmem.llm.base import alternate
 from localmem.types import Message
+from localmem.weights.loading import one_at_a_time
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -21,7 +22,8 @@ class ChatTokenizer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.tokenizer = _load(folder)
+        with one_at_a_time():
+            self.tokenizer = _load(folder)
         if not self.tokenizer.chat_template:
             raise BadSettings(
                 f"the model in {folder} has no chat template, so it cannot hold a dialogue; use an instruct model"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from localmem.batching import Batched
 from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.retrieval.base import Encoder, Side
+from localmem.weights.loading import one_at_a_time
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -121,7 +122,7 @@ class SentenceEncoder:
         return [len(tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
 
     def _model(self) -> "SentenceTransformer":
-        with self._loading:
+        with self._loading, one_at_a_time():
             if self._loaded is None:
                 self._loaded = _load(self._path, self._device, self._dtype)
                 if self._max_length is not None:

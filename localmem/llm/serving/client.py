@@ -97,7 +97,7 @@ class VllmClient:
         self._check_limit(name)
         if name in self.models():
             self._unload(name)
-        self._post(_LOAD, _adapter(name, path), f"adapter {name!r}")
+        self._post(_LOAD, _adapter(name, path), f"adapter {name!r} in {path}")
         with self._guard:
             self._adapters[name] = path
 
