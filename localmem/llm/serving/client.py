@@ -198,7 +198,7 @@ class VllmClient:
                 return
             self._server.ensure_ready()
             for name, path in self._adapters.items():
-                self._check(self._client.post(_LOAD, json=_adapter(name, path)), f"adapter {name!r}")
+                self._check(self._client.post(_LOAD, json=_adapter(name, path)), f"adapter {name!r} in {path}")
             self._adapters_at = starts
 
 
@@ -217,11 +217,14 @@ def _adapter(name: str, path: Path) -> dict[str, str]:
 def _message(response: httpx.Response) -> str:
     """What a server says of its error, whichever of the usual shapes it has."""
     try:
-        body = response.json()
+        told = response.json()
     except ValueError:
-        return response.text[:_MESSAGE_WIDTH]
-    told = body.get("error", body) if isinstance(body, dict) else body
-    return str(told.get("message", told) if isinstance(told, dict) else told)[:_MESSAGE_WIDTH]
+        told = response.text
+    if isinstance(told, dict):
+        told = told.get("error", told)
+    if isinstance(told, dict):
+        told = told.get("message", told)
+    return " ".join(str(told).split())[:_MESSAGE_WIDTH]
 
 
 def _reason(error: Exception) -> str:

@@ -1,8 +1,9 @@
 """Runs one command and sees to it that nothing of it outlives the program that asked for it.
 
-A program of its own, on the standard library alone: `python guard.py COMMAND...`. It ends the command and its whole
-process group on SIGTERM, when its standard input closes (the asking program is gone, however it died), and when the
-command's first process has ended but left others behind. Exits with the command's code.
+A program of its own, on the standard library alone: `python guard.py SECONDS COMMAND...`. It ends the command and its
+whole process group on SIGTERM, when its standard input closes (the asking program is gone, however it died), and when
+the command's first process has ended but left others behind. A byte of input before the end means: do not ask first.
+Exits with the command's code.
 """
 
 import ctypes
@@ -13,13 +14,15 @@ import sys
 import threading
 from contextlib import suppress
 
-GRACE_SECONDS = 20.0
 _PR_SET_PDEATHSIG = 1
 
 
-def main(command: list[str]) -> int:
-    """The command's exit code, as a shell gives it (128 + the signal that ended it)."""
-    ending = threading.Event()
+def main(grace: float, command: list[str]) -> int:
+    """The command's exit code, as a shell gives it (128 + the signal that ended it).
+
+    What has not ended `grace` seconds after being asked to is killed.
+    """
+    ending, at_once = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     _on_parents_death(signal.SIGTERM)
     child = subprocess.Popen(
@@ -28,27 +31,27 @@ def main(command: list[str]) -> int:
         start_new_session=True,
         preexec_fn=lambda: _on_parents_death(signal.SIGKILL),  # noqa: PLW1509  # no other thread runs yet
     )
-    threading.Thread(target=_await_end_of_input, args=(ending,), daemon=True).start()
+    threading.Thread(target=_await_end_of_input, args=(ending, at_once), daemon=True).start()
     while child.poll() is None:
         if ending.wait(0.1):
-            _end(child)
+            _end(child, 0.0 if at_once.is_set() else grace)
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
+def _end(child: "subprocess.Popen[bytes]", grace: float) -> None:
     child.terminate()
     try:
-        child.wait(GRACE_SECONDS)
+        child.wait(grace)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
 
 
-def _await_end_of_input(ending: threading.Event) -> None:
+def _await_end_of_input(ending: threading.Event, at_once: threading.Event) -> None:
     while os.read(0, 1024):
-        pass
+        at_once.set()
     ending.set()
 
 
@@ -59,4 +62,4 @@ def _on_parents_death(number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -30,6 +31,8 @@ _POLL_SECONDS = 0.25
 _STABLE_SECONDS = 600.0
 # A process that lives but does not answer for this long is taken for dead.
 _DEAF_SECONDS = 30.0
+# What the guard may take to kill what did not end.
+_KILL_SECONDS = 5.0
 _TAIL_BYTES = 16384
 _TAIL_LINES = 3
 _TAIL_WIDTH = 300
@@ -40,7 +43,7 @@ class ServerCommand:
     """How to start a server and tell how it is.
 
     `health` answers 200 once it serves. `stages` are patterns of its log and what they mean to a user, in the order of
-    a start. `environment` is added to this program's.
+    a start. `environment` is added to this program's. After `grace_seconds` of being asked to end it is killed.
     """
 
     name: str
@@ -50,6 +53,7 @@ class ServerCommand:
     environment: Mapping[str, str] = field(default_factory=dict)
     stages: Sequence[tuple[str, str]] = ()
     start_seconds: float = 900.0
+    grace_seconds: float = 20.0
 
 
 class ServerProcess:
@@ -113,11 +117,12 @@ class ServerProcess:
         with self._changed:
             if self._state in ("new", "stopped"):
                 return
+            # A server that is still loading is deaf to requests to end, and has nothing to put in order.
+            self._end(at_once=self._state == "starting")
             self._state = "stopped"
             self._changed.notify_all()
-            self._end()
         if self._watcher:
-            self._watcher.join(guard.GRACE_SECONDS + _POLL_SECONDS)
+            self._watcher.join(self._how.grace_seconds + _KILL_SECONDS)
         if self._process and self._process.poll() is None:
             self._process.kill()
         atexit.unregister(self.stop)
@@ -153,13 +158,12 @@ class ServerProcess:
                 return 0.0
             self._process = process = self._spawn()
             self._starts += 1
-        if not self._await_ready(process):
-            self._end()
-            process.wait()
-            return 0.0
-        ready = time.monotonic()
+        ready = time.monotonic() if self._await_ready(process) else None
+        if ready is None:
+            self._end(at_once=True)
         process.wait()
-        return time.monotonic() - ready
+        self._end()
+        return time.monotonic() - ready if ready is not None else 0.0
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         how = self._how
@@ -169,7 +173,7 @@ class ServerProcess:
         descriptor = os.open(how.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-I", guard.__file__, *how.command],
+                [sys.executable, "-I", guard.__file__, str(how.grace_seconds), *how.command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -214,10 +218,15 @@ class ServerProcess:
                 self._state = "starting"
                 self._end()
 
-    def _end(self) -> None:
-        """Closing its input tells the guard to end everything."""
-        if self._process and self._process.stdin and not self._process.stdin.closed:
-            self._process.stdin.close()
+    def _end(self, *, at_once: bool = False) -> None:
+        """Closing its input tells the guard to end everything, if it has not ended."""
+        stdin = self._process.stdin if self._process else None
+        if stdin is None or stdin.closed:
+            return
+        with suppress(BrokenPipeError):  # the guard has ended by itself
+            if at_once:
+                stdin.write(b"!")
+            stdin.close()
 
     def _why(self) -> str:
         code = self._process.returncode if self._process else None
