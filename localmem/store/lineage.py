@@ -19,14 +19,13 @@ def standing_on(log: Sequence[Logged], gone: Collection[int], *, in_words: bool 
 
     `log` is in order. With `in_words`, a link or a mark does not count: it names a unit but repeats nothing of it.
     """
-    taken = set(gone)
-    while True:
+    taken, before = set(gone), -1
+    while len(taken) > before:
         before = len(taken)
         sessions = {batch.session for batch in log if batch.number in taken and batch.session is not None}
         taken |= {batch.number for batch in log if batch.session in sessions}
-        taken |= _next(log, taken, in_words)
-        if len(taken) == before:
-            return taken
+        taken |= _downstream(log, taken, in_words)
+    return taken
 
 
 def made_of(change: Change, sessions: Set[str], turns: Set[str]) -> bool:
@@ -36,19 +35,19 @@ def made_of(change: Change, sessions: Set[str], turns: Set[str]) -> bool:
     )
 
 
-def _next(log: Sequence[Logged], taken: Set[int], in_words: bool) -> set[int]:
-    """Batches that stand directly on the taken ones. What a batch before them brought in already is not lost."""
+def _downstream(log: Sequence[Logged], taken: Set[int], in_words: bool) -> set[int]:
+    """The taken batches and those after them that stand on them. What a batch before brought in too is not lost."""
     makers: dict[Name, int] = {}
     lost: set[Name] = set()
-    found: set[int] = set()
+    gone = set(taken)
     for batch in log:
-        if batch.number not in taken and not lost.isdisjoint(_leans(batch.changes, in_words)):
-            found.add(batch.number)
+        if not lost.isdisjoint(_leans(batch.changes, in_words)):
+            gone.add(batch.number)
         for name in _brings(batch.changes):
             first = makers.setdefault(name, batch.number)
-            if batch.number in taken and (first in taken or name[0] == "note"):
+            if batch.number in gone and (first in gone or name[0] == "note"):
                 lost.add(name)
-    return found
+    return gone
 
 
 def _brings(changes: Sequence[Change]) -> Iterator[Name]:

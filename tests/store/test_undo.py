@@ -170,3 +170,13 @@ def test_history_remembers_what_was_taken_back(store: Store) -> None:
     assert [event.state for event in store.history("ann", "rsum", "u1").events] == ["undone", "superseded"]
     with pytest.raises(NotFound, match="no unit 'u9' in rsum"):
         store.history("ann", "rsum", "u9")
+
+
+def test_a_chain_of_any_length_is_followed(store: Store) -> None:
+    hold(store, "ann", "rsum", "s0", [added("u0")])
+    for number in range(1, 60):
+        links = [AddLink(Link(f"u{number - 1}", f"u{number}", "next"), START)]
+        hold(store, "ann", "rsum", f"s{number}", [added(f"u{number}"), *links])
+    hold(store, "ann", "rsum", "alone", [added("v0")])
+    assert store.undo("ann", "rsum", "s10") == [f"s{number}" for number in range(11, 60)]
+    assert len(store.bank("ann", "rsum").units) == 11
