@@ -106,8 +106,7 @@ class ChatAgent:
         prompt's sampling; `instructions` stand in for the agent's own.
         """
         session = dialogue or self._going(session_id)
-        recall = self.memory.recall(session)
-        prompt = self.prompt(session, recall, instructions)
+        recall, prompt = self._prepared(session, instructions)
         prompt = adjust(prompt) if adjust else prompt
         said: list[str] = []
         whole = False
@@ -132,14 +131,18 @@ class ChatAgent:
 
     def answer(self, session: Session) -> Reply:
         """The reply to a session that is written nowhere: nothing changes, so many may be asked of one memory."""
-        recall = self.memory.recall(session)
-        prompt = self.prompt(session, recall)
+        recall, prompt = self._prepared(session)
         (completion,) = self.llm.generate([prompt])
         last = session.turns[-1]
         return Reply(self._turn(session, "assistant", completion.text, last.time), recall, prompt, completion)
 
-    def prompt(self, session: Session, recall: Recall, instructions: str | None = None) -> Prompt:
-        """A reply's prompt: fixed instructions, the dialogue, and what was recalled, where the model reads it best."""
+    def prompt(
+        self, session: Session, recall: Recall, instructions: str | None = None, carried: Sequence[Turn] = ()
+    ) -> Prompt:
+        """A reply's prompt: fixed instructions, the dialogue, and what was recalled, where the model reads it best.
+
+        `carried` are turns of earlier sessions that stand ahead of the dialogue.
+        """
         file = load(self.memory.response_prompt)
         last = session.turns[-1]
         values = {
@@ -154,7 +157,7 @@ class ChatAgent:
             asked = f"{file.section('memory', memory=recall.text, **values)}\n\n{last.text}"
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
-            *(Message(turn.role, turn.text) for turn in (*self._carried(session), *session.turns[:-1])),
+            *(Message(turn.role, turn.text) for turn in (*carried, *session.turns[:-1])),
             Message("user", asked),
         )
         return Prompt(
@@ -278,6 +281,13 @@ class ChatAgent:
     def _turn(self, session: Session, role: str, text: str, time: datetime) -> Turn:
         speaker = self.user if role == "user" else self.assistant
         return Turn(f"{session.id}.{_next_number(session)}", role, speaker, text, time)  # type: ignore[arg-type]
+
+    def _prepared(self, session: Session, instructions: str | None = None) -> tuple[Recall, Prompt]:
+        """What is recalled for the session's last turn, and the prompt of the reply."""
+        # What waits is read before the bank: a session remembered meanwhile is then seen twice, never not at all.
+        carried = self._carried(session)
+        recall = self.memory.recall(session)
+        return recall, self.prompt(session, recall, instructions, carried)
 
     def _carried(self, dialogue: Session) -> tuple[Turn, ...]:
         """The last turns of sessions that are over and not yet remembered, but for those that the dialogue shows."""

@@ -1,6 +1,6 @@
 """The agent: what is written when, what a reply sees, and what happens when things break off."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
@@ -75,6 +75,31 @@ def test_sessions_not_yet_remembered_stay_in_sight() -> None:
     seen = "\n".join(message.content for message in asked[-1].messages)
     assert "my cat is Tom" in seen
     assert "one" not in seen.split()
+
+
+class Meanwhile(ExchangeRetrieval):
+    """Its recall is over just before another thread has remembered what waited."""
+
+    def __init__(self) -> None:
+        super().__init__(retriever=WordRetriever())
+        self.then: Callable[[], object] = lambda: None
+
+    def recall(self, session: Session) -> Recall:
+        found = super().recall(session)
+        self.then()
+        return found
+
+
+def test_a_session_remembered_during_a_reply_is_never_out_of_sight() -> None:
+    memory = Meanwhile()
+    agent, _, asked = _agent(memory=memory)
+    agent.chat("my cat is Tom", START)
+    closed = agent.close()
+    assert closed is not None
+    memory.then = lambda: agent.waiting and agent.remember(closed)
+    agent.chat("what is my cat called", START + timedelta(days=1))
+    assert agent.waiting == ()
+    assert "my cat is Tom" in "\n".join(message.content for message in asked[-1].messages)
 
 
 def test_a_reply_that_is_broken_off_is_kept_as_far_as_it_was_given() -> None:
