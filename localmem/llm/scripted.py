@@ -52,10 +52,10 @@ class ScriptedLLM:
         check(prompt)
         asked, trimmed = fit(prompt, self._context_length, self._count)
         words, cut = self._answer(asked)
-        time.sleep(self._first_token)
+        _pause(self._first_token)
         for index, word in enumerate(words):
             if index:
-                time.sleep(self._per_token)
+                _pause(self._per_token)
             yield word
         text = "".join(words)
         check_json(prompt, text)
