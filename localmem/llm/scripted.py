@@ -98,6 +98,11 @@ def _drained(stream: Generator[str, None, Completion]) -> Completion:
             return completion
 
 
+def _pause(seconds: float) -> None:
+    if seconds:  # a sleep of no time would still hand the interpreter to another thread
+        time.sleep(seconds)
+
+
 def _words(text: str) -> list[str]:
     pieces = text.split(" ")
     return [pieces[0], *(f" {piece}" for piece in pieces[1:])] if text else []
