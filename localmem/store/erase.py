@@ -6,9 +6,9 @@ Works inside one transaction; `Store` then proves on the bytes of the files that
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select, update
 
 from localmem.errors import NotFound
 from localmem.store import embeddings, jobs
@@ -54,8 +54,7 @@ class Eraser:
         if not units:
             raise no_unit(self._user, system, unit_id)
         said = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
-        for named in self._naming(system, [unit_id]):
-            self._drop(changes, named)
+        self._units(system, [unit_id])
         self._keep_texts(found)
         self._log.advance(self._connection, self._user, system)
         if sources:
@@ -132,11 +131,28 @@ class Eraser:
     def _loose_ends(self, system: str, gone: Collection[Logged], kept: Collection[Logged]) -> None:
         """Links, marks and retirements of units that are no more."""
         for part in chunks(sorted(_added(gone) - _added(kept))):
-            for named in self._naming(system, part):
-                self._drop(changes, named)
+            self._units(system, part)
+
+    def _units(self, system: str, units: Sequence[str]) -> None:
+        for named in self._naming(system, units):
+            self._drop(changes, named)
+        self._hush(system, units)
+
+    def _hush(self, system: str, units: Sequence[str]) -> None:
+        """What one of these units took the place of stays retired, but the reason may repeat what the unit said."""
+        by_them = and_(changes.c.user == self._user, changes.c.system == system, changes.c.other.in_(units))
+        rows = self._connection.execute(select(changes).where(by_them, changes.c.type == "retire_unit")).mappings()
+        for row in rows.all():
+            change = self._log.codec.decode(row["body"])
+            if not isinstance(change, RetireUnit) or not change.reason:
+                continue
+            self.erased.texts.add(change.reason)
+            place = and_(changes.c.batch == row["batch"], changes.c.position == row["position"])
+            body = self._log.codec.encode(replace(change, reason=""))
+            self._connection.execute(update(changes).where(place).values(body=body))
 
     def _naming(self, system: str, units: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-        """Changes of these units, and links to them; a unit that one of them retired stays retired."""
+        """Changes of these units, and links to them."""
         mine = and_(changes.c.user == self._user, changes.c.system == system)
         return (
             and_(mine, changes.c.unit.in_(units)),

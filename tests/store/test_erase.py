@@ -28,7 +28,13 @@ def _bytes(place: str) -> bytes:
 def test_a_unit_goes_with_all_that_names_it(store: Store, place: str) -> None:
     hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET), added("u2", text=PLAIN)], PLAIN)
     hold(store, "ann", "rsum", "s2", [AddLink(Link("u1", "u2", "next"), START), MarkUnit("u1", "recalled", 2, START)])
-    hold(store, "ann", "rsum", "s3", [AddLink(Link("u2", "u1", "next"), START), RetireUnit("u2", "u1", "newer", START)])
+    hold(
+        store,
+        "ann",
+        "rsum",
+        "s3",
+        [AddLink(Link("u2", "u1", "next"), START), RetireUnit("u2", "u1", f"as {SECRET}", START)],
+    )
     receipt = store.delete_unit("ann", "rsum", "u1")
     assert receipt.rows == {"changes": 4}
     assert receipt.sources == ("s1.0",)
