@@ -27,6 +27,7 @@ from localmem.llm.decoding.sampling import KNOWN_FIELDS, Sampler
 from localmem.llm.decoding.turns import Turns
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
 from localmem.types import Choice, Completion, Prompt, Usage
+from localmem.weights.loading import one_at_a_time
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -59,7 +60,8 @@ class TransformersLLM:
     ) -> None:
         self._name = name
         self._tokenizer = ChatTokenizer(path)
-        model = _load(path, _device(device), dtype)
+        with one_at_a_time():
+            model = _load(path, _device(device), dtype)
         text = model.config.get_text_config(decoder=True)
         self._context_length = context_length or int(text.max_position_embeddings)
         ends = _ends(model, self._tokenizer)

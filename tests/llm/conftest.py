@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.serving.vllm_server import VllmServer, VllmSettings
 from localmem.llm.transformers import TransformersLLM
@@ -17,37 +16,11 @@ from localmem.llm.vllm import VllmLLM
 from localmem.types import Choice, JsonSchema, Prompt
 
 CONTEXT = 1024
-NAMES = ("scripted", "transformers", "vllm")
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`llm` is each of the three in turn, `model` each of the two that have weights."""
-    for fixture, names in (("llm", NAMES), ("model", NAMES[1:])):
-        if fixture in metafunc.fixturenames:
-            params = [pytest.param(name, marks=_marks(name)) for name in names]
-            metafunc.parametrize(fixture, params, indirect=True)
-
-
-def _marks(name: str) -> list[pytest.MarkDecorator]:
-    # One group is one worker under xdist, so there is one server.
-    return [pytest.mark.vllm, pytest.mark.xdist_group("vllm")] if name == "vllm" else []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.is_relative_to(here) and item.get_closest_marker("vllm") is not None)
-
-
-@pytest.fixture
-def llm(request: pytest.FixtureRequest) -> LLM:
-    fixture: LLM = request.getfixturevalue(f"{request.param}_llm")
-    return fixture
-
-
-@pytest.fixture
-def model(request: pytest.FixtureRequest) -> TransformersLLM | VllmLLM:
-    fixture: TransformersLLM | VllmLLM = request.getfixturevalue(f"{request.param}_llm")
-    return fixture
 
 
 @pytest.fixture(scope="session")

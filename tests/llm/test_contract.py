@@ -55,6 +55,33 @@ FACTS = {
 CODE = {"type": "string", "pattern": "^[a-f]{3}-[0-9]{2}$"}
 SCHEMAS = (PERSON, NESTED, FACTS, CODE)
 
+NAMES = ("scripted", "transformers", "vllm")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`llm` is each of the three in turn, `model` each of the two that have weights."""
+    for fixture, names in (("llm", NAMES), ("model", NAMES[1:])):
+        if fixture in metafunc.fixturenames:
+            params = [pytest.param(name, marks=_marks(name)) for name in names]
+            metafunc.parametrize(fixture, params, indirect=True)
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    # One group is one worker under xdist, so there is one server.
+    return [pytest.mark.vllm, pytest.mark.xdist_group("vllm")] if name == "vllm" else []
+
+
+@pytest.fixture
+def llm(request: pytest.FixtureRequest) -> LLM:
+    fixture: LLM = request.getfixturevalue(f"{request.param}_llm")
+    return fixture
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> TransformersLLM | VllmLLM:
+    fixture: TransformersLLM | VllmLLM = request.getfixturevalue(f"{request.param}_llm")
+    return fixture
+
 
 def test_says_who_it_is(llm: LLM) -> None:
     assert llm.name in ("scripted", "starter")

@@ -66,6 +66,7 @@ class Adapters:
         """Frees an adapter's weights."""
         self._loaded.remove(adapter)
         if self._loaded:
+            self.model.set_adapter(next(iter(self._loaded)))  # peft complains of losing the one it calls active
             self.model.delete_adapter(adapter)
         else:
             self._base = self.model.unload()
@@ -73,15 +74,25 @@ class Adapters:
 
     def _load(self, adapter: str, folder: Path) -> None:
         try:
-            from peft import PeftModel
+            from peft import PeftConfig, PeftModel
         except ImportError as error:
             raise MissingExtra("adapters need the package peft; install localmem[cpu] or localmem[gpu]") from error
-        if self.model is self._base:
+        wrapped = self.model
+        if wrapped is self._base:
+            config = PeftConfig.from_pretrained(str(folder))
+            config.inference_mode = True
             # The adapter computes in the model's own precision: widening it is for training.
-            wrapped = PeftModel.from_pretrained(
-                self._base, str(folder), adapter_name=adapter, autocast_adapter_dtype=False
-            )
-            self.model = wrapped.eval()
-        else:
-            self.model.load_adapter(str(folder), adapter, autocast_adapter_dtype=False)
-            self.model.eval()
+            wrapped = PeftModel(self._base, config, adapter_name=adapter, autocast_adapter_dtype=False)
+        try:
+            wrapped.load_adapter(str(folder), adapter, autocast_adapter_dtype=False)
+        except (RuntimeError, ValueError):
+            self._take_out(adapter, wrapped)
+            raise
+        self.model = wrapped.eval()
+
+    def _take_out(self, adapter: str, wrapped: "torch.nn.Module") -> None:
+        """Undoes an adapter whose layers are in the model while its weights are not."""
+        if not self._loaded:
+            self._base = wrapped.unload()
+        elif adapter in wrapped.peft_config:
+            wrapped.delete_adapter(adapter)

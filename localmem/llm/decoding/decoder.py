@@ -41,7 +41,7 @@ class _Batch:
         if len(kept) < len(self.rows):
             mask = self.mask[kept]
             crop = int(mask.argmax(1).min()) if self.cache.joinable else 0
-            self.cache.select(kept, crop)
+            self.cache.select(torch.tensor(kept, device=mask.device), crop)
             self.rows, self.mask = [self.rows[index] for index in kept], mask[:, crop:]
         return self
 

@@ -63,14 +63,13 @@ class RowCache:
         """Columns held."""
         return int(self.cache.get_seq_length())
 
-    def select(self, rows: Sequence[int], crop: int) -> None:
-        """Keeps these rows; where the model allows it, drops the first `crop` columns."""
-        index = torch.tensor(rows, device=self.cache.layers[0].keys.device)
+    def select(self, rows: torch.Tensor, crop: int) -> None:
+        """Keeps these rows; where rows can join, drops the first `crop` columns."""
         if not self.joinable:
-            self.cache.reorder_cache(index)
+            self.cache.reorder_cache(rows)
             return
         for layer in self.cache.layers:
-            layer.hold(layer.keys[index, :, crop:], layer.values[index, :, crop:])
+            layer.hold(layer.keys[rows, :, crop:], layer.values[rows, :, crop:])
 
     def join(self, other: "RowCache") -> None:
         """Takes the other's rows in below its own."""
