@@ -8,8 +8,9 @@ nothing of how the index searches.
 from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
-from localmem.text.dialogue import dated, transcript
-from localmem.types import AddUnit, Change, Exchange, Recall, Session, Unit
+from localmem.text.dialogue import dated
+from localmem.text.units import exchanges
+from localmem.types import AddUnit, Change, Recall, Session
 
 
 class ExchangeRetrieval(Memory):
@@ -26,21 +27,4 @@ class ExchangeRetrieval(Memory):
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
 
     def end_session(self, session: Session) -> list[Change]:
-        units = [_unit(session, number, exchange) for number, exchange in enumerate(session.exchanges())]
-        return [AddUnit(unit, unit.learned) for unit in units]
-
-
-def _unit(session: Session, number: int, exchange: Exchange) -> Unit:
-    turns = exchange.turns()
-    text = transcript(turns)
-    return Unit(
-        id=f"{session.id}/e{number}",
-        text=text,
-        key=text,
-        kind="exchange",
-        speaker="",
-        session=session.id,
-        sources=tuple(turn.id for turn in turns),
-        time=turns[0].time,
-        learned=session.turns[-1].time,
-    )
+        return [AddUnit(unit, unit.learned) for unit in exchanges(session)]

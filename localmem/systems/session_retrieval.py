@@ -15,10 +15,11 @@ from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.text.answers import unusable
-from localmem.text.dialogue import dated, transcript
+from localmem.text.dialogue import dated
 from localmem.text.history import room
 from localmem.text.tokens import within
-from localmem.types import AddUnit, Change, Hit, Recall, Session, Unit
+from localmem.text.units import whole
+from localmem.types import AddUnit, Change, Hit, Recall, Session
 
 
 class SessionRetrieval(Memory):
@@ -44,7 +45,7 @@ class SessionRetrieval(Memory):
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
 
     def end_session(self, session: Session) -> list[Change]:
-        return [AddUnit(_unit(session), session.turns[-1].time)] if session.turns else []
+        return [AddUnit(unit, unit.learned) for unit in whole(session)]
 
     def _fitting(self, session: Session, found: list[Hit]) -> int:
         budget = min(self._tokens, room(self._llm, session, self.response_prompt))
@@ -52,18 +53,3 @@ class SessionRetrieval(Memory):
         if found and not fitting:
             unusable(self.response_prompt, f"the nearest session holds more than {budget} tokens", self.fallbacks)
         return max(fitting, 1)
-
-
-def _unit(session: Session) -> Unit:
-    text = transcript(session.turns)
-    return Unit(
-        id=f"{session.id}/session",
-        text=text,
-        key=text,
-        kind="session",
-        speaker="",
-        session=session.id,
-        sources=tuple(turn.id for turn in session.turns),
-        time=session.turns[0].time,
-        learned=session.turns[-1].time,
-    )

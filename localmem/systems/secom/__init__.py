@@ -32,7 +32,8 @@ from localmem.systems.secom.incremental import STARTS, Continuation, open_turns,
 from localmem.text.base import Compressor, Segmenter
 from localmem.text.dialogue import day, transcript
 from localmem.text.tokens import within
-from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
+from localmem.text.units import said
+from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, SetNote, Unit
 
 __all__ = ["Continuation", "IncrementalSeCom", "SeCom"]
 
@@ -94,22 +95,9 @@ class SeCom(Memory):
         texts = [transcript(run) for run in runs]
         keys = self._compressor.compress(texts, self._rate) if self._compressor and texts else texts
         return [
-            self._unit(session, number, run, text, key)
-            for number, (run, text, key) in enumerate(zip(runs, texts, keys, strict=True))
+            said(session, f"g{number}", run, self._kind, key)
+            for number, (run, key) in enumerate(zip(runs, keys, strict=True))
         ]
-
-    def _unit(self, session: Session, number: int, run: Sequence[Turn], text: str, key: str) -> Unit:
-        return Unit(
-            id=f"{session.id}/g{number}",
-            text=text,
-            key=key if key.strip() else text,
-            kind=self._kind,
-            speaker="",
-            session=session.id,
-            sources=tuple(turn.id for turn in run),
-            time=run[0].time,
-            learned=session.turns[-1].time,
-        )
 
     def _nearest(self, text: str) -> list[Hit]:
         """The units nearest to a text, as many as the budget allows, best first."""
