@@ -57,6 +57,8 @@ class RetrievalSettings(Section):
     """What searches the units' keys."""
     encoder: str = "minilm-l6-v2"
     """The encoder's name in the manifest."""
+    index: Literal["auto", "flat", "hnsw", "ivf"] = "auto"
+    """How vectors are searched: flat compares all and is exact; auto is flat until a bank is large, then hnsw."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N, for the encoder."""
     language: str = "english"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from localmem.bank import Bank
 from localmem.errors import Conflict
-from localmem.retrieval.base import Match, Side
+from localmem.retrieval.base import Match, Scope, Side
 from localmem.types import Change, Choice, JsonSchema, Prompt, Session, Turn, Unit
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
@@ -79,11 +79,16 @@ class WordRetriever:
         for unit_id in ids:
             self.units.pop(unit_id, None)
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
-        return [self._search(set(query.lower().split()), k) for query in queries]
+    @property
+    def memory(self) -> int:
+        return 100 * len(self.units)
 
-    def _search(self, words: set[str], k: int) -> list[Match]:
-        scored = [Match(name, float(len(words & set(u.key.lower().split())))) for name, u in self.units.items()]
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
+        return [self._search(set(query.lower().split()), k, scope or Scope()) for query in queries]
+
+    def _search(self, words: set[str], k: int, scope: Scope) -> list[Match]:
+        held = {name: unit for name, unit in self.units.items() if scope.admits(unit)}
+        scored = [Match(name, float(len(words & set(u.key.lower().split())))) for name, u in held.items()]
         return sorted(scored, key=lambda match: -match.score)[:k]
 
 

@@ -69,16 +69,16 @@ def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
     return CachedEncoder(inner, cache)
 
 
-def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"]) -> "Retriever":
-    """An empty index for one bank."""
+def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None = None) -> "Retriever":
+    """An empty index for one bank. A graph or lists of vectors, where there are any, are kept in `file`."""
     kind = settings.retrieval.retriever
     if kind == "bm25":
         return _bm25(settings)
     if kind == "dense":
-        return _dense(new_encoder())
+        return _dense(settings, new_encoder(), file)
     from localmem.retrieval.hybrid import HybridRetriever
 
-    return HybridRetriever([_dense(new_encoder()), _bm25(settings)])
+    return HybridRetriever([_dense(settings, new_encoder(), file), _bm25(settings)])
 
 
 @cache
@@ -175,11 +175,11 @@ def _tokenizer(name: str) -> Path | None:
         return None
 
 
-def _dense(encoder: "Encoder") -> "Retriever":
+def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retriever":
     _need("faiss", "cpu")
     from localmem.retrieval.dense import DenseRetriever
 
-    return DenseRetriever(encoder)
+    return DenseRetriever(encoder, kind=settings.retrieval.index, file=file)
 
 
 def _bm25(settings: Settings) -> "Retriever":

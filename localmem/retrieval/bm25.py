@@ -1,15 +1,16 @@
-"""BM25Retriever: units by the words they share with the query, scored by bm25s.
+"""BM25Retriever: units by the words they share with the query, with the tokens and the formula of bm25s.
 
-Knows words only; no weights. A unit is tokenised once. Its term counts then stay in arrays sorted by term, from which
-the eager score table of bm25s is made anew by a few vector operations when something has changed: the scores are
-always those of an index built from scratch over the units that are there.
+Knows words only; no weights. A unit is tokenised once and its term counts are kept. Scores are worked out at the
+search, for the query's terms alone: an addition changes the rarity of words and the mean length, and so every score of
+the table that bm25s would keep. They are always those of an index built from scratch over the units that are admitted.
 """
 
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,15 +18,17 @@ import regex  # type: ignore[import-untyped]  # publishes no types
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
-from localmem.retrieval.base import Match
+from localmem.retrieval.base import Match, Scope
+from localmem.retrieval.postings import Postings
 from localmem.retrieval.slots import Slots, best
 from localmem.types import Unit
 
 if TYPE_CHECKING:
     from bm25s.tokenization import Tokenizer
 
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float32]
+Floats = NDArray[np.float64]
+
+_WORD = 150  # bytes of a word, its number and the dicts' entries for them
 
 # Scripts written without spaces, or with endings glued to the word (Korean): runs become characters and pairs.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
@@ -64,41 +67,51 @@ class BM25Retriever:
     """
 
     def __init__(self, *, language: str = "english", k1: float = 1.5, b: float = 0.75) -> None:
-        import bm25s
-
         self._tokenizer = _tokenizer(language)
-        self._scorer = bm25s.BM25(k1=k1, b=b)
         self._k1, self._b = k1, b
         self._guard = threading.Lock()
         self._slots = Slots()
-        self._counts = _Counts()
-        self._stale = False
+        self._counts = Postings()
+        self._lengths: Floats = np.zeros(0)
 
     def add(self, units: Sequence[Unit]) -> None:
         """Tokenise and index the keys of the units that are not there yet."""
         with self._guard:
             new = [units[index] for index in self._slots.unknown([unit.id for unit in units])]
-            if new:
-                self._counts.add(len(self._slots), self._terms([unit.key for unit in new], learn=True))
-                self._slots.add([unit.id for unit in new])
-                self._stale = True
+            if not new:
+                return
+            terms = self._terms([unit.key for unit in new], learn=True)
+            start = len(self._slots)
+            self._slots.add(new)
+            self._counts.add(start, terms)
+            self._lengths = np.append(self._lengths, [float(len(found)) for found in terms])
 
     def remove(self, ids: Sequence[str]) -> None:
         """Forget these units. Their counts go when a fifth of all are dead."""
         with self._guard:
-            if self._slots.remove(ids):
-                self._stale = True
-                if self._slots.wasteful:
-                    self._counts.keep(self._slots.compact())
+            if self._slots.remove(ids) and self._slots.wasteful:
+                kept = self._slots.compact()
+                self._counts.keep(kept)
+                self._lengths = self._lengths[kept]
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
-        """BM25 scores above 0, best first."""
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
+        """BM25 scores above 0, best first. Rarity and mean length are those of the units within the scope."""
         with self._guard:
-            if k <= 0 or not self._slots.live:
+            admitted = self._slots.admitted(scope)
+            count = int(np.count_nonzero(admitted))
+            if k <= 0 or not count:
                 return [[] for _ in queries]
-            if self._stale:
-                self._refresh()
-            return [self._matches(terms, k) for terms in self._terms(queries, learn=False)]
+            mean = float(self._lengths[admitted].mean()) or 1.0
+            return [
+                self._matches(self._scores(terms, admitted, count, mean), k)
+                for terms in self._terms(queries, learn=False)
+            ]
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the counts, the lengths, the words and the ids, about."""
+        words = len(self._tokenizer.get_vocab_dict()) * _WORD
+        return self._counts.memory + self._lengths.nbytes + words + self._slots.memory
 
     def _terms(self, texts: Sequence[str], *, learn: bool) -> list[list[int]]:
         """The numbers of each text's terms; only units teach new terms, a query's unknown words are left out."""
@@ -107,73 +120,22 @@ class BM25Retriever:
         )
         return ids
 
-    def _matches(self, terms: Sequence[int], k: int) -> list[Match]:
-        if not terms:
-            return []
-        scores: Floats = self._scorer.get_scores_from_ids(terms)
-        found = np.flatnonzero(scores > 0)
+    def _scores(self, terms: Sequence[int], admitted: NDArray[np.bool_], count: int, mean: float) -> Floats:
+        """For each slot its score, 0 for one that shares no term or is not admitted. A repeated term counts again."""
+        scores = np.zeros(len(admitted))
+        for term, times in Counter(terms).items():
+            slots, counts = self._counts.of(term)
+            within = admitted[slots]
+            slots, counts = slots[within], counts[within]
+            rarity = np.log1p((count - len(slots) + 0.5) / (len(slots) + 0.5))
+            damping = self._k1 * (1 - self._b + self._b * self._lengths[slots] / mean)
+            scores[slots] += times * rarity * counts / (counts + damping)  # a slot stands once in a term's list
+        return scores
+
+    def _matches(self, scores: Floats, k: int) -> list[Match]:
+        found = np.flatnonzero(scores)
         order = found[best(scores[found], found, k)]
         return [Match(self._slots.id(int(slot)), float(scores[slot])) for slot in order]
-
-    def _refresh(self) -> None:
-        """The score table of bm25s for the units that are there: a column a term, a value for each unit that has it."""
-        terms, slots, counts = self._counts.merged()
-        alive = self._slots.alive
-        live = alive[slots]
-        holders = np.bincount(terms[live], minlength=self._counts.vocabulary)  # live units that hold each term
-        rarity = np.log1p((self._slots.live - holders + 0.5) / (holders + 0.5))
-        lengths = np.bincount(slots, weights=counts, minlength=len(alive))
-        mean = lengths[alive].mean() or 1.0
-        damping = self._k1 * (1 - self._b + self._b * lengths / mean)
-        data = rarity[terms] * counts / (counts + damping[slots])
-        data[~live] = 0
-        starts = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=self._counts.vocabulary))])
-        self._scorer.nonoccurrence_array = None  # Lucene's formula scores nothing for a word that is not there
-        self._scorer.scores = {
-            "data": data.astype(np.float32),
-            "indices": slots,
-            "indptr": starts,
-            "num_docs": len(alive),
-        }
-        self._stale = False
-
-
-class _Counts:
-    """How often each term stands in each slot, sorted by term and then by slot.
-
-    A term and a slot are one number, the term in the upper 32 bits. What is added is merged in when it is asked for.
-    """
-
-    def __init__(self) -> None:
-        self.vocabulary = 0
-        self._keys: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._counts: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._new: list[NDArray[np.int64]] = []
-
-    def add(self, start: int, units: Sequence[Sequence[int]]) -> None:
-        """The terms of the units in the slots from `start` on, which no unit had before."""
-        terms = np.fromiter(chain.from_iterable(units), dtype=np.int64)
-        slots = np.repeat(np.arange(start, start + len(units)), [len(terms) for terms in units])
-        self.vocabulary = max(self.vocabulary, int(terms.max(initial=-1)) + 1)
-        self._new.append(terms << 32 | slots)
-
-    def merged(self) -> tuple[Ints, Ints, NDArray[np.int64]]:
-        """Terms, slots, counts."""
-        if self._new:
-            keys, counts = np.unique(np.concatenate(self._new), return_counts=True)
-            at = np.searchsorted(self._keys, keys)
-            self._keys, self._counts = np.insert(self._keys, at, keys), np.insert(self._counts, at, counts)
-            self._new = []
-        return (self._keys >> 32).astype(np.int32), self._keys.astype(np.int32), self._counts  # the cast keeps 32 bits
-
-    def keep(self, kept: NDArray[np.intp]) -> None:
-        """Only these slots, which become 0, 1, 2, ..."""
-        terms, slots, counts = self.merged()
-        new_slot = np.full(int(max(kept.max(initial=-1), slots.max(initial=-1))) + 1, -1)
-        new_slot[kept] = np.arange(len(kept))
-        left = new_slot[slots] >= 0
-        self._keys = terms[left].astype(np.int64) << 32 | new_slot[slots[left]]
-        self._counts = counts[left]
 
 
 def _tokenizer(language: str) -> "Tokenizer":

@@ -7,13 +7,14 @@ here decide. So a CPU and a GPU give the same answer, and an exhaustive scan tha
 import threading
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
-from localmem.retrieval.base import Encoder, Match, Side
+from localmem.retrieval.base import Encoder, Match, Scope, Side
 from localmem.retrieval.encoder import checked
 from localmem.retrieval.slots import Slots, best
 from localmem.types import Unit
@@ -21,7 +22,7 @@ from localmem.types import Unit
 if TYPE_CHECKING:
     from faiss import Index, StandardGpuResources
 
-Kind = Literal["auto", "flat", "hnsw"]
+Kind = Literal["auto", "flat", "hnsw", "ivf"]
 Rows = NDArray[np.float32]
 
 EXACT_UNTIL = 100_000  # units; "auto" scans every row of a bank up to this size
@@ -43,8 +44,9 @@ class DenseRetriever:
     space finds nothing. Searches wait for one another, but neither for encoding nor for the building of the graph.
     """
 
-    def __init__(self, encoder: Encoder, *, kind: Kind = "auto") -> None:
-        if kind not in ("auto", "flat", "hnsw"):
+    def __init__(self, encoder: Encoder, *, kind: Kind = "auto", file: Path | None = None) -> None:
+        self._file = file
+        if kind not in ("auto", "flat", "hnsw", "ivf"):
             raise BadSettings(f"no dense index is called {kind!r}; use auto, flat or hnsw")
         self._encoder = encoder
         self._kind = kind
@@ -65,7 +67,7 @@ class DenseRetriever:
         rows = self._encode([unit.key for unit in new], "passage")
         with self._guard:
             still = self._slots.unknown([unit.id for unit in new])  # another thread may have come first
-            self._append([new[index].id for index in still], rows[still])
+            self._append([new[index] for index in still], rows[still])
         self._keep_up()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -74,7 +76,12 @@ class DenseRetriever:
             if self._slots.remove(ids) and self._slots.wasteful:
                 self._compact()
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows, of the index over them and of the ids, about."""
+        return int(self._rows.nbytes * 1.5) + self._slots.memory
+
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
         """Cosine scores, best first."""
         found: list[list[Match]] = [[] for _ in queries]
         asked = [index for index, query in enumerate(queries) if query.strip()]
@@ -82,7 +89,7 @@ class DenseRetriever:
             return found
         vectors = self._encode([queries[index] for index in asked], "query")
         with self._guard:
-            for index, matches in zip(asked, self._nearest(vectors, k), strict=True):
+            for index, matches in zip(asked, self._nearest(vectors, k, scope), strict=True):
                 found[index] = matches
         return found
 
@@ -94,13 +101,13 @@ class DenseRetriever:
         self._compactions += 1
         self._index, self._has_graph = _flat(self._rows), False
 
-    def _append(self, ids: Sequence[str], rows: Rows) -> None:
-        start, end = len(self._slots), len(self._slots) + len(ids)
+    def _append(self, units: Sequence[Unit], rows: Rows) -> None:
+        start, end = len(self._slots), len(self._slots) + len(units)
         if end > len(self._rows):
-            spare = np.empty((len(ids) + end // 4, rows.shape[1]), dtype=np.float32)
+            spare = np.empty((len(units) + end // 4, rows.shape[1]), dtype=np.float32)
             self._rows = np.concatenate([self._rows[:start], spare]) if start else spare
         self._rows[start:end] = rows
-        self._slots.add(ids)
+        self._slots.add(units)
         if self._index is None:
             self._index = _flat(rows)
         else:
@@ -122,9 +129,12 @@ class DenseRetriever:
     def _wants_graph(self) -> bool:
         return self._kind == "hnsw" or (self._kind == "auto" and self._slots.live > EXACT_UNTIL and not _has_gpu())
 
-    def _nearest(self, queries: Rows, k: int) -> list[list[Match]]:
+    def _nearest(self, queries: Rows, k: int, scope: Scope | None) -> list[list[Match]]:
         if self._index is None or not self._slots.live:
             return [[] for _ in queries]
+        if scope is not None:
+            mask = self._slots.admitted(scope)
+            return [self._ranked(query, self._scan(query, k, mask), k) for query in queries]
         most = min(len(self._slots), 2 * k + 64, _MOST)
         scores, slots = self._index.search(queries, most)
         return [self._decide(*case, k) for case in zip(queries, scores, slots, strict=True)]
@@ -136,11 +146,11 @@ class DenseRetriever:
         complete = len(proposed) == len(self._slots)
         if complete or (len(matches) == k and scores[-1] + _HALF < matches[-1].score):
             return matches
-        return self._ranked(query, self._scan(query, k), k)
+        return self._ranked(query, self._scan(query, k, self._slots.alive), k)
 
-    def _scan(self, query: Rows, k: int) -> NDArray[np.intp]:
+    def _scan(self, query: Rows, k: int, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
         """The live slots that can be among the best `k`, from every row: for ties beyond `k` and many dead rows."""
-        live = np.flatnonzero(self._slots.alive)
+        live = np.flatnonzero(mask)
         scores = self._rows[: len(self._slots)] @ query
         if k >= len(live):
             return live

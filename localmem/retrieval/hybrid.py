@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 
 from localmem.errors import BadSettings
-from localmem.retrieval.base import Match, Retriever
+from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.types import Unit
+
+_OBJECTS = 90  # bytes of a dict's entry and its number
 
 
 class HybridRetriever:
@@ -60,11 +62,16 @@ class HybridRetriever:
             for key in ids:
                 self._order.pop(key, None)
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
-        """Fused matches, at most `k` a query, ties in the order of addition."""
+    @property
+    def memory(self) -> int:
+        """Bytes of all the retrievers, about."""
+        return sum(retriever.memory for retriever in self._retrievers) + len(self._order) * _OBJECTS
+
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
+        """Fused matches, at most `k` a query, ties in the order of addition. Ranks count within the scope."""
         if k <= 0:
             return [[] for _ in queries]
-        lists = [retriever.search(queries, max(k, self._depth)) for retriever in self._retrievers]
+        lists = [retriever.search(queries, max(k, self._depth), scope) for retriever in self._retrievers]
         return [self._fuse(rankings)[:k] for rankings in zip(*lists, strict=True)]
 
     def _fuse(self, rankings: Sequence[Sequence[Match]]) -> list[Match]:

@@ -1,15 +1,21 @@
 """Slots: unit ids to positions in arrays that only grow, which is how the indexes keep their rows.
 
-Knows nothing of vectors or words. A removed unit leaves a dead position behind; `compact` says which positions to keep.
-Not locked: the index that owns it is.
+Knows nothing of vectors or words, only when a unit took place and whom it is about, which is what a scope asks. A
+removed unit leaves a dead position behind; `compact` says which positions to keep. Not locked: its owner is.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localmem.retrieval.base import Scope, aware
+from localmem.types import Unit
+
 _FEW = 1000  # dead positions that are not worth a compaction
+_OBJECTS = 100  # bytes of the list, the dict and the numbers that a position needs beside the arrays
+_EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class Slots:
@@ -18,7 +24,10 @@ class Slots:
     def __init__(self) -> None:
         self._ids: list[str] = []
         self._slot: dict[str, int] = {}
-        self._alive: NDArray[np.bool_] = np.zeros(64, dtype=np.bool_)
+        self._alive: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._times: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._speakers: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._speaker_numbers: dict[str, int] = {"": 0}
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -33,22 +42,47 @@ class Slots:
         """For each position whether its unit is still there."""
         return self._alive[: len(self._ids)]
 
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """For each position when its unit took place, in microseconds since 1970."""
+        return self._times[: len(self._ids)]
+
+    @property
+    def memory(self) -> int:
+        """Bytes, about. The ids themselves belong to the units."""
+        return len(self) * _OBJECTS + self._alive.nbytes + self._times.nbytes + self._speakers.nbytes
+
     def id(self, slot: int) -> str:
         return self._ids[slot]
+
+    def slot(self, unit_id: str) -> int:
+        """Where a unit that is there stands."""
+        return self._slot[unit_id]
 
     def unknown(self, ids: Sequence[str]) -> list[int]:
         """Which of `ids` (as indices into it) are not there yet, the first of any repeats."""
         first = {key: index for index, key in reversed(list(enumerate(ids)))}
         return [index for index, key in enumerate(ids) if key not in self._slot and first[key] == index]
 
-    def add(self, ids: Sequence[str]) -> None:
-        """The next positions go to these ids, none of which may be there."""
-        start, end = len(self._ids), len(self._ids) + len(ids)
-        self._ids.extend(ids)
-        self._slot.update(zip(ids, range(start, end), strict=True))
-        if end > len(self._alive):
-            self._alive = np.concatenate([self._alive, np.zeros(end, dtype=np.bool_)])
-        self._alive[start:end] = True
+    def admitted(self, scope: Scope | None) -> NDArray[np.bool_]:
+        """For each position whether its unit is there and within the scope."""
+        mask = self.alive.copy()
+        if scope is None:
+            return mask
+        if scope.speaker is not None:
+            speakers = self._speakers[: len(self)]
+            mask &= (speakers == 0) | (speakers == self._speaker_numbers.get(scope.speaker, 0))
+        if scope.since is not None:
+            mask &= self.times >= micros(scope.since)
+        if scope.until is not None:
+            mask &= self.times <= micros(scope.until)
+        return mask
+
+    def add(self, units: Sequence[Unit]) -> None:
+        """The next positions go to these units, none of which may be there. Raises BadInput for a naive time."""
+        times = unit_times(units)
+        speakers = [self._speaker_numbers.setdefault(unit.speaker, len(self._speaker_numbers)) for unit in units]
+        self._extend([unit.id for unit in units], times, np.array(speakers, dtype=np.int32))
 
     def remove(self, ids: Sequence[str]) -> int:
         """How many of `ids` were there; they no longer are."""
@@ -64,11 +98,30 @@ class Slots:
     def compact(self) -> NDArray[np.intp]:
         """The positions that were alive; they are now 0, 1, 2, ... in the same order."""
         kept = np.flatnonzero(self.alive)
-        ids = [self._ids[slot] for slot in kept]
+        ids, times, speakers = [self._ids[slot] for slot in kept], self._times[kept], self._speakers[kept]
         self._ids, self._slot = [], {}
-        self._alive[:] = False
-        self.add(ids)
+        self._extend(ids, times, speakers)
         return kept
+
+    def _extend(self, ids: Sequence[str], times: NDArray[np.int64], speakers: NDArray[np.int32]) -> None:
+        start, end = len(self._ids), len(self._ids) + len(ids)
+        self._ids.extend(ids)
+        self._slot.update(zip(ids, range(start, end), strict=True))
+        if end > len(self._alive):
+            spare = end - len(self._alive) + end // 4 + 64
+            self._alive = np.pad(self._alive, (0, spare))
+            self._times, self._speakers = np.pad(self._times, (0, spare)), np.pad(self._speakers, (0, spare))
+        self._alive[start:end], self._times[start:end], self._speakers[start:end] = True, times, speakers
+
+
+def unit_times(units: Sequence[Unit]) -> NDArray[np.int64]:
+    """When the units took place, in microseconds since 1970. Raises BadInput for a naive time."""
+    return np.array([micros(aware(unit.time, f"the time of unit {unit.id!r}")) for unit in units], dtype=np.int64)
+
+
+def micros(time: datetime) -> int:
+    """An aware time in microseconds since 1970."""
+    return (time - _EPOCH) // _TICK
 
 
 def best(scores: NDArray[np.floating], slots: NDArray[np.integer], k: int) -> NDArray[np.intp]:

@@ -16,7 +16,7 @@ from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import render
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import dated, transcript
 from localmem.text.schemas import answer, boolean, many, text
@@ -57,11 +57,11 @@ class ConditionMem(Memory):
         self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
-        request = session.turns[-1].text
-        found = {hit.unit.id: hit for hit in self._nearest(request)}
+        request, scope = session.turns[-1].text, Scope(now=session.turns[-1].time)
+        found = {hit.unit.id: hit for hit in self._nearest(request, scope)}
         for _ in range(self._rounds if found else 0):
             query = self._missing(request, list(found.values()))
-            more = [hit for hit in self._nearest(query) if hit.unit.id not in found] if query else []
+            more = [hit for hit in self._nearest(query, scope) if hit.unit.id not in found] if query else []
             if not more:
                 break
             found |= {hit.unit.id: hit for hit in more}
@@ -78,11 +78,11 @@ class ConditionMem(Memory):
             for unit in _units(session, number, exchange, self._read(prompt, completion))
         ]
 
-    def _nearest(self, query: str) -> list[Hit]:
+    def _nearest(self, query: str, scope: Scope) -> list[Hit]:
         """The `k` nearest of each kind; the search widens until it has them or there are no more."""
         width = len(KINDS) * self._k
         while True:
-            found = self.search(query, width)
+            found = self.search(query, width, scope)
             by_kind = [[hit for hit in found if hit.unit.kind in kinds][: self._k] for kinds in KINDS]
             if len(found) < width or all(len(hits) == self._k for hits in by_kind):
                 return [hit for hits in by_kind for hit in hits]

@@ -8,7 +8,7 @@ searched.
 
 from localmem.bank import Bank
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.text.dialogue import dated
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Recall, Session, Unit
@@ -25,7 +25,9 @@ class MemoryRetrieval(Memory):
         self._k = k
 
     def recall(self, session: Session) -> Recall:
-        hits = tuple(sorted(self.search(session.turns[-1].text, self._k), key=lambda hit: hit.unit.time))
+        asked = session.turns[-1]
+        found = self.search(asked.text, self._k, Scope(now=asked.time))
+        hits = tuple(sorted(found, key=lambda hit: hit.unit.time))
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
 
     def end_session(self, session: Session) -> list[Change]:

@@ -24,7 +24,7 @@ from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.text.dialogue import dated, day, transcript
 from localmem.text.prose import Ask, names, prose, summaries
 from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Recall, RetireUnit, Session, SetNote, Turn, Unit
@@ -108,7 +108,7 @@ class MemoryBank(Memory):
 
     def _weighed(self, query: str, now: datetime) -> list[Hit]:
         """The `k` best by score and retention of those found that are not forgotten, best first."""
-        found = [(hit, self._retention(hit.unit, now)) for hit in self.search(query, self._pool)]
+        found = [(hit, self._retention(hit.unit, now)) for hit in self.search(query, self._pool, Scope(now=now))]
         kept = [Hit(hit.unit, max(0.0, hit.score) * left) for hit, left in found if left >= self._threshold]
         return sorted(kept, key=lambda hit: -hit.score)[: self._k]
 

@@ -22,7 +22,7 @@ from localmem.errors import BadSettings
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.text.answers import unusable
 from localmem.text.dialogue import dated, parts, transcript
 from localmem.text.history import UTTERANCE, newest, room, utterances, written
@@ -88,7 +88,8 @@ class RecursiveSummary(Memory):
 
     def _found(self, session: Session) -> list[Hit]:
         """The past utterances nearest to the last turn, in the order they were said."""
-        found = self.search(session.turns[-1].text, self._retrieve) if self._retrieve else []
+        asked = session.turns[-1]
+        found = self.search(asked.text, self._retrieve, Scope(now=asked.time)) if self._retrieve else []
         return sorted(found, key=lambda hit: hit.unit.time)
 
     def _past(self, session: Session, note: str, hits: Sequence[Hit]) -> list[Unit]:

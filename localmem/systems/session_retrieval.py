@@ -13,7 +13,7 @@ from collections import Counter
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.text.answers import unusable
 from localmem.text.dialogue import dated
 from localmem.text.history import room
@@ -39,7 +39,8 @@ class SessionRetrieval(Memory):
         self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
-        found = self.search(session.turns[-1].text, self._k)
+        asked = session.turns[-1]
+        found = self.search(asked.text, self._k, Scope(now=asked.time))
         kept = found[: self._fitting(session, found)]
         hits = tuple(sorted(kept, key=lambda hit: hit.unit.time))
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)

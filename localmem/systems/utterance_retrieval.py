@@ -9,7 +9,7 @@ Differs from the paper: the dense encoder is whatever is installed, not DPR; wha
 
 from localmem.bank import Bank
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.text.dialogue import dated
 from localmem.text.history import utterances
 from localmem.types import AddUnit, Change, Recall, Session
@@ -25,7 +25,9 @@ class UtteranceRetrieval(Memory):
         self._k = k
 
     def recall(self, session: Session) -> Recall:
-        hits = tuple(sorted(self.search(session.turns[-1].text, self._k), key=lambda hit: hit.unit.time))
+        asked = session.turns[-1]
+        found = self.search(asked.text, self._k, Scope(now=asked.time))
+        hits = tuple(sorted(found, key=lambda hit: hit.unit.time))
         return Recall(text=dated(hit.unit for hit in hits), hits=hits)
 
     def end_session(self, session: Session) -> list[Change]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from localmem.errors import BadSettings, BadVectors
-from localmem.retrieval.base import Match
+from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.hybrid import HybridRetriever
 from localmem.types import Unit
 from tests.fakes import unit
@@ -29,7 +29,9 @@ class Fixed:
     def remove(self, ids: Sequence[str]) -> None:
         self.added = [name for name in self.added if name not in ids]
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
+    memory = 1
+
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
         self.asked.append(k)
         return [[Match(name, 0.5) for name in self.names[:k]] for _ in queries]
 

@@ -3,13 +3,14 @@
 import numpy as np
 
 from localmem.retrieval.slots import Slots, best
+from tests.fakes import unit
 
 
 def test_positions_follow_the_order_of_addition_and_survive_compaction() -> None:
     slots = Slots()
-    slots.add([f"a{n}" for n in range(1500)])
+    slots.add([unit(f"a{n}") for n in range(1500)])
     assert slots.remove(["a0", "a0", "nobody"]) == 1
-    slots.add(["a0", "b"])
+    slots.add([unit("a0"), unit("b")])
     assert (len(slots), slots.live) == (1502, 1501)
     assert slots.unknown(["b", "c", "a7", "c"]) == [1]
     kept = slots.compact()
@@ -23,7 +24,7 @@ def test_dead_positions_stay_few() -> None:
     slots = Slots()
     most = 0
     for n in range(200):
-        slots.add([f"{n}.{m}" for m in range(100)])
+        slots.add([unit(f"{n}.{m}") for m in range(100)])
         slots.remove([f"{n}.{m}" for m in range(95)])
         if slots.wasteful:
             slots.compact()

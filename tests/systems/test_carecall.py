@@ -14,7 +14,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.prompts import render
-from localmem.retrieval.base import Match
+from localmem.retrieval.base import Match, Scope
 from localmem.systems.carecall import CareCall, Fuser, GoldMemory, HistoryAccumulate, WithoutMemory, read_gold
 from localmem.text.base import OPERATIONS, Labelled, Operation
 from localmem.text.classify import LLMClassifier
@@ -467,9 +467,9 @@ def test_the_query_is_no_longer_than_the_setting() -> None:
     queries: list[str] = []
 
     class Asking(WordRetriever):
-        def search(self, asked: Sequence[str], k: int) -> list[list[Match]]:
+        def search(self, asked: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
             queries.extend(asked)
-            return super().search(asked, k)
+            return super().search(asked, k, scope)
 
     memory = GoldMemory(retriever=Asking(), gold={}, k=5, query_turns=2)
     memory.recall(session("one", "two", "three"))

@@ -298,9 +298,9 @@ def test_without_a_question_what_was_said_last_is_searched_with(script: Script) 
     found: list[str] = []
 
     class Listening(WordRetriever):
-        def search(self, queries, k):  # type: ignore[no-untyped-def]
+        def search(self, queries, k, scope=None):  # type: ignore[no-untyped-def]
             found.extend(queries)
-            return super().search(queries, k)
+            return super().search(queries, k, scope)
 
     llm = ScriptedLLM(script)
     memory = Creem(

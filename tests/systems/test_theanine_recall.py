@@ -17,7 +17,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
 from localmem.memory import Memory
 from localmem.resources import resource
-from localmem.retrieval.base import Match
+from localmem.retrieval.base import Match, Scope
 from localmem.systems.theanine import Theanine
 from localmem.systems.theanine.options import Options
 from localmem.systems.theanine.timelines import Timeline
@@ -98,7 +98,7 @@ def test_the_query_is_the_last_turns_newest_first() -> None:
     asked: list[str] = []
 
     class Spy(WordRetriever):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Match]]:
+        def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
             asked.extend(queries)
             return [[] for _ in queries]
 

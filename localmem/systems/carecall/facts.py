@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from localmem.bank import Bank
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.text.dialogue import dated, transcript
 from localmem.types import Hit, Recall, Role, Session, Unit
 
@@ -53,7 +53,7 @@ class FactMemory(Memory):
     def _found(self, session: Session) -> list[Hit]:
         if not self._k:
             return [Hit(unit, 0.0) for unit in self.bank.live()]
-        return self.search(transcript(session.turns[-self._query_turns :]), self._k)
+        return self.search(transcript(session.turns[-self._query_turns :]), self._k, Scope(now=session.turns[-1].time))
 
     def facts(self, role: Role) -> list[Unit]:
         """What is remembered about this side now, oldest first."""

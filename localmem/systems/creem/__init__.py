@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.systems.creem.blend import Blender, Insight, Questioner, Statements
 from localmem.text.speakers import named_apart, names
 from localmem.text.summarize import Summarizer
@@ -92,7 +92,6 @@ class Creem(Memory):
         bank: Bank | None = None,
     ) -> None:
         super().__init__(bank=bank, retriever=retriever)
-        self._index = retriever
         self._new_index = new_index
         self._summarize = summarize
         self._k = k
@@ -161,17 +160,19 @@ class Creem(Memory):
         index = self._new_index()
         index.add([replace(unit, id=name) for name, unit in held.items()])
         index.add([_statement(name, turn) for name, turn in said.items()])
-        scores = {match.id: match.score for match in index.search([question], self._k)[0]}
+        scores = {
+            match.id: match.score for match in index.search([question], self._k, Scope(now=side.turns[-1].time))[0]
+        }
         hits = [Hit(unit, scores[name]) for name, unit in held.items() if name in scores]
         turns = [turn for name, turn in said.items() if name in scores]
         return _Found(side, sorted(hits, key=lambda hit: hit.unit.time), turns)
 
     def _nearest(self, bank: Bank, side: _Side, question: str) -> list[Unit]:
         """The side's `k` memories nearest to the question; the index holds the other side's too, so it may widen."""
-        ids = {unit.id for unit in side.memory}
+        ids, scope = {unit.id for unit in side.memory}, Scope(now=side.turns[-1].time)
         width = self._k
         while True:
-            matches = self._index.search([question], width)[0]
+            matches = self.index.search([question], width, scope)[0]
             found = [bank.units[match.id] for match in matches if match.id in ids]
             if len(found) >= self._k or len(matches) < width:
                 return found[: self._k]

@@ -27,13 +27,13 @@ from datetime import datetime
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.systems.secom.incremental import STARTS, Continuation, open_turns, read, segments, write
 from localmem.text.base import Compressor, Segmenter
 from localmem.text.dialogue import day, transcript
 from localmem.text.tokens import within
 from localmem.text.units import said
-from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, SetNote, Unit
+from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
 __all__ = ["Continuation", "IncrementalSeCom", "SeCom"]
 
@@ -75,7 +75,7 @@ class SeCom(Memory):
         self.fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
 
     def recall(self, session: Session) -> Recall:
-        hits = sorted(self._nearest(session.turns[-1].text), key=lambda hit: _place(hit.unit))
+        hits = sorted(self._nearest(session.turns[-1]), key=lambda hit: _place(hit.unit))
         text = "\n\n".join(f"{day(hit.unit.time)}\n{hit.unit.text}" for hit in hits)
         return Recall(text=text, hits=tuple(hits))
 
@@ -99,11 +99,11 @@ class SeCom(Memory):
             for number, (run, key) in enumerate(zip(runs, keys, strict=True))
         ]
 
-    def _nearest(self, text: str) -> list[Hit]:
-        """The units nearest to a text, as many as the budget allows, best first."""
+    def _nearest(self, asked: Turn) -> list[Hit]:
+        """The units nearest to a turn, as many as the budget allows, best first."""
         width = self._k or _WIDTH
         while True:
-            hits = self.search(text, width)
+            hits = self.search(asked.text, width, Scope(now=asked.time))
             fitting = self._fitting(hits)
             if fitting < len(hits) or self._k or len(hits) < width:
                 return hits[: max(fitting, 1)]

@@ -31,7 +31,7 @@ from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import render
-from localmem.retrieval.base import Retriever
+from localmem.retrieval.base import Retriever, Scope
 from localmem.systems.theanine.dialogues import latest, note_name
 from localmem.systems.theanine.graph import Graph, most_recent
 from localmem.systems.theanine.held import Held
@@ -62,7 +62,6 @@ class Theanine(Memory):
     ) -> None:
         super().__init__(bank=bank, retriever=retriever)
         self._llm = llm
-        self._index = retriever
         self._summarize = summarize
         self._options = options
         self.fallbacks: Counter[str] = Counter()
@@ -129,7 +128,7 @@ class Theanine(Memory):
 
     def _associative(self, bank: Bank, units: Sequence[Unit]) -> list[Pair]:
         """Each new unit with its nearest (I-1), pairs of one older session together."""
-        found = self._index.search([unit.key for unit in units], self._options.j)
+        found = self.index.search([unit.key for unit in units], self._options.j, Scope(now=units[-1].time))
         pairs = [
             Pair(bank.units[match.id], unit)
             for unit, matches in zip(units, found, strict=True)
@@ -157,7 +156,9 @@ class Theanine(Memory):
     def _nearest(self, bank: Bank, session: Session, k: int) -> list[Hit]:
         newest_first = reversed(session.turns[-self._options.query_turns :])
         query = "\n".join(line(turn) for turn in newest_first)
-        matches = self._index.search([query], k)[0] if query else []
+        if not query:
+            return []
+        matches = self.index.search([query], k, Scope(now=session.turns[-1].time))[0]
         return [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
 
     def _shown(self, timelines: Sequence[Timeline], session: Session) -> list[str]:
