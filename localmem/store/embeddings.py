@@ -7,7 +7,7 @@ here knows whose text it was; an erasure drops the vectors of the erased texts, 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Select, delete, insert, select
 
 from localmem.store.database import Database
 from localmem.store.schema import embeddings
@@ -31,14 +31,24 @@ class EmbeddingTable:
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
         """What is kept of these: the bytes as they were put."""
         with self._database.read() as connection:
-            return _get(connection, identity, digests)
+            return read(connection, identity, digests)
+
+    def known(self, identity: str, digests: Sequence[str]) -> set[str]:
+        """Which of these are kept."""
+        with self._database.read() as connection:
+            return {
+                digest
+                for part in chunks(sorted(set(digests)))
+                for digest in connection.execute(_of(identity, part)).scalars()
+            }
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
         """Keep these; one that is there already is replaced, so that a damaged one does not stay."""
         if rows:
-            self._writer.run(lambda connection: self._put(connection, identity, rows))
+            self._writer.run(lambda connection: self.write(connection, identity, rows))
 
-    def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
+    def write(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
+        """`put`, inside a transaction."""
         for part in chunks(sorted(rows)):
             old = delete(embeddings).where(embeddings.c.identity == identity, embeddings.c.digest.in_(part))
             connection.execute(old)
@@ -53,10 +63,14 @@ def forget(connection: Connection, texts: Iterable[str]) -> int:
     return dropped
 
 
-def _get(connection: Connection, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
+def read(connection: Connection, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
+    """`get`, inside a transaction."""
     found: dict[str, bytes] = {}
     for part in chunks(sorted(set(digests))):
-        query = select(embeddings.c.digest, embeddings.c.vector)
-        where = query.where(embeddings.c.identity == identity, embeddings.c.digest.in_(part))
-        found.update({row[0]: bytes(row[1]) for row in connection.execute(where)})
+        rows = connection.execute(_of(identity, part).add_columns(embeddings.c.vector))
+        found.update({row[0]: bytes(row[1]) for row in rows})
     return found
+
+
+def _of(identity: str, digests: Sequence[str]) -> Select[str]:
+    return select(embeddings.c.digest).where(embeddings.c.identity == identity, embeddings.c.digest.in_(digests))

@@ -6,6 +6,7 @@ users at once; it compares bytes and tells nobody's words to anyone.
 
 import logging
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from sqlalchemy import Connection, Text, select
 
@@ -17,20 +18,21 @@ from localmem.store.schema import metadata
 log = logging.getLogger(__name__)
 
 
-def prove(database: Database, texts: Collection[str]) -> tuple[int, int | None]:
+def prove(database: Database, texts: Collection[str], beside: Collection[Path] = ()) -> tuple[int, int | None]:
     """(pieces looked for, pieces left); None where the database has no files that can be looked into.
 
-    Empties the write-ahead log first; if something is left, the main file is written anew and looked into again. While
-    another process reads an older view of the store, the pages that it reads cannot go, and are reported as left.
+    Looks into the database's files and those `beside` it. Empties the write-ahead log first; if something is left, the
+    main file is written anew and looked into again. While another process reads an older view of the store, the pages
+    that it reads cannot go, and are reported as left.
     """
     wanted = pieces(texts)
     if not database.files:
         return 0, None
     database.settle()
-    left = _left(database, wanted)
+    left = _left(database, wanted, beside)
     if left:
         _repack(database)
-        left = _left(database, left)
+        left = _left(database, left, beside)
     return len(wanted), len(left)
 
 
@@ -41,8 +43,8 @@ def _repack(database: Database) -> None:
         log.warning("traces of erased words are left, and the store cannot be written anew: %s", error)
 
 
-def _left(database: Database, wanted: Collection[bytes]) -> set[bytes]:
-    found = present(wanted, file_blobs(database.files))
+def _left(database: Database, wanted: Collection[bytes], beside: Collection[Path]) -> set[bytes]:
+    found = present(wanted, file_blobs([*database.files, *beside]))
     if not found:
         return found
     with database.read() as connection:

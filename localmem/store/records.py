@@ -72,8 +72,9 @@ class UnitHistory:
 class Receipt:
     """What an erasure removed.
 
-    `rows` counts removed rows by table. `checked` pieces of the erased texts were looked for in the bytes of the
-    store's files, `left` of them were still there (None: the store has no files of its own, as on PostgreSQL).
+    `rows` counts removed rows by table, and index files. `checked` pieces of the erased texts were looked for in the
+    bytes of the store's files, `left` of them (or of the user's index files) were still there (None: the store has no
+    files of its own, as on PostgreSQL).
     `again` are the sessions, by system, whose memory was drawn from what is gone: they wait to be read again.
     `sources` are turns that were kept and that an erased unit came from: a rebuild may bring the unit back.
     """

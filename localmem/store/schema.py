@@ -5,6 +5,7 @@ batches  ─< changes    what one system made of it; a batch is one transaction'
 jobs                   one per closed session and system: has it been remembered?
 banks                  the version of each bank, for compare-and-set
 embeddings             derived data: vectors by the encoder's identity and the text's digest
+encoder                the one whose vectors a memory is searched with
 """
 
 from sqlalchemy import (
@@ -22,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0001"
+REVISION = "0002"
 
 _NAMES = {
     "pk": "pk_%(table_name)s",
@@ -152,4 +153,13 @@ embeddings = Table(
     Column("identity", Text, nullable=False),
     Column("vector", LargeBinary, nullable=False),
     PrimaryKeyConstraint("digest", "identity"),
+)
+
+# One row, numbered 1, from the first vector on.
+encoder = Table(
+    "encoder",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("identity", Text, nullable=False),
+    Column("dimension", Integer, nullable=False),
 )

@@ -20,11 +20,13 @@ from localmem.store.embeddings import EmbeddingTable
 from localmem.store.erase import Erased, Eraser
 from localmem.store.export import export_lines
 from localmem.store.importing import Imported, parse, restore
+from localmem.store.indexes import IndexFiles
 from localmem.store.journal import StoreJournal
 from localmem.store.migrate import prepare
 from localmem.store.proof import prove
 from localmem.store.records import Job, Receipt, SessionInfo, SessionState, UnitHistory, Unread
 from localmem.store.turns import named
+from localmem.store.vectors import MemoryVectors
 from localmem.store.writer import Writer
 from localmem.types import Change, Session
 
@@ -32,18 +34,25 @@ Answer = TypeVar("Answer")
 
 
 class Store:
-    """Open one with `Store.open`. Errors: StoreError for trouble with the database, BadInput for an empty user."""
+    """Open one with `Store.open`. Errors: StoreError for trouble with the database, BadInput for an empty user.
 
-    def __init__(self, database: Database) -> None:
+    `embeddings` keeps vectors of any encoder, `vectors` those that memories are searched with, of one encoder;
+    `indexes` are the files beside the database that hold vectors too.
+    """
+
+    def __init__(self, database: Database, indexes: IndexFiles) -> None:
         self._database = database
         self._log = BankLog(database, ChangeCodec())
         self._writer = Writer(database)
         self.embeddings = EmbeddingTable(database, self._writer)
+        self.vectors = MemoryVectors(database, self._writer, self.embeddings)
+        self.indexes = indexes
 
     @classmethod
-    def open(cls, place: str | Path) -> Self:
+    def open(cls, place: str | Path, indexes: Path | None = None) -> Self:
         """A data directory (made when it is not there) or a database URL, brought to this version's shape.
 
+        `indexes` is the folder of index files; default: in the data directory, and none beside a URL.
         Raises StoreError for a place that cannot be written or read, NewerStore for a store of a later localmem.
         """
         database = Database(place)
@@ -52,7 +61,8 @@ class Store:
         except BaseException:
             database.close()
             raise
-        return cls(database)
+        beside = indexes or (None if "://" in str(place) else Path(place) / "index")
+        return cls(database, IndexFiles(beside))
 
     def close(self) -> None:
         """Let go of the database."""
@@ -122,6 +132,12 @@ class Store:
     def systems(self, user: str) -> list[str]:
         """The systems that keep something for the user."""
         return self._ask(user, lambda connection: self._log.systems(connection, user))
+
+    def keys(self) -> Iterator[str]:
+        """The key of every live unit of every bank, for a new encoder; some may come twice."""
+        for user in self.users():
+            for system in self.systems(user):
+                yield from (unit.key for unit in self.bank(user, system).live())
 
     def history(self, user: str, system: str, unit_id: str) -> UnitHistory:
         """How one unit came to be, with what was taken back. Raises NotFound."""
@@ -204,7 +220,11 @@ class Store:
         return self._writer.run(change)
 
     def _erase(self, user: str, what: str, erase: Callable[[Eraser], Erased]) -> Receipt:
+        files = self.indexes.forget(named("user", user))  # before the rows, so that no crash in between leaves one
         erased = self._change(user, lambda connection: erase(Eraser(connection, self._log, user)))
-        checked, left = prove(self._database, erased.texts)
+        files += self.indexes.forget(user)  # one that was written meanwhile
+        checked, left = prove(self._database, erased.texts, self.indexes.paths())
+        left = left if left is None else left + len(self.indexes.of(user))
+        erased.rows["index files"] = files
         rows = {table: count for table, count in sorted(erased.rows.items()) if count}
         return Receipt(what, rows, checked, left, erased.again, erased.sources)

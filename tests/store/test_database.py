@@ -70,10 +70,10 @@ def test_a_store_of_a_later_localmem_is_refused(place: str) -> None:
     database = Database(place)
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(NewerStore, match=r"written by a newer localmem \(schema 9999, this one knows 0001\); update"):
+    with pytest.raises(NewerStore, match=r"written by a newer localmem \(schema 9999, this one knows 0002\); update"):
         Store.open(place)
     with database.write() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
     database.close()
     Store.open(place).close()
 

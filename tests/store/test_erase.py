@@ -1,5 +1,6 @@
 """Erasure: what goes, what stays, what is read again, and the proof on the bytes of the files."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -133,6 +134,34 @@ def test_vectors_of_erased_words_go(store: Store) -> None:
     inner = _Ones()
     CachedEncoder(inner, store.embeddings).encode([f"key: {SECRET}", f"key: {PLAIN}"], "passage")
     assert inner.seen == [f"key: {SECRET}"]
+
+
+def test_index_files_of_the_user_go_and_those_of_others_stay(store: Store, place: str, tmp_path: Path) -> None:
+    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET)])
+    with Store.open(place, indexes=tmp_path / "index") as store:
+        files = [store.indexes.file(user, "rsum", "ones") for user in ("ann", "bob")]
+        for file in files:
+            assert file is not None
+            file.parent.mkdir(parents=True)
+            file.write_bytes(b"vectors")
+        receipt = store.delete_unit("ann", "rsum", "u1")
+        assert receipt.rows["index files"] == 1
+        assert receipt.left in (0, None)
+        assert store.indexes.paths() == files[1:]
+
+
+@pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="the bytes of a server's files are not looked into")
+def test_traces_in_index_files_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET)], "Nothing much")
+    mine, other = (store.indexes.file(user, "rsum", "ones") for user in ("ann", "bob"))
+    assert mine is not None
+    assert other is not None
+    for file, held in ((mine, b"vectors"), (other, f"key: {SECRET}".encode())):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(held)
+    monkeypatch.setattr("shutil.rmtree", lambda folder, onerror: onerror(None, folder, "read-only"))
+    receipt = store.delete_unit("ann", "rsum", "u1")
+    assert receipt.left == receipt.checked + 1 > 1
 
 
 class _Ones:

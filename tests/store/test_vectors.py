@@ -1,0 +1,122 @@
+"""One encoder for all memories of a store: recorded with its first vector, kept to, changed in one step."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from localmem.errors import EncoderMismatch
+from localmem.retrieval.encoder import EmbeddingCache
+from localmem.store import Store
+from localmem.store.database import Database
+from tests.store.lives import added, hold
+
+OLD, NEW = "minilm@1", "gte@2"
+
+
+def test_the_first_vector_records_its_encoder(store: Store) -> None:
+    cache: EmbeddingCache = store.vectors
+    store.vectors.check(OLD)
+    store.vectors.check(NEW)
+    cache.put(OLD, {})
+    assert store.vectors.encoder() is None
+    cache.put(OLD, {"d": bytes(16)})
+    assert store.vectors.encoder() == (OLD, 4)
+    cache.put(OLD, {"e": bytes(16)})
+    assert cache.get(OLD, ["d", "e", "f"]) == {"d": bytes(16), "e": bytes(16)}
+
+
+def test_another_encoder_is_refused_in_one_line_that_says_the_cure(store: Store) -> None:
+    store.vectors.put(OLD, {"d": bytes(16)})
+    for use in (
+        lambda: store.vectors.check(NEW),
+        lambda: store.vectors.get(NEW, ["d"]),
+        lambda: store.vectors.put(NEW, {"d": bytes(8)}),
+    ):
+        with pytest.raises(EncoderMismatch) as caught:
+            use()
+        line = str(caught.value)
+        assert "\n" not in line
+        for part in (store.where, repr(OLD), repr(NEW), "`localmem reindex`", "set retrieval.encoder back to 'minilm'"):
+            assert part in line
+    assert store.embeddings.get(NEW, ["d"]) == {}
+
+
+def test_the_change_is_one_step(store: Store) -> None:
+    store.vectors.put(OLD, {"d": bytes(16), "e": bytes(16)})
+    store.embeddings.put(NEW, {"d": bytes(8)})
+    store.vectors.check(OLD)  # vectors beside those in use change nothing
+    assert store.vectors.change(NEW, 2) == 2
+    assert store.vectors.encoder() == (NEW, 2)
+    assert store.embeddings.get(OLD, ["d", "e"]) == {}
+    assert store.vectors.get(NEW, ["d", "e"]) == {"d": bytes(8)}
+    with pytest.raises(EncoderMismatch):
+        store.vectors.get(OLD, ["d"])
+
+
+def test_a_change_that_fails_changes_nothing(store: Store) -> None:
+    store.vectors.put(OLD, {"d": bytes(16)})
+    with pytest.raises(TypeError, match="no dimension"):
+        store.vectors.change(NEW, _Broken())  # type: ignore[arg-type]
+    assert store.vectors.encoder() == (OLD, 4)
+    assert store.vectors.get(OLD, ["d"]) == {"d": bytes(16)}
+
+
+class _Broken:
+    def __getattr__(self, name: str) -> object:
+        raise TypeError("no dimension")
+
+
+def test_another_process_changes_the_encoder(store: Store, place: str) -> None:
+    store.vectors.put(OLD, {"d": bytes(16)})
+    with Store.open(place) as other:
+        other.vectors.change(NEW, 2)
+    with pytest.raises(EncoderMismatch):
+        store.vectors.put(OLD, {"e": bytes(16)})
+    assert store.embeddings.get(OLD, ["e"]) == {}
+
+
+@pytest.mark.parametrize(
+    "held, adopted",
+    [((), None), ((OLD,), (OLD, 3)), ((OLD, NEW, NEW), (NEW, 3))],
+    ids=["none", "one", "the most"],
+)
+def test_a_store_from_before_adopts_the_encoder_of_its_vectors(
+    place: str, held: tuple[str, ...], adopted: tuple[str, int] | None
+) -> None:
+    with Store.open(place) as store:
+        hold(store, "ann", "rsum", "s1", [added("u1")])
+        for number, identity in enumerate(held):
+            store.embeddings.put(identity, {str(number): bytes(12)})
+        before = list(store.export("ann"))
+    database = Database(place)
+    with database.write() as connection:
+        connection.execute(text("DROP TABLE encoder"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    database.close()
+    with Store.open(place) as store:
+        assert store.vectors.encoder() == adopted
+        assert list(store.export("ann")) == before
+
+
+def test_keys_are_those_of_live_units_of_everyone(store: Store) -> None:
+    hold(store, "ann", "rsum", "s1", [added("u1", text="one")])
+    hold(store, "ann", "facts", "s2", [added("u1", "s2", text="two")])
+    hold(store, "bob", "rsum", "s1", [added("u1", text="three"), added("u2", text="four")])
+    store.undo("ann", "facts", "s2")
+    assert sorted(store.keys()) == ["key: four", "key: one", "key: three"]
+
+
+def test_what_is_known_is_told_without_its_bytes(store: Store) -> None:
+    store.embeddings.put(OLD, {str(number): bytes(4) for number in range(1200)})
+    assert store.embeddings.known(OLD, ["7", "1100", "1200"]) == {"7", "1100"}
+    assert store.embeddings.known(NEW, ["7"]) == set()
+
+
+def test_index_files_lie_in_the_data_directory(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "data") as store:
+        file = store.indexes.file("ann/../x", "rsum", OLD)
+        assert file is not None
+        assert file.is_relative_to(tmp_path / "data" / "index")
+        assert "ann" not in str(file.relative_to(tmp_path))
+        assert len({file, store.indexes.file("ann/../x", "rsum", NEW), store.indexes.file("bob", "rsum", OLD)}) == 3
