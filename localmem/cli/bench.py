@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from localmem.cli.bench_ending import ending
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 @click.group()
 def bench() -> None:
     """Measure latency and load on this machine."""
+
+
+bench.add_command(ending)
 
 
 @bench.command()
