@@ -6,9 +6,9 @@ here decide. So a CPU and a GPU give the same answer, and an exhaustive scan tha
 
 import threading
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,47 +16,49 @@ from numpy.typing import NDArray
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Encoder, Match, Scope, Side
 from localmem.retrieval.encoder import checked
+from localmem.retrieval.indexes import Made, RowIndex, has_gpu
+from localmem.retrieval.kept import IndexFile, Kept, marks_of, still_there
 from localmem.retrieval.slots import Slots, best
 from localmem.types import Unit
 
-if TYPE_CHECKING:
-    from faiss import Index, StandardGpuResources
-
 Kind = Literal["auto", "flat", "hnsw", "ivf"]
 Rows = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 EXACT_UNTIL = 100_000  # units; "auto" scans every row of a bank up to this size
 _HALF = 1.1e-3  # bounds the error of an inner product of unit rows that are both rounded to half precision: 2 * 2^-11
 _SINGLE = 1e-5  # the same for single precision, whatever the order of summation
-_MOST = 2048  # results of one query that FAISS gives on a GPU
 _BLOCK = 4096  # rows that are multiplied in double precision at a time
-
-# Measured over 100,000 vectors of dialogue sentences, k = 10: recall 0.99 of exact search, a tenth of its time.
-_NEIGHBOURS, _BUILD_EFFORT, _SEARCH_EFFORT = 32, 80, 128
+_OUTGROWN = 4  # lists are made anew when there are so many times the rows that their centres were found among
+_WRITTEN = 10  # a file is written anew when a tenth of the rows has come since
 
 
 class DenseRetriever:
     """An index over the vectors of the units' keys; scores are cosines.
 
     "flat" compares a query with every unit: it equals brute force in double precision, ties in the order of addition.
-    "hnsw" walks a graph of neighbours, which takes 10 to 20 s for 100,000 units to build and may miss a match. "auto"
-    is flat up to EXACT_UNTIL units and hnsw beyond; where FAISS has a GPU the scan stays, on the GPU. A query of white
-    space finds nothing. Searches wait for one another, but neither for encoding nor for the building of the graph.
+    "hnsw" and "ivf" look at a part of them and may miss a match; see RowIndex. "auto" is flat up to EXACT_UNTIL units
+    and hnsw beyond; where FAISS has a GPU the scan stays, on the GPU. Without `half` the index keeps 4 bytes a number
+    in place of 2, for the same answers. A query of white space finds nothing. Searches wait for one another, but
+    neither for encoding nor for the building of an index. What took long to build is kept in `file`, and read from
+    there by the next retriever that is given the same units first.
     """
 
-    def __init__(self, encoder: Encoder, *, kind: Kind = "auto", file: Path | None = None) -> None:
-        self._file = file
+    def __init__(self, encoder: Encoder, *, kind: Kind = "auto", file: Path | None = None, half: bool = True) -> None:
         if kind not in ("auto", "flat", "hnsw", "ivf"):
-            raise BadSettings(f"no dense index is called {kind!r}; use auto, flat or hnsw")
+            raise BadSettings(f"no dense index is called {kind!r}; use auto, flat, hnsw or ivf")
         self._encoder = encoder
         self._kind = kind
+        self._half = half
+        self._file = IndexFile(file) if file else None
         self._guard = threading.Lock()
         self._building = threading.Lock()
         self._slots = Slots()
         self._rows: Rows = np.zeros((0, 0), dtype=np.float32)
         self._compactions = 0
-        self._index: Index | None = None
-        self._has_graph = False
+        self._index: RowIndex | None = None
+        self._built = 0  # rows there were when the index was built
+        self._written = 0  # rows there were when it was written to its file
 
     def add(self, units: Sequence[Unit]) -> None:
         """Encode and index the keys of the units that are not there yet. Raises BadVectors, and adds none of them."""
@@ -65,9 +67,11 @@ class DenseRetriever:
         if not new:
             return
         rows = self._encode([unit.key for unit in new], "passage")
+        restored = self._restored(new, rows)
         with self._guard:
-            still = self._slots.unknown([unit.id for unit in new])  # another thread may have come first
-            self._append([new[index] for index in still], rows[still])
+            if restored is None or not self._take_over(new, rows, *restored):
+                still = self._slots.unknown([unit.id for unit in new])  # another thread may have come first
+                self._append([new[index] for index in still], rows[still])
         self._keep_up()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -75,11 +79,6 @@ class DenseRetriever:
         with self._guard:
             if self._slots.remove(ids) and self._slots.wasteful:
                 self._compact()
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the rows, of the index over them and of the ids, about."""
-        return int(self._rows.nbytes * 1.5) + self._slots.memory
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
         """Cosine scores, best first."""
@@ -93,69 +92,148 @@ class DenseRetriever:
                 found[index] = matches
         return found
 
+    @property
+    def memory(self) -> int:
+        """Bytes of the rows, of the index over them and of the ids, about."""
+        index = self._index
+        return int(self._rows.nbytes) + (index.memory if index is not None else 0) + self._slots.memory
+
+    @property
+    def refused(self) -> int:
+        """How many index files could not be used."""
+        return self._file.refused if self._file else 0
+
     def _encode(self, texts: Sequence[str], side: Side) -> Rows:
         return checked(self._encoder.encode(texts, side), self._encoder.identity)
 
-    def _compact(self) -> None:
-        self._rows = self._rows[self._slots.compact()]
-        self._compactions += 1
-        self._index, self._has_graph = _flat(self._rows), False
+    # -- rows -------------------------------------------------------------------------------------------------------
 
     def _append(self, units: Sequence[Unit], rows: Rows) -> None:
         start, end = len(self._slots), len(self._slots) + len(units)
+        self._slots.add(units)
         if end > len(self._rows):
             spare = np.empty((len(units) + end // 4, rows.shape[1]), dtype=np.float32)
             self._rows = np.concatenate([self._rows[:start], spare]) if start else spare
         self._rows[start:end] = rows
-        self._slots.add(units)
         if self._index is None:
-            self._index = _flat(rows)
+            self._index = RowIndex.over("flat", rows, half=self._half)
         else:
             self._index.add(rows)
 
+    def _compact(self) -> None:
+        self._rows = self._rows[self._slots.compact()]
+        self._compactions += 1
+        self._index = RowIndex.over("flat", self._rows, half=self._half)
+
+    # -- building an index, and keeping it --------------------------------------------------------------------------
+
+    def _wanted(self, live: int) -> Made:
+        """The kind of index for so many units."""
+        if self._kind == "auto":
+            return "hnsw" if live > EXACT_UNTIL and not has_gpu() else "flat"
+        return self._kind
+
     def _keep_up(self) -> None:
-        """Hands over to a graph when the units have become many. Searches go on with the scan while it is built."""
+        """Hands over to another kind when the units have become many. Searches go on meanwhile with what there is."""
         with self._building:
             with self._guard:
-                if self._has_graph or not self._wants_graph():
-                    return
-                rows, compactions = self._rows[: len(self._slots)], self._compactions
-            graph = _graph(rows)
-            with self._guard:
-                if compactions == self._compactions:  # else its rows have moved; the next addition tries again
-                    graph.add(self._rows[len(rows) : len(self._slots)])
-                    self._index, self._has_graph = graph, True
+                wanted, count = self._wanted(self._slots.live), len(self._slots)
+                rows, compactions = self._rows[:count], self._compactions
+                there = self._index is not None and self._index.kind == wanted
+            if wanted == "flat" or not count:
+                return
+            if not there or (wanted == "ivf" and count > _OUTGROWN * self._built):
+                self._hand_over(RowIndex.over(wanted, rows, half=self._half), count, compactions)
+            if self._file and count - self._written > count // _WRITTEN:
+                self._write(self._file, wanted)
 
-    def _wants_graph(self) -> bool:
-        return self._kind == "hnsw" or (self._kind == "auto" and self._slots.live > EXACT_UNTIL and not _has_gpu())
+    def _hand_over(self, index: RowIndex, count: int, compactions: int) -> None:
+        with self._guard:
+            if compactions == self._compactions:  # else its rows have moved; the next addition tries again
+                if len(self._slots) > count:
+                    index.add(self._rows[count : len(self._slots)])
+                self._index, self._built, self._written = index, count, 0
+
+    def _write(self, file: IndexFile, kind: Made) -> None:
+        with self._guard:
+            if self._index is None or self._index.kind != kind:
+                return
+            count = self._written = len(self._slots)
+            ids = [self._slots.id(slot) for slot in range(count)]
+            index, rows = self._index.dumped(), self._rows
+        file.write(Kept(ids, marks_of(rows[:count]), index), self._made_by(kind))
+
+    def _made_by(self, kind: Made) -> str:
+        return f"{self._encoder.identity} {kind} {'half' if self._half else 'single'}"
+
+    def _restored(self, units: Sequence[Unit], rows: Rows) -> tuple[RowIndex, Kept, Mask] | None:
+        """The index from the file, if there is one for these units and none in memory yet."""
+        kind, file = self._wanted(len(units)), self._file
+        if file is None or len(self._slots) or kind == "flat":
+            return None
+        kept = file.read(self._made_by(kind))
+        if kept is None:
+            return None
+        there = still_there(kept, units, marks_of(rows))
+        if there is None:
+            file.refuse("is of other units")
+            return None
+        try:
+            return RowIndex.loaded(kind, kept.index, half=self._half), kept, there
+        except RuntimeError as error:
+            file.refuse(f"cannot be read by this FAISS: {str(error).splitlines()[0]}")
+            return None
+
+    def _take_over(self, units: Sequence[Unit], rows: Rows, index: RowIndex, kept: Kept, there: Mask) -> bool:
+        """Put a read index in place of none, with the units that were added since. False if there is one by now."""
+        if len(self._slots):
+            return False
+        held = int(np.count_nonzero(there))
+        order = iter(units)
+        stand = [
+            next(order) if alive else replace(units[0], id=key) for key, alive in zip(kept.ids, there, strict=True)
+        ]
+        self._slots.add(stand)
+        self._slots.remove([key for key, alive in zip(kept.ids, there, strict=True) if not alive])
+        self._rows = np.zeros((len(stand), rows.shape[1]), dtype=np.float32)
+        self._rows[there] = rows[:held]
+        self._index, self._built, self._written = index, len(stand), len(stand)
+        if len(units) > held:
+            self._append(units[held:], rows[held:])
+        return True
+
+    # -- searching --------------------------------------------------------------------------------------------------
 
     def _nearest(self, queries: Rows, k: int, scope: Scope | None) -> list[list[Match]]:
-        if self._index is None or not self._slots.live:
+        admitted = self._slots.admitted(scope)
+        count = int(np.count_nonzero(admitted))
+        if self._index is None or not count:
             return [[] for _ in queries]
-        if scope is not None:
-            mask = self._slots.admitted(scope)
-            return [self._ranked(query, self._scan(query, k, mask), k) for query in queries]
-        most = min(len(self._slots), 2 * k + 64, _MOST)
-        scores, slots = self._index.search(queries, most)
-        return [self._decide(*case, k) for case in zip(queries, scores, slots, strict=True)]
+        everything = count == len(admitted)
+        scores, slots = self._index.propose(queries, 2 * k + 64, None if everything else admitted)
+        return [self._decide(*case, k, admitted, count) for case in zip(queries, scores, slots, strict=True)]
 
-    def _decide(self, query: Rows, scores: Rows, slots: NDArray[np.int64], k: int) -> list[Match]:
+    def _decide(
+        self, query: Rows, scores: Rows, slots: NDArray[np.int64], k: int, admitted: Mask, count: int
+    ) -> list[Match]:
         """The best `k` of the proposed slots, or of all when the proposal may lack one of them."""
         proposed = slots[slots >= 0]
-        matches = self._ranked(query, proposed[self._slots.alive[proposed]], k)
-        complete = len(proposed) == len(self._slots)
-        if complete or (len(matches) == k and scores[-1] + _HALF < matches[-1].score):
+        proposed = proposed[admitted[proposed]]
+        matches = self._ranked(query, proposed, k)
+        margin = _HALF if self._half else _SINGLE
+        if len(proposed) == count or (len(matches) == k and scores[-1] + margin < matches[-1].score):
             return matches
-        return self._ranked(query, self._scan(query, k, self._slots.alive), k)
+        return self._ranked(query, self._scan(query, k, admitted), k)
 
-    def _scan(self, query: Rows, k: int, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """The live slots that can be among the best `k`, from every row: for ties beyond `k` and many dead rows."""
-        live = np.flatnonzero(mask)
-        scores = self._rows[: len(self._slots)] @ query
-        if k >= len(live):
-            return live
-        bar = np.partition(scores[live], -k)[-k] - 2 * _SINGLE
-        return live[np.flatnonzero(scores[live] >= bar)]
+    def _scan(self, query: Rows, k: int, admitted: Mask) -> NDArray[np.intp]:
+        """The admitted slots that can be among the best `k`, from every row: for ties beyond `k`, or few far apart."""
+        slots = np.flatnonzero(admitted)
+        if k >= len(slots):
+            return slots
+        few = 4 * len(slots) < len(admitted)
+        scores = self._rows[slots] @ query if few else (self._rows[: len(admitted)] @ query)[slots]
+        bar = np.partition(scores, -k)[-k] - 2 * _SINGLE
+        return slots[np.flatnonzero(scores >= bar)]
 
     def _ranked(self, query: Rows, slots: NDArray[np.int64], k: int) -> list[Match]:
         scores = _products(self._rows, slots, query)
@@ -170,45 +248,3 @@ def _products(rows: Rows, slots: NDArray[np.int64], query: Rows) -> NDArray[np.f
         for start in range(0, len(slots), _BLOCK)
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _flat(rows: Rows) -> "Index":
-    """Scans every row, at half precision; on the GPU where there is one."""
-    import faiss
-
-    index: Index
-    if _has_gpu():
-        config = faiss.GpuIndexFlatConfig()
-        config.useFloat16 = True
-        index = faiss.GpuIndexFlatIP(_gpu_memory(), rows.shape[1], config)
-    else:
-        half = faiss.ScalarQuantizer.QT_fp16
-        index = faiss.IndexScalarQuantizer(rows.shape[1], half, faiss.METRIC_INNER_PRODUCT)
-    index.add(rows)
-    return index
-
-
-def _graph(rows: Rows) -> "Index":
-    """A hierarchical navigable small world graph over the rows, which it keeps at half precision."""
-    import faiss
-
-    graph: Index = faiss.index_factory(rows.shape[1], f"HNSW{_NEIGHBOURS}_SQfp16", faiss.METRIC_INNER_PRODUCT)
-    efforts = faiss.ParameterSpace()
-    efforts.set_index_parameter(graph, "efConstruction", _BUILD_EFFORT)
-    efforts.set_index_parameter(graph, "efSearch", _SEARCH_EFFORT)
-    graph.add(rows)
-    return graph
-
-
-def _has_gpu() -> bool:
-    import faiss
-
-    return hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
-
-
-@cache
-def _gpu_memory() -> "StandardGpuResources":
-    """The scratch memory that all indexes of a process share; FAISS would set a gigabyte or more aside for each."""
-    import faiss
-
-    return faiss.StandardGpuResources()

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors
-from localmem.retrieval import dense
+from localmem.retrieval import dense, indexes
 from localmem.retrieval.base import Side
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.encoder import SentenceEncoder
@@ -144,13 +144,13 @@ def test_an_unknown_kind_is_refused() -> None:
 def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_UNTIL", 2000)
     built: list[int] = []
-    make = dense._graph
+    make = indexes._graph
 
-    def watched(rows: Rows) -> object:
+    def watched(rows: Rows, half: bool) -> object:
         built.append(len(rows))
-        return make(rows)
+        return make(rows, half)
 
-    monkeypatch.setattr(dense, "_graph", watched)
+    monkeypatch.setattr(indexes, "_graph", watched)
     rng = np.random.default_rng(2)
     centres = unit_rows(rng, 60)
     rows = centres[rng.integers(0, 60, 3050)] + 0.1 * rng.standard_normal((3050, 48), dtype=np.float32)
@@ -171,14 +171,14 @@ def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: p
 
 def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     building, found = threading.Event(), threading.Event()
-    make = dense._graph
+    make = indexes._graph
 
-    def slow(rows: Rows) -> object:
+    def slow(rows: Rows, half: bool) -> object:
         building.set()
         assert found.wait(30)
-        return make(rows)
+        return make(rows, half)
 
-    monkeypatch.setattr(dense, "_graph", slow)
+    monkeypatch.setattr(indexes, "_graph", slow)
     retriever = DenseRetriever(WordEncoder(), kind="hnsw")
     adding = threading.Thread(target=retriever.add, args=([unit("a", "dog"), unit("b", "cat")],))
     adding.start()
@@ -191,23 +191,23 @@ def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_graph_over_rows_that_have_moved_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = dense._graph
+    make = indexes._graph
     retriever = DenseRetriever(TableEncoder(unit_rows(np.random.default_rng(4), 2001)), kind="hnsw")
 
-    def overtaken(rows: Rows) -> object:
+    def overtaken(rows: Rows, half: bool) -> object:
         retriever.remove([str(n) for n in range(1500)])
-        return make(rows)
+        return make(rows, half)
 
-    monkeypatch.setattr(dense, "_graph", overtaken)
+    monkeypatch.setattr(indexes, "_graph", overtaken)
     retriever.add([unit(str(n)) for n in range(2000)])
     (before,) = retriever.search(["1700"], 1)
-    monkeypatch.setattr(dense, "_graph", make)
+    monkeypatch.setattr(indexes, "_graph", make)
     retriever.add([unit("2000")])
     found = retriever.search(["1700", "2000"], 1)
     assert [before[0].id, found[0][0].id, found[1][0].id] == ["1700", "1700", "2000"]
 
 
-@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
 def test_the_rows_of_removed_units_are_given_up(kind: dense.Kind) -> None:
     retriever = DenseRetriever(WordEncoder(), kind=kind)
     for n in range(20):
