@@ -59,6 +59,8 @@ class RetrievalSettings(Section):
     """The encoder's name in the manifest."""
     index: Literal["auto", "flat", "hnsw", "ivf"] = "auto"
     """How vectors are searched: flat compares all and is exact; auto is flat until a bank is large, then hnsw."""
+    memory_mb: int = Field(default=2048, ge=1)
+    """The most megabytes that the indexes of all users may hold; the least recently used are let go, and made again."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N, for the encoder."""
     language: str = "english"

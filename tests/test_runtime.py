@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from localmem import runtime as runtime_module
 from localmem.config import Settings, load_settings
 from localmem.errors import LLMError
 from localmem.llm.scripted import ScriptedLLM
-from localmem.runtime import Runtime, load_agent
+from localmem.runtime import Runtime, load_agent, rememberer
 from localmem.types import Prompt
 from tests.fakes import START, WordEncoder
 
@@ -23,7 +22,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "_POLL", 0.01)
+    monkeypatch.setattr(rememberer, "_POLL", 0.01)
     return
 
 

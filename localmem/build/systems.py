@@ -60,10 +60,11 @@ from localmem.text.summarize import Summarizer
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What every user's memory shares: the backbone, and how to make an index."""
+    """What a memory is made of: the backbone, how to make its index, and one for texts that are compared once."""
 
     llm: LLM
     new_retriever: Callable[[], Retriever]
+    new_index: Callable[[], Retriever] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ def _creem(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     return Creem(
         llm=parts.llm,
         retriever=parts.new_retriever(),
-        new_index=parts.new_retriever,
+        new_index=parts.new_index or parts.new_retriever,
         summarize=Summarizer(parts.llm, prompt="creem/first", limit=options.first, longest=options.longest),
         bank=bank,
         roles=("user", "assistant") if options.speakers == "both" else ("user",),

@@ -19,6 +19,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "recall": ("localmem.cli.memory:recall", "Show what would be recalled for a text."),
     "show": ("localmem.cli.memory:show", "Show a memory: units, links, notes, history."),
     "rebuild": ("localmem.cli.memory:rebuild", "Read the raw log again, with another system if wished."),
+    "reindex": ("localmem.cli.reindex:reindex", "Change over to the encoder that the settings name."),
     "undo": ("localmem.cli.memory:undo", "Take back what one session changed."),
     "forget": ("localmem.cli.memory:forget", "Erase a unit, a session or a user, with a receipt."),
     "export": ("localmem.cli.transfer:export", "Write one user's sessions and memory as JSONL."),

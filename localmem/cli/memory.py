@@ -132,6 +132,7 @@ def rebuild(user: str | None, system: str | None, data: Path | None, config: Pat
     """Read the raw log again with the system that --system names; not a word of the log is lost or changed."""
     settings = settings_of(config, data, user, system, model=model)
     with runtime_of(settings) as runtime:
+        runtime.agent(settings.user)  # what cannot be read again is not taken back
         runtime.store.clear(settings.user, settings.system)
         count = _remember_waiting(runtime, settings.user)
         units = len(runtime.agent(settings.user).memory.bank.units)
@@ -146,6 +147,7 @@ def undo(
     """Take back what one session changed in memory; sessions that built on it are read again."""
     settings = settings_of(config, data, user, system, model=model)
     with runtime_of(settings) as runtime:
+        runtime.agent(settings.user)  # what cannot be read again is not taken back
         again = runtime.store.undo(settings.user, settings.system, session)
         count = _remember_waiting(runtime, settings.user) if again else 0
     click.echo(f"what session {session} changed is taken back; {count} later sessions were read again")

@@ -133,7 +133,7 @@ class Store:
         """The systems that keep something for the user."""
         return self._ask(user, lambda connection: self._log.systems(connection, user))
 
-    def keys(self) -> Iterator[str]:
+    def unit_keys(self) -> Iterator[str]:
         """The key of every live unit of every bank, for a new encoder; some may come twice."""
         for user in self.users():
             for system in self.systems(user):

@@ -104,7 +104,7 @@ def test_keys_are_those_of_live_units_of_everyone(store: Store) -> None:
     hold(store, "ann", "facts", "s2", [added("u1", "s2", text="two")])
     hold(store, "bob", "rsum", "s1", [added("u1", text="three"), added("u2", text="four")])
     store.undo("ann", "facts", "s2")
-    assert sorted(store.keys()) == ["key: four", "key: one", "key: three"]
+    assert sorted(store.unit_keys()) == ["key: four", "key: one", "key: three"]
 
 
 def test_what_is_known_is_told_without_its_bytes(store: Store) -> None:

@@ -1,11 +1,11 @@
 """Runtime: the agents of many users over one store and one backbone, and the threads that remember closed sessions.
 
-Knows nothing of terminals or HTTP; the command line and the server stand on it. Weights load when first needed.
+Knows nothing of terminals or HTTP; the command line and the server stand on it. Weights load when first needed. Here a
+memory is opened, and so it is here that an encoder which the store's vectors are not of is refused.
 """
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +14,19 @@ from types import TracebackType
 from localmem import build
 from localmem.agent import ChatAgent
 from localmem.config import Settings, load_settings
-from localmem.errors import LocalmemError
+from localmem.errors import EncoderMismatch, LocalmemError
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Wrapper
-from localmem.retrieval.base import Encoder
+from localmem.retrieval.base import Encoder, Retriever
+from localmem.runtime.reindexing import Reindexed, Track, reindex
+from localmem.runtime.rememberer import ATTEMPTS, Rememberer
+from localmem.runtime.residents import Residents
 from localmem.store.records import Job
 from localmem.store.sql import Store
 
-log = logging.getLogger(__name__)
+__all__ = ["ATTEMPTS", "Runtime", "load_agent"]
 
-ATTEMPTS = 3  # a session that cannot be remembered is tried so often, then reported by `localmem doctor`
-_POLL = 5.0  # seconds between looks for sessions that another process closed
+log = logging.getLogger(__name__)
 
 
 class _Later(Wrapper):
@@ -59,14 +61,13 @@ class Runtime:
         encoder: Encoder | None = None,
     ) -> None:
         self.settings = settings
-        self.store = Store.open(settings.store_url)
+        self.store = Store.open(settings.store_url, indexes=settings.data / "index")
         self.llm = Meter(llm or _Later(self._backbone))
         self._progress = progress
         self._encoder = encoder
         self._started: build.Backbone | None = None
-        self._agents: dict[str, ChatAgent] = {}
-        self._guard = threading.RLock()
-        self._parts = build.Parts(self.llm, lambda: build.retriever(settings, self.encoder))
+        self._guard = threading.Lock()
+        self._agents = Residents(self._new_agent, memory=settings.retrieval.memory_mb << 20)
         self._rememberer = Rememberer(self)
 
     def __enter__(self) -> "Runtime":
@@ -92,23 +93,30 @@ class Runtime:
         return self._started is None or self._started.answers()
 
     def encoder(self) -> Encoder:
-        """The one encoder of all users."""
+        """The one encoder of all users. Raises EncoderMismatch where the vectors in the store are of another.
+
+        A running server is refused too, after a `localmem reindex` elsewhere: it goes on with what it holds in memory
+        until it needs a vector, and closed sessions wait for a server with the settings' new encoder.
+        """
         with self._guard:
-            self._encoder = self._encoder or build.encoder(self.settings, self.store.embeddings)
-            return self._encoder
+            self._encoder = self._encoder or build.encoder(self.settings, self.store.vectors)
+        self.store.vectors.check(self._encoder.identity)
+        return self._encoder
+
+    def reindex(self, track: Track) -> Reindexed:
+        """All users' memory is from now on searched with the encoder that the settings name."""
+        return reindex(self.store, build.encoder(self.settings, self.store.embeddings), track)
 
     def agent(self, user: str) -> ChatAgent:
-        """The user's agent, with the bank as it is in the store now."""
-        with self._guard:
-            agent = self._agents.get(user)
-            if agent is None:
-                agent = self._agents[user] = self._new_agent(user)
-            return agent
+        """The user's agent, with the bank as it is in the store now. Raises EncoderMismatch.
+
+        Take it anew for each turn: of those that nobody uses the least recently used are let go.
+        """
+        return self._agents.get(user)
 
     def forget_agent(self, user: str) -> None:
         """The next `agent` is made afresh: after an erasure, a rebuild or an import."""
-        with self._guard:
-            self._agents.pop(user, None)
+        self._agents.forget(user)
 
     def remember_in_background(self) -> None:
         """From now on threads do the jobs of closed sessions, those of earlier runs included."""
@@ -132,13 +140,17 @@ class Runtime:
         """
         if not self.store.claim(job):
             return True  # another process does it, or has done it
-        agent = self.agent(job.user)
         try:
+            agent = self.agent(job.user)
             session = self.store.session(job.user, job.session)
             if relive:
                 agent.relive(session)
             agent.await_memory(session)
             return agent.remember(job.session)
+        except EncoderMismatch as error:  # no fault of the session, and no attempt at it
+            self.store.release(job)
+            log.warning("session %s of %s waits: %s", job.session, job.user, error)
+            return False
         except Exception as error:  # whatever it is must not end the thread that serves everyone
             attempts = self.store.journal(job.user, job.system).fail(job.session, f"{type(error).__name__}: {error}")
             defect = None if isinstance(error, LocalmemError) else error
@@ -160,10 +172,22 @@ class Runtime:
         self._started = build.backbone(self.settings, self._progress)
         return self._started.llm
 
+    def _parts(self, user: str) -> build.Parts:
+        """The user's index may be kept in a file of its own; what is compared once lives in memory."""
+        return build.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None))
+
+    def _retriever(self, user: str | None) -> Retriever:
+        settings = self.settings
+        if settings.retrieval.retriever == "bm25":
+            return build.retriever(settings, self.encoder)
+        encoder = self.encoder()
+        file = self.store.indexes.file(user, settings.system, encoder.identity) if user else None
+        return build.retriever(settings, lambda: encoder, file)
+
     def _new_agent(self, user: str) -> ChatAgent:
         settings, journal = self.settings, self.store.journal(user, self.settings.system)
         return ChatAgent(
-            memory=build.memory(settings, self._parts, journal.bank()),
+            memory=build.memory(settings, self._parts(user), journal.bank()),
             llm=self.llm,
             journal=journal,
             opened=self.store.open_sessions(user),
@@ -174,66 +198,6 @@ class Runtime:
             memory_position=self._memory_position,
             carry=settings.chat.carry,
         )
-
-
-class Rememberer:
-    """Does the jobs of closed sessions on `workers` threads: each user's in order, a failed one again after a while.
-
-    The threads are daemons: a job that is cut off by the end of the process is done again at the next start.
-    """
-
-    def __init__(self, runtime: Runtime, workers: int = 2) -> None:
-        self._runtime = runtime
-        self._workers = workers
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._guard = threading.Lock()
-        self._busy: set[str] = set()
-        self._not_before: dict[str, float] = {}
-        self._threads: list[threading.Thread] = []
-
-    def start(self) -> None:
-        """Begin; a second call changes nothing."""
-        if not self._threads:
-            names = [f"remember-{number}" for number in range(self._workers)]
-            self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
-            for thread in self._threads:
-                thread.start()
-
-    def stop(self, *, wait: bool = True) -> None:
-        """Begin no further job; with `wait`, see those through that are being done."""
-        self._stopping.set()
-        self._wake.set()
-        for thread in self._threads if wait else ():
-            thread.join()
-
-    def nudge(self) -> None:
-        """Look for jobs now."""
-        self._wake.set()
-
-    def _work(self) -> None:
-        while not self._stopping.is_set():
-            self._wake.clear()
-            job = self._take()
-            if job is None:
-                self._wake.wait(_POLL)
-                continue
-            done = self._runtime.remember(job)
-            with self._guard:
-                self._busy.discard(job.user)
-                if not done:
-                    self._not_before[job.user] = time.monotonic() + _POLL * (job.attempts + 1)
-
-    def _take(self) -> Job | None:
-        """The first job of a user whom no other thread is at work for."""
-        jobs = self._runtime.waiting_jobs()
-        with self._guard:
-            for job in jobs:
-                free = job.user not in self._busy and time.monotonic() >= self._not_before.get(job.user, 0.0)
-                if free and job.attempts < ATTEMPTS:
-                    self._busy.add(job.user)
-                    return job
-        return None
 
 
 def load_agent(user: str | None = None, config: Path | None = None, **flags: object) -> ChatAgent:
