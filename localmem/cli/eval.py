@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localmem.cli.eval_retrieval import retrieval
 from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 @click.group(name="eval")
 def eval_() -> None:
     """Measure the memory and its parts."""
+
+
+eval_.add_command(retrieval)
 
 
 @eval_.command()

@@ -1,0 +1,191 @@
+"""The parts of `localmem eval retrieval`: units, keys and indexes as the options ask for them.
+
+Everything loads when it is first needed: BM25 over turns needs no weights but a tokenizer.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from localmem.errors import LocalmemError, ModelMissing
+
+if TYPE_CHECKING:
+    from localmem.config import Settings
+    from localmem.evaluation.units import Builder, Form, KeptSentences
+    from localmem.llm.base import LLM
+    from localmem.retrieval.base import Encoder, Retriever
+    from localmem.text.base import Compressor, Segmenter
+    from localmem.text.dialogue import Count
+    from localmem.types import Session, Unit
+
+RANDOM = "random"  # the compressor that drops words at random
+
+FUSION = ("weight", "constant", "depth")  # options of a hybrid alone
+
+Kind = Literal["dense", "bm25", "hybrid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way of retrieving. `weight` is that of bm25 beside 1 for dense; it, `constant` and `depth` are a hybrid's."""
+
+    retriever: Kind
+    unit: str
+    key: "Form"
+    before: int
+    after: int
+    rate: float
+    weight: float
+    constant: float
+    depth: int
+
+    def name(self, among: "Sequence[Way]") -> str:
+        """The retriever, and whatever differs among the ways; what only a hybrid has differs among hybrids."""
+        alike = [way for way in among if way.retriever == self.retriever]
+        words = [str(getattr(self, one)) for one in ("unit", "key") if _varies(one, among)]
+        told = [f"{one} {getattr(self, one)}" for one in ("before", "after", "rate") if _varies(one, among)]
+        fused = [f"{one} {getattr(self, one):g}" for one in FUSION if _varies(one, alike)]
+        return " ".join([self.retriever, *words, *told, *fused])
+
+
+def _varies(name: str, ways: "Sequence[Way]") -> bool:
+    return len({getattr(way, name) for way in ways}) > 1
+
+
+def combined(options: "Mapping[str, Sequence[object]]") -> list[Way]:
+    """Every combination of the options; those of a hybrid are not varied for another retriever."""
+    names = [one.name for one in fields(Way)]
+    every = (dict(zip(names, values, strict=True)) for values in product(*(options[name] for name in names)))
+    single = {name: options[name][0] for name in FUSION}
+    ways = (Way(**(one if one["retriever"] == "hybrid" else one | single)) for one in every)  # type: ignore[arg-type]  # checked by click
+    return list(dict.fromkeys(ways))
+
+
+class Parts:
+    """What the ways are made of, each once. `folder` keeps vectors and sentences; `stack` closes what is opened."""
+
+    def __init__(
+        self,
+        settings: "Settings",
+        folder: Path,
+        stack: ExitStack,
+        *,
+        segmenter: Literal["even", "topics"],
+        chunk: int,
+        compressor: str,
+        seed: int,
+    ) -> None:
+        self._settings, self._folder, self._stack = settings, folder, stack
+        self._segmenter, self._chunk, self._compressor, self._seed = segmenter, chunk, compressor, seed
+        self.fallbacks: Counter[str] = Counter()
+
+    @cached_property
+    def encoder(self) -> "Encoder":
+        """The encoder, with a store of vectors in the folder."""
+        from localmem import build
+        from localmem.store import Store
+
+        store = self._stack.enter_context(Store.open(self._folder))
+        return build.encoder(self._settings, store.embeddings)
+
+    @cached_property
+    def counter(self) -> "tuple[str, Count]":
+        """Whose tokens are counted, and how: the backbone's where its folder is here, else the encoder's."""
+        from localmem.llm.tokenizer import ChatTokenizer
+        from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder
+        from localmem.weights import model_path
+
+        try:
+            return self._settings.model, ChatTokenizer(model_path(self._settings.model)).count_tokens
+        except LocalmemError:
+            match self.encoder:
+                case CachedEncoder(inner=SentenceEncoder() as inner):
+                    return inner.name, inner.count_tokens
+        raise ModelMissing(f"no tokenizer is here to count with; run `localmem models pull {self._settings.model}`")
+
+    def told(self, ways: "Sequence[Way]") -> dict[str, object]:
+        """What the parts were, as far as the ways have a use for them."""
+        used = {way.unit for way in ways}
+        dense = any(way.retriever != "bm25" for way in ways)
+        return {
+            "encoder": self.encoder.identity if dense else None,
+            "segmenter": f"{self._segmenter}, {self._chunk} exchanges" if "segment" in used else None,
+            "compressor": self._compressor if any(way.rate < 1 for way in ways) else None,
+            "backbone": self._settings.model if "memory" in used or self._segmenter == "topics" else None,
+            "fallbacks": dict(self.fallbacks),
+        }
+
+    def units(self, way: Way, sessions: "Sequence[Session]") -> "list[Unit]":
+        """The units of an episode, with the way's keys."""
+        from localmem.evaluation.units import KeyForm, keyed
+
+        made = self._builder(way.unit)(sessions)
+        form = KeyForm(way.key, way.before, way.after, way.rate)
+        return keyed(made, sessions, form, self._shortener if way.rate < 1 else None)
+
+    def retriever(self, way: Way) -> "Retriever":
+        """An empty index."""
+        if way.retriever != "hybrid":
+            return self._single(way.retriever)
+        from localmem.retrieval.hybrid import HybridRetriever
+
+        return HybridRetriever(
+            [self._single("dense"), self._single("bm25")],
+            weights=[1.0, way.weight],
+            constant=way.constant,
+            depth=way.depth,
+        )
+
+    def _single(self, kind: Literal["dense", "bm25"]) -> "Retriever":
+        from localmem import build
+
+        retrieval = self._settings.retrieval.model_copy(update={"retriever": kind})
+        return build.retriever(self._settings.model_copy(update={"retrieval": retrieval}), lambda: self.encoder)
+
+    def _builder(self, unit: str) -> "Builder":
+        from localmem.evaluation import units
+
+        plain = {"turn": units.turns_of, "exchange": units.exchanges_of, "session": units.sessions_of}
+        if unit in plain:
+            return plain[unit]
+        if unit == "segment":
+            return partial(units.segments_of, segmenter=self._cutter)
+        return partial(units.sentences_of, sentences=self._sentences)
+
+    @cached_property
+    def _cutter(self) -> "Segmenter":
+        from localmem.text.segment import EvenSegmenter, LLMSegmenter
+
+        if self._segmenter == "even":
+            return EvenSegmenter(self._chunk)
+        return LLMSegmenter(self._llm, chunk=self._chunk, fallbacks=self.fallbacks)
+
+    @cached_property
+    def _sentences(self) -> "KeptSentences":
+        from localmem.evaluation.units import KeptSentences
+        from localmem.text.summarize import Summarizer
+
+        summarizer = Summarizer(self._llm)
+        summarizer.fallbacks = self.fallbacks
+        return KeptSentences(self._folder / "memories.jsonl", self._settings.model, summarizer)
+
+    @cached_property
+    def _shortener(self) -> "Compressor":
+        from localmem.build.parts import compressor
+        from localmem.text.compress import RandomDrop
+
+        return RandomDrop(self._seed) if self._compressor == RANDOM else compressor(self._compressor)
+
+    @cached_property
+    def _llm(self) -> "LLM":
+        from localmem import build
+        from localmem.cli.options import note
+
+        backbone = build.backbone(self._settings, note)
+        self._stack.callback(backbone.close)
+        return backbone.llm

@@ -1,0 +1,165 @@
+"""LongMemEval (Wu et al., ICLR 2025): questions about a user's chats with an assistant, in either of two forms.
+
+The published haystacks: each question brings its own sessions, of which `answer_session_ids` hold the answer in turns
+marked `has_answer`; a question is an episode. Evidence only (JSONL with `evidence_sessions`): the evidence of all
+questions of a half is pooled into one episode, and each question finds the others' evidence as distractors. That pool
+is smaller than a haystack and of another kind, and the notes say so. Times come with the sessions, not with turns.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from localmem.errors import BadInput
+from localmem.evaluation.datasets.files import Record, digest, moment, records
+from localmem.evaluation.episodes import Data, Episode, Half, Probe, counted, half_of
+from localmem.types import Role, Session, Turn
+
+_TIME = "%Y/%m/%d (%a) %H:%M"
+_ABSTAIN = "_abs"  # ends the id of a question that the sessions do not answer
+_POOLED = "evidence only: the sessions of all questions of a half are one pool, without the published distractors"
+
+
+class _Said(Record):
+    role: str
+    content: str
+    has_answer: bool = False
+
+
+class _Dated(Record):
+    date: str
+    turns: list[_Said]
+
+
+class _Question(Record):
+    question_id: str
+    question_type: str
+    question: str | None
+    answer: str
+    question_date: str | None = None
+
+
+class _Evidence(_Question):
+    evidence_sessions: list[_Dated]
+
+
+class _Haystack(_Question):
+    answer_session_ids: list[str]
+    haystack_dates: list[str]
+    haystack_session_ids: list[str]
+    haystack_sessions: list[list[_Said]]
+
+
+class _Either(Record):
+    evidence_sessions: object = None
+    haystack_sessions: object = None
+
+
+def read(path: Path) -> Data:
+    """Both forms, told apart by the first record. Raises BadInput with file and place."""
+    place, first = records(path, _Either)[0]
+    if first.haystack_sessions is not None:
+        return _haystacks(path)
+    if first.evidence_sessions is None:
+        raise BadInput(f"{place}: it has neither haystack_sessions nor evidence_sessions; give LongMemEval's own file")
+    return _pooled(path)
+
+
+def _haystacks(path: Path) -> Data:
+    oddities: Counter[str] = Counter()
+    episodes = [_haystack(place, item, oddities) for place, item in records(path, _Haystack)]
+    return Data("longmemeval", digest(path), tuple(episodes), counted(oddities))
+
+
+def _haystack(place: str, item: _Haystack, oddities: Counter[str]) -> Episode:
+    counts = [len(item.haystack_session_ids), len(item.haystack_dates), len(item.haystack_sessions)]
+    if len(set(counts)) > 1:
+        raise BadInput(f"{place}: ids, dates and sessions of the haystack are not as many ({counts}); mend the file")
+    gold = set(item.answer_session_ids)
+    sessions: dict[str, Session] = {}
+    evidence: list[str] = []
+    for key, date, turns in zip(item.haystack_session_ids, item.haystack_dates, item.haystack_sessions, strict=True):
+        name = f"{item.question_id}/{key}"
+        if name in sessions:
+            oddities["sessions that stand twice in one haystack, read once"] += 1
+            continue
+        sessions[name] = _session(name, moment(date, _TIME, place), turns)
+        marked = (f"{name}.{number}" for number, turn in enumerate(turns) if turn.has_answer)
+        evidence += marked if key in gold else ()
+    if _abstains(item):
+        evidence, gold = [], set()
+    oddities["questions without evidence turns"] += not evidence
+    named = tuple(name for name in sessions if name.partition("/")[2] in gold)
+    probe = _probe(place, item, tuple(evidence), named)
+    return Episode(item.question_id, _half(item.question_id), _in_order(sessions.values()), (probe,))
+
+
+def _pooled(path: Path) -> Data:
+    oddities: Counter[str] = Counter()
+    pools: dict[Half, dict[str, Session]] = {"choose": {}, "report": {}}
+    probes: dict[Half, list[Probe]] = {"choose": [], "report": []}
+    for place, item in records(path, _Evidence):
+        if item.question is None:
+            oddities["questions that the file does not word, left out"] += 1
+            continue
+        half = _half(item.question_id)
+        own = [_session(_name(one), moment(one.date, _TIME, place), one.turns) for one in item.evidence_sessions]
+        oddities["sessions that are evidence of several questions, pooled once"] += sum(
+            session.id in pools[half] for session in own
+        )
+        pools[half] = {session.id: session for session in own} | pools[half]
+        gold = [] if _abstains(item) else own
+        oddities["questions without evidence"] += not gold
+        turns = tuple(turn.id for session in gold for turn in session.turns)
+        probes[half].append(_probe(place, item, turns, tuple(dict.fromkeys(session.id for session in gold))))
+    episodes = [Episode(half, half, _in_order(pools[half].values()), tuple(probes[half])) for half in pools]
+    return Data("longmemeval", digest(path), tuple(episodes), (_POOLED, *counted(oddities)))
+
+
+def _half(question_id: str) -> Half:
+    """A question and its unanswerable variant are about the same sessions, so they share a half."""
+    return half_of(question_id.removesuffix(_ABSTAIN))
+
+
+def _abstains(item: _Question) -> bool:
+    return item.question_id.endswith(_ABSTAIN)
+
+
+def _name(session: _Dated) -> str:
+    """An id out of what was said, for these sessions have none; two questions may date one differently."""
+    content = json.dumps([(turn.role, turn.content) for turn in session.turns])
+    return sha256(content.encode()).hexdigest()[:12]
+
+
+def _session(name: str, start: datetime, turns: Iterable[_Said]) -> Session:
+    roles: Mapping[str, tuple[Role, str]] = {"user": ("user", "User"), "assistant": ("assistant", "Assistant")}
+    return Session(
+        name,
+        tuple(
+            Turn(f"{name}.{number}", *roles.get(turn.role, roles["user"]), turn.content, _later(start, number))
+            for number, turn in enumerate(turns)
+        ),
+    )
+
+
+def _later(start: datetime, number: int) -> datetime:
+    return start + timedelta(seconds=number)
+
+
+def _probe(place: str, item: _Question, evidence: tuple[str, ...], sessions: tuple[str, ...]) -> Probe:
+    return Probe(
+        id=item.question_id,
+        question=item.question or "",
+        answer=item.answer,
+        type="abstention" if _abstains(item) else item.question_type,
+        time=moment(item.question_date, _TIME, place) if item.question_date else None,
+        evidence=evidence,
+        sessions=sessions,
+    )
+
+
+def _in_order(sessions: Iterable[Session]) -> tuple[Session, ...]:
+    return tuple(sorted((one for one in sessions if one.turns), key=lambda session: session.turns[0].time))

@@ -1,0 +1,1 @@
+"""What is counted and how: measures over plain numbers and ids. Know no data set and no model."""

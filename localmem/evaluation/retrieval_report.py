@@ -1,0 +1,199 @@
+"""What a retrieval evaluation found: means with intervals, as one document, as tables and as a picture.
+
+Measures nothing itself.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from localmem.errors import BadInput, MissingExtra
+from localmem.evaluation.metrics.bootstrap import Estimate, difference, estimate
+from localmem.evaluation.retrieval import BUDGETS, TURNS, Result, Row
+
+PAIRED = ("recall@5", "recall@10", "recall@500t", "recall@1000t", "recall@2000t")  # measures that runs are compared by
+_DIGITS = 4  # of a figure in the document
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Every measure over some questions."""
+
+    questions: int
+    measures: Mapping[str, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run in figures: all questions together, and by their type; searches took `p50` and `p95` milliseconds."""
+
+    run: str
+    units: int
+    unit_tokens: float
+    p50: float
+    p95: float
+    overall: Figures
+    types: Mapping[str, Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One run's mean minus another's, over the same questions."""
+
+    what: str
+    measure: str
+    found: Estimate
+
+
+def summaries(results: Sequence[Result], seed: int, resamples: int) -> list[Summary]:
+    """Each run in figures."""
+    return [_summary(result, seed, resamples) for result in results]
+
+
+def differences(results: Sequence[Result], seed: int, resamples: int) -> list[Difference]:
+    """Every run against every one before it, in the measures that are compared."""
+    return [
+        Difference(
+            f"{later.run} - {earlier.run}",
+            name,
+            difference(_values(later.rows, name), _values(earlier.rows, name), seed=seed, resamples=resamples),
+        )
+        for earlier, later in combinations(results, 2)
+        for name in PAIRED
+        if name in later.rows[0].measures
+    ]
+
+
+def document(runs: Sequence[Summary], compared: Sequence[Difference]) -> dict[str, object]:
+    """The figures as plain data for JSON."""
+    return {
+        "runs": [
+            {
+                "run": run.run,
+                "units": run.units,
+                "unit_tokens": round(run.unit_tokens, 1),
+                "search_ms": {"p50": round(run.p50, 2), "p95": round(run.p95, 2)},
+                **_plain(run.overall),
+                "types": {name: _plain(figures) for name, figures in run.types.items()},
+            }
+            for run in runs
+        ],
+        "differences": [{"what": one.what, "measure": one.measure, **_rounded(one.found)} for one in compared],
+    }
+
+
+def tables(runs: Sequence[Summary], compared: Sequence[Difference]) -> str:
+    """The figures for a person at a terminal."""
+    from tabulate import tabulate
+
+    depths = [name for name in runs[0].overall.measures if name.startswith("recall@") and not name.endswith("t")]
+    found = [[run.run, *(_shown(run.overall, name) for name in depths)] for run in runs]
+    spent = [[run.run, *(_shown(run.overall, f"recall@{budget}t") for budget in BUDGETS)] for run in runs]
+    kinds = [
+        [run.run, name, held.questions, *(_shown(held, one) for one in depths if one in PAIRED)]
+        for run in runs
+        for name, held in run.types.items()
+    ]
+    parts = [
+        tabulate(found, ["evidence found", *depths]),
+        tabulate(spent, ["at equal tokens", *(f"{budget} tokens" for budget in BUDGETS)]),
+        tabulate(
+            map(_more, runs), ["run", *_MORE, "units", "tokens a unit", "p50 ms", "p95 ms"], disable_numparse=True
+        ),
+        tabulate(kinds, ["run", "type", "questions", *(one for one in depths if one in PAIRED)]),
+    ]
+    if compared:
+        rows = [[one.what, one.measure, "{:+.3f} [{:+.3f}, {:+.3f}]".format(*one.found)] for one in compared]
+        parts.append(tabulate(rows, ["difference", "measure", "mean [95% interval]"]))
+    return "\n\n".join(parts)
+
+
+def write(folder: Path, held: Mapping[str, object], results: Sequence[Result]) -> None:
+    """report.json, rows.jsonl and recall.png in the folder. Raises BadInput where they cannot be written."""
+    rows = (json.dumps(asdict(row), ensure_ascii=False) for result in results for row in result.rows)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(held, ensure_ascii=False, indent=1)
+        (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
+        (folder / "rows.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        plot(folder / "recall.png", results)
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder} ({error.strerror}); choose another --out") from error
+
+
+def plot(path: Path, results: Sequence[Result]) -> None:
+    """Recall against tokens, a line a run. Raises MissingExtra without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("the plot needs matplotlib; run `pip install localmem[eval]`") from error
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    for result in results:
+        means = [float(np.mean(_values(result.rows, f"recall@{budget}t"))) for budget in BUDGETS]
+        axes.plot(BUDGETS, means, marker="o", label=result.run)
+    axes.set(xscale="log", xlabel="tokens shown", ylabel="evidence found", ylim=(0, 1))
+    axes.set_xticks(BUDGETS, [str(budget) for budget in BUDGETS])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+_MORE = ("mrr", f"dcg@{TURNS}", "hit@5", "tokens@5", "tokens@10")
+
+
+def _more(run: Summary) -> list[str]:
+    means = {name: found.mean for name, found in run.overall.measures.items()}
+    shown = [_number(name, means[name]) if name in means else "" for name in _MORE]
+    return [run.run, *shown, str(run.units), f"{run.unit_tokens:.0f}", f"{run.p50:.1f}", f"{run.p95:.1f}"]
+
+
+def _number(name: str, value: float) -> str:
+    return f"{value:.0f}" if name.startswith("tokens") else f"{value:.3f}"
+
+
+def _summary(result: Result, seed: int, resamples: int) -> Summary:
+    ms = result.milliseconds
+    return Summary(
+        run=result.run,
+        units=result.units,
+        unit_tokens=result.unit_tokens,
+        p50=float(np.quantile(ms, 0.5)),
+        p95=float(np.quantile(ms, 0.95)),
+        overall=_figures(result.rows, seed, resamples),
+        types={
+            name: _figures([row for row in result.rows if row.type == name], seed, resamples)
+            for name in sorted({row.type for row in result.rows})
+        },
+    )
+
+
+def _figures(rows: Sequence[Row], seed: int, resamples: int) -> Figures:
+    measures = rows[0].measures
+    return Figures(
+        len(rows), {name: estimate(_values(rows, name), seed=seed, resamples=resamples) for name in measures}
+    )
+
+
+def _values(rows: Sequence[Row], measure: str) -> list[float]:
+    return [row.measures[measure] for row in rows]
+
+
+def _plain(figures: Figures) -> dict[str, object]:
+    return {
+        "questions": figures.questions,
+        "measures": {name: _rounded(found) for name, found in figures.measures.items()},
+    }
+
+
+def _rounded(found: Estimate) -> dict[str, float]:
+    return {name: round(value, _DIGITS) for name, value in found._asdict().items()}
+
+
+def _shown(figures: Figures, name: str) -> str:
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*figures.measures[name])
