@@ -137,6 +137,8 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
         command += ["--max-model-len", str(settings.context_length)]
     if on_gpu:
         command += ["--gpu-memory-utilization", str(settings.gpu_memory)]
+    else:  # the smallest that its attention takes; with the default of 128 most of a short shared prefix is read anew
+        command += ["--block-size", "32"]
     if settings.eager if settings.eager is not None else not on_gpu:
         command.append("--enforce-eager")
     if settings.lora or settings.adapters:
