@@ -200,6 +200,8 @@ class DenseRetriever:
         self._index, self._built, self._written = index, len(stand), len(stand)
         if len(units) > held:
             self._append(units[held:], rows[held:])
+        if self._slots.wasteful:
+            self._compact()
         return True
 
     # -- searching --------------------------------------------------------------------------------------------------
