@@ -2,17 +2,21 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
+from localmem.agent import ChatAgent
 from localmem.config import Settings, load_settings
 from localmem.errors import LLMError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime, load_agent, rememberer
-from localmem.types import Prompt
-from tests.fakes import START, WordEncoder
+from localmem.runtime.residents import Residents
+from localmem.types import Prompt, Session
+from tests.fakes import START, WordEncoder, session, turns
 
 
 @pytest.fixture
@@ -132,3 +136,63 @@ def test_load_agent_takes_flags(tmp_path: Path) -> None:
     agent = load_agent("ana", data=tmp_path / "data", system="none")
     assert agent.memory.name == "none"
     assert agent.session is None
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["words", "weights"])
+def test_a_user_who_was_let_go_finds_everything_as_it_was(
+    tmp_path: Path, real: bool, request: pytest.FixtureRequest
+) -> None:
+    if real:
+        request.getfixturevalue("starter_encoder_dir")
+    flags = {"data": tmp_path / "data", "system": "exchange_retrieval", "options": {"k": 2}}
+    settings = load_settings(flags=flags)
+    encoder = None if real else WordEncoder()
+    with Runtime(settings, llm=ScriptedLLM(_rsum), encoder=encoder) as runtime:
+        runtime.agent("ana").read(
+            [session(f"I like {what}.", "I see.", name=what) for what in ("sailing boats", "green tea", "old maps")]
+        )
+        runtime.agent("ana").chat("Which boats do I like?", START + timedelta(days=1))
+        before, agent = _seen(runtime.agent("ana")), ref(runtime.agent("ana"))
+        runtime._agents = Residents(runtime._new_agent, memory=1)
+        assert agent() is None
+        after = runtime.agent("ana")
+        assert after.memory.index_memory == 0
+        assert _seen(after) == before
+        reply = after.chat("And tea?", START + timedelta(days=1, minutes=1))
+        assert reply.turn.id.endswith(".3")
+        assert [turn.text for turn in after.sessions[0].turns][::2] == ["Which boats do I like?", "And tea?"]
+        assert len(after.sessions) == 1
+
+
+def _seen(agent: ChatAgent) -> tuple[object, ...]:
+    """What a next turn would see."""
+    asked = Session("probe", turns("Which boats do I like?", session="probe", start=START + timedelta(days=2)))
+    recall = agent.memory.recall(asked)
+    assert recall.hits
+    return agent.sessions, agent.waiting, agent.memory.bank, recall
+
+
+def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> None:
+    """In little: 60 users on a bound that a few indexes fill, talking from four threads."""
+    flags = {"data": settings.data, "system": "exchange_retrieval", "retrieval": {"memory_mb": 1}}
+    encoder = WordEncoder()
+    with Runtime(load_settings(flags=flags), llm=ScriptedLLM(_rsum), encoder=encoder) as runtime:
+        names = [f"user{number}" for number in range(60)]
+        for name in names:
+            runtime.agent(name).read([session(*[f"{name} likes thing {n}." for n in range(60)], name="s1")])
+        one = runtime.agent("user0").memory
+        assert one.search("thing", 1)
+        most = (1 << 20) + 5 * one.index_memory  # the bound, the last one, and what four threads have in use
+
+        def talk(name: str) -> bool:
+            agent = runtime.agent(name)
+            held = runtime._agents.memory
+            reply = agent.chat(f"What does {name} like?", START + timedelta(days=1))
+            return held <= most and all(name in hit.unit.text for hit in reply.recall.hits)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(talk, names * 3))
+        assert 3 < len(runtime._agents) < len(names)
+        for name in names:
+            (going,) = runtime.agent(name).sessions
+            assert len(going.turns) == 6

@@ -7,12 +7,14 @@ without a new turn for that long by a clock that is never set: a time of day tha
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 
 from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server.sessions import Clock, Desk
+from localmem.store.records import SessionInfo
 from localmem.types import Session
 
 log = logging.getLogger(__name__)
@@ -49,31 +51,31 @@ class IdleWatch:
         self._thread.join()
 
     def look(self) -> list[str]:
-        """End what is idle now. Returns the ids of the sessions that were ended."""
+        """End what is idle now. Returns the ids of the sessions that were ended.
+
+        The store tells what is idle, so that a look makes no agent of a user who has gone.
+        """
         ended: list[str] = []
         going: set[tuple[str, str]] = set()
         for user in self._runtime.store.users():
-            if not self._runtime.store.sessions(user, "open"):
-                continue
-
-            def is_idle(session: Session, user: str = user) -> bool:
-                going.add((user, session.id))
-                return self._is_idle(user, session)
-
-            ended += self._desk.end_idle(user, is_idle)
+            open_now = self._runtime.store.sessions(user, "open")
+            going.update((user, info.id) for info in open_now)
+            idle = {info.id: info.turns for info in open_now if self._is_idle(user, info)}
+            if idle:
+                ended += self._desk.end_idle(user, partial(_unmoved, idle))
         self._seen = {key: seen for key, seen in self._seen.items() if key in going}
         return ended
 
-    def _is_idle(self, user: str, session: Session) -> bool:
-        if not session.turns:
+    def _is_idle(self, user: str, info: SessionInfo) -> bool:
+        if not info.turns:
             return False
         steady = self._steady()
-        count, since = self._seen.get((user, session.id), (0, steady))
-        if count != len(session.turns):
+        count, since = self._seen.get((user, info.id), (0, steady))
+        if count != info.turns:
             since = steady
-        self._seen[user, session.id] = (len(session.turns), since)
+        self._seen[user, info.id] = (info.turns, since)
         unmoved = timedelta(seconds=steady - since)
-        return max(self._now() - session.turns[-1].time, unmoved) >= self._idle
+        return max(self._now() - info.ended, unmoved) >= self._idle
 
     def _watch(self) -> None:
         pause = min(max(self._idle.total_seconds() / 10, 0.5), 30.0)
@@ -82,3 +84,8 @@ class IdleWatch:
                 self.look()
             except LocalmemError as error:
                 log.warning("sessions could not be ended: %s", error)  # the next look tries again
+
+
+def _unmoved(idle: Mapping[str, int], session: Session) -> bool:
+    """Whether a session that is idle, given with its number of turns, has got none since it was looked at."""
+    return len(session.turns) <= idle.get(session.id, -1)

@@ -53,6 +53,17 @@ def test_a_session_ends_when_nobody_spoke_for_long_enough(house: House, watch: I
     house.remembered()
 
 
+def test_a_look_brings_nobody_into_memory_whose_session_goes_on(house: House, watch: IdleWatch) -> None:
+    say(house, "Hello.")
+    house.runtime.forget_agent("ann")
+    house.runtime.forget_agent(house.runtime.settings.user)
+    held = len(house.runtime._agents)
+    assert watch.look() == []
+    assert len(house.runtime._agents) == held
+    house.clock.pass_by(minutes=31)
+    assert watch.look() == ["s"]
+
+
 def test_a_clock_that_was_set_back_neither_stops_a_talk_nor_keeps_a_session_open(
     house: House, watch: IdleWatch, steady: Steady
 ) -> None:
