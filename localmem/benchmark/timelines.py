@@ -5,15 +5,12 @@ doubles every three units; "random" links each unit to two of the fifty before i
 every unit of the component has to be looked at. The cost should grow as the number of units.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from math import log10
 from random import Random
 from statistics import median
 from time import perf_counter
-
-import click
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
@@ -109,19 +106,3 @@ def _link(source: int, target: int) -> Link:
 
 def _ms(seconds: float) -> float:
     return round(seconds * 1000, 3)
-
-
-@click.command()
-@click.option("--units", default="1e3,1e4,1e5", show_default=True, help="Sizes of the component.")
-@click.option("--seed", default=0, show_default=True, help="Of the random shape and of the draws.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def main(units: str, seed: int, as_json: bool) -> None:
-    """Time the drawing of timelines from components of growing size."""
-    from tabulate import tabulate
-
-    rows = measure([int(float(size)) for size in units.split(",")], seed)
-    click.echo(json.dumps(rows, indent=2) if as_json else tabulate(rows, headers="keys"))
-
-
-if __name__ == "__main__":
-    main()

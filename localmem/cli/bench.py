@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from localmem.cli.bench_ending import ending
+from localmem.cli.bench_timelines import timelines
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def bench() -> None:
 
 
 bench.add_command(ending)
+bench.add_command(timelines)
 
 
 @bench.command()
@@ -92,8 +94,12 @@ def load(
         sys.exit(1)
 
 
+_FSYNCS = 100  # before the run, and again after it
+
+
 def _measured(plan: "Plan", settings: "Settings") -> "tuple[dict[str, object], Measured]":
-    from localmem.benchmark.load import run, script
+    from localmem.benchmark.disk import fsync_ms
+    from localmem.benchmark.load import percentiles, run, script
     from localmem.benchmark.machine import machine, versions
     from localmem.errors import BadInput
     from localmem.llm.scripted import ScriptedLLM
@@ -106,10 +112,13 @@ def _measured(plan: "Plan", settings: "Settings") -> "tuple[dict[str, object], M
         if runtime.store.users():
             raise BadInput(f"{where} holds users already; give an empty folder as --data, and no database in settings")
         note(f"{plan.users} users talk; the store is at {where}")
+        disk = fsync_ms(settings.data, _FSYNCS)
         measured = run(plan, runtime.agent)
+        disk += fsync_ms(settings.data, _FSYNCS)
     lost = _lost(measured, settings)
     report = {
         **measured.figures(plan),
+        "fsync_ms": percentiles(disk),
         "acknowledged": sum(map(len, measured.acknowledged.values())),
         "lost": len(lost),
         "plan": asdict(plan),
@@ -146,7 +155,12 @@ def _write_samples(path: Path, measured: "Measured") -> None:
 def _table(report: Mapping[str, object]) -> str:
     from tabulate import tabulate
 
-    kinds = {"turn durable": "acknowledged_ms", "turn answered": "turn_ms", "beyond the backbone": "beyond_backbone_ms"}
+    kinds = {
+        "the disk's fsync": "fsync_ms",
+        "turn durable": "acknowledged_ms",
+        "turn answered": "turn_ms",
+        "beyond the backbone": "beyond_backbone_ms",
+    }
     figures = [{"milliseconds": name, **cast("dict[str, float]", report[key])} for name, key in kinds.items()]
     plan, machine = cast("dict[str, object]", report["plan"]), cast("dict[str, object]", report["machine"])
     lines = [

@@ -57,6 +57,23 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+class Sizes(click.ParamType[tuple[int, ...]]):
+    """Whole numbers with commas between them, such as 1e3,1e4."""
+
+    name = "sizes"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            sizes = tuple(int(float(size)) for size in str(value).split(","))
+        except (ValueError, OverflowError):
+            sizes = ()
+        if not sizes or min(sizes) < 1:
+            self.fail(f"{value!r} are no sizes; write them like 1e3,1e4", param, ctx)
+        return sizes
+
+
 def settings_of(
     config: Path | None, data: Path | None = None, user: str | None = None, system: str | None = None, **more: object
 ) -> "Settings":

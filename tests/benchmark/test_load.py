@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localmem.agent import ChatAgent
+from localmem.benchmark.disk import fsync_ms
 from localmem.benchmark.load import Plan, percentiles, rows, run, script
 from localmem.cli import bench
 from localmem.errors import BadInput, StoreError
@@ -107,6 +108,7 @@ def test_the_command_gives_one_document_with_all_that_made_it(tmp_path: Path) ->
     assert report["lost"] == 0
     assert report["failed"] == {}
     assert set(report["acknowledged_ms"]) == {"p50", "p90", "p95", "p99", "mean", "max"}
+    assert 0 < report["fsync_ms"]["p50"] <= report["fsync_ms"]["p95"]
     assert report["plan"]["users"] == 3
     assert report["settings"]["system"] == "none"
     assert report["machine"]["file_system"]
@@ -119,7 +121,15 @@ def test_the_table_says_what_was_measured(tmp_path: Path) -> None:
     done = load(tmp_path)
     assert done.exit_code == 0, done.output
     assert "turn durable" in done.stdout
+    assert "the disk's fsync" in done.stdout
     assert "12 turns acknowledged, 0 of them not found" in done.stdout
+
+
+def test_the_disk_is_measured_and_left_clean(tmp_path: Path) -> None:
+    found = fsync_ms(tmp_path, 5)
+    assert len(found) == 5
+    assert min(found) > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_turn_that_the_store_does_not_hold_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

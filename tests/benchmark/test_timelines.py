@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 from click.testing import CliRunner
 
-from localmem.benchmark.timelines import SHAPES, bank, main, measure
+from localmem.benchmark.timelines import SHAPES, bank, measure
+from localmem.cli.bench import bench
 from localmem.errors import BadInput
 from localmem.systems.theanine.graph import count
 from localmem.systems.theanine.held import Held
@@ -46,7 +47,15 @@ def test_each_shape_and_size_has_its_row() -> None:
         assert all(isinstance(value, float) and value >= 0 for value in times.values())
 
 
-def test_the_command_prints_json() -> None:
-    done = CliRunner().invoke(main, ["--units", "1e1,2e1", "--json"])
+def test_the_command_prints_a_table_or_json() -> None:
+    done = CliRunner().invoke(bench, ["timelines", "--units", "1e1,2e1", "--json"])
     assert done.exit_code == 0, done.output
     assert [row["units"] for row in json.loads(done.stdout)] == [10, 20, 10, 20]
+    assert "draw_us_per_unit" in CliRunner().invoke(bench, ["timelines", "--units", "10"]).stdout
+
+
+@pytest.mark.parametrize("sizes", ["many", "1e3,", "0", "inf", "nan"])
+def test_what_is_no_size_is_misuse(sizes: str) -> None:
+    done = CliRunner().invoke(bench, ["timelines", "--units", sizes])
+    assert done.exit_code == 2
+    assert "write them like 1e3,1e4" in done.stderr
