@@ -25,7 +25,20 @@ _FOLDER = Path(prompts.__file__).parent
 _SNAPSHOTS = Path(__file__).parent / "snapshots"
 NAMES = sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.glob("*/*.md"))
 REPLIES = [name for name in NAMES if name.endswith("/respond")]
-SNAPSHOT = ["agent/respond", "memory_retrieval/summarize", "none/respond", "rsum/respond", "rsum/update"]
+SNAPSHOT = [
+    "agent/respond",
+    "carecall/fuse",
+    "carecall/operation",
+    "carecall/summarize",
+    "memory_retrieval/summarize",
+    "none/respond",
+    "rsum/recall",
+    "rsum/respond",
+    "rsum/respond_2_examples",
+    "rsum/respond_3_examples",
+    "rsum/update",
+    "theanine/respond",
+]
 VALUES: dict[str, object] = {
     "today": "2 March 2026",
     "memory": "1 February 2026: Ana: I moved to Porto.",
@@ -34,6 +47,11 @@ VALUES: dict[str, object] = {
     "instructions": "Be kind.",
     "dialogue": "Ana: I have a cat.\nAda: What is it called?",
     "limit": 20,
+    "about": "Ana",
+    "memories": ["Ana lives in Porto.", "Ana lives by the sea."],
+    "sentence": "Ana lives in Faro.",
+    "found": "1 February 2026: Ana: I have a cat.",
+    "history": "",
 }
 
 
@@ -94,6 +112,13 @@ def test_reads_as_the_snapshot(name: str) -> None:
     if os.environ.get("LOCALMEM_WRITE_SNAPSHOTS"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_prompt_has_a_snapshot() -> None:
+    """Of its own here, or beside the tests of its system as system_task or, in the system's folder, task."""
+    kept = [path for path in Path(__file__).parent.glob("**/snapshots/**/*.txt")]
+    known = {path.stem.replace(".", "_") for path in kept} | {f"{path.parent.name}_{path.stem}" for path in kept}
+    assert {name.replace("/", "_") for name in NAMES} <= known
 
 
 def test_an_empty_memory_is_said_to_be_empty() -> None:
