@@ -33,6 +33,7 @@ class Given:
     path: Path
     half: Literal["all", "choose", "report"]
     limit: int | None
+    pool: int | None
     gold: Literal["turns", "sessions"]
     query: Literal["question", "dialogue"]
     width: int
@@ -57,6 +58,12 @@ def _again(*names: str, kind: object, default: object, text: str) -> Option:
     default="all",
     show_default=True,
     help="Choose settings on one half of the data and report on the other; ids decide which is which.",
+)
+@click.option(
+    "--pool",
+    type=click.IntRange(1),
+    help="LongMemEval, evidence only: sessions that each question is searched for among; default: all.",
+    metavar="N",
 )
 @click.option("--limit", type=click.IntRange(1), help="The first so many questions only.")
 @click.option(
@@ -173,13 +180,25 @@ def _data(given: Given) -> "Data":
     from localmem.evaluation.datasets import read_data
     from localmem.evaluation.retrieval import asked
 
-    data = read_data(given.data, given.path).of(None if given.half == "all" else given.half, given.limit)
+    data = read_data(given.data, given.path)
+    if given.pool is not None:
+        data = _pooled(data, given.pool)
+    data = data.of(None if given.half == "all" else given.half, given.limit)
     probes = [probe for episode in data.episodes for probe in asked(episode, given.gold)]
     if not probes:
         raise BadInput(f"{given.path} has no question with evidence in half {given.half!r}; try --half all")
     if given.query == "dialogue" and not any(probe.dialogue for probe in probes):
         raise BadInput(f"the questions of {given.data} stand in no dialogue; leave --query at question")
     return data
+
+
+def _pooled(data: "Data", size: int) -> "Data":
+    from localmem.errors import BadInput
+    from localmem.evaluation.datasets import longmemeval
+
+    if data.name != "longmemeval":
+        raise BadInput(f"the questions of {data.name} are searched for in their own sessions; leave --pool away")
+    return longmemeval.among(data, size)
 
 
 def _results(ways: Sequence[Way], given: Given, data: "Data", parts: Parts) -> "list[Result]":
@@ -223,10 +242,11 @@ def _about(given: Given, ways: Sequence[Way], settings: "Settings", data: "Data"
     return {
         "data": {"name": data.name, "file": given.path.name, "sha256": data.sha256, "notes": list(data.notes)},
         "half": given.half,
-        "episodes": [episode.id for episode in data.episodes],
+        "episodes": len(data.episodes),
+        "sessions": len({session.id for episode in data.episodes for session in episode.sessions}),
         "questions": questions,
         "without_evidence": len(probes) - questions,
-        **{name: getattr(given, name) for name in ("gold", "query", "width", "limit", "seed", "resamples")},
+        **{name: getattr(given, name) for name in ("gold", "query", "width", "limit", "pool", "seed", "resamples")},
         "ways": [asdict(way) for way in ways],
         **parts.told(ways),
         "tokens_of": parts.counter[0],
@@ -239,7 +259,7 @@ def _said(about: Mapping[str, object]) -> str:
     """The same for a person, in short."""
     data = cast("dict[str, object]", about["data"])
     lines = [
-        f"{data['name']}, half {about['half']}: {about['questions']} questions over {about['episodes']}",
+        f"{data['name']}, half {about['half']}: {about['questions']} questions over {about['sessions']} sessions",
         f"{about['without_evidence']} more have no evidence and are not measured",
         f"found are {about['gold']}; tokens of {about['tokens_of']}, units as they are shown, with their dates",
         *cast("list[str]", data["notes"]),

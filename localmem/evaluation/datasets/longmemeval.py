@@ -9,6 +9,7 @@ is smaller than a haystack and of another kind, and the notes say so. Times come
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -66,6 +67,30 @@ def read(path: Path) -> Data:
     if first.evidence_sessions is None:
         raise BadInput(f"{place}: it has neither haystack_sessions nor evidence_sessions; give LongMemEval's own file")
     return _pooled(path)
+
+
+def among(data: Data, size: int) -> Data:
+    """Pooled questions, each an episode of its own: its evidence among so many sessions of its half in all.
+
+    The other sessions are drawn by a hash of both ids, so that a question's haystack is always the same. LongMemEval_S
+    has about 50 sessions a question. Raises BadInput for the published haystacks, which have a size already.
+    """
+    if _POOLED not in data.notes:
+        raise BadInput("a pool can be drawn from evidence-only data alone; leave --pool away for published haystacks")
+    episodes = tuple(
+        Episode(probe.id, pool.half, _drawn(pool, probe, size), (probe,))
+        for pool in data.episodes
+        for probe in pool.probes
+    )
+    note = f"each question is searched for among {size} sessions drawn from the pool of its half"
+    return replace(data, episodes=episodes, notes=(*data.notes, note))
+
+
+def _drawn(pool: Episode, probe: Probe, size: int) -> tuple[Session, ...]:
+    others = [session for session in pool.sessions if session.id not in probe.sessions]
+    others.sort(key=lambda session: sha256(f"{probe.id}/{session.id}".encode()).digest())
+    kept = {*probe.sessions, *(session.id for session in others[: max(0, size - len(probe.sessions))])}
+    return tuple(session for session in pool.sessions if session.id in kept)
 
 
 def _haystacks(path: Path) -> Data:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets import READERS, read_data
+from localmem.evaluation.datasets import READERS, longmemeval, read_data
 from localmem.evaluation.episodes import half_of
 from tests.evaluation.fixtures import EVIDENCE, HAYSTACK, LOCOMO, MTBENCHPLUS, written
 
@@ -73,6 +73,24 @@ def test_the_same_words_are_one_session_of_the_pool_and_evidence_of_both(tmp_pat
     assert len(episode.sessions) == 1
     assert episode.probes[0].sessions == episode.probes[1].sessions == (episode.sessions[0].id,)
     assert "sessions that are evidence of several questions, pooled once: 1" in data.notes
+
+
+def test_a_question_can_be_given_a_haystack_of_some_sessions(tmp_path: Path) -> None:
+    many = [{**copy.deepcopy(EVIDENCE[0]), "question_id": f"q{number}"} for number in range(12)]
+    for number, one in enumerate(many):
+        one["evidence_sessions"][0]["turns"][0]["content"] = f"fact {number}"
+    data = read_data("longmemeval", written(tmp_path, many, lines=True))
+    drawn = longmemeval.among(data, 3)
+    assert len(drawn.episodes) == 12
+    for episode in drawn.episodes:
+        (probe,) = episode.probes
+        ids = [session.id for session in episode.sessions]
+        assert len(ids) == 3
+        assert set(probe.sessions) <= set(ids)
+        assert episode.half == half_of(probe.id)
+    assert drawn == longmemeval.among(data, 3)
+    with pytest.raises(BadInput, match="leave --pool away"):
+        longmemeval.among(read_data("longmemeval", written(tmp_path, HAYSTACK)), 3)
 
 
 def test_longmemeval_haystack_is_an_episode_of_its_own(tmp_path: Path) -> None:
