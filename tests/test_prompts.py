@@ -116,7 +116,7 @@ def test_reads_as_the_snapshot(name: str) -> None:
 
 def test_every_prompt_has_a_snapshot() -> None:
     """Of its own here, or beside the tests of its system as system_task or, in the system's folder, task."""
-    kept = [path for path in Path(__file__).parent.glob("**/snapshots/**/*.txt")]
+    kept = list(Path(__file__).parent.glob("**/snapshots/**/*.txt"))
     known = {path.stem.replace(".", "_") for path in kept} | {f"{path.parent.name}_{path.stem}" for path in kept}
     assert {name.replace("/", "_") for name in NAMES} <= known
 
