@@ -20,6 +20,7 @@ from localmem.retrieval.base import Encoder, Side
 from localmem.weights.loading import one_at_a_time
 
 if TYPE_CHECKING:
+    import torch
     from sentence_transformers import SentenceTransformer
 
 log = logging.getLogger(__name__)
@@ -143,35 +144,43 @@ class SentenceEncoder:
 
 
 def _load(path: Path, device: str, dtype: Dtype) -> "SentenceTransformer":
-    import torch
     from sentence_transformers import SentenceTransformer
 
-    place = _place(device)
-    chosen = ("float32" if place == "cpu" else "float16") if dtype == "auto" else dtype
-    with _no_progress_bar():
+    where = place(device)
+    with no_progress_bar():
         model = SentenceTransformer(
             str(path),
-            device=place,
+            device=where,
             local_files_only=True,
             trust_remote_code=False,
-            model_kwargs={"dtype": getattr(torch, chosen)},
+            model_kwargs={"dtype": numbers(dtype, where)},
         )
     return model.eval()
 
 
-def _place(device: str) -> str:
+def numbers(dtype: Dtype, where: str) -> "torch.dtype":
+    """The kind of number that weights are kept as on a device."""
+    import torch
+
+    chosen = ("float32" if where == "cpu" else "float16") if dtype == "auto" else dtype
+    kind: torch.dtype = getattr(torch, chosen)
+    return kind
+
+
+def place(device: str) -> str:
+    """Where weights go: the device that is asked for, or the best there is. Raises BadSettings for one not there."""
     import torch
 
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     known = device == "cpu" or (device.partition(":")[0] == "cuda" and torch.cuda.is_available())
     if not known:
-        raise BadSettings(f"the encoder cannot run on device {device!r} here; use cpu, or auto for what there is")
+        raise BadSettings(f"weights cannot run on device {device!r} here; use cpu, or auto for what there is")
     return device
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
+def no_progress_bar() -> Iterator[None]:
     """Draw no bar while weights load: transformers draws one whoever is watching."""
     from transformers.utils import logging as switch
 

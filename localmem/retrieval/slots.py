@@ -32,6 +32,9 @@ class Slots:
     def __len__(self) -> int:
         return len(self._ids)
 
+    def __contains__(self, unit_id: str) -> bool:
+        return unit_id in self._slot
+
     @property
     def live(self) -> int:
         """How many units are there."""

@@ -2,18 +2,32 @@
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from localmem.retrieval.base import Retriever
+from localmem.errors import BadInput
+from localmem.retrieval.base import Retriever, Scope
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.hybrid import HybridRetriever
+from localmem.retrieval.rerank import Reranked
+from localmem.retrieval.timely import Timely
 from localmem.types import Unit
-from tests.fakes import WordEncoder, WordRetriever, unit
+from tests.fakes import START, WordEncoder, WordRetriever, unit
 
 NewRetriever = Callable[[], Retriever]
+
+
+class WordReranker:
+    """Cosines of bags of words."""
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        encoder = WordEncoder()
+        return [float(one) for one in encoder.encode(texts, "passage") @ encoder.encode([query], "query")[0]]
+
 
 KINDS: dict[str, NewRetriever] = {
     "dense": lambda: DenseRetriever(WordEncoder()),
@@ -23,6 +37,14 @@ KINDS: dict[str, NewRetriever] = {
     "bm25": BM25Retriever,
     "bm25-plain": lambda: BM25Retriever(language="none"),
     "hybrid": lambda: HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]),
+    "timely": lambda: Timely(DenseRetriever(WordEncoder()), half_life=30, dates=True),
+    "timely-dates": lambda: Timely(BM25Retriever(), dates=True),
+    "reranked": lambda: Reranked(DenseRetriever(WordEncoder()), WordReranker()),
+    "timely-reranked-hybrid": lambda: Timely(
+        Reranked(HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]), WordReranker(), depth=20),
+        half_life=7,
+        depth=5,
+    ),
     "hybrid-of-one": lambda: HybridRetriever([BM25Retriever()]),
 }
 APPROXIMATE = {"hnsw", "ivf"}
@@ -163,6 +185,99 @@ def test_removal_is_as_if_the_units_had_never_been_there(new: NewRetriever, requ
     ]
     for matches, others in zip(found, expected, strict=True):
         assert [match.score for match in matches] == pytest.approx([match.score for match in others], abs=1e-6)
+
+
+SCOPES = [
+    Scope(),
+    Scope(speaker="Anna"),
+    Scope(speaker="nobody"),
+    Scope(speaker=""),
+    Scope(since=START + timedelta(days=40)),
+    Scope(until=START + timedelta(days=7)),
+    Scope(speaker="Tom", since=START + timedelta(days=3), until=START + timedelta(days=60)),
+    Scope(since=START + timedelta(days=9), until=START + timedelta(days=9)),
+    Scope(since=START + timedelta(days=9), until=START),
+    Scope(now=START + timedelta(days=50)),
+    Scope(speaker="Anna", now=START - timedelta(days=5)),
+]
+
+
+def told(count: int) -> list[Unit]:
+    """Units of three speakers over a hundred days, with ties among them."""
+    rng = random.Random(11)
+    words = [f"word{n}" for n in range(30)]
+    return [
+        replace(
+            unit(
+                f"u{n}",
+                " ".join(rng.choices(words, k=5)) if n % 5 else "word1 word2",
+                time=START + timedelta(days=n % 100),
+            ),
+            speaker=rng.choice(["Anna", "Tom", ""]),
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=str)
+def test_a_scope_is_answered_as_by_an_index_of_what_it_admits(
+    new: NewRetriever, scope: Scope, request: pytest.FixtureRequest
+) -> None:
+    """After removals too. Kinds that are approximate are exact in a scope that admits few."""
+    units = told(600)
+    approximate = APPROXIMATE & set(request.node.callspec.id.split("-"))
+    retriever, alone = new(), KINDS["dense"]() if approximate else new()
+    retriever.add(units[:500])
+    retriever.remove([one.id for one in units[::7]])
+    retriever.add(units[500:])
+    left = [one for at, one in enumerate(units) if at % 7 or at >= 500]
+    alone.add([one for one in left if scope.admits(one)])
+    queries = ["word1 word2", "word3 word4 word5", "word29", "", "nothing of it"]
+    for k in (1, 9, 1000):
+        found, expected = (
+            retriever.search(queries, k, scope),
+            alone.search(queries, k, replace(scope, speaker=None, since=None, until=None)),
+        )
+        for matches, others in zip(found, expected, strict=True):
+            assert [match.id for match in matches] == [match.id for match in others]
+            assert [match.score for match in matches] == pytest.approx([match.score for match in others], abs=1e-6)
+
+
+def test_bounds_of_time_are_within_and_compare_across_zones(new: NewRetriever) -> None:
+    from datetime import timezone
+
+    there = timezone(timedelta(hours=9))
+    retriever = new()
+    retriever.add([unit(str(n), f"dog number{n}", time=START + timedelta(hours=n)) for n in range(5)])
+    scope = Scope(since=(START + timedelta(hours=1)).astimezone(there), until=START + timedelta(hours=3))
+    (matches,) = retriever.search(["dog"], 9, scope)
+    assert sorted(match.id for match in matches) == ["1", "2", "3"]
+
+
+def test_times_without_an_offset_are_refused(new: NewRetriever) -> None:
+    retriever = new()
+    naive = datetime(2026, 3, 2)  # noqa: DTZ001  # what is tested
+    with pytest.raises(BadInput, match="unit 'b' is 2026-03-02T00:00:00, which has no offset"):
+        retriever.add([unit("a", "dog"), unit("b", "dog", time=naive)])
+    assert ids(retriever, "dog") == []
+    retriever.add([unit("a", "dog"), unit("b", "dog", time=naive.replace(tzinfo=UTC))])
+    assert sorted(ids(retriever, "dog")) == ["a", "b"]
+    with pytest.raises(BadInput, match="a scope's since is 2026-03-02T00:00:00"):
+        Scope(since=naive)
+    with pytest.raises(BadInput, match="a scope's until"):
+        Scope(until=naive)
+    with pytest.raises(BadInput, match="a scope's now"):
+        Scope(now=naive)
+
+
+def test_memory_is_told_and_grows(new: NewRetriever) -> None:
+    retriever = new()
+    empty = retriever.memory
+    retriever.add(told(300))
+    full = retriever.memory
+    assert 0 <= empty < full
+    assert full > 300 * 50
+    assert isinstance(full, int)
 
 
 @pytest.mark.parametrize(
