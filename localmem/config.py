@@ -59,6 +59,18 @@ class RetrievalSettings(Section):
     """The encoder's name in the manifest."""
     index: Literal["auto", "flat", "hnsw", "ivf"] = "auto"
     """How vectors are searched: flat compares all and is exact; auto is flat until a bank is large, then hnsw."""
+    index_half: bool = True
+    """The index of vectors keeps 2 bytes a number in place of 4; what flat answers is the same."""
+    half_life_days: float | None = Field(default=None, gt=0)
+    """A unit that is so many days older has to score twice as high; without one, age does not count."""
+    dates_in_query: bool = False
+    """Dates that an English question names ("in May 2023", "yesterday") narrow the search to that time."""
+    rerank: str | None = None
+    """A cross-encoder that reads the first matches again: its name in the manifest, or a folder."""
+    rerank_depth: int = Field(default=50, ge=1)
+    """How many matches it reads."""
+    rerank_budget_ms: int = Field(default=1000, ge=0)
+    """How long it may take for one question; matches that it did not come to follow those that it read."""
     memory_mb: int = Field(default=2048, ge=1)
     """The most megabytes that the indexes of all users may hold; the least recently used are let go, and made again."""
     device: str = "auto"

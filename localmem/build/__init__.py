@@ -4,7 +4,7 @@ Knows no users and no conversations; `runtime` does.
 """
 
 from localmem.bank import Bank
-from localmem.build.parts import Backbone, Progress, backbone, encoder, memory_position, retriever, wants_vllm
+from localmem.build.parts import Backbone, Progress, backbone, encoder, memory_position, reranker, retriever, wants_vllm
 from localmem.build.systems import SYSTEMS, Parts, System
 from localmem.config import Settings, system_options
 from localmem.memory import Memory
@@ -19,6 +19,7 @@ __all__ = [
     "encoder",
     "memory",
     "memory_position",
+    "reranker",
     "retriever",
     "wants_vllm",
 ]

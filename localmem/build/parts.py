@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localmem.config import Settings
-from localmem.errors import LocalmemError, MissingExtra
+from localmem.errors import BadSettings, LocalmemError, MissingExtra
 from localmem.weights.folder import model_path
 from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
     from localmem.llm.base import LLM
-    from localmem.retrieval.base import Encoder, Retriever
+    from localmem.retrieval.base import Encoder, Reranker, Retriever
     from localmem.retrieval.encoder import EmbeddingCache
     from localmem.text.base import Compressor
 
@@ -70,15 +70,38 @@ def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
 
 
 def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None = None) -> "Retriever":
-    """An empty index for one bank. A graph or lists of vectors, where there are any, are kept in `file`."""
-    kind = settings.retrieval.retriever
-    if kind == "bm25":
-        return _bm25(settings)
-    if kind == "dense":
-        return _dense(settings, new_encoder(), file)
-    from localmem.retrieval.hybrid import HybridRetriever
+    """An empty index for one bank. A graph or lists of vectors, where there are any, are kept in `file`.
 
-    return HybridRetriever([_dense(settings, new_encoder(), file), _bm25(settings)])
+    Age and dates are weighed last, so that a reranker's scores fade as an index's do.
+    """
+    wanted, found = settings.retrieval, _index(settings, new_encoder, file)
+    if wanted.rerank:
+        from localmem.retrieval.rerank import Reranked
+
+        reader, budget = reranker(wanted.rerank, wanted.device), wanted.rerank_budget_ms / 1000
+        found = Reranked(found, reader, depth=wanted.rerank_depth, budget_seconds=budget)
+    if wanted.half_life_days or wanted.dates_in_query:
+        from localmem.retrieval.timely import Timely
+
+        if wanted.dates_in_query:
+            _need("dateparser", "cpu")
+        found = Timely(found, half_life=wanted.half_life_days, dates=wanted.dates_in_query)
+    return found
+
+
+@cache
+def reranker(name: str, device: str) -> "Reranker":
+    """A reranker of the manifest or in a folder, one for all users. Its weights load at the first search."""
+    _need("sentence_transformers", "cpu")
+    from localmem.retrieval.rerank import CrossEncoderReranker
+
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return CrossEncoderReranker(folder, name=folder.name, device=device)
+    model = Manifest.load().entry(name)
+    if model.role != "reranker":
+        raise BadSettings(f"{name} is of the role {model.role}; `localmem models list` shows the rerankers")
+    return CrossEncoderReranker(model_path(name), name=name, device=device)
 
 
 @cache
@@ -175,11 +198,23 @@ def _tokenizer(name: str) -> Path | None:
         return None
 
 
+def _index(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None) -> "Retriever":
+    kind = settings.retrieval.retriever
+    if kind == "bm25":
+        return _bm25(settings)
+    if kind == "dense":
+        return _dense(settings, new_encoder(), file)
+    from localmem.retrieval.hybrid import HybridRetriever
+
+    return HybridRetriever([_dense(settings, new_encoder(), file), _bm25(settings)])
+
+
 def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retriever":
     _need("faiss", "cpu")
     from localmem.retrieval.dense import DenseRetriever
 
-    return DenseRetriever(encoder, kind=settings.retrieval.index, file=file)
+    wanted = settings.retrieval
+    return DenseRetriever(encoder, kind=wanted.index, file=file, half=wanted.index_half)
 
 
 def _bm25(settings: Settings) -> "Retriever":
