@@ -24,15 +24,19 @@ if TYPE_CHECKING:
     from localmem.types import Session, Unit
 
 RANDOM = "random"  # the compressor that drops words at random
+NONE = "none"  # no reranker
 
-FUSION = ("weight", "constant", "depth")  # options of a hybrid alone
+FUSION = ("weight", "constant", "depth", "dense_reads")  # options of a hybrid alone
 
 Kind = Literal["dense", "bm25", "hybrid"]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of retrieving. `weight` is that of bm25 beside 1 for dense; it, `constant` and `depth` are a hybrid's."""
+    """One way of retrieving. Those from `weight` on are a hybrid's: bm25's weight beside 1 for dense, and so on.
+
+    `dense_reads` says whether the dense half of it indexes keys, as bm25 does, or the texts that are shown.
+    """
 
     retriever: Kind
     unit: str
@@ -40,21 +44,27 @@ class Way:
     before: int
     after: int
     rate: float
+    rerank: str
     weight: float
     constant: float
     depth: int
+    dense_reads: Literal["key", "text"]
 
     def name(self, among: "Sequence[Way]") -> str:
         """The retriever, and whatever differs among the ways; what only a hybrid has differs among hybrids."""
         alike = [way for way in among if way.retriever == self.retriever]
         words = [str(getattr(self, one)) for one in ("unit", "key") if _varies(one, among)]
-        told = [f"{one} {getattr(self, one)}" for one in ("before", "after", "rate") if _varies(one, among)]
-        fused = [f"{one} {getattr(self, one):g}" for one in FUSION if _varies(one, alike)]
+        told = [_told(one, getattr(self, one)) for one in ("before", "after", "rate", "rerank") if _varies(one, among)]
+        fused = [_told(one, getattr(self, one)) for one in FUSION if _varies(one, alike)]
         return " ".join([self.retriever, *words, *told, *fused])
 
 
 def _varies(name: str, ways: "Sequence[Way]") -> bool:
     return len({getattr(way, name) for way in ways}) > 1
+
+
+def _told(name: str, value: object) -> str:
+    return f"{name.replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{name.replace('_', ' ')} {value}"
 
 
 def combined(options: "Mapping[str, Sequence[object]]") -> list[Way]:
@@ -130,12 +140,22 @@ class Parts:
 
     def retriever(self, way: Way) -> "Retriever":
         """An empty index."""
-        if way.retriever != "hybrid":
-            return self._single(way.retriever)
+        found = self._hybrid(way) if way.retriever == "hybrid" else self._single(way.retriever)
+        if way.rerank == NONE:
+            return found
+        from localmem.build.parts import reranker
+        from localmem.retrieval.rerank import Reranked
+
+        wanted = self._settings.retrieval
+        return Reranked(found, reranker(way.rerank, wanted.device), depth=wanted.rerank_depth)
+
+    def _hybrid(self, way: Way) -> "Retriever":
+        from localmem.evaluation.units import ReadsText
         from localmem.retrieval.hybrid import HybridRetriever
 
+        dense, bm25 = self._single("dense"), self._single("bm25")
         return HybridRetriever(
-            [self._single("dense"), self._single("bm25")],
+            [ReadsText(dense) if way.dense_reads == "text" else dense, bm25],
             weights=[1.0, way.weight],
             constant=way.constant,
             depth=way.depth,
@@ -144,7 +164,8 @@ class Parts:
     def _single(self, kind: Literal["dense", "bm25"]) -> "Retriever":
         from localmem import build
 
-        retrieval = self._settings.retrieval.model_copy(update={"retriever": kind})
+        plain = {"retriever": kind, "rerank": None, "half_life_days": None, "dates_in_query": False}
+        retrieval = self._settings.retrieval.model_copy(update=plain)
         return build.retriever(self._settings.model_copy(update={"retrieval": retrieval}), lambda: self.encoder)
 
     def _builder(self, unit: str) -> "Builder":

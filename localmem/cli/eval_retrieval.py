@@ -107,6 +107,13 @@ def _again(*names: str, kind: object, default: object, text: str) -> Option:
     default=50,
     text="Hybrid: matches of each retriever that are fused, or --width if that is more.",
 )
+@_again("--dense-reads", kind=click.Choice(["key", "text"]), default="key", text="Hybrid: what its dense half indexes.")
+@_again(
+    "--rerank",
+    kind=str,
+    default="none",
+    text="A cross-encoder over the first matches: a name of the manifest, or a folder.",
+)
 @click.option("--encoder", help="The encoder's name in the manifest; default: that of the settings.", metavar="E")
 @click.option(
     "--segmenter",

@@ -11,6 +11,7 @@ def test_ways_are_combined_measured_and_compared(localmem: Run, tmp_path: Path, 
     path, out = written(tmp_path, LOCOMO), tmp_path / "out"
     given = ["eval", "retrieval", "--data", "locomo", "--path", path, "--out", out, "--json"]
     given += ["--retriever", "bm25", "--retriever", "dense", "--retriever", "hybrid", "--weight", 1, "--weight", 0.5]
+    given += ["--dense-reads", "text"]
     done = localmem(*given)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # no bar in a pipe
