@@ -25,8 +25,14 @@ from localmem.cli.options import (
 
 if TYPE_CHECKING:
     from localmem.bank import Bank
+    from localmem.config import Settings
+    from localmem.memory import Memory
+    from localmem.retrieval.base import Scope
     from localmem.runtime import Runtime
     from localmem.store.records import Receipt, UnitHistory
+    from localmem.types import Recall
+
+_FOUND = 10  # units that a search shows
 
 
 @click.command()
@@ -69,7 +75,14 @@ def remember(
 
 @click.command()
 @click.argument("text")
-@common(json_option, click.option("--now", type=Moment(), help="When it is asked.", metavar="TIME"))
+@common(
+    json_option,
+    click.option("--now", type=Moment(), help="When it is asked.", metavar="TIME"),
+    click.option("--as-of", type=Moment(end=True), help="By the memory as it stood then.", metavar="DATE"),
+    click.option("--speaker", help="Search only what is about this speaker, or about both sides.", metavar="NAME"),
+    click.option("--since", type=Moment(), help="Search only what took place then or later.", metavar="DATE"),
+    click.option("--until", type=Moment(end=True), help="Search only what took place by then.", metavar="DATE"),
+)
 def recall(
     text: str,
     user: str | None,
@@ -78,19 +91,40 @@ def recall(
     config: Path | None,
     as_json: bool,
     now: datetime | None,
+    as_of: datetime | None,
+    speaker: str | None,
+    since: datetime | None,
+    until: datetime | None,
 ) -> None:
-    """Show what would be recalled, and so shown to the model, if the user said TEXT now."""
-    from localmem.types import Session, Turn
+    """Show what would be recalled, and so shown to the model, if the user said TEXT now.
+
+    With --speaker, --since or --until: the units that a search for TEXT finds among those, which no system does itself.
+    """
+    from localmem.retrieval.base import Scope
 
     settings = settings_of(config, data, user, system)
+    asked = Scope(speaker, since, until, now or as_of or datetime.now(UTC))
     with runtime_of(settings) as runtime:
-        agent = runtime.agent(settings.user)
-        turn = Turn("probe.0", "user", agent.user, text, now or datetime.now(UTC))
-        found = agent.memory.recall(Session("probe", (turn,)))
+        memory = runtime.memory_at(settings.user, as_of) if as_of else runtime.agent(settings.user).memory
+        found = _found(memory, settings, text, asked)
     if as_json:
         print_json({"text": found.text, "hits": [{"score": hit.score, **asdict(hit.unit)} for hit in found.hits]})
     else:
         click.echo(found.text or "nothing is recalled")
+
+
+def _found(memory: "Memory", settings: "Settings", text: str, asked: "Scope") -> "Recall":
+    """What the system recalls; or, in a narrowed scope, what a search finds, in time order as systems show it."""
+    from localmem.text.dialogue import dated
+    from localmem.types import Recall, Session, Turn
+
+    if asked.now and (asked.speaker, asked.since, asked.until) == (None, None, None):
+        turn = Turn("probe.0", "user", settings.chat.user_name, text, asked.now)
+        return memory.recall(Session("probe", (turn,)))
+    if not memory.keeps_units:
+        raise click.UsageError(f"system {settings.system!r} keeps no single units to search; leave the filters out")
+    hits = tuple(sorted(memory.search(text, _FOUND, asked), key=lambda hit: hit.unit.time))
+    return Recall(dated(hit.unit for hit in hits), hits)
 
 
 @click.command()

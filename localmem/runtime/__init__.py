@@ -7,6 +7,7 @@ memory is opened, and so it is here that an encoder which the store's vectors ar
 import logging
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from localmem.config import Settings, load_settings
 from localmem.errors import EncoderMismatch, LocalmemError
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Wrapper
+from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever
 from localmem.runtime.reindexing import Reindexed, Track, reindex
 from localmem.runtime.rememberer import ATTEMPTS, Rememberer
@@ -172,7 +174,12 @@ class Runtime:
         self._started = build.backbone(self.settings, self._progress)
         return self._started.llm
 
-    def _parts(self, user: str) -> build.Parts:
+    def memory_at(self, user: str, moment: datetime) -> Memory:
+        """A memory of its own, as the user's stood at that moment; what becomes of it is kept nowhere."""
+        bank = self.store.bank(user, self.settings.system, moment)
+        return build.memory(self.settings, self._parts(None), bank)
+
+    def _parts(self, user: str | None) -> build.Parts:
         """The user's index may be kept in a file of its own; what is compared once lives in memory."""
         return build.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None))
 

@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from localmem.bank import Bank
 from localmem.errors import NotFound
+from localmem.retrieval.base import Scope
 from localmem.server.problems import Problem
 from localmem.server.services import Services, Shared, User
 from localmem.types import AddUnit, Unit
@@ -26,12 +27,15 @@ SOURCE = "api"  # stands where a unit that was drawn from a session names it
 
 
 class SearchRequest(BaseModel):
-    """POST /v1/memories/search."""
+    """POST /v1/memories/search. `since` and `until` bound the event's time; `speaker` finds what is about both too."""
 
     model_config = ConfigDict(extra="forbid")
 
     query: Annotated[str, Field(min_length=1)]
     limit: Annotated[int, Field(ge=1, le=100)] = 10
+    speaker: str | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
 
 
 class NewMemory(BaseModel):
@@ -72,7 +76,8 @@ def search(body: SearchRequest, shared: Shared, user: User) -> Json:
     """The live units nearest to the query, best first."""
     with shared.desk.quiet(user) as agent:
         memory = agent.memory
-    hits = memory.search(body.query, body.limit)
+    scope = Scope(body.speaker, body.since, body.until, shared.now())
+    hits = memory.search(body.query, body.limit, scope)
     data = [{**_memory(hit.unit, memory.bank), "score": float(hit.score)} for hit in hits]
     return {"object": "list", "data": data}
 

@@ -53,6 +53,12 @@ def test_read_recall_show_and_history(localmem: Run, tmp_path: Path) -> None:
     assert "Bruno" in found["hits"][0]["text"] + found["text"]
     assert "nothing is recalled" in localmem("recall", "what is my dog called?", "--user", "ben").stdout
 
+    early = ("recall", "what is my dog called?", "--user", "ana", "--json", "--until", "2026-03-05")
+    assert {hit["session"] for hit in json.loads(localmem(*early).stdout)["hits"]} == {"first"}
+    then = ("recall", "what is my dog called?", "--user", "ana", "--json", "--as-of", "2026-03-05")
+    assert {hit["session"] for hit in json.loads(localmem(*then).stdout)["hits"]} == {"first"}
+    assert localmem("recall", "dog", "--user", "ana", "--since", "2030-01-01").stdout == "nothing is recalled\n"
+
     now = json.loads(localmem("show", "--user", "ana", "--json").stdout)
     then = json.loads(localmem("show", "--user", "ana", "--as-of", "2026-03-05", "--json").stdout)
     assert [unit["session"] for unit in now["units"]] == ["first", "first", "second"]
@@ -126,6 +132,8 @@ def test_doctor_says_what_is_missing(localmem: Run, tmp_path: Path) -> None:
         (["recall", "x", "--system", "rsumm"], 2, "did you mean 'rsum'"),
         (["remember", "absent.jsonl"], 2, "cannot read absent.jsonl"),
         (["show", "--as-of", "soon"], 2, "'soon' is no time"),
+        (["recall", "x", "--since", "soon"], 2, "'soon' is no time"),
+        (["recall", "x", "--speaker", "Ana", "--system", "full_history"], 2, "keeps no single units to search"),
         (["show", "--config", "absent.yaml"], 2, "cannot read absent.yaml"),
         (["show", "--history", "nobody"], 1, "nobody"),
         (["undo", "--session", "nobody"], 1, "nobody"),

@@ -58,6 +58,24 @@ def test_search_finds_the_nearest_first(house: House) -> None:
     assert house.http().post("/v1/memories/search", json={"query": ""}).status_code == 400
 
 
+def test_search_is_narrowed_by_time_and_speaker(house: House) -> None:
+    chat(house, "The piano is black.")
+    between = house.clock.time + timedelta(hours=1)
+    house.clock.pass_by(days=1)
+    chat(house, "The piano is white.")
+
+    def found(**scope: str) -> list[str]:
+        answer = house.http().post("/v1/memories/search", json={"query": "piano", **scope})
+        assert answer.status_code == 200, answer.text
+        return sorted(unit["text"].splitlines()[0] for unit in answer.json()["data"])
+
+    assert found() == found(speaker="User") == ["User: The piano is black.", "User: The piano is white."]
+    assert found(since=between.isoformat()) == ["User: The piano is white."]
+    assert found(until=between.isoformat()) == ["User: The piano is black."]
+    naive = house.http().post("/v1/memories/search", json={"query": "piano", "since": "2026-03-02T18:00:00"})
+    assert naive.status_code == 400
+
+
 def test_a_memory_added_by_hand_is_recalled_and_outlives_the_server(tmp_path: Path) -> None:
     with serving(tmp_path) as house:
         answer = house.http().post("/v1/memories", json={"text": " The spare key is under the blue pot. "})
