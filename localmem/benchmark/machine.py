@@ -11,7 +11,10 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 
 from localmem.resources import checkout_root
 
-_PACKAGES = ("localmem", "sqlalchemy", "numpy", "torch", "faiss-cpu", "transformers", "sentence-transformers")
+_PACKAGES = (
+    "localmem", "sqlalchemy", "numpy", "torch", "faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "bm25s", "transformers",
+    "sentence-transformers",
+)  # fmt: skip
 
 
 def machine(data: Path) -> dict[str, object]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from localmem.cli.bench_ending import ending
+from localmem.cli.bench_retrieval import retrieval
 from localmem.cli.bench_timelines import timelines
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 
@@ -25,6 +26,7 @@ def bench() -> None:
 
 
 bench.add_command(ending)
+bench.add_command(retrieval)
 bench.add_command(timelines)
 
 
