@@ -130,7 +130,7 @@ def test_an_empty_memory_is_said_to_be_empty() -> None:
 def test_what_a_user_typed_is_no_template() -> None:
     typed = "Ana: {{ user }} {% if x %} <b>"
     prompt = render("memory_retrieval/summarize", dialogue=typed, user="Ana", assistant="Ada")
-    assert prompt.messages[1] == Message("user", typed)
+    assert prompt.messages[1] == Message("user", f"Dialogue:\n{typed}\n\nIts answer:")
 
 
 def test_undeclared_and_missing_values_are_refused() -> None:

@@ -231,7 +231,7 @@ class Watching(ScriptedLLM):
 
 
 def _about(prompt: Prompt) -> str:
-    return prompt.messages[-1].content.splitlines()[-1].removeprefix("The person to write about: ")
+    return prompt.messages[-1].content.splitlines()[-1].removeprefix("Facts about ").removesuffix(":")
 
 
 def test_each_speaker_has_a_memory_of_their_own() -> None:
@@ -251,7 +251,7 @@ def test_each_speaker_has_a_memory_of_their_own() -> None:
     assert [len(batch) for batch in llm.batches] == [2, 2], "both speakers are asked about in one call"
     assert {prompt.messages[0] for batch in llm.batches for prompt in batch} == {llm.batches[0][0].messages[0]}
     first, second = (prompt.messages[-1].content for prompt in llm.batches[0])
-    assert first.rpartition(": ")[0] == second.rpartition(": ")[0], "what varies stands last"
+    assert first.rpartition(" about ")[0] == second.rpartition(" about ")[0], "what varies stands last"
     assert table.batches == [[("User has a dog.", "User has a cat."), ("Assistant has a dog.", "Assistant has a cat.")]]
     assert {(unit.speaker, unit.kind) for unit in memory.bank.live()} == {
         ("User", "user_fact"),
@@ -265,7 +265,7 @@ def _animal(prompt: Prompt) -> str:
 
 def test_the_shortlist_of_one_speaker_is_not_filled_by_the_other() -> None:
     table = Table()
-    facts = {"write about: User": ["red tea"], "write about: Assistant": ["red tea hot", "red tea cold", "red tea"]}
+    facts = {"Facts about User:": ["red tea"], "Facts about Assistant:": ["red tea hot", "red tea cold", "red tea"]}
     memory = _memory({**facts, "two": ["new red tea"]}, table=table, roles=BOTH, shortlist=2)
     _end(memory, _said("one", 1))
     _end(memory, _said("two", 2))
@@ -553,7 +553,7 @@ def test_a_session_of_500_turns_is_summarised_in_parts_and_classified_once() -> 
 
 def test_prompts_as_they_are_sent() -> None:
     summarize = render("carecall/summarize", dialogue="Jo: hi", user="Jo", assistant="Bot", about="Jo")
-    assert summarize.messages[-1].content == ("Dialogue between Jo and Bot:\n\nJo: hi\n\nThe person to write about: Jo")
+    assert summarize.messages[-1].content == ("Dialogue between Jo and Bot:\n\nJo: hi\n\nFacts about Jo:")
     operation = render("carecall/operation", memory="old {{ x }}", sentence="new")
     assert operation.messages[-1].content == "Remembered: old {{ x }}\nNew: new\nOperation:"
     assert all(f"{name}:" in operation.messages[0].content for name in OPERATIONS)

@@ -63,7 +63,7 @@ def test_the_memories_of_all_sessions_are_compressed_each_time() -> None:
     memory = make(llm=ScriptedLLM(play))
     _live(memory, session("a", "b", name="s1"), session("c", "d", name="s2", start=START + timedelta(days=1)))
     assert [unit.text for unit in memory.bank.live()] == ["User sails.", "User won.", "User moved."]
-    shown = play.compressed().partition("Memories:\n")[2]
+    shown = play.compressed().partition("Memories:\n")[2].removesuffix("\n\nThe three lists:")
     assert shown == "2 March 2026: User sails.\n2 March 2026: User won.\n3 March 2026: User moved."
     assert "Compressed so far" not in play.compressed(), "while all memories fit they are the only source"
 

@@ -174,7 +174,7 @@ def test_a_first_session_is_read_at_its_end_with_five_insights_asked_for() -> No
     changes = memory.end_session(talk)
     assert _added(changes) == ["Likes tea.", "Has a dog."]
     (prompt,) = asked
-    assert "at most 5 insights about User" in _says(prompt)
+    assert "At most 5 insights about User:" in _says(prompt)
     (first, _) = (change.unit for change in changes if isinstance(change, AddUnit))
     assert first.sources == ("s1.0", "s1.1")
     assert first.kind == "insight"

@@ -47,7 +47,8 @@ class Play:
         return self.memo if prompt.name == "memochat/write" else self.picks
 
     def shown(self, name: str) -> list[str]:
-        return [prompt.messages[-1].content for prompt in self.asked if prompt.name == name]
+        texts = [prompt.messages[-1].content for prompt in self.asked if prompt.name == name]
+        return [text.removeprefix("Conversation:\n").removesuffix("\n\nIts memo:") for text in texts]
 
 
 def test_a_topic_has_its_summary_and_its_lines() -> None:

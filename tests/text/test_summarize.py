@@ -40,7 +40,7 @@ def test_the_instructions_are_no_memory() -> None:
 def test_several_inputs_and_several_parts_are_one_call_and_come_back_apart() -> None:
     def script(prompt: Prompt) -> str:
         asked = prompt.messages[-1].content
-        about = asked.rsplit(" ", 1)[-1]
+        about = asked.rsplit(" ", 1)[-1].removesuffix(":")
         return json.dumps({"memories": [f"{about} said {n}" for n in range(60) if f"line {n}." in asked]})
 
     llm = Watching()
