@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Literal
 from localmem.errors import LocalmemError, ModelMissing
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from localmem.config import Settings
     from localmem.evaluation.units import Builder, Form, KeptSentences
     from localmem.llm.base import LLM
-    from localmem.retrieval.base import Encoder, Retriever
+    from localmem.retrieval.base import Encoder, Retriever, Side
     from localmem.text.base import Compressor, Segmenter
     from localmem.text.dialogue import Count
     from localmem.types import Session, Unit
@@ -76,6 +79,34 @@ def combined(options: "Mapping[str, Sequence[object]]") -> list[Way]:
     return list(dict.fromkeys(ways))
 
 
+class _ListsOnce:
+    """`inner`, asked once for a list of queries that many ways search for; a single query is encoded whenever it comes.
+
+    So the ways share the work, and a search that is timed pays for its own encoding.
+    """
+
+    def __init__(self, inner: "Encoder") -> None:
+        self.inner = inner
+        self._kept: dict[tuple[str, ...], NDArray[np.float32]] = {}
+
+    @property
+    def identity(self) -> str:
+        return self.inner.identity
+
+    @property
+    def dimension(self) -> int:
+        return self.inner.dimension
+
+    def encode(self, texts: "Sequence[str]", side: "Side") -> "NDArray[np.float32]":
+        """As the inner encoder's."""
+        if side == "passage" or len(texts) == 1:
+            return self.inner.encode(texts, side)
+        asked = tuple(texts)
+        if asked not in self._kept:
+            self._kept[asked] = self.inner.encode(texts, side)
+        return self._kept[asked]
+
+
 class Parts:
     """What the ways are made of, each once. `folder` keeps vectors and sentences; `stack` closes what is opened."""
 
@@ -95,13 +126,13 @@ class Parts:
         self.fallbacks: Counter[str] = Counter()
 
     @cached_property
-    def encoder(self) -> "Encoder":
+    def encoder(self) -> "_ListsOnce":
         """The encoder, with a store of vectors in the folder."""
         from localmem import build
         from localmem.store import Store
 
         store = self._stack.enter_context(Store.open(self._folder))
-        return build.encoder(self._settings, store.embeddings)
+        return _ListsOnce(build.encoder(self._settings, store.embeddings))
 
     @cached_property
     def counter(self) -> "tuple[str, Count]":
@@ -113,7 +144,7 @@ class Parts:
         try:
             return self._settings.model, ChatTokenizer(model_path(self._settings.model)).count_tokens
         except LocalmemError:
-            match self.encoder:
+            match self.encoder.inner:
                 case CachedEncoder(inner=SentenceEncoder() as inner):
                     return inner.name, inner.count_tokens
         raise ModelMissing(f"no tokenizer is here to count with; run `localmem models pull {self._settings.model}`")
