@@ -39,6 +39,7 @@ class Given:
     width: int
     seed: int
     resamples: int
+    against: Path | None
 
 
 def _again(*names: str, kind: object, default: object, text: str) -> Option:
@@ -136,6 +137,12 @@ def _again(*names: str, kind: object, default: object, text: str) -> Option:
 @click.option("--seed", type=int, default=0, show_default=True, help="For resampling, and for random compression.")
 @click.option("--resamples", type=click.IntRange(1), default=2000, show_default=True, help="For the 95% intervals.")
 @click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    help="The rows.jsonl of an earlier --out, to compare with.",
+    metavar="FILE",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="A folder for report.json, rows.jsonl, recall.png and vectors.",
@@ -160,7 +167,7 @@ def retrieval(
     Options that may be given again are combined, and all ways are compared in one table, with the differences of every
     two of them question by question.
     """
-    from localmem.evaluation.retrieval_report import differences, document, summaries, tables, write
+    from localmem.evaluation.retrieval_report import differences, document, earlier, summaries, tables, write
 
     lists = {name: value for name, value in options.items() if isinstance(value, tuple)}
     given = Given(**{name: value for name, value in options.items() if name not in lists})  # type: ignore[arg-type]  # checked by click
@@ -172,7 +179,9 @@ def retrieval(
         ways = combined(lists)
         results = _results(ways, given, data, parts)
         about = _about(given, ways, settings, data, parts)
-    runs, compared = summaries(results, given.seed, given.resamples), differences(results, given.seed, given.resamples)
+    before = earlier(given.against, results) if given.against else []
+    runs = summaries(results, given.seed, given.resamples)
+    compared = differences(results, given.seed, given.resamples, before)
     held = about | document(runs, compared)
     if out:
         write(out, held, results)

@@ -5,8 +5,8 @@ Measures nothing itself.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations, groupby
 from pathlib import Path
 
 import numpy as np
@@ -54,18 +54,38 @@ def summaries(results: Sequence[Result], seed: int, resamples: int) -> list[Summ
     return [_summary(result, seed, resamples) for result in results]
 
 
-def differences(results: Sequence[Result], seed: int, resamples: int) -> list[Difference]:
-    """Every run against every one before it, in the measures that are compared."""
+def differences(
+    results: Sequence[Result], seed: int, resamples: int, earlier_rows: Sequence[Sequence[Row]] = ()
+) -> list[Difference]:
+    """Every run against every one before it and against earlier ones, in the measures that are compared."""
+    pairs: list[tuple[Sequence[Row], Sequence[Row]]] = [*combinations([result.rows for result in results], 2)]
+    pairs += [(rows, result.rows) for rows in earlier_rows for result in results]
     return [
         Difference(
-            f"{later.run} - {earlier.run}",
+            f"{later[0].run} - {earlier[0].run}",
             name,
-            difference(_values(later.rows, name), _values(earlier.rows, name), seed=seed, resamples=resamples),
+            difference(_values(later, name), _values(earlier, name), seed=seed, resamples=resamples),
         )
-        for earlier, later in combinations(results, 2)
+        for earlier, later in pairs
         for name in PAIRED
-        if name in later.rows[0].measures
+        if name in later[0].measures and name in earlier[0].measures
     ]
+
+
+def earlier(path: Path, results: Sequence[Result]) -> list[list[Row]]:
+    """The rows of each run in a rows.jsonl that an earlier call wrote, named "earlier ...".
+
+    Raises BadInput for another file, and for one that is not of the same questions.
+    """
+    try:
+        rows = [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError, TypeError) as error:
+        raise BadInput(f"cannot read {path} ({error}); give the rows.jsonl that another --out holds") from error
+    runs = [list(held) for _, held in groupby(rows, key=lambda row: row.run)]
+    asked = [(row.episode, row.probe) for row in results[0].rows]
+    if not runs or any([(row.episode, row.probe) for row in held] != asked for held in runs):
+        raise BadInput(f"{path} is of other questions than these; compare runs over the same data, half and gold")
+    return [[replace(row, run=f"earlier {row.run}") for row in held] for held in runs]
 
 
 def document(runs: Sequence[Summary], compared: Sequence[Difference]) -> dict[str, object]:

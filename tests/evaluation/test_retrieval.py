@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from localmem.errors import BadInput
 from localmem.evaluation.datasets import read_data
 from localmem.evaluation.retrieval import Measuring, Result, Run, joined, measure
-from localmem.evaluation.retrieval_report import differences, document, summaries, tables, write
+from localmem.evaluation.retrieval_report import differences, document, earlier, summaries, tables, write
 from localmem.evaluation.units import sessions_of, turns_of
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, written
@@ -75,3 +77,18 @@ def test_the_report_compares_runs_and_writes_no_words_of_the_data(tmp_path: Path
     assert len(rows.splitlines()) == 6
     assert "parrot" not in rows
     assert (tmp_path / "out" / "recall.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_earlier_run_over_the_same_questions_can_be_compared_with(tmp_path: Path) -> None:
+    path = written(tmp_path, LOCOMO)
+    then, now = _result(path), _result(path, "sessions")
+    write(tmp_path, document(summaries([then], 0, 50), []), [then])
+    before = earlier(tmp_path / "rows.jsonl", [now])
+    compared = differences([now], 0, 50, before)
+    assert {one.what for one in compared} == {"sessions - earlier turns"}
+    assert [one.found for one in compared] == [one.found for one in differences([then, now], 0, 50)]
+    fewer = replace(now, rows=now.rows[1:])
+    with pytest.raises(BadInput, match="of other questions"):
+        earlier(tmp_path / "rows.jsonl", [fewer])
+    with pytest.raises(BadInput, match="give the rows"):
+        earlier(path, [now])
