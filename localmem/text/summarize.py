@@ -11,7 +11,7 @@ from itertools import islice
 
 from localmem.llm.base import LLM
 from localmem.prompts import load, render
-from localmem.text.answers import repeats, unusable, usable
+from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import parts, transcript
 from localmem.text.schemas import answer, many, text
 from localmem.types import Completion, Prompt, Turn
@@ -59,7 +59,7 @@ class Summarizer:
             if completion is not None
             for sentence in self._read(completion.text)
         )
-        return list(dict.fromkeys(sentence for prompt, sentence in clean if _says(sentence, prompt)))
+        return list(dict.fromkeys(sentence for prompt, sentence in clean if says(sentence, prompt)))
 
     def _read(self, text: str) -> list[str]:
         match json.loads(text):
@@ -67,10 +67,6 @@ class Summarizer:
                 return [item for item in items if isinstance(item, str)]
         unusable(self._prompt, f"its answer {text!r:.80} holds no list of memories", self.fallbacks)
         return []
-
-
-def _says(sentence: str, prompt: Prompt) -> bool:
-    return any(character.isalnum() for character in sentence) and not repeats(prompt, sentence)
 
 
 def _names(turns: Sequence[Turn]) -> dict[str, str]:
