@@ -55,7 +55,11 @@ def _searchable(rows: Rows) -> NDArray[np.bool_]:
 
 
 class SentenceEncoder:
-    """An encoder in a local folder, as sentence-transformers saves it (a plain transformers folder is mean-pooled).
+    """An encoder in a local folder, as sentence-transformers saves it; a plain transformers folder is mean-pooled.
+
+    Rows are made unit length whatever the model does: one that was trained for dot products (Contriever, the "dot"
+    models) is compared by cosines too, so that no text gains by the length of its vector, all scores are on one scale,
+    and the index can bound its rounding.
 
     The weights load when first needed, once a process; a missing folder is an error at once. `checksum` is the sha256
     of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)

@@ -218,3 +218,66 @@ def test_checked_wants_one_row_a_text() -> None:
         checked(np.zeros(4, dtype=np.float32), "x")
     rows = np.array([[1, 0], [0, 0]], dtype=np.float32)
     assert checked(rows, "x") is rows
+
+
+def plain_bert(folder: Path, words: Sequence[str]) -> Path:
+    """A small BERT with random weights as transformers saves it, without any file of sentence-transformers."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    torch.manual_seed(3)
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=12).save_pretrained(folder)
+    BertModel(
+        BertConfig(
+            vocab_size=len(words) + 5,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=12,
+            initializer_range=0.5,
+        )
+    ).save_pretrained(folder)
+    return folder
+
+
+def test_a_plain_transformers_folder_is_mean_pooled_over_the_tokens_without_padding(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As Contriever comes, whose own code averages so."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    words = ["anna", "has", "a", "dog", "and", "cat"]
+    folder = plain_bert(tmp_path / "plain", words)
+    capfd.readouterr()
+    texts = ["anna has a dog", "cat", "a cat and a dog and anna has a cat"]
+    rows = SentenceEncoder(folder, name="plain", batch_size=8).encode(texts, "passage")
+    captured = capfd.readouterr()
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    for text, row in zip(texts, rows, strict=True):
+        with torch.inference_mode():
+            state = model(**tokenizer(text, truncation=True, max_length=12, return_tensors="pt")).last_hidden_state[0]
+        mean = state.mean(dim=0).numpy()
+        assert row == pytest.approx(mean / np.linalg.norm(mean), abs=1e-5)
+    assert captured.out + captured.err == ""
+
+
+def test_a_query_over_the_window_is_cut_counted_and_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from localmem.retrieval.dense import DenseRetriever
+    from tests.fakes import unit
+
+    folder = plain_bert(tmp_path / "plain", ["anna", "has", "a", "dog"])
+    encoder = SentenceEncoder(folder, name="plain")
+    retriever = DenseRetriever(encoder)
+    retriever.add([unit("a", "anna has a dog"), unit("b", "dog dog")])
+    with caplog.at_level(logging.WARNING):
+        (matches,) = retriever.search(["dog " * 11 + "anna"], 2)
+    assert len(matches) == 2
+    assert [match.id for match in matches] == [match.id for match in retriever.search(["dog " * 10], 2)[0]]
+    assert encoder.cut == 1
+    assert [message for message in caplog.messages if "cut" in message] == [
+        "plain: 1 of 1 texts were cut to its window of 12 tokens"
+    ]
