@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
+import pytest
+
 from localmem.agent import ChatAgent
+from localmem.errors import StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.runtime.residents import Residents
@@ -121,6 +124,29 @@ def test_users_who_come_do_not_wait_for_one_that_is_made() -> None:
         residents.get(others[0])
         go_on.set()
         assert first.result() is second.result()
+
+
+def test_a_crowd_is_bounded_though_only_some_are_measured_at_a_time() -> None:
+    """Indexes that grew since they were looked at are found within a few dozen calls."""
+    residents = Residents(_make, memory=500 * HELD)
+    for number in range(800):
+        _talk(residents, f"user{number}")
+        assert residents.memory <= 540 * HELD
+    assert len(residents) > 450
+
+
+def test_one_that_cannot_be_made_leaves_nothing_behind() -> None:
+    def make(user: str) -> ChatAgent:
+        if user == "bad":
+            raise StoreError("the disk is full")
+        return _make(user)
+
+    residents = Residents(make, memory=HELD)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            residents.get("bad")
+    assert residents.get("ann") is residents.get("ann")
+    assert len(residents) == 1
 
 
 def test_many_users_talk_at_once_and_the_bound_holds() -> None:
