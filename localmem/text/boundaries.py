@@ -1,4 +1,4 @@
-"""Dialogues that people have cut into segments: reading them, and how far another segmentation is from theirs.
+"""Dialogues that people have cut into segments, read from the published files.
 
 Reads the published forms of TIAGE and SuperDialSeg (JSONL, marks in the text) and of DialSeg711 (JSON). Each utterance
 stands as an exchange of its own, for these data have boundaries anywhere. Knows no segmenter.
@@ -52,32 +52,6 @@ def read_labelled(path: Path) -> list[Labelled]:
             f"cannot read labelled dialogues from {path}: {problem}; give JSONL with id and dialogue "
             f"(utterances parted by {_LINE}, segments by {_BOUNDARY}), or JSON as DialSeg711 has it"
         ) from error
-
-
-def window_diff(right: Sequence[range], predicted: Sequence[range], size: int | None = None) -> float:
-    """The share of windows in which the number of boundaries differs (Pevzner and Hearst, 2002): 0 is best, 1 worst.
-
-    A window is `size` utterances; without one, half the mean length of the right segments, at least 2, as SuperDialSeg
-    has it.
-    """
-    count = right[-1].stop if right else 0
-    size = min(size or window(right), count)
-    if not count:
-        return 0.0
-    ours, theirs = _marks(right, count), _marks(predicted, count)
-    starts = range(count - size + 1)
-    return sum(sum(ours[at : at + size]) != sum(theirs[at : at + size]) for at in starts) / len(starts)
-
-
-def window(right: Sequence[range]) -> int:
-    """Half the mean length of the segments, rounded, at least 2."""
-    return max(2, round(right[-1].stop / len(right) / 2)) if right else 2
-
-
-def _marks(segments: Sequence[range], count: int) -> list[int]:
-    """1 for each utterance that ends a segment, the last of the dialogue left out."""
-    ends = {segment.stop - 1 for segment in segments} - {count - 1}
-    return [int(number in ends) for number in range(count)]
 
 
 def _marked(item: _Marked) -> Labelled:

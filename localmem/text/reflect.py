@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from localmem.llm.base import LLM
 from localmem.prompts import render
+from localmem.text.agreement import Agreement, agreement
 from localmem.text.answers import unusable, usable
 from localmem.text.base import Segmenter
-from localmem.text.boundaries import Labelled, window_diff
+from localmem.text.boundaries import Labelled
 from localmem.text.dialogue import packed
 from localmem.text.rubric import Example, Rubric
 from localmem.text.schemas import answer, number, text
@@ -32,11 +33,16 @@ _TEMPLATE = 64  # tokens that a chat template adds, at most
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A labelled dialogue, its predicted segments, and how far they are off (WindowDiff, 0 to 1)."""
+    """A labelled dialogue, its predicted segments, and how far they agree."""
 
     labelled: Labelled
     predicted: tuple[range, ...]
-    error: float
+    agreement: Agreement
+
+    @property
+    def error(self) -> float:
+        """WindowDiff, by which the paper ranks dialogues."""
+        return self.agreement.window_diff
 
 
 def judge(segmenter: Segmenter, dialogues: Sequence[Labelled], progress: Progress) -> list[Judged]:
@@ -46,7 +52,7 @@ def judge(segmenter: Segmenter, dialogues: Sequence[Labelled], progress: Progres
         batch = dialogues[start : start + _BATCH]
         found = segmenter.segment([one.session for one in batch])
         judged += [
-            Judged(one, tuple(predicted), window_diff(one.segments, predicted))
+            Judged(one, tuple(predicted), agreement(one.segments, predicted))
             for one, predicted in zip(batch, found, strict=True)
         ]
         progress("segmenting", len(judged), len(dialogues))

@@ -1,15 +1,12 @@
-"""Labelled dialogues: the published forms are read, and WindowDiff is the published measure."""
+"""Labelled dialogues: the published forms are read."""
 
 import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from localmem.errors import BadInput
-from localmem.text.boundaries import read_labelled, window, window_diff
-from localmem.text.segment import between
+from localmem.text.boundaries import read_labelled
 
 
 def test_marked_dialogues_are_read_utterance_by_utterance(tmp_path: Path) -> None:
@@ -43,29 +40,3 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         read_labelled(path)
     with pytest.raises(BadInput, match="cannot read labelled dialogues"):
         read_labelled(tmp_path / "absent")
-
-
-@settings(deadline=None)  # the first call loads nltk
-@given(
-    st.integers(1, 30).flatmap(
-        lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)), st.sets(st.integers(0, n - 1)))
-    ),
-    st.integers(2, 6),
-)
-def test_window_diff_is_that_of_nltk(case: tuple[int, set[int], set[int]], size: int) -> None:
-    from nltk.metrics.segmentation import windowdiff  # type: ignore[import-untyped]
-
-    count, right, predicted = case
-    marks = [
-        "".join("1" if number + 1 in starts and number + 1 < count else "0" for number in range(count))
-        for starts in (right, predicted)
-    ]
-    expected = windowdiff(*marks, min(size, count))
-    assert window_diff(between(right, count), between(predicted, count), size) == pytest.approx(expected)
-
-
-def test_the_window_is_half_the_mean_segment() -> None:
-    assert window([range(2), range(2, 5)]) == 2
-    assert window([range(12), range(12, 24)]) == 6
-    assert window_diff([range(12), range(12, 24)], [range(12), range(12, 24)]) == 0.0
-    assert window_diff([], []) == 0.0

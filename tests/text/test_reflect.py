@@ -11,6 +11,7 @@ from localmem import build
 from localmem.cli.eval import eval_
 from localmem.errors import BadReply
 from localmem.llm.scripted import ScriptedLLM
+from localmem.text.agreement import Agreement
 from localmem.text.boundaries import Labelled
 from localmem.text.reflect import Judged, Reflector, judge
 from localmem.text.rubric import Rubric
@@ -31,7 +32,7 @@ def _silent(_step: str, _done: int, _of: int) -> None:
 
 def _judged(count: int) -> list[Judged]:
     """Dialogue d1 is a little wrong, the last one most; d0 is right."""
-    return [Judged(_labelled(f"d{n}", 2, 2), (range(4),), n / count) for n in range(count)]
+    return [Judged(_labelled(f"d{n}", 2, 2), (range(4),), Agreement(0.0, 0.0, n / count)) for n in range(count)]
 
 
 def _answers(asked: list[Prompt], *, example: int = 1, replaces: int = 0) -> Callable[[Prompt], str]:
@@ -89,7 +90,7 @@ def test_the_schema_names_conversations_and_items_that_are_there() -> None:
 def test_a_mini_batch_is_shown_as_far_as_it_fits() -> None:
     asked: list[Prompt] = []
     llm = ScriptedLLM(_answers(asked), context_length=1300)
-    dialogues = [Judged(_labelled(f"d{n}", 20, 5), (range(25),), 1.0) for n in range(4)]
+    dialogues = [Judged(_labelled(f"d{n}", 20, 5), (range(25),), Agreement(0.0, 1.0, 1.0)) for n in range(4)]
     Reflector(llm, hard=4, batches=1).learn(dialogues, _silent)
     text = asked[0].messages[-1].content
     assert "d0 remark 0" in text
