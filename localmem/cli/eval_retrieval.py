@@ -15,6 +15,7 @@ import click
 
 from localmem.cli.eval_parts import Parts, Way, combined
 from localmem.cli.options import config_option, json_option, model_option, print_json, settings_of
+from localmem.errors import BadInput
 
 if TYPE_CHECKING:
     from localmem.config import Settings
@@ -177,6 +178,7 @@ def retrieval(
         folder = stack.enter_context(_folder(out))
         parts = Parts(settings, folder, stack, segmenter=segmenter, chunk=chunk, compressor=compressor, seed=given.seed)
         ways = combined(lists)
+        _check(given, ways, data)
         results = _results(ways, given, data, parts)
         about = _about(given, ways, settings, data, parts)
     before = earlier(given.against, results) if given.against else []
@@ -192,24 +194,28 @@ def retrieval(
 
 
 def _data(given: Given) -> "Data":
-    from localmem.errors import BadInput
     from localmem.evaluation.datasets import read_data
-    from localmem.evaluation.retrieval import asked
 
     data = read_data(given.data, given.path)
     if given.pool is not None:
         data = _pooled(data, given.pool)
-    data = data.of(None if given.half == "all" else given.half, given.limit)
+    return data.of(None if given.half == "all" else given.half, given.limit)
+
+
+def _check(given: Given, ways: Sequence[Way], data: "Data") -> None:
+    """Raises BadInput for what cannot be measured."""
+    from localmem.evaluation.retrieval import asked
+
     probes = [probe for episode in data.episodes for probe in asked(episode, given.gold)]
     if not probes:
         raise BadInput(f"{given.path} has no question with evidence in half {given.half!r}; try --half all")
     if given.query == "dialogue" and not any(probe.dialogue for probe in probes):
         raise BadInput(f"the questions of {given.data} stand in no dialogue; leave --query at question")
-    return data
+    if given.gold == "turns" and any(way.unit == "memory" for way in ways):
+        raise BadInput("a memory sentence is about a whole session and shows none of its turns; give --gold sessions")
 
 
 def _pooled(data: "Data", size: int) -> "Data":
-    from localmem.errors import BadInput
     from localmem.evaluation.datasets import longmemeval
 
     if data.name != "longmemeval":
@@ -244,7 +250,10 @@ def _folder(out: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="localmem-retrieval-") as place:
             yield Path(place)
         return
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make the folder {out} ({error.strerror}); choose another --out") from error
     yield out
 
 

@@ -47,6 +47,8 @@ def test_mistakes_are_one_line(localmem: Run, tmp_path: Path, starter_llm_dir: P
     told = localmem("eval", "retrieval", "--data", "locomo", "--path", path, "--query", "dialogue")
     assert told.returncode == 2
     assert told.stderr.strip() == ("localmem: the questions of locomo stand in no dialogue; leave --query at question")
+    about = localmem("eval", "retrieval", "--data", "locomo", "--path", path, "--unit", "memory")
+    assert "give --gold sessions" in about.stderr
     path.write_text("{oops")
     bad = localmem("eval", "retrieval", "--data", "locomo", "--path", path)
     assert bad.returncode == 2
