@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 RANDOM = "random"  # the compressor that drops words at random
 NONE = "none"  # no reranker
 
-FUSION = ("weight", "constant", "depth", "dense_reads")  # options of a hybrid alone
+FUSION = ("weight", "constant", "depth")  # options of a hybrid alone
 
 Kind = Literal["dense", "bm25", "hybrid"]
+Reads = Literal["key", "text", "sentences", "both"]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way of retrieving. Those from `weight` on are a hybrid's: bm25's weight beside 1 for dense, and so on.
 
-    `dense_reads` says whether the dense half of it indexes keys, as bm25 does, or the texts that are shown.
+    `dense_reads` says of what there are vectors: of keys, of the texts that are shown, of a key's sentences, or, as two
+    lists that are fused, of keys and of their sentences.
     """
 
     retriever: Kind
@@ -48,17 +50,17 @@ class Way:
     after: int
     rate: float
     rerank: str
+    dense_reads: Reads
     weight: float
     constant: float
     depth: int
-    dense_reads: Literal["key", "text"]
 
     def name(self, among: "Sequence[Way]") -> str:
         """The retriever, and whatever differs among the ways; what only a hybrid has differs among hybrids."""
         alike = [way for way in among if way.retriever == self.retriever]
         words = [str(getattr(self, one)) for one in ("unit", "key") if _varies(one, among)]
         told = [_told(one, getattr(self, one)) for one in ("before", "after", "rate", "rerank") if _varies(one, among)]
-        fused = [_told(one, getattr(self, one)) for one in FUSION if _varies(one, alike)]
+        fused = [_told(one, getattr(self, one)) for one in ("dense_reads", *FUSION) if _varies(one, alike)]
         return " ".join([self.retriever, *words, *told, *fused])
 
 
@@ -71,12 +73,12 @@ def _told(name: str, value: object) -> str:
 
 
 def combined(options: "Mapping[str, Sequence[object]]") -> list[Way]:
-    """Every combination of the options; those of a hybrid are not varied for another retriever."""
+    """Every combination of the options; what a retriever has no use for is not varied."""
     names = [one.name for one in fields(Way)]
     every = (dict(zip(names, values, strict=True)) for values in product(*(options[name] for name in names)))
-    single = {name: options[name][0] for name in FUSION}
-    ways = (Way(**(one if one["retriever"] == "hybrid" else one | single)) for one in every)  # type: ignore[arg-type]  # checked by click
-    return list(dict.fromkeys(ways))
+    unused = {"hybrid": (), "dense": FUSION, "bm25": (*FUSION, "dense_reads")}
+    ways = (one | {name: options[name][0] for name in unused[str(one["retriever"])]} for one in every)
+    return list(dict.fromkeys(Way(**way) for way in ways))  # type: ignore[arg-type]  # checked by click
 
 
 class _ListsOnce:
@@ -171,7 +173,14 @@ class Parts:
 
     def retriever(self, way: Way) -> "Retriever":
         """An empty index."""
-        found = self._hybrid(way) if way.retriever == "hybrid" else self._single(way.retriever)
+        from localmem.retrieval.hybrid import HybridRetriever
+
+        dense = self._dense(way.dense_reads) if way.retriever != "bm25" else []
+        bm25 = [self._single("bm25")] if way.retriever != "dense" else []
+        weights = [1.0] * len(dense) + [way.weight] * len(bm25)
+        found, *more = [*dense, *bm25]
+        if more:
+            found = HybridRetriever([found, *more], weights=weights, constant=way.constant, depth=way.depth)
         if way.rerank == NONE:
             return found
         from localmem.build.parts import reranker
@@ -180,17 +189,14 @@ class Parts:
         wanted = self._settings.retrieval
         return Reranked(found, reranker(way.rerank, wanted.device), depth=wanted.rerank_depth)
 
-    def _hybrid(self, way: Way) -> "Retriever":
-        from localmem.evaluation.units import ReadsText
-        from localmem.retrieval.hybrid import HybridRetriever
+    def _dense(self, reads: Reads) -> "list[Retriever]":
+        from localmem.evaluation.indexes import BestSentence, ReadsText
 
-        dense, bm25 = self._single("dense"), self._single("bm25")
-        return HybridRetriever(
-            [ReadsText(dense) if way.dense_reads == "text" else dense, bm25],
-            weights=[1.0, way.weight],
-            constant=way.constant,
-            depth=way.depth,
-        )
+        if reads == "text":
+            return [ReadsText(self._single("dense"))]
+        if reads == "sentences":
+            return [BestSentence(self._single("dense"))]
+        return [self._single("dense"), *([BestSentence(self._single("dense"))] if reads == "both" else [])]
 
     def _single(self, kind: Literal["dense", "bm25"]) -> "Retriever":
         from localmem import build

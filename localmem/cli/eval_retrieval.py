@@ -109,7 +109,12 @@ def _again(*names: str, kind: object, default: object, text: str) -> Option:
     default=50,
     text="Hybrid: matches of each retriever that are fused, or --width if that is more.",
 )
-@_again("--dense-reads", kind=click.Choice(["key", "text"]), default="key", text="Hybrid: what its dense half indexes.")
+@_again(
+    "--dense-reads",
+    kind=click.Choice(["key", "text", "sentences", "both"]),
+    default="key",
+    text="Dense: vectors of keys, of what is shown, of a key's sentences, or of keys and sentences.",
+)
 @_again(
     "--rerank",
     kind=str,

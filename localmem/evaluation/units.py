@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from localmem.errors import BadInput
-from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.text.base import Compressor, Segmenter
 from localmem.text.dialogue import day, line, transcript
 from localmem.text.history import utterances
@@ -97,33 +96,6 @@ def _words(unit: Unit, form: Form, said_as: Mapping[str, Turn]) -> str:
         return unit.text
     turns = [said_as[key] for key in unit.sources]
     return "\n".join(turn.text for turn in turns) if form == "plain" else transcript(turns)
-
-
-class ReadsText:
-    """`inner`, which indexes what units show in place of their keys: beside BM25 over wide keys, vectors of the words.
-
-    A unit that shows nothing is indexed by its key.
-    """
-
-    def __init__(self, inner: Retriever) -> None:
-        self._inner = inner
-
-    def add(self, units: Sequence[Unit]) -> None:
-        """Index the units' texts."""
-        self._inner.add([replace(unit, key=unit.text or unit.key) for unit in units])
-
-    def remove(self, ids: Sequence[str]) -> None:
-        """Forget these units."""
-        self._inner.remove(ids)
-
-    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        """The inner matches."""
-        return self._inner.search(queries, k, scope)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the inner index."""
-        return self._inner.memory
 
 
 class KeptSentences:

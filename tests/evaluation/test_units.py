@@ -8,7 +8,6 @@ from localmem.errors import BadInput
 from localmem.evaluation.units import (
     KeptSentences,
     KeyForm,
-    ReadsText,
     exchanges_of,
     keyed,
     segments_of,
@@ -16,7 +15,6 @@ from localmem.evaluation.units import (
     sessions_of,
     turns_of,
 )
-from localmem.retrieval.bm25 import BM25Retriever
 from localmem.text.compress import RandomDrop
 from localmem.text.segment import EvenSegmenter
 from localmem.types import Session
@@ -69,18 +67,6 @@ def test_compression_shortens_keys_alone() -> None:
         assert after.text == before.text
     with pytest.raises(BadInput, match="needs a compressor"):
         keyed(units, BOTH, KeyForm(rate=0.5))
-
-
-def test_an_index_can_read_what_is_shown_in_place_of_wide_keys() -> None:
-    units = keyed(turns_of(BOTH), BOTH, KeyForm("plain", before=1))
-    wide, narrow = BM25Retriever(), ReadsText(BM25Retriever())
-    wide.add(units)
-    narrow.add(units)
-    assert {match.id for match in wide.search(["cake"], 5)[0]} == {"s1/t2", "s1/t3"}
-    assert {match.id for match in narrow.search(["cake"], 5)[0]} == {"s1/t2"}
-    assert narrow.memory > 0
-    narrow.remove(["s1/t2"])
-    assert narrow.search(["cake"], 5) == [[]]
 
 
 def test_sentences_are_kept_and_a_broken_off_file_goes_on(tmp_path: Path) -> None:
