@@ -224,13 +224,13 @@ def test_a_scope_is_answered_as_by_an_index_of_what_it_admits(
     new: NewRetriever, scope: Scope, request: pytest.FixtureRequest
 ) -> None:
     """After removals too. Kinds that are approximate are exact in a scope that admits few."""
-    units = told(600)
+    units = told(300)
     approximate = APPROXIMATE & set(request.node.callspec.id.split("-"))
     retriever, alone = new(), KINDS["dense"]() if approximate else new()
-    retriever.add(units[:500])
-    retriever.remove([one.id for one in units[::7]])
-    retriever.add(units[500:])
-    left = [one for at, one in enumerate(units) if at % 7 or at >= 500]
+    retriever.add(units[:250])
+    retriever.remove([one.id for one in units[:250:7]])
+    retriever.add(units[250:])
+    left = [one for at, one in enumerate(units) if at % 7 or at >= 250]
     alone.add([one for one in left if scope.admits(one)])
     queries = ["word1 word2", "word3 word4 word5", "word29", "", "nothing of it"]
     for k in (1, 9, 1000):

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors
 from localmem.retrieval import dense, indexes
-from localmem.retrieval.base import Side
+from localmem.retrieval.base import Scope, Side
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.encoder import SentenceEncoder
-from tests.fakes import WordEncoder, unit
+from tests.fakes import START, WordEncoder, unit
 
 Rows = NDArray[np.float32]
 
@@ -152,9 +153,7 @@ def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: p
 
     monkeypatch.setattr(indexes, "_graph", watched)
     rng = np.random.default_rng(2)
-    centres = unit_rows(rng, 60)
-    rows = centres[rng.integers(0, 60, 3050)] + 0.1 * rng.standard_normal((3050, 48), dtype=np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = clustered(rng, 3050)
     retriever = DenseRetriever(TableEncoder(rows))
     retriever.add([unit(str(n)) for n in range(2000)])
     assert built == []
@@ -167,6 +166,52 @@ def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: p
         for n, matches in enumerate(found)
     )
     assert hits >= 0.95 * 500
+
+
+def clustered(rng: np.random.Generator, count: int) -> Rows:
+    centres = unit_rows(rng, 60)
+    rows = centres[rng.integers(0, 60, count)] + 0.1 * rng.standard_normal((count, 48), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+@pytest.mark.parametrize("scanned", [0, 10_000])
+def test_a_part_of_the_rows_is_looked_at_and_nearly_all_is_found_in_any_scope(
+    kind: dense.Kind, scanned: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where few are admitted all of them are looked at, and where that is too many the search goes further."""
+    monkeypatch.setattr(indexes, "_SCANNED", scanned)
+    rows = clustered(np.random.default_rng(6), 4050)
+    retriever = DenseRetriever(TableEncoder(rows), kind=kind)
+    retriever.add([unit(str(n), time=START + timedelta(minutes=n)) for n in range(4000)])
+    queries = [str(n) for n in range(4000, 4050)]
+    for first in (0, 2000, 3600):
+        found = retriever.search(queries, 10, Scope(since=START + timedelta(minutes=first)))
+        exact = [brute_force(rows[first:4000], rows[4000 + n], 10) for n in range(50)]
+        hits = sum(
+            len({int(match.id) for match in matches} & {int(name) + first for name, _ in best})
+            for matches, best in zip(found, exact, strict=True)
+        )
+        assert all(len(matches) == 10 and int(match.id) >= first for matches in found for match in matches)
+        assert hits == 500 if scanned and first else hits >= 0.95 * 500
+
+
+def test_lists_that_a_bank_has_outgrown_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+    make = indexes._lists
+
+    def watched(rows: Rows, half: bool) -> object:
+        built.append(len(rows))
+        return make(rows, half)
+
+    monkeypatch.setattr(indexes, "_lists", watched)
+    retriever = DenseRetriever(TableEncoder(clustered(np.random.default_rng(7), 2000)), kind="ivf")
+    for start in range(0, 2000, 100):
+        retriever.add([unit(str(n)) for n in range(start, start + 100)])
+    assert built == [100, 500]
+    (matches,) = retriever.search(["1999"], 1)
+    assert matches[0].id == "1999"
 
 
 def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
