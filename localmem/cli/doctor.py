@@ -21,6 +21,7 @@ from localmem.errors import LocalmemError
 
 if TYPE_CHECKING:
     from localmem.config import Settings
+    from localmem.store.sql import Store
 
 _PACKAGES = (
     "localmem",
@@ -130,6 +131,7 @@ def _store(settings: "Settings") -> Iterator[Finding]:
         problems = store.problems()
         yield Finding("store", "soundness", "bad" if problems else "ok", "; ".join(problems) or settings.store_url)
         yield Finding("store", "users", "ok", str(len(store.users())))
+        yield _vectors(store, settings)
         jobs = store.pending_jobs()
         failed = [job for job in jobs if job.attempts]
         yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
@@ -137,6 +139,17 @@ def _store(settings: "Settings") -> Iterator[Finding]:
             yield Finding("store", "failed job", "note", f"session {job.session} of {job.user}: {job.error}")
     finally:
         store.close()
+
+
+def _vectors(store: "Store", settings: "Settings") -> Finding:
+    """Whether the encoder of the settings may search what is kept; its weights are looked at later."""
+    held, wanted = store.vectors.encoder(), settings.retrieval
+    if held is None:
+        return Finding("store", "vectors", "ok", "none yet")
+    if wanted.retriever == "bm25" or held[0].partition("@")[0] == wanted.encoder:
+        return Finding("store", "vectors", "ok", f"of {held[0]}, {held[1]} numbers each")
+    cure = f"run `localmem reindex` to change over to {wanted.encoder}, or set retrieval.encoder back"
+    return Finding("store", "vectors", "bad", f"of {held[0]}; {cure}")
 
 
 def _network(settings: "Settings") -> Iterator[Finding]:

@@ -30,10 +30,15 @@ def test_another_encoder_is_refused_until_the_store_is_reindexed(localmem: Run, 
     assert refused.returncode == 1
     assert "Bruno" in localmem("show").stdout  # and nothing was taken back
 
+    report = localmem("doctor", env=DENSE)
+    assert report.returncode == 1
+    assert "run `localmem reindex` to change over to minilm-l6-v2" in report.stdout
+
     done = localmem("reindex", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report.pop("encoder").startswith("minilm-l6-v2@")
     assert report == {"dimension": 384, "keys": 1, "encoded": 1, "dropped": 1}
     assert "Bruno" in localmem("recall", "what is my dog called?", env=DENSE).stdout
+    assert "of minilm-l6-v2@" in localmem("doctor", env=DENSE).stdout
     assert "1 keys are kept with minilm-l6-v2@" in localmem("reindex").stdout
