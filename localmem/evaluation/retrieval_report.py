@@ -137,7 +137,7 @@ def write(folder: Path, held: Mapping[str, object], results: Sequence[Result]) -
     rows = (json.dumps(asdict(row), ensure_ascii=False) for result in results for row in result.rows)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(held, ensure_ascii=False, indent=1)
+        text = json.dumps(held, ensure_ascii=False)
         (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
         (folder / "rows.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
         plot(folder / "recall.png", results)
