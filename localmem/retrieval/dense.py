@@ -38,10 +38,10 @@ class DenseRetriever:
 
     "flat" compares a query with every unit: it equals brute force in double precision, ties in the order of addition.
     "hnsw" and "ivf" look at a part of them and may miss a match; see RowIndex. "auto" is flat up to EXACT_UNTIL units
-    and hnsw beyond; where FAISS has a GPU the scan stays, on the GPU. Without `half` the index keeps 4 bytes a number
-    in place of 2, for the same answers. A query of white space finds nothing. Searches wait for one another, but
-    neither for encoding nor for the building of an index. What took long to build is kept in `file`, and read from
-    there by the next retriever that is given the same units first.
+    and hnsw beyond, which it builds while additions and searches go on; where FAISS has a GPU the scan stays, on the
+    GPU. Without `half` the index keeps 4 bytes a number in place of 2, for the same answers. A query of white space
+    finds nothing. Searches wait for one another, but neither for encoding nor for the building of an index. What took
+    long to build is kept in `file`, and read from there by the next retriever that is given the same units first.
     """
 
     def __init__(self, encoder: Encoder, *, kind: Kind = "auto", file: Path | None = None, half: bool = True) -> None:
@@ -57,6 +57,7 @@ class DenseRetriever:
         self._rows: Rows = np.zeros((0, 0), dtype=np.float32)
         self._compactions = 0
         self._index: RowIndex | None = None
+        self._builder: threading.Thread | None = None
         self._built = 0  # rows there were when the index was built
         self._written = 0  # rows there were when it was written to its file
 
@@ -72,7 +73,11 @@ class DenseRetriever:
             if restored is None or not self._take_over(new, rows, *restored):
                 still = self._slots.unknown([unit.id for unit in new])  # another thread may have come first
                 self._append([new[index] for index in still], rows[still])
-        self._keep_up()
+            behind = self._kind == "auto" and self._is_due()
+        if behind:
+            self._keep_up_behind()
+        elif self._kind != "auto":
+            self._keep_up()
 
     def remove(self, ids: Sequence[str]) -> None:
         """Forget these units. Their rows go when a fifth of all are dead."""
@@ -132,6 +137,24 @@ class DenseRetriever:
         if self._kind == "auto":
             return "hnsw" if live > EXACT_UNTIL and not has_gpu() else "flat"
         return self._kind
+
+    def settle(self) -> None:
+        """Wait until what "auto" builds behind is in place."""
+        if self._builder is not None:
+            self._builder.join()
+
+    def _is_due(self) -> bool:
+        """Whether an index is to be built or written."""
+        if self._index is None or self._wanted(self._slots.live) == "flat":
+            return False
+        unwritten = len(self._slots) - self._written > len(self._slots) // _WRITTEN
+        return self._index.kind == "flat" or (self._file is not None and unwritten)
+
+    def _keep_up_behind(self) -> None:
+        """A thread of its own, which the process waits for at its end: the addition need not."""
+        if self._builder is None or not self._builder.is_alive():
+            self._builder = threading.Thread(target=self._keep_up, name="index")
+            self._builder.start()
 
     def _keep_up(self) -> None:
         """Hands over to another kind when the units have become many. Searches go on meanwhile with what there is."""

@@ -158,7 +158,9 @@ def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: p
     retriever.add([unit(str(n)) for n in range(2000)])
     assert built == []
     retriever.add([unit(str(n)) for n in range(2000, 2500)])
+    retriever.settle()
     retriever.add([unit(str(n)) for n in range(2500, 3000)])
+    retriever.settle()
     assert built == [2500]
     found = retriever.search([str(n) for n in range(3000, 3050)], 10)
     hits = sum(
@@ -233,6 +235,32 @@ def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch
     adding.join()
     assert during == retriever.search(["dog"], 1)
     assert during[0][0].id == "a"
+
+
+def test_additions_do_not_wait_for_the_graph_that_auto_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "EXACT_UNTIL", 2)
+    building, go_on = threading.Event(), threading.Event()
+    make = indexes._graph
+
+    def slow(rows: Rows, half: bool) -> object:
+        building.set()
+        assert go_on.wait(30)
+        return make(rows, half)
+
+    monkeypatch.setattr(indexes, "_graph", slow)
+    retriever = DenseRetriever(WordEncoder())
+    retriever.add([unit("a", "dog"), unit("b", "cat"), unit("c", "cow")])
+    assert building.wait(30)
+    retriever.add([unit("d", "hen"), unit("e", "pig")])
+    retriever.remove(["b"])
+    assert [match.id for match in retriever.search(["hen"], 1)[0]] == ["d"]
+    before = retriever._index
+    go_on.set()
+    retriever.settle()
+    assert (before and before.kind, retriever._index and retriever._index.kind) == ("flat", "hnsw")
+    found = retriever.search(["dog", "hen", "pig"], 1)
+    assert [matches[0].id for matches in found] == ["a", "d", "e"]
+    assert len(retriever.search(["dog"], 9)[0]) == 4
 
 
 def test_a_graph_over_rows_that_have_moved_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
