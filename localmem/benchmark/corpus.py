@@ -22,7 +22,8 @@ Track = Callable[[Sequence[slice]], Iterable[slice]]
 
 MOST_ENCODED = 10_000
 SPARE = 200  # statements beyond the largest bank, which are added to banks
-_NOISE = 0.35  # length of the noise in a mixture of unit vectors
+_SHARE = 0.6  # of the nearer of two vectors in a mixture, at least
+_NOISE = 0.25  # length of the noise in a mixture of unit vectors
 _STEP = 512
 
 
@@ -61,29 +62,43 @@ class Corpus:
 def corpus(
     encoder: Encoder, units: int, questions: int, seed: int, *, encode_all: bool = False, track: Track = iter
 ) -> Corpus:
-    """For a largest bank of `units`. `track` sees the slices of texts go by that are encoded."""
+    """For a largest bank of `units`, about any of which is asked. `track` sees slices of texts go by to be encoded."""
     total = units + SPARE
     pairs = said(total, seed)
     texts = [statement for statement, _ in pairs]
-    random = np.random.default_rng(seed)
-    chosen = random.choice(min(units, MOST_ENCODED), size=questions, replace=questions > min(units, MOST_ENCODED))
-    asked = [pairs[index][1] for index in chosen]
     encoded = total if encode_all else min(total, MOST_ENCODED)
+    random = np.random.default_rng(seed)
+    mixture = _Mixture(encoded, total, random)
     vectors = np.empty((total, encoder.dimension), dtype=np.float32)
     for part in track(list(batches(encoded, _STEP))):
         vectors[part] = encoder.encode(texts[part], "passage")
     for part in batches(total - encoded, _STEP):
-        fresh = slice(part.start + encoded, part.stop + encoded)
-        vectors[fresh] = _mixed(vectors[:encoded], fresh.stop - fresh.start, random)
-    return Corpus(texts, asked, vectors, encoder.encode(asked, "query"), encoded)
+        fresh = np.arange(encoded + part.start, encoded + part.stop)
+        vectors[fresh] = mixture.of(fresh, vectors[mixture.one[fresh]], vectors[mixture.other[fresh]])
+    chosen = random.choice(units, size=questions, replace=questions > units)
+    asked = [
+        encoder.encode([pairs[index][1] for index in parents[chosen]], "query")
+        for parents in (mixture.one, mixture.other)
+    ]
+    return Corpus(texts, [pairs[index][1] for index in chosen], vectors, mixture.of(chosen, *asked), encoded)
 
 
-def _mixed(real: Rows, count: int, random: np.random.Generator) -> Rows:
-    one, other = real[random.integers(len(real), size=(2, count))]
-    share = random.uniform(0.5, 1.0, size=(count, 1)).astype(np.float32)
-    noise = random.standard_normal((count, real.shape[1])).astype(np.float32)
-    noise *= _NOISE / np.linalg.norm(noise, axis=1, keepdims=True)
-    return unit_length(share * one + (1 - share) * other + noise)
+class _Mixture:
+    """Which two encoded texts each further one is mixed of, and how: a question about it is mixed alike."""
+
+    def __init__(self, encoded: int, total: int, random: np.random.Generator) -> None:
+        itself = np.arange(total) < encoded
+        self.one = np.where(itself, np.arange(total), random.integers(encoded, size=total))
+        self.other = np.where(itself, np.arange(total), random.integers(encoded, size=total))
+        self._share = np.where(itself, 1.0, random.uniform(_SHARE, 1.0, size=total)).astype(np.float32)
+        self._noise = np.where(itself, 0.0, _NOISE).astype(np.float32)
+        self._random = random
+
+    def of(self, which: NDArray[np.integer], one: Rows, other: Rows) -> Rows:
+        """Rows of unit length for these texts, from those of their two."""
+        share, noise = self._share[which, None], self._random.standard_normal(one.shape).astype(np.float32)
+        noise *= self._noise[which, None] / np.linalg.norm(noise, axis=1, keepdims=True)
+        return unit_length(share * one + (1 - share) * other + noise)
 
 
 def unit_length(rows: Rows) -> Rows:
