@@ -101,7 +101,8 @@ class BM25Retriever:
             count = int(np.count_nonzero(admitted))
             if k <= 0 or not count:
                 return [[] for _ in queries]
-            mean = float(self._lengths[admitted].mean()) or 1.0
+            lengths = self._lengths if count == len(admitted) else self._lengths[admitted]
+            mean = float(lengths.mean()) or 1.0
             return [
                 self._matches(self._scores(terms, admitted, count, mean), k)
                 for terms in self._terms(queries, learn=False)
