@@ -1,0 +1,130 @@
+"""A finished training run on disk: weights, settings, data hashes, measures, curves, and a card that says it in words.
+
+Knows no task. The folder is a model's folder: transformers loads it, and `localmem models import` takes it in.
+"""
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from finetune.training import CHECKPOINTS, Plan, Trained, quietly
+from localmem.benchmark.machine import machine, versions
+from localmem.weights import Entry
+from localmem.weights.take_in import Wishes, take_in
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a run is about. `command` is the line that makes it again; `data` are the files that were read."""
+
+    title: str
+    what: str
+    command: str
+    base: str
+    data: Sequence[Path]
+    licence: str
+    settings: Mapping[str, object]
+
+
+def save(
+    out: Path,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    about: About,
+    plan: Plan,
+    trained: Trained,
+    more: Mapping[str, object],
+) -> None:
+    """Writes everything into `out`, then drops the checkpoints. `more` are further findings, tables of measures say."""
+    with quietly():
+        model.save_pretrained(str(out))
+    tokenizer.save_pretrained(str(out))
+    report = {
+        "title": about.title,
+        "command": about.command,
+        "base": about.base,
+        "settings": dict(about.settings),
+        "plan": asdict(plan),
+        "data": {path.name: digest(path) for path in about.data},
+        "measures": trained.measures,
+        **more,
+        "seconds": round(trained.seconds, 1),
+        "steps": trained.steps,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "machine": machine(out),
+        "versions": versions(),
+        "log": trained.log,
+    }
+    (out / "run.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    (out / "README.md").write_text(_card(about, plan, trained), encoding="utf-8")
+    curves(trained.log, out / "curves.png")
+    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
+
+
+def register(out: Path, name: str, licence: str, directory: Path | None = None) -> Entry:
+    """Enters the run's folder into the local manifest as `name`, in place of an earlier run of that name."""
+    return take_in(out, Wishes(name=name, role="classifier", licence=licence, replace=True), directory)
+
+
+def digest(path: Path) -> str:
+    """The file's sha256."""
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def curves(log: Sequence[Mapping[str, float]], path: Path) -> None:
+    """Loss on the training set, and every measure on the validation set, against the epoch."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    _curve(axes, log, "loss", "training loss")
+    names = sorted({name for line in log for name in line if name.startswith("eval_")})
+    for name in names:
+        if not name.endswith(("_second", "_runtime")):
+            _curve(axes, log, name, name.removeprefix("eval_"))
+    axes.set_xlabel("epoch")
+    axes.legend(fontsize="small")
+    figure.savefig(str(path), dpi=120)
+
+
+def _curve(axes: object, log: Sequence[Mapping[str, float]], name: str, label: str) -> None:
+    points = [(line["epoch"], line[name]) for line in log if name in line and "epoch" in line]
+    if points:
+        axes.plot(*zip(*points, strict=True), marker=".", label=label)  # type: ignore[attr-defined]  # matplotlib's
+
+
+def _card(about: About, plan: Plan, trained: Trained) -> str:
+    """The model's card, in Markdown."""
+    measures = "\n".join(f"| {name} | {value:.4f} |" for name, value in trained.measures.items())
+    data = "\n".join(f"- `{path.name}`, sha256 `{digest(path)[:16]}`" for path in about.data)
+    return f"""# {about.title}
+
+{about.what}
+
+Made by `{about.command}` from {about.base} in {trained.seconds:.0f} s ({trained.steps} steps, seed {plan.seed},
+{platform.machine()}). Licence: {about.licence}.
+
+## Data
+
+{data}
+
+## On the validation set
+
+| measure | value |
+|---|---|
+{measures}
+
+![curves](curves.png)
+
+`run.json` holds every setting, the whole log, and the versions.
+"""

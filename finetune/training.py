@@ -1,0 +1,180 @@
+"""One way to train a small model: transformers' Trainer under a plan that a card can repeat.
+
+Knows no task: it receives a model, encoded examples and a measure. `accelerate launch` makes it several GPUs.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Literal
+
+from localmem.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from transformers import DataCollatorWithPadding, PreTrainedModel, Trainer, TrainingArguments
+
+Example = Mapping[str, object]
+Measure = Callable[["NDArray[np.float32]", "NDArray[np.int64]"], dict[str, float]]  # logits, labels: named measures
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a model is trained. The defaults are those of Keep Me Updated (appendix B): batch 8, 20 epochs, 5e-5, linear.
+
+    Training ends early when the measure has not risen for `patience` epochs. `precision` auto is bfloat16 on a GPU that
+    has it and float32 elsewhere. `save_steps` saves more often than once an epoch, so that less is lost.
+    """
+
+    epochs: float = 20.0
+    batch: int = 8
+    accumulate: int = 1
+    learning_rate: float = 5e-5
+    warmup_steps: int = 0
+    weight_decay: float = 0.01
+    patience: int = 3
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What came of it: the measures of the best epoch on the validation set, and every line of the log."""
+
+    measures: dict[str, float]
+    log: list[dict[str, float]]
+    seconds: float
+    steps: int
+
+
+def fit(
+    model: "PreTrainedModel",
+    plan: Plan,
+    train: Sequence[Example],
+    valid: Sequence[Example],
+    collate: "DataCollatorWithPadding",
+    measure: Measure,
+    best: str,
+    out: Path,
+    *,
+    resume: bool = False,
+    class_weights: Sequence[float] | None = None,
+) -> Trained:
+    """Trains `model` in place, to the weights of the epoch with the highest `best`; checkpoints go under `out`.
+
+    With `resume` it goes on from the last checkpoint, to the weights that an uninterrupted run on a CPU gives. Raises
+    BadInput when there are checkpoints and no `resume`.
+    """
+    from transformers import EarlyStoppingCallback, PrinterCallback
+
+    last = _last_checkpoint(out)
+    if last and not resume:
+        raise BadInput(f"{out} holds checkpoints of an unfinished run; go on with --resume, or give another --out")
+    trainer = _trainer_class(class_weights)(
+        model=model,
+        args=_arguments(plan, best, out),
+        train_dataset=list(train),
+        eval_dataset=list(valid),
+        data_collator=collate,
+        compute_metrics=lambda predicted: measure(predicted.predictions, predicted.label_ids),
+        callbacks=[EarlyStoppingCallback(plan.patience)],
+    )
+    trainer.remove_callback(PrinterCallback)  # it writes to stdout, which is for results
+    began = perf_counter()
+    with quietly():
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
+    seconds = perf_counter() - began
+    measures = {
+        name.removeprefix("eval_"): float(value)
+        for name, value in trainer.evaluate().items()
+        if name.startswith("eval_") and not name.endswith(("_second", "_runtime"))
+    }
+    return Trained(measures, trainer.state.log_history, seconds, trainer.state.global_step)
+
+
+def _arguments(plan: Plan, best: str, out: Path) -> "TrainingArguments":
+    import torch
+    from transformers import TrainingArguments
+
+    on_gpu = torch.cuda.is_available()
+    wide = plan.precision == "bfloat16" or (plan.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported())
+    return TrainingArguments(
+        output_dir=str(out / CHECKPOINTS),
+        num_train_epochs=plan.epochs,
+        per_device_train_batch_size=plan.batch,
+        per_device_eval_batch_size=4 * plan.batch,
+        gradient_accumulation_steps=plan.accumulate,
+        learning_rate=plan.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=plan.warmup_steps,
+        weight_decay=plan.weight_decay,
+        bf16=wide,
+        use_cpu=not on_gpu,
+        seed=plan.seed,
+        data_seed=plan.seed,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,
+        logging_strategy="steps",
+        logging_steps=20,
+        load_best_model_at_end=True,
+        metric_for_best_model=best,
+        greater_is_better=True,
+        restore_callback_states_from_checkpoint=True,
+        report_to=[],
+        disable_tqdm=not sys.stderr.isatty(),
+        dataloader_pin_memory=on_gpu,
+    )
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Read and write weights without the library's bars, and without its notice that a head is new."""
+    from transformers.utils import logging
+
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _trainer_class(class_weights: Sequence[float] | None) -> "type[Trainer]":
+    """Transformers' own; with class weights one whose cross entropy knows them."""
+    import torch
+    from transformers import Trainer
+
+    plain: type[Trainer] = Trainer
+    if class_weights is None:
+        return plain
+    weights = torch.tensor(list(class_weights), dtype=torch.float32)
+
+    class Weighted(plain):
+        def compute_loss(
+            self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: object
+        ) -> object:
+            labels = inputs.pop("labels")
+            outputs = model(**inputs)
+            logits = outputs.logits.float()
+            loss = torch.nn.functional.cross_entropy(logits, labels, weight=weights.to(logits.device))
+            return (loss, outputs) if return_outputs else loss
+
+    return Weighted
+
+
+def _last_checkpoint(out: Path) -> Path | None:
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = out / CHECKPOINTS
+    found = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    return Path(found) if found else None
