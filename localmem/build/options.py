@@ -112,6 +112,7 @@ class SeComOptions(Options):
     """SeCom; configs/systems/secom.yaml says what each means."""
 
     granularity: Literal["segment", "turn", "session"]
+    segmenter: str
     incremental: bool
     rubric: str | None
     chunk: PositiveInt

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from localmem.llm.base import LLM
     from localmem.retrieval.base import Encoder, Reranker, Retriever
     from localmem.retrieval.encoder import EmbeddingCache
-    from localmem.text.base import Compressor
+    from localmem.text.base import Compressor, Segmenter
+    from localmem.text.pair_model import PairModel
 
 Progress = Callable[[str], None]
 
@@ -56,17 +57,23 @@ def memory_position(settings: Settings) -> str:
 
 def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
     """The encoder with the store's cache around it."""
+    from localmem.retrieval.encoder import CachedEncoder
+
+    return CachedEncoder(bare_encoder(settings), cache)
+
+
+def bare_encoder(settings: Settings) -> "Encoder":
+    """The encoder that the settings name, keeping nothing. Its weights load when first needed."""
     _need("sentence_transformers", "cpu")
-    from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder
+    from localmem.retrieval.encoder import SentenceEncoder
 
     model = Manifest.load().entry(settings.retrieval.encoder)
-    inner = SentenceEncoder(
+    return SentenceEncoder(
         model_path(model.name),
         name=model.name,
         prefixes={"query": model.prefixes.query, "passage": model.prefixes.passage},
         device=settings.retrieval.device,
     )
-    return CachedEncoder(inner, cache)
 
 
 def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None = None) -> "Retriever":
@@ -102,6 +109,24 @@ def reranker(name: str, device: str) -> "Reranker":
     if model.role != "reranker":
         raise BadSettings(f"{name} is of the role {model.role}; `localmem models list` shows the rerankers")
     return CrossEncoderReranker(model_path(name), name=name, device=device)
+
+
+@cache
+def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
+    """A segmenter that `localmem finetune segmenter` trained, by its name or folder; one for all users."""
+    from localmem.text.boundary_model import BoundarySegmenter
+
+    return BoundarySegmenter(pair_model(name, device))
+
+
+@cache
+def pair_model(name: str, device: str = "auto") -> "PairModel":
+    """A trained classifier of pairs, by its name or folder. Its weights load when first asked."""
+    _need("transformers", "cpu")
+    from localmem.text.pair_model import PairModel
+
+    folder = Path(name).expanduser()
+    return PairModel(folder if folder.is_dir() else model_path(name), device=device)
 
 
 @cache

@@ -27,7 +27,7 @@ from localmem.build.options import (
     Values,
     read,
 )
-from localmem.build.parts import compressor
+from localmem.build.parts import compressor, trained_segmenter
 from localmem.errors import BadInput, BadSettings
 from localmem.llm.base import LLM
 from localmem.memory import Memory
@@ -222,6 +222,8 @@ def _segmenter(llm: LLM, options: SeComOptions, counted: Counter[str]) -> Segmen
         if options.incremental:
             raise BadSettings(f"option 'incremental' needs segments, not granularity {options.granularity!r}; drop one")
         return EvenSegmenter(1) if options.granularity == "turn" else WholeSegmenter()
+    if options.segmenter != "llm":
+        return trained_segmenter(options.segmenter)
     rubric = Rubric.load(Path(options.rubric)) if options.rubric else None
     return LLMSegmenter(llm, rubric=rubric, chunk=options.chunk, fallbacks=counted)
 

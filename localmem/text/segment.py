@@ -6,6 +6,7 @@ only the first exchange of each is taken from an answer (SeCom, section 2.2, eq.
 
 import json
 import logging
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,21 @@ class WholeSegmenter:
     def segment(self, sessions: Sequence[Session]) -> list[list[range]]:
         counts = [len(session.exchanges()) for session in sessions]
         return [[range(count)] if count else [] for count in counts]
+
+
+class RandomSegmenter:
+    """As many boundaries as comes, anywhere: the control, as in SuperDialSeg. One seed and session, one result."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def segment(self, sessions: Sequence[Session]) -> list[list[range]]:
+        return [self._cut(session.id, len(session.exchanges())) for session in sessions]
+
+    def _cut(self, session: str, count: int) -> list[range]:
+        draw = random.Random(f"{self._seed}/{session}")  # noqa: S311  # no secret
+        gaps = range(1, count)
+        return between({*draw.sample(gaps, draw.randint(0, len(gaps)))}, count) if count else []
 
 
 @dataclass(frozen=True, slots=True)

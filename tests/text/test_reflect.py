@@ -136,10 +136,26 @@ def test_the_command_measures_and_learns(data: Path, monkeypatch: pytest.MonkeyP
     done = CliRunner().invoke(eval_, arguments, catch_exceptions=False)
     report = json.loads(done.stdout)
     assert report["dialogues"] == 3
-    assert 0 <= report["window_diff"] <= 1
+    (row,) = report["segmenters"]
+    assert 0 <= row["window_diff"] <= 1
+    assert row["fallbacks"] == 0
     assert list(Rubric.load(out).items) == report["items"]
     plain = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), "--rubric", str(out)])
-    assert "window_diff: " in plain.stdout
+    assert "window_diff" in plain.stdout
+
+
+def test_segmenters_are_compared_in_one_table(data: Path) -> None:
+    names = [argument for name in ("even", "random") for argument in ("--segmenter", name)]
+    done = CliRunner().invoke(
+        eval_, ["segmentation", "--data", str(data), "--chunk", "2", "--skip", "1", "--json", *names]
+    )
+    report = json.loads(done.stdout)
+    assert report["dialogues"] == 3
+    even, other = report["segmenters"]
+    assert (even["segmenter"], even["f1"], even["p_k"], even["score"]) == ("even", 1.0, 0.0, 1.0)
+    assert (other["segmenter"], other["score"] < 1) == ("random", True)
+    beyond = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), "--skip", "9"])
+    assert "no dialogue after the first 9" in str(beyond.exception)
 
 
 @pytest.mark.parametrize("more", [["--reflect"], ["--out", "x.yaml"]])
