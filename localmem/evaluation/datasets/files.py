@@ -81,4 +81,4 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadInput(f"cannot read {path} ({error.strerror}); give the data set's file as --path") from error
+        raise BadInput(f"cannot read {path} ({error.strerror}); give the data set's own file") from error
