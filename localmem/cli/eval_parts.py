@@ -69,7 +69,8 @@ def _varies(name: str, ways: "Sequence[Way]") -> bool:
 
 
 def _told(name: str, value: object) -> str:
-    return f"{name.replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{name.replace('_', ' ')} {value}"
+    words = name.removeprefix("dense_")
+    return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
 
 
 def combined(options: "Mapping[str, Sequence[object]]") -> list[Way]:
