@@ -53,7 +53,7 @@ class LLMSettings(Section):
 class RetrievalSettings(Section):
     """How memory is searched."""
 
-    retriever: Literal["dense", "bm25", "hybrid"] = "dense"
+    retriever: Literal["dense", "bm25", "hybrid"] = "hybrid"
     """What searches the units' keys."""
     encoder: str = "minilm-l6-v2"
     """The encoder's name in the manifest."""

@@ -35,8 +35,8 @@ def test_an_index_that_is_built_is_kept_in_the_file(tmp_path: Path) -> None:
 
 
 def test_a_half_life_puts_the_newer_first() -> None:
-    assert ids(made(), "the dog") == [f"u{n}" for n in range(9)]
-    assert ids(made(half_life_days=30), "the dog") == [f"u{n}" for n in reversed(range(9))]
+    assert ids(made(retriever="dense"), "the dog") == [f"u{n}" for n in range(9)]
+    assert ids(made(retriever="dense", half_life_days=30), "the dog") == [f"u{n}" for n in reversed(range(9))]
 
 
 def test_dates_in_a_question_count_when_they_shall() -> None:

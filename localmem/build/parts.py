@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
+_CONSTANT = 10.0  # of the fusion; better than 60 on LoCoMo and LongMemEval (configs/eval/results/retrieval.md)
+
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
@@ -76,12 +78,16 @@ def bare_encoder(settings: Settings) -> "Encoder":
     )
 
 
-def retriever(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None = None) -> "Retriever":
+def retriever(
+    settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None = None, *, before: int = 0
+) -> "Retriever":
     """An empty index for one bank. A graph or lists of vectors, where there are any, are kept in `file`.
+
+    Beside vectors of the units' keys BM25 reads the keys, or, where `before` says so, each with those before it.
 
     Age and dates are weighed last, so that a reranker's scores fade as an index's do.
     """
-    wanted, found = settings.retrieval, _index(settings, new_encoder, file)
+    wanted, found = settings.retrieval, _index(settings, new_encoder, file, before)
     if wanted.rerank:
         from localmem.retrieval.rerank import Reranked
 
@@ -223,15 +229,15 @@ def _tokenizer(name: str) -> Path | None:
         return None
 
 
-def _index(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None) -> "Retriever":
+def _index(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None, before: int) -> "Retriever":
     kind = settings.retrieval.retriever
     if kind == "bm25":
-        return _bm25(settings)
+        return _bm25(settings, before)
     if kind == "dense":
         return _dense(settings, new_encoder(), file)
     from localmem.retrieval.hybrid import HybridRetriever
 
-    return HybridRetriever([_dense(settings, new_encoder(), file), _bm25(settings)])
+    return HybridRetriever([_dense(settings, new_encoder(), file), _bm25(settings, before)], constant=_CONSTANT)
 
 
 def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retriever":
@@ -242,11 +248,13 @@ def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retrie
     return DenseRetriever(encoder, kind=wanted.index, file=file, half=wanted.index_half)
 
 
-def _bm25(settings: Settings) -> "Retriever":
+def _bm25(settings: Settings, before: int) -> "Retriever":
     _need("bm25s", "cpu")
     from localmem.retrieval.bm25 import BM25Retriever
+    from localmem.retrieval.reads import ReadsBefore
 
-    return BM25Retriever(language=settings.retrieval.language)
+    plain = BM25Retriever(language=settings.retrieval.language)
+    return ReadsBefore(plain, before=before) if before else plain
 
 
 def _cuda() -> bool:

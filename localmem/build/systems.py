@@ -69,11 +69,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A memory system: how it is made, what it remembers, and when it asks the model."""
+    """A memory system: how it is made, what it remembers, when it asks the model, what its units' vectors are of."""
 
     make: Callable[[Parts, Values, Bank | None], Memory]
     remembers: str
     calls: str
+    before: int = 0
 
 
 def _none(_parts: Parts, _values: Values, bank: Bank | None) -> Memory:
@@ -246,7 +247,7 @@ SYSTEMS: Mapping[str, System] = {
     "session_retrieval": System(_session_retrieval, "whole sessions as they were held", "never"),
     "all_memories": System(_all_memories, "sentences drawn from each session, all shown", "once a session's end"),
     "rebot": System(_rebot, "a summary of each session, all shown", "once a session's end"),
-    "exchange_retrieval": System(_exchange_retrieval, "the exchanges as they were said", "never"),
+    "exchange_retrieval": System(_exchange_retrieval, "the exchanges as they were said", "never", before=1),
     "memory_retrieval": System(_memory_retrieval, "sentences drawn from each session", "once a session's end"),
     "rsum": System(_rsum, "one summary, rewritten after each session", "once a session's end"),
     "theanine": System(_theanine, "a graph of events, recalled as timelines", "each reply; a session's end, per pair"),

@@ -70,6 +70,7 @@ def _print(names: list[str], options: dict[str, dict[str, object]], costs: "dict
 def _costs(settings: "Settings", names: list[str], log: Path | None) -> "dict[str, Cost]":
     """Each system over the conversation, on one backbone and one encoder."""
     import tempfile
+    from functools import partial
 
     from tqdm import tqdm
 
@@ -87,7 +88,8 @@ def _costs(settings: "Settings", names: list[str], log: Path | None) -> "dict[st
         with Runtime(held, progress=note) as runtime:
             for name in tqdm(names, desc="measuring", unit="system", disable=None):
                 meter = Meter(runtime.llm.inner)
-                parts = build.Parts(meter, lambda: build.retriever(held, runtime.encoder))
+                index = partial(build.retriever, held, runtime.encoder, before=build.SYSTEMS[name].before)
+                parts = build.Parts(meter, index)
                 chosen = held.model_copy(update={"system": name, "options": {}})
                 found[name] = cost(build.memory(chosen, parts), meter, sessions)
     return found

@@ -185,11 +185,12 @@ class Runtime:
 
     def _retriever(self, user: str | None) -> Retriever:
         settings = self.settings
+        before = build.SYSTEMS[settings.system].before if user else 0
         if settings.retrieval.retriever == "bm25":
-            return build.retriever(settings, self.encoder)
+            return build.retriever(settings, self.encoder, before=before)
         encoder = self.encoder()
         file = self.store.indexes.file(user, settings.system, encoder.identity) if user else None
-        return build.retriever(settings, lambda: encoder, file)
+        return build.retriever(settings, lambda: encoder, file, before=before)
 
     def _new_agent(self, user: str) -> ChatAgent:
         settings, journal = self.settings, self.store.journal(user, self.settings.system)
