@@ -1,10 +1,11 @@
 """What it gains to ask together: a Theanine session's end with all its pairs at once, and with one call after another.
 
-Receives an LLM and a way to make an index; knows no backend. Both ways make the same calls, so their times compare.
+Receives an LLM and a way to make an index; knows no backend. All ways make the same calls, so their times compare.
 """
 
+import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -48,7 +49,20 @@ class OneByOne(Wrapper):
     """The same LLM, asked for one answer at a time."""
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        return [self.inner.generate([prompt])[0] for prompt in prompts]
+        return [self.inner.generate([self._asked(prompt)])[0] for prompt in prompts]
+
+    def _asked(self, prompt: Prompt) -> Prompt:
+        return prompt
+
+
+class Alone(OneByOne):
+    """One answer at a time, and each call finds an empty prefix cache: vLLM keeps what has another salt apart."""
+
+    def _asked(self, prompt: Prompt) -> Prompt:
+        return replace(prompt, extra={**prompt.extra, "cache_salt": secrets.token_hex(8)})
+
+
+WAYS: Mapping[str, Callable[[LLM], LLM]] = {"together": lambda llm: llm, "one by one": OneByOne, "alone": Alone}
 
 
 def ending(
@@ -58,7 +72,7 @@ def ending(
     sessions: Sequence[Session],
     *,
     memories: int,
-    together: bool,
+    way: str,
     run: int,
 ) -> Ending:
     """Ends the last of `sessions` with `memories` new ones, over a bank of all the earlier ones.
@@ -72,7 +86,7 @@ def ending(
     sentences = _said(last)[:memories]
     if len(sentences) < memories or sum(len(_said(session)) for session in past) < options.j:
         raise BadInput(f"the last session has {len(sentences)} user turns; give a conversation with {memories} or more")
-    meter = Meter(llm if together else OneByOne(llm))
+    meter = Meter(WAYS[way](llm))
     summarizer = Summarizer(meter, prompt="theanine/summarize")
 
     summaries: list[float] = []

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from localmem.config import Settings
 
 Runs = dict[str, list["Ending"]]
+Report = dict[str, object]
 
 
 @click.command()
@@ -26,9 +27,11 @@ Runs = dict[str, list["Ending"]]
 def ending(
     memories: int, repeats: int, log: Path | None, config: Path | None, model: str | None, as_json: bool
 ) -> None:
-    """What a batch gains: Theanine's session end, its pairs labelled together and one after another.
+    """What asking together gains: Theanine's session end, all its pairs at once and one after another.
 
-    Both ways make the same calls to the backbone of the settings, on dialogues that no run has shown it before.
+    All ways make the same calls to the backbone of the settings, on dialogues that no run has shown it before:
+    together; one by one, where each call still finds in the prefix cache what the one before it left; and alone, where
+    it finds nothing (only vLLM can be told so).
     """
     settings = settings_of(config, model=model)
     runs = _runs(settings, memories, repeats, log)
@@ -45,7 +48,7 @@ def _runs(settings: "Settings", memories: int, repeats: int, log: Path | None) -
     from tqdm import tqdm
 
     from localmem import build
-    from localmem.benchmark.ending import ending
+    from localmem.benchmark.ending import WAYS, ending
     from localmem.config import system_options
     from localmem.resources import resource
     from localmem.runtime import Runtime
@@ -54,20 +57,20 @@ def _runs(settings: "Settings", memories: int, repeats: int, log: Path | None) -
 
     sessions = read_sessions(log or resource("configs/demo/conversation.jsonl"), Names())
     options = Options.of(system_options("theanine", {}))
-    runs: Runs = {"one by one": [], "together": []}
+    ways = list(WAYS) if build.wants_vllm(settings) else ["together", "one by one"]
+    runs: Runs = {way: [] for way in ways}
     with tempfile.TemporaryDirectory(prefix="localmem-ending-") as place:
         held = settings.model_copy(update={"data": Path(place), "database": None})
         with Runtime(held, progress=note) as runtime:
-            llm = runtime.llm.inner
-            for run in tqdm(range(2 * repeats + 1), desc="ending sessions", disable=None):
-                way = "together" if run % 2 else "one by one"
+            for run in tqdm(range(len(ways) * repeats + 1), desc="ending sessions", disable=None):
+                way = ways[run % len(ways)]
                 measured = ending(
-                    llm,
+                    runtime.llm.inner,
                     lambda: build.retriever(held, runtime.encoder),
                     options,
                     sessions,
                     memories=memories,
-                    together=way == "together",
+                    way=way,
                     run=run,
                 )
                 if run:  # the first warms up what is made at a first call: grammars, kernels, the instructions' prefix
@@ -75,34 +78,29 @@ def _runs(settings: "Settings", memories: int, repeats: int, log: Path | None) -
     return runs
 
 
-def _report(settings: "Settings", runs: Runs) -> dict[str, object]:
+def _report(settings: "Settings", runs: Runs) -> Report:
     from localmem.benchmark.machine import machine, versions
+    from localmem.build import wants_vllm
 
-    seconds = {way: median(run.seconds for run in each) for way, each in runs.items()}
+    whole = {way: median(run.seconds for run in each) for way, each in runs.items()}
     pairs = {way: median(run.seconds - run.summary_seconds for run in each) for way, each in runs.items()}
-    together = runs["together"][0]
+    together = runs["together"]
     return {
-        "ratio": round(seconds["together"] / seconds["one by one"], 3),
-        "ratio_of_pairs": round(pairs["together"] / pairs["one by one"], 3),
-        "cached_share": round(median(run.cached_share for run in runs["together"]), 3),
-        "seconds": {way: round(value, 2) for way, value in seconds.items()},
-        "seconds_of_pairs": {way: round(value, 2) for way, value in pairs.items()},
-        "calls": together.calls,
-        "input_tokens": together.input_tokens,
+        "together_of": {way: round(whole["together"] / whole[way], 3) for way in runs},
+        "together_of_without_summary": {way: round(pairs["together"] / pairs[way], 3) for way in runs},
+        "cached_share": round(median(run.cached_share for run in together), 3),
+        "seconds": {way: round(value, 2) for way, value in whole.items()},
+        "seconds_without_summary": {way: round(value, 2) for way, value in pairs.items()},
+        "calls": together[0].calls,
+        "input_tokens": together[0].input_tokens,
         "model": settings.model,
-        "backend": "vllm" if _vllm(settings) else "transformers",
+        "backend": "vllm" if wants_vllm(settings) else "transformers",
         "machine": machine(Path()),
         "versions": versions(),
     }
 
 
-def _vllm(settings: "Settings") -> bool:
-    from localmem.build import wants_vllm
-
-    return wants_vllm(settings)
-
-
-def _table(runs: Runs, report: dict[str, object]) -> str:
+def _table(runs: Runs, report: Report) -> str:
     from tabulate import tabulate
 
     rows = [
@@ -110,7 +108,11 @@ def _table(runs: Runs, report: dict[str, object]) -> str:
         for way, each in runs.items()
         for run in each
     ]
-    table = tabulate(rows, ["calls", "seconds", "number", "prompt tokens", "cached", "links"])
-    return (
-        f"{table}\ntogether takes {report['ratio']} of the time of one by one ({report['model']}, {report['backend']})"
-    )
+    head = ["calls", "seconds", "of them summary", "number", "prompt tokens", "cached", "links"]
+    shares = [f"{share} of {way}" for way, share in cast("dict[str, float]", report["together_of"]).items()]
+    lines = [
+        tabulate(rows, head, floatfmt=".2f"),
+        f"together takes {', '.join(shares[1:])} ({report['model']}, {report['backend']})",
+        f"{cast('float', report['cached_share']):.0%} of its prompt tokens came from the prefix cache",
+    ]
+    return "\n".join(lines)
