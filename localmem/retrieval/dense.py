@@ -182,6 +182,8 @@ class DenseRetriever:
             if self._index is None or self._index.kind != kind:
                 return
             count = self._written = len(self._slots)
+            if self._slots.live < count:
+                return  # a dead row may be an erased unit's, and nothing of it may reach the disk again
             ids = [self._slots.id(slot) for slot in range(count)]
             index, rows = self._index.dumped(), self._rows
         file.write(Kept(ids, marks_of(rows[:count]), index), self._made_by(kind))

@@ -100,6 +100,14 @@ def test_a_bank_that_has_grown_is_written_anew(file: Path, kind: Kind, built: li
     assert built == [(kind, 400)]
 
 
+def test_nothing_of_a_removed_unit_is_written_again(file: Path, kind: Kind) -> None:
+    retriever = opened(file, kind, units())
+    retriever.remove(["u7"])
+    file.unlink()  # as an erasure does
+    retriever.add(units(60, start=400))
+    assert not file.exists()
+
+
 @pytest.mark.parametrize("change", ["another order", "another text", "other ids", "fewer rows than were lost"])
 def test_a_file_of_other_units_is_made_anew(
     file: Path, kind: Kind, built: list[tuple[str, int]], caplog: pytest.LogCaptureFixture, change: str
