@@ -12,11 +12,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
 from localmem.errors import BadInput
+from localmem.retrieval.encoder import no_progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from transformers import DataCollatorWithPadding, PreTrainedModel, Trainer, TrainingArguments
+    from transformers import DataCollatorWithPadding, PreTrainedModel, TrainingArguments
 
 Example = Mapping[str, object]
 Measure = Callable[["NDArray[np.float32]", "NDArray[np.int64]"], dict[str, float]]  # logits, labels: named measures
@@ -64,19 +65,18 @@ def fit(
     out: Path,
     *,
     resume: bool = False,
-    class_weights: Sequence[float] | None = None,
 ) -> Trained:
     """Trains `model` in place, to the weights of the epoch with the highest `best`; checkpoints go under `out`.
 
     With `resume` it goes on from the last checkpoint, to the weights that an uninterrupted run on a CPU gives. Raises
     BadInput when there are checkpoints and no `resume`.
     """
-    from transformers import EarlyStoppingCallback, PrinterCallback
+    from transformers import EarlyStoppingCallback, PrinterCallback, Trainer
 
     last = _last_checkpoint(out)
     if last and not resume:
         raise BadInput(f"{out} holds checkpoints of an unfinished run; go on with --resume, or give another --out")
-    trainer = _trainer_class(class_weights)(
+    trainer = Trainer(
         model=model,
         args=_arguments(plan, best, out),
         train_dataset=list(train),
@@ -138,38 +138,13 @@ def quietly() -> Iterator[None]:
     """Read and write weights without the library's bars, and without its notice that a head is new."""
     from transformers.utils import logging
 
-    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
-        yield
+        with no_progress_bar():
+            yield
     finally:
         logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()
-
-
-def _trainer_class(class_weights: Sequence[float] | None) -> "type[Trainer]":
-    """Transformers' own; with class weights one whose cross entropy knows them."""
-    import torch
-    from transformers import Trainer
-
-    plain: type[Trainer] = Trainer
-    if class_weights is None:
-        return plain
-    weights = torch.tensor(list(class_weights), dtype=torch.float32)
-
-    class Weighted(plain):
-        def compute_loss(
-            self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], return_outputs: bool = False, **_: object
-        ) -> object:
-            labels = inputs.pop("labels")
-            outputs = model(**inputs)
-            logits = outputs.logits.float()
-            loss = torch.nn.functional.cross_entropy(logits, labels, weight=weights.to(logits.device))
-            return (loss, outputs) if return_outputs else loss
-
-    return Weighted
 
 
 def _last_checkpoint(out: Path) -> Path | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from localmem.batching import Batched
 from localmem.errors import BadInput, MissingExtra, ModelMissing
+from localmem.retrieval.encoder import place
 from localmem.weights.loading import one_at_a_time
 
 if TYPE_CHECKING:
@@ -86,10 +87,10 @@ class _Loaded:
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
         except ImportError as error:
             raise MissingExtra(f"a trained classifier needs {error.name!r}; run `pip install localmem[cpu]`") from error
-        place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        where = place(device)
         local = {"local_files_only": True, "trust_remote_code": False}
         self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **local)
-        dtype = torch.float32 if place == "cpu" else torch.bfloat16
+        dtype = torch.float32 if where == "cpu" else torch.bfloat16
         try:
             model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
                 str(folder), dtype=dtype, **local
@@ -97,9 +98,9 @@ class _Loaded:
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise BadInput(f"{folder} holds no pair classifier: {reason}") from error
-        self._model = model.eval().to(place)
+        self._model = model.eval().to(where)
         self._window = min(self._tokenizer.model_max_length, model.config.max_position_embeddings)
-        self.on_cpu = place == "cpu"
+        self.on_cpu = where == "cpu"
         self.labels = tuple(model.config.id2label[number] for number in range(model.config.num_labels))
         self.notes: Mapping[str, object] = dict(getattr(model.config, NOTES, None) or {})
 
