@@ -136,11 +136,12 @@ def pair_model(name: str, device: str = "auto") -> "PairModel":
 
 
 @cache
-def compressor(name: str) -> "Compressor":
-    """A compressor of the manifest, one for all users. Its weights load when a session first ends."""
+def compressor(name: str, device: str = "auto") -> "Compressor":
+    """A compressor by its name in the manifest or its folder, one for all users. Its weights load when first needed."""
     from localmem.text.compress import LLMLingua2
 
-    return LLMLingua2(lambda: model_path(name))
+    folder = Path(name).expanduser()
+    return LLMLingua2(lambda: folder if folder.is_dir() else model_path(name), device=device)
 
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:

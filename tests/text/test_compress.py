@@ -1,12 +1,14 @@
 """Compressors: words are dropped, none is changed. LLMLingua-2's way of choosing is run on small weights made here."""
 
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from localmem.errors import BadInput, ModelMissing
+from localmem.build.parts import compressor as build_compressor
+from localmem.errors import BadInput, MissingExtra, ModelMissing
 from localmem.text.base import Compressor
 from localmem.text.compress import LLMLingua2, RandomDrop
 
@@ -141,6 +143,23 @@ def test_weights_with_other_labels_are_refused(folder: Path, tmp_path: Path) -> 
     AutoTokenizer.from_pretrained(str(folder)).save_pretrained(str(tmp_path))
     with pytest.raises(BadInput, match="has 3 labels"):
         LLMLingua2(tmp_path).compress([TALK], 0.5)
+
+
+def test_an_encoder_without_a_trained_head_is_refused(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds BertModel and no compressor"):
+        LLMLingua2(starter_encoder_dir).compress([TALK], 0.5)
+    with pytest.raises(BadInput, match="holds no compressor"):
+        LLMLingua2(tmp_path).compress([TALK], 0.5)
+
+
+def test_without_torch_the_cure_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"needs 'torch'; run `pip install localmem\[cpu\]`"):
+        LLMLingua2(folder).compress([TALK], 0.5)
+
+
+def test_a_compressor_is_found_by_its_folder(folder: Path) -> None:
+    assert build_compressor(str(folder)).compress([TALK], 0.5) == LLMLingua2(folder).compress([TALK], 0.5)
 
 
 @pytest.mark.parametrize("rate", [0, -0.5, 1.5, float("nan")])
