@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 
 from finetune.training import CHECKPOINTS, Plan, Trained, quietly
 from localmem.benchmark.machine import machine, versions
+from localmem.pictures import picture
 from localmem.weights import Entry
+from localmem.weights.manifest import Role
 from localmem.weights.take_in import Wishes, take_in
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -69,9 +72,11 @@ def save(
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
 
 
-def register(out: Path, name: str, licence: str, directory: Path | None = None) -> Entry:
+def register(
+    out: Path, name: str, licence: str, directory: Path | None = None, *, role: Role = "classifier"
+) -> Entry:
     """Enters the run's folder into the local manifest as `name`, in place of an earlier run of that name."""
-    return take_in(out, Wishes(name=name, role="classifier", licence=licence, replace=True), directory)
+    return take_in(out, Wishes(name=name, role=role, licence=licence, replace=True), directory)
 
 
 def digest(path: Path) -> str:
@@ -81,26 +86,22 @@ def digest(path: Path) -> str:
 
 def curves(log: Sequence[Mapping[str, float]], path: Path) -> None:
     """Loss on the training set, and every measure on the validation set, against the epoch."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    _curve(axes, log, "loss", "training loss")
     names = sorted({name for line in log for name in line if name.startswith("eval_")})
-    for name in names:
-        if not name.endswith(("_second", "_runtime")):
-            _curve(axes, log, name, name.removeprefix("eval_"))
-    axes.set_xlabel("epoch")
-    axes.legend(fontsize="small")
-    figure.savefig(str(path), dpi=120)
+
+    def onto(axes: "Axes") -> None:
+        _curve(axes, log, "loss", "training loss")
+        for name in names:
+            if not name.endswith(("_second", "_runtime")):
+                _curve(axes, log, name, name.removeprefix("eval_"))
+        axes.set_xlabel("epoch")
+
+    picture(path, onto, width=7, height=4)
 
 
-def _curve(axes: object, log: Sequence[Mapping[str, float]], name: str, label: str) -> None:
+def _curve(axes: "Axes", log: Sequence[Mapping[str, float]], name: str, label: str) -> None:
     points = [(line["epoch"], line[name]) for line in log if name in line and "epoch" in line]
     if points:
-        axes.plot(*zip(*points, strict=True), marker=".", label=label)  # type: ignore[attr-defined]  # matplotlib's
+        axes.plot(*zip(*points, strict=True), marker=".", label=label)
 
 
 def _card(about: About, plan: Plan, trained: Trained) -> str:

@@ -1,11 +1,11 @@
 """Pictures of a retrieval benchmark: latency against units, recall against latency. Knows rows; measures nothing."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localmem.errors import MissingExtra
+from localmem.pictures import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,8 @@ def _latency(rows: Sequence[Row], path: Path) -> Path:
             axes.plot(list(points), list(points.values()), dashed, marker="o", label=name)
         axes.set(xscale="log", yscale="log", xlabel="units in the bank", ylabel="median of one query, ms")
 
-    return _picture(path, onto)
+    picture(path, onto)
+    return path
 
 
 def _recall(rows: Sequence[Row], path: Path) -> Path:
@@ -50,20 +51,7 @@ def _recall(rows: Sequence[Row], path: Path) -> Path:
                 axes.annotate(f"{row['units']:,}", at, xytext=(4, 4), textcoords="offset points", fontsize="small")
         axes.set(xscale="log", xlabel="median of one query, ms", ylabel="recall@10 of exact search")
 
-    return _picture(path, onto)
-
-
-def _picture(path: Path, onto: "Callable[[Axes], None]") -> Path:
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingExtra("pictures need matplotlib; run `pip install 'localmem[eval]'`") from error
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
-    onto(axes)
-    axes.grid(visible=True, which="both", alpha=0.3)
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=120)
+    picture(path, onto)
     return path
 
 

@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from localmem.errors import BadInput, MissingExtra
+from localmem.errors import BadInput
 from localmem.evaluation.metrics.bootstrap import Estimate, difference, estimate
 from localmem.evaluation.retrieval import BUDGETS, TURNS, Result, Row
+from localmem.pictures import picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PAIRED = ("recall@5", "recall@10", "recall@500t", "recall@1000t", "recall@2000t")  # measures that runs are compared by
 _DIGITS = 4  # of a figure in the document
@@ -147,21 +152,16 @@ def write(folder: Path, held: Mapping[str, object], results: Sequence[Result]) -
 
 def plot(path: Path, results: Sequence[Result]) -> None:
     """Recall against tokens, a line a run. Raises MissingExtra without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("the plot needs matplotlib; run `pip install localmem[eval]`") from error
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    for result in results:
-        means = [float(np.mean(_values(result.rows, f"recall@{budget}t"))) for budget in BUDGETS]
-        axes.plot(BUDGETS, means, marker="o", label=result.run)
-    axes.set(xscale="log", xlabel="tokens shown", ylabel="evidence found", ylim=(0, 1))
-    axes.set_xticks(BUDGETS, [str(budget) for budget in BUDGETS])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=120)
+
+    def onto(axes: "Axes") -> None:
+        for result in results:
+            means = [float(np.mean(_values(result.rows, f"recall@{budget}t"))) for budget in BUDGETS]
+            axes.plot(BUDGETS, means, marker="o", label=result.run)
+        axes.set(xscale="log", xlabel="tokens shown", ylabel="evidence found", ylim=(0, 1))
+        axes.set_xticks(BUDGETS, [str(budget) for budget in BUDGETS])
+        axes.minorticks_off()
+
+    picture(path, onto, width=7, height=4.5)
 
 
 _MORE = ("mrr", f"dcg@{TURNS}", "hit@5", "tokens@5", "tokens@10")
