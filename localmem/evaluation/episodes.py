@@ -14,14 +14,18 @@ from typing import Literal
 from localmem.types import Session, Turn
 
 Half = Literal["choose", "report"]
+Kind = Literal["question", "next"]
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question about the sessions, its gold answer, and where the answer stands.
+    """What is asked of a memory: a question about the sessions, or the next thing to say in a dialogue.
 
-    `evidence` holds ids of turns and `sessions` ids of sessions; both are empty for a question that the sessions do
-    not answer. `time` is when it is asked, if the data says so; `dialogue` are the turns just before it, if there are.
+    `answer` is the gold answer, `others` are further ones that are as right; of the kind next they are what was really
+    said, and `question` is the user's turn before it. `evidence` holds ids of turns and `sessions` ids of sessions
+    where the answer stands; both are empty for a question that the sessions do not answer. `time` is when it is asked,
+    if the data says so; `dialogue` are the turns just before it, if there are. It is asked after the session `after`,
+    or after the last.
     """
 
     id: str
@@ -32,11 +36,14 @@ class Probe:
     evidence: tuple[str, ...]
     sessions: tuple[str, ...]
     dialogue: tuple[Turn, ...] = ()
+    kind: Kind = "question"
+    after: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Sessions in time order, and probes that are asked after the last of them."""
+    """Sessions in time order, one at least, and the probes that are asked after them."""
 
     id: str
     half: Half
