@@ -16,8 +16,9 @@ from localmem.retrieval.encoder import no_progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
-    from transformers import DataCollatorWithPadding, PreTrainedModel, TrainingArguments
+    from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, PreTrainedModel, Trainer
 
 Example = Mapping[str, object]
 Measure = Callable[["NDArray[np.float32]", "NDArray[np.int64]"], dict[str, float]]  # logits, labels: named measures
@@ -30,7 +31,7 @@ class Plan:
     """How a model is trained. The defaults are those of Keep Me Updated (appendix B): batch 8, 20 epochs, 5e-5, linear.
 
     Training ends early when the measure has not risen for `patience` epochs. `precision` auto is bfloat16 on a GPU that
-    has it and float32 elsewhere. `save_steps` saves more often than once an epoch, so that less is lost.
+    has it and float32 elsewhere.
     """
 
     epochs: float = 20.0
@@ -59,7 +60,7 @@ def fit(
     plan: Plan,
     train: Sequence[Example],
     valid: Sequence[Example],
-    collate: "DataCollatorWithPadding",
+    collate: "DataCollatorWithPadding | DataCollatorForTokenClassification",
     measure: Measure,
     best: str,
     out: Path,
@@ -71,66 +72,98 @@ def fit(
     With `resume` it goes on from the last checkpoint, to the weights that an uninterrupted run on a CPU gives. Raises
     BadInput when there are checkpoints and no `resume`.
     """
-    from transformers import EarlyStoppingCallback, PrinterCallback, Trainer
+    from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 
-    last = _last_checkpoint(out)
-    if last and not resume:
-        raise BadInput(f"{out} holds checkpoints of an unfinished run; go on with --resume, or give another --out")
+    check_checkpoints(out, resume=resume)
     trainer = Trainer(
         model=model,
-        args=_arguments(plan, best, out),
+        args=TrainingArguments(**arguments(plan, best, out)),
         train_dataset=list(train),
         eval_dataset=list(valid),
         data_collator=collate,
         compute_metrics=lambda predicted: measure(predicted.predictions, predicted.label_ids),
         callbacks=[EarlyStoppingCallback(plan.patience)],
     )
+    return run(trainer, out)
+
+
+def run(trainer: "Trainer", out: Path) -> Trained:
+    """Trains under `arguments`, from the last checkpoint of `out` if there is one, and measures what came of it.
+
+    Raises BadInput when what training holds beside the weights would not fit into memory.
+    """
+    from transformers import PrinterCallback
+
     trainer.remove_callback(PrinterCallback)  # it writes to stdout, which is for results
+    _check_room(trainer.model)
+    last = _last_checkpoint(out)
     began = perf_counter()
     with quietly():
         trainer.train(resume_from_checkpoint=str(last) if last else None)
-    seconds = perf_counter() - began
+        seconds = perf_counter() - began
+        found = trainer.evaluate()
     measures = {
         name.removeprefix("eval_"): float(value)
-        for name, value in trainer.evaluate().items()
+        for name, value in found.items()
         if name.startswith("eval_") and not name.endswith(("_second", "_runtime"))
     }
     return Trained(measures, trainer.state.log_history, seconds, trainer.state.global_step)
 
 
-def _arguments(plan: Plan, best: str, out: Path) -> "TrainingArguments":
+def check_checkpoints(out: Path, *, resume: bool) -> None:
+    """Raises BadInput when there are checkpoints and no `resume`."""
+    if _last_checkpoint(out) and not resume:
+        raise BadInput(f"{out} holds checkpoints of an unfinished run; go on with --resume, or give another --out")
+
+
+def _check_room(model: "torch.nn.Module") -> None:
+    """Raises BadInput where gradients and the two moments of AdamW, 12 bytes a number, are more than is free."""
+    import psutil  # type: ignore[import-untyped]  # publishes no types
     import torch
-    from transformers import TrainingArguments
+
+    on_gpu = next(model.parameters()).is_cuda
+    free = torch.cuda.mem_get_info()[0] if on_gpu else psutil.virtual_memory().available
+    needed = 12 * sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    if needed > free:
+        raise BadInput(
+            f"training needs {needed / 1e9:.1f} GB beside the weights and {free / 1e9:.1f} GB are free; take a smaller "
+            "base model or a machine with more memory"
+        )
+
+
+def arguments(plan: Plan, best: str, out: Path) -> dict[str, object]:
+    """The plan as TrainingArguments take it. The weights of the epoch with the highest `best` are kept."""
+    import torch
 
     on_gpu = torch.cuda.is_available()
     wide = plan.precision == "bfloat16" or (plan.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported())
-    return TrainingArguments(
-        output_dir=str(out / CHECKPOINTS),
-        num_train_epochs=plan.epochs,
-        per_device_train_batch_size=plan.batch,
-        per_device_eval_batch_size=4 * plan.batch,
-        gradient_accumulation_steps=plan.accumulate,
-        learning_rate=plan.learning_rate,
-        lr_scheduler_type="linear",
-        warmup_steps=plan.warmup_steps,
-        weight_decay=plan.weight_decay,
-        bf16=wide,
-        use_cpu=not on_gpu,
-        seed=plan.seed,
-        data_seed=plan.seed,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=2,
-        logging_strategy="steps",
-        logging_steps=20,
-        load_best_model_at_end=True,
-        metric_for_best_model=best,
-        greater_is_better=True,
-        restore_callback_states_from_checkpoint=True,
-        report_to=[],
-        disable_tqdm=not sys.stderr.isatty(),
-        dataloader_pin_memory=on_gpu,
-    )
+    return {
+        "output_dir": str(out / CHECKPOINTS),
+        "num_train_epochs": plan.epochs,
+        "per_device_train_batch_size": plan.batch,
+        "per_device_eval_batch_size": 4 * plan.batch,
+        "gradient_accumulation_steps": plan.accumulate,
+        "learning_rate": plan.learning_rate,
+        "lr_scheduler_type": "linear",
+        "warmup_steps": plan.warmup_steps,
+        "weight_decay": plan.weight_decay,
+        "bf16": wide,
+        "use_cpu": not on_gpu,
+        "seed": plan.seed,
+        "data_seed": plan.seed,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "save_total_limit": 2,
+        "logging_strategy": "steps",
+        "logging_steps": 20,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": best,
+        "greater_is_better": True,
+        "restore_callback_states_from_checkpoint": True,
+        "report_to": [],
+        "disable_tqdm": not sys.stderr.isatty(),
+        "dataloader_pin_memory": on_gpu,
+    }
 
 
 @contextmanager
