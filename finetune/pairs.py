@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field
 
-from finetune.mapping import INFERENCES
+from localmem.text.mapping import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, records
 from localmem.text.base import OPERATIONS
@@ -85,7 +85,7 @@ def read_inference(path: Path) -> PairSet:
     """
     if _first_line(path).startswith("pair_ID\t"):
         return PairSet(_linked(_sick(path)))
-    found = records(path, _Inference)
+    found = list(records(path, _Inference))
     decided = [(place, item) for place, item in found if item.gold_label != _UNDECIDED]
     pairs = tuple(
         _pair(place, item.premise, item.hypothesis, item.gold_label, INFERENCES, item.premise)

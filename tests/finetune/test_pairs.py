@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from finetune.mapping import INFERENCES
+from localmem.text.mapping import INFERENCES
 from finetune.pairs import LabelledPair, PairSet, counts, read_inference, read_operations, read_preferences
 from localmem.errors import BadInput
 

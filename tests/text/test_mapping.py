@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.mapping import INFERENCES, Inference, Verdict, operation
+from localmem.text.mapping import INFERENCES, Inference, Verdict, operation
 from localmem.text.base import Operation
 
 
