@@ -5,16 +5,19 @@ probe is reported on that something was tuned on.
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
 from typing import Literal
 
-from localmem.types import Session, Turn
+from localmem.types import Session, Turn, Unit
 
 Half = Literal["choose", "report"]
 Kind = Literal["question", "next"]
+
+BEFORE_ALL = "(before all)"  # `after` of a probe that is asked before the first session
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +25,13 @@ class Probe:
     """What is asked of a memory: a question about the sessions, or the next thing to say in a dialogue.
 
     `answer` is the gold answer, `others` are further ones that are as right; of the kind next they are what was really
-    said, and `question` is the user's turn before it. `evidence` holds ids of turns and `sessions` ids of sessions
-    where the answer stands; both are empty for a question that the sessions do not answer. `time` is when it is asked,
-    if the data says so; `dialogue` are the turns just before it, if there are. It is asked after the session `after`,
-    or after the last.
+    said, and `question` is the user's turn before it. `dialogue` are the turns just before the question, if there are.
+    Either speaker of a data set may be the one to reply, so their roles are as the reply needs them: `speaker`, where
+    it is named, is to reply, and what he said before is the assistant's.
+
+    `evidence` holds ids of turns, or of given memories, and `sessions` ids of sessions where the answer stands; both
+    are empty for a question that the sessions do not answer. `time` is when it is asked, if the data says so. It is
+    asked after the session `after`, or after the last, or first of all where that is BEFORE_ALL.
     """
 
     id: str
@@ -39,16 +45,33 @@ class Probe:
     kind: Kind = "question"
     after: str = ""
     others: tuple[str, ...] = ()
+    speaker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Sessions in time order, one at least, and the probes that are asked after them."""
+    """Sessions in time order, one at least, probes in the order they are asked, and what is known before them.
+
+    `memories` are given at the start, as sentences that a session left behind or a persona. `golds` are, by session id,
+    the sentences that a memory should hold once that session is over. The units of both have no source turns.
+    """
 
     id: str
     half: Half
     sessions: tuple[Session, ...]
     probes: tuple[Probe, ...]
+    memories: tuple[Unit, ...] = ()
+    golds: Mapping[str, tuple[Unit, ...]] = field(default_factory=dict)
+
+    def in_order(self) -> Iterator[tuple[Session | None, tuple[Probe, ...]]]:
+        """The probes that come before any session, with None, and then each session with the probes asked after it."""
+        last = self.sessions[-1].id
+        asked: dict[str, list[Probe]] = {}
+        for probe in self.probes:
+            asked.setdefault(probe.after or last, []).append(probe)
+        yield None, tuple(asked.get(BEFORE_ALL, ()))
+        for session in self.sessions:
+            yield session, tuple(asked.get(session.id, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +94,17 @@ class Data:
                 kept.append(replace(episode, probes=probes))
         return replace(self, episodes=tuple(kept))
 
+    def last(self, sessions: int) -> "Data":
+        """Only the last so many sessions of each episode, and the probes that these can answer."""
+        return replace(self, episodes=tuple(_last(episode, sessions) for episode in self.episodes))
+
+
+def _last(episode: Episode, count: int) -> Episode:
+    kept = episode.sessions[-count:]
+    names = {session.id for session in kept}
+    probes = (one for one in episode.probes if names.issuperset(one.sessions) and (not one.after or one.after in names))
+    return replace(episode, sessions=kept, probes=tuple(probes))
+
 
 def half_of(key: str) -> Half:
     """The half of an id: the parity of the first byte of its sha256. Stable, whatever else is in the file."""
@@ -80,6 +114,13 @@ def half_of(key: str) -> Half:
 def counted(oddities: Counter[str]) -> tuple[str, ...]:
     """Notes out of oddities and how often each was met."""
     return tuple(f"{what}: {count}" for what, count in sorted(oddities.items()) if count)
+
+
+def differing(what: str, found: int, full: Collection[int]) -> tuple[str, ...]:
+    """A note when there are not as many as the published sets hold; no error, for one may have a part of a set."""
+    if found in full:
+        return ()
+    return (f"{found} {what}; the published files hold {' or '.join(map(str, sorted(full)))}",)
 
 
 def sessions_of(sessions: tuple[Session, ...], evidence: tuple[str, ...]) -> tuple[str, ...]:

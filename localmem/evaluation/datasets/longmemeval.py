@@ -61,7 +61,7 @@ class _Either(Record):
 
 def read(path: Path) -> Data:
     """Both forms, told apart by the first record. Raises BadInput with file and place."""
-    place, first = records(path, _Either)[0]
+    place, first = next(records(path, _Either))
     if first.haystack_sessions is not None:
         return _haystacks(path)
     if first.evidence_sessions is None:

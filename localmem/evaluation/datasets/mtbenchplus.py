@@ -43,7 +43,7 @@ class _Dialogue(Record):
 def read(path: Path) -> Data:
     """Histories of five sessions each; the last may have fewer. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
-    given = iter(records(path, _Dialogue))
+    given = records(path, _Dialogue)
     episodes: list[Episode] = []
     while group := list(islice(given, MERGED)):
         episodes.append(_episode(group, oddities))
