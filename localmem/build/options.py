@@ -143,6 +143,7 @@ class CareCallOptions(Options):
     speakers: Literal["user", "both"]
     k: NonNegativeInt
     query_turns: PositiveInt
+    classifier: str | None
     shortlist: NonNegativeInt
     capacity: NonNegativeInt
     fusion: bool

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localmem.config import Settings
-from localmem.errors import BadSettings, LocalmemError, MissingExtra
+from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
 from localmem.weights.folder import model_path
 from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from localmem.llm.base import LLM
     from localmem.retrieval.base import Encoder, Reranker, Retriever
     from localmem.retrieval.encoder import EmbeddingCache
-    from localmem.text.base import Compressor, Segmenter
+    from localmem.text.base import Compressor, PairClassifier, Segmenter
     from localmem.text.pair_model import PairModel
 
 Progress = Callable[[str], None]
@@ -126,13 +126,28 @@ def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
 
 
 @cache
+def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
+    """A classifier of operations that `localmem finetune operations` trained, or a model of inference, read as one.
+
+    By its name or folder, one for all users; its config.json says which of them it is.
+    """
+    from localmem.text.pair_weights import config_of, labels_of
+    from localmem.text.trained import classifier_of
+
+    model = pair_model(name, device)
+    try:
+        return classifier_of(labels_of(config_of(_folder(name))), model)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from error
+
+
+@cache
 def pair_model(name: str, device: str = "auto") -> "PairModel":
     """A trained classifier of pairs, by its name or folder. Its weights load when first asked."""
     _need("transformers", "cpu")
     from localmem.text.pair_model import PairModel
 
-    folder = Path(name).expanduser()
-    return PairModel(folder if folder.is_dir() else model_path(name), device=device)
+    return PairModel(_folder(name), device=device)
 
 
 @cache
@@ -142,6 +157,12 @@ def compressor(name: str, device: str = "auto") -> "Compressor":
 
     folder = Path(name).expanduser()
     return LLMLingua2(lambda: folder if folder.is_dir() else model_path(name), device=device)
+
+
+def _folder(name: str) -> Path:
+    """A folder as it is given, else that of the model of this name."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else model_path(name)
 
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:

@@ -27,7 +27,7 @@ from localmem.build.options import (
     Values,
     read,
 )
-from localmem.build.parts import compressor, trained_segmenter
+from localmem.build.parts import compressor, pair_classifier, trained_segmenter
 from localmem.errors import BadInput, BadSettings
 from localmem.llm.base import LLM
 from localmem.memory import Memory
@@ -51,7 +51,7 @@ from localmem.systems.summem import SumMem
 from localmem.systems.theanine import Theanine
 from localmem.systems.theanine.options import Options as TheanineOptions
 from localmem.systems.utterance_retrieval import UtteranceRetrieval
-from localmem.text.base import Segmenter
+from localmem.text.base import PairClassifier, Segmenter
 from localmem.text.classify import LLMClassifier
 from localmem.text.rubric import Rubric
 from localmem.text.segment import EvenSegmenter, LLMSegmenter, WholeSegmenter
@@ -177,7 +177,7 @@ def _carecall(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     return carecall.CareCall(
         retriever=new(),
         summarize=Summarizer(parts.llm, prompt="carecall/summarize"),
-        classifier=LLMClassifier(parts.llm) if options.variant == "update" else None,
+        classifier=_classifier(parts.llm, options) if options.variant == "update" else None,
         k=options.k,
         query_turns=options.query_turns,
         bank=bank,
@@ -186,6 +186,10 @@ def _carecall(parts: Parts, values: Values, bank: Bank | None) -> Memory:
         capacity=options.capacity,
         fuse=carecall.Fuser(parts.llm) if options.fusion else None,
     )
+
+
+def _classifier(llm: LLM, options: CareCallOptions) -> PairClassifier:
+    return pair_classifier(options.classifier) if options.classifier else LLMClassifier(llm)
 
 
 def _secom(parts: Parts, values: Values, bank: Bank | None) -> Memory:

@@ -1,29 +1,20 @@
-"""A classifier of text pairs in a local folder: any BERT-like model with a head, as `localmem finetune` writes it.
+"""A classifier of text pairs in a local folder, as `localmem finetune` writes it: an encoder with a head, or a T5.
 
 Knows neither operations nor segments: it gives each pair the probability of each label. The model's config carries,
 under "localmem", what whoever trained it has to tell whoever uses it.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localmem.batching import Batched
-from localmem.errors import BadInput, MissingExtra, ModelMissing
-from localmem.retrieval.encoder import place
+from localmem.text.pair_weights import EncoderWeights, Pairs, PairWeights, Row, T5Weights, config_of, is_t5
 from localmem.weights.loading import one_at_a_time
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
-Pairs = Sequence[tuple[str, str]]
-Rows = NDArray[np.float32]
-
-NOTES = "localmem"  # the config's field
 _ON_CPU, _ON_GPU = 16, 256  # pairs a batch
 
 
@@ -38,7 +29,7 @@ class PairModel:
         self._device = device
         self._batch = batch
         self._guard = threading.Lock()
-        self._loaded: _Loaded | None = None
+        self._loaded: PairWeights | None = None
         self._batched = Batched(self._run, limit=batch or _ON_GPU)
 
     @property
@@ -51,72 +42,28 @@ class PairModel:
         """What the training left in the config."""
         return self._model().notes
 
-    def probabilities(self, pairs: Pairs) -> Rows:
+    def probabilities(self, pairs: Pairs) -> NDArray[np.float32]:
         """(n, labels) float32 rows that sum to 1, in the order of `pairs`; a pair over the window is cut."""
         rows = self._batched(list(pairs))
         return np.stack(rows) if rows else np.zeros((0, len(self.labels)), dtype=np.float32)
 
-    def _model(self) -> "_Loaded":
+    def _model(self) -> PairWeights:
         with self._guard:
             if self._loaded is None:
                 folder = self._find if isinstance(self._find, Path) else self._find()
                 with one_at_a_time():
-                    self._loaded = _Loaded(folder, self._device)
+                    weights = T5Weights if is_t5(config_of(folder)) else EncoderWeights
+                    self._loaded = weights(folder, self._device)
             return self._loaded
 
-    def _run(self, pairs: list[tuple[str, str]]) -> list[Rows]:
+    def _run(self, pairs: list[tuple[str, str]]) -> list[Row]:
         """Batches of pairs of like length, so that little of a batch is padding."""
         model = self._model()
         size = self._batch or (_ON_CPU if model.on_cpu else _ON_GPU)
-        order = sorted(range(len(pairs)), key=lambda index: sum(map(len, pairs[index])))
-        found: dict[int, Rows] = {}
+        coded = model.code(pairs)
+        order = sorted(range(len(coded)), key=lambda index: len(coded[index]["input_ids"]))
+        found: dict[int, Row] = {}
         for start in range(0, len(order), size):
             part = order[start : start + size]
-            found.update(zip(part, model.rows([pairs[index] for index in part]), strict=True))
+            found.update(zip(part, model.rows([coded[index] for index in part]), strict=True))
         return [found[index] for index in range(len(pairs))]
-
-
-class _Loaded:
-    """The weights and their tokenizer."""
-
-    def __init__(self, folder: Path, device: str) -> None:
-        if not (folder / "config.json").is_file():
-            raise ModelMissing(f"there is no pair classifier in {folder}; train one with `localmem finetune`")
-        try:
-            import torch
-            from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        except ImportError as error:
-            raise MissingExtra(f"a trained classifier needs {error.name!r}; run `pip install localmem[cpu]`") from error
-        where = place(device)
-        local = {"local_files_only": True, "trust_remote_code": False}
-        self._tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), **local)
-        dtype = torch.float32 if where == "cpu" else torch.bfloat16
-        try:
-            model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
-                str(folder), dtype=dtype, **local
-            )
-        except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise BadInput(f"{folder} holds no pair classifier: {reason}") from error
-        self._model = model.eval().to(where)
-        self._window = min(self._tokenizer.model_max_length, model.config.max_position_embeddings)
-        self.on_cpu = where == "cpu"
-        self.labels = tuple(model.config.id2label[number] for number in range(model.config.num_labels))
-        self.notes: Mapping[str, object] = dict(getattr(model.config, NOTES, None) or {})
-
-    def rows(self, pairs: Pairs) -> list[Rows]:
-        import torch
-
-        first, second = zip(*pairs, strict=True)
-        coded = self._tokenizer(
-            list(first),
-            list(second),
-            padding=True,
-            truncation=True,
-            max_length=self._window,
-            return_tensors="pt",
-        ).to(self._model.device)
-        with torch.inference_mode():
-            logits: torch.Tensor = self._model(**coded).logits
-        rows: Rows = logits.float().softmax(dim=-1).cpu().numpy()
-        return list(rows)
