@@ -3,6 +3,7 @@
 import click
 
 from localmem.cli.eval_retrieval import retrieval
+from localmem.cli.eval_run import run_
 from localmem.cli.eval_segmentation import segmentation
 
 
@@ -11,5 +12,6 @@ def eval_() -> None:
     """Measure the memory and its parts."""
 
 
+eval_.add_command(run_)
 eval_.add_command(retrieval)
 eval_.add_command(segmentation)

@@ -6,7 +6,7 @@ Each wrapper is an LLM itself and knows nothing of the one it wraps.
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from localmem.errors import PartialFailure
 from localmem.llm.base import LLM
@@ -61,6 +61,14 @@ class Spent:
     output_tokens: int = 0
     trimmed: int = 0
     cut_short: int = 0
+
+    def plus(self, more: "Spent") -> "Spent":
+        """Both together."""
+        return Spent(*(getattr(self, one.name) + getattr(more, one.name) for one in fields(self)))
+
+    def minus(self, before: "Spent") -> "Spent":
+        """What has been spent since an earlier reading."""
+        return Spent(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))
 
 
 class Meter(Wrapper):

@@ -92,3 +92,12 @@ def load(name: str) -> PromptFile:
 
 def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
+
+
+def digest_of_all() -> str:
+    """One sha256 over all prompt files: two runs that have it in common asked with the same words."""
+    folder = files("localmem.prompts")
+    names = sorted(
+        f"{group.name}/{file.name}" for group in folder.iterdir() if group.is_dir() for file in group.iterdir()
+    )
+    return _digest("".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names if name.endswith(".md")))

@@ -8,6 +8,7 @@ how they are run.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
@@ -116,6 +117,12 @@ class Entry(_Strict):
     def size(self) -> int | None:
         """Bytes on disk; an estimate for a model that was never fetched, None where there is none."""
         return sum(file.size for file in self.files.values()) if self.files else self.approximate_size
+
+    @property
+    def checksum(self) -> str | None:
+        """One sha256 over those of all files, by which results tell what weights made them; None where unknown."""
+        lines = "".join(f"{path} {held.sha256}\n" for path, held in sorted(self.files.items()))
+        return sha256(lines.encode()).hexdigest() if self.files else None
 
 
 class Pin(_Strict):

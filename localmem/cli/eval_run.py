@@ -1,0 +1,246 @@
+"""`localmem eval run`: systems read data sets and answer their probes; `localmem eval report` tells what came of it.
+
+Wires settings into `localmem.evaluation.runner`; measures nothing itself.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from localmem.cli.options import config_option, model_option, note, settings_of
+from localmem.errors import BadInput
+
+if TYPE_CHECKING:
+    from localmem.agent import ChatAgent
+    from localmem.config import Settings
+    from localmem.evaluation.episodes import Data, Half
+    from localmem.evaluation.runner import NewAgent, Seat
+    from localmem.llm.base import LLM
+    from localmem.retrieval.base import Encoder, Retriever
+
+FULL, BM25 = "full_history", "utterance_retrieval/bm25"  # rows that are always in: all of the text, and plain search
+RUN, ANSWERS = "run.json", "answers.jsonl"
+
+
+class _Sources(click.ParamType[tuple[str, Path]]):
+    """NAME=FILE."""
+
+    name = "source"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        name, _, path = str(value).partition("=")
+        if not path:
+            self.fail(f"{value!r} names no file; write NAME=FILE, such as locomo=locomo10.json", param, ctx)
+        return name, Path(path)
+
+
+@click.command(name="run")
+@click.option(
+    "--systems",
+    help="Separated by commas; a variant as in configs/systems is SYSTEM/VARIANT. Default: every system.",
+    metavar="S,S",
+)
+@click.option(
+    "--data",
+    "sources",
+    type=_Sources(),
+    multiple=True,
+    required=True,
+    help="A data set and its file; may be given again.",
+    metavar="NAME=FILE",
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The run's folder.", metavar="DIR")
+@click.option("--limit", type=click.IntRange(1), help="The first so many probes of each data set only.")
+@click.option(
+    "--sessions",
+    type=click.IntRange(1),
+    help="Read the last so many sessions only, and ask only what they can answer. A look, not a result.",
+)
+@click.option(
+    "--half", type=click.Choice(["all", "choose", "report"]), default="all", show_default=True, help="Of the episodes."
+)
+@click.option("--threads", type=click.IntRange(1), default=8, show_default=True, help="Episodes at once.")
+@click.option("--resume", is_flag=True, help="Go on with the run that --out holds.")
+@config_option
+@model_option
+def run_(
+    systems: str | None,
+    sources: Sequence[tuple[str, Path]],
+    out: Path,
+    limit: int | None,
+    sessions: int | None,
+    half: str,
+    threads: int,
+    resume: bool,
+    config: Path | None,
+    model: str | None,
+) -> None:
+    """Let memory systems read data sets and answer their probes, all on one backbone.
+
+    full_history (all text in the prompt) and utterance_retrieval/bm25 (plain search) always run beside them, with the
+    same words asked. Every answer is in DIR at once: an interrupted run goes on with --resume.
+    """
+    from localmem.evaluation.answers import Answers
+    from localmem.evaluation.datasets import read_data
+    from localmem.evaluation.runner import probes_of, run
+
+    settings = settings_of(config, model=model)
+    wanted = _systems(systems)
+    chosen = {name: _settings(config, model, name) for name in wanted}
+    data = [_narrowed(read_data(name, path), half, limit, sessions) for name, path in sources]
+    about = _about(settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions})
+    _claim(out, about, resume=resume)
+    with ExitStack() as stack:
+        answers = stack.enter_context(Answers(out / ANSWERS))
+        llm, new_agent = _agents(settings, chosen, stack)
+        bar = _bar(stack, probes_of(data) * len(wanted))
+        run(wanted, data, new_agent, llm, answers, threads=threads, track=bar)
+    note(f"every answer is in {out / ANSWERS}; look at them with `localmem eval report {out}`")
+
+
+def _systems(given: str | None) -> list[str]:
+    """In the order given, with the two that are always there."""
+    from localmem.build import SYSTEMS
+
+    names = [name.strip() for name in given.split(",")] if given else list(SYSTEMS)
+    return list(dict.fromkeys([*filter(None, names), FULL, BM25]))
+
+
+def _settings(config: Path | None, model: str | None, name: str) -> "Settings":
+    """The user's settings for a system or one of its variants. Raises BadSettings, BadInput."""
+    from localmem.config import read_yaml, system_options
+    from localmem.resources import resource
+
+    system, _, variant = name.partition("/")
+    system_options(system, {})
+    if not variant:
+        return settings_of(config, system=system, model=model)
+    folder = resource(f"configs/systems/{system}")
+    known = sorted(path.stem for path in folder.glob("*.yaml")) if folder.is_dir() else []
+    if variant not in known:
+        raise BadInput(f"system {system!r} has no variant {variant!r}; it has {', '.join(known) or 'none'}")
+    return settings_of(config, model=model, **read_yaml(folder / f"{variant}.yaml"))  # type: ignore[arg-type]  # checked by Settings
+
+
+def _narrowed(data: "Data", half: str, limit: int | None, sessions: int | None) -> "Data":
+    """What is to be run of a data set. Raises BadInput where that is nothing."""
+    kept = data.of(None if half == "all" else cast("Half", half))
+    kept = (kept.last(sessions) if sessions else kept).of(None, limit)
+    kept = replace(kept, episodes=tuple(one for one in kept.episodes if one.probes))
+    if not kept.episodes:
+        raise BadInput(
+            f"nothing is asked of {data.name} under these limits; raise --limit or --sessions, or drop --half"
+        )
+    return kept
+
+
+def _about(
+    settings: "Settings", chosen: "Mapping[str, Settings]", data: "Sequence[Data]", narrowed: Mapping[str, object]
+) -> dict[str, object]:
+    """What a run is of; another run in its folder must be of the same."""
+    from localmem.benchmark.machine import versions
+    from localmem.config import system_options
+    from localmem.prompts import digest_of_all
+    from localmem.weights.manifest import Manifest
+
+    known = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
+    return {
+        "model": settings.model,
+        "checksum": known.checksum if known else None,
+        "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
+        "systems": {
+            name: {
+                "options": system_options(one.system, one.options),
+                "retrieval": one.retrieval.model_dump(mode="json"),
+            }
+            for name, one in chosen.items()
+        },
+        "data": {one.name: {"sha256": one.sha256, "probes": sum(len(e.probes) for e in one.episodes)} for one in data},
+        **narrowed,
+        "prompts": digest_of_all(),
+        "versions": versions(),
+        "notes": [f"{one.name}: {text}" for one in data for text in one.notes],
+    }
+
+
+def _claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
+    """The folder is this run's. Raises BadInput where it holds another run, or this one and no --resume."""
+    path, told = out / RUN, json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+    try:
+        if path.exists():
+            if not resume:
+                raise BadInput(f"{out} holds a run; go on with --resume, or give another --out")
+            if changed := _changed(json.loads(path.read_text(encoding="utf-8")), json.loads(told)):
+                raise BadInput(f"{out} holds a run with another {', '.join(changed)}; give another --out")
+            return
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_text(told, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write to {out} ({error.strerror}); choose another --out") from error
+
+
+def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """What makes the answers of two runs differ; versions may change between them, and are told as they first were."""
+    return [name for name in now if name not in ("versions", "notes") and before.get(name) != now[name]]
+
+
+def _agents(settings: "Settings", chosen: "Mapping[str, Settings]", stack: ExitStack) -> "tuple[LLM, NewAgent]":
+    """The backbone, and what makes an agent of any of the systems on it. One encoder serves all."""
+    from localmem import build
+    from localmem.agent import ChatAgent
+
+    backbone = build.backbone(settings, note)
+    stack.callback(backbone.close)
+    encoder = _encoder(settings, stack)
+
+    def new_agent(seat: "Seat") -> "ChatAgent":
+        held = chosen[seat.system]
+
+        def index() -> "Retriever":
+            return build.retriever(held, encoder, before=build.SYSTEMS[held.system].before)
+
+        return ChatAgent(
+            memory=build.memory(held, build.Parts(seat.llm, index), seat.bank),
+            llm=seat.llm,
+            journal=seat.journal,
+            user=seat.user,
+            assistant=seat.assistant,
+            instructions=held.chat.instructions,
+            memory_position=build.memory_position(held),
+        )
+
+    return backbone.llm, new_agent
+
+
+def _encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
+    """One encoder for all, which encodes a text but once; made when first needed."""
+    import tempfile
+    from functools import cache
+
+    from localmem import build
+    from localmem.store import Store
+
+    @cache
+    def made() -> "Encoder":
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-eval-")))
+        store = stack.enter_context(Store.open(folder))
+        return build.encoder(settings, store.embeddings)
+
+    return made
+
+
+def _bar(stack: ExitStack, total: int) -> "Callable[[int], None]":
+    """Told how many more probes are answered; a bar on a terminal, nothing in a pipe."""
+    from tqdm import tqdm
+
+    bar = stack.enter_context(tqdm(total=total, desc="answering", unit="probe", disable=None))
+
+    def track(count: int) -> None:
+        bar.update(count)
+
+    return track
