@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localmem.cli.finetune_retriever import retriever
 from localmem.cli.options import note
 from localmem.cli.training import base_folder, command_line, plan_options, run_options, tell
 
@@ -60,3 +61,6 @@ def segmenter(
     if name:
         register(out, name, job.licence)
     tell(trained, out, name, as_json=as_json)
+
+
+finetune.add_command(retriever)
