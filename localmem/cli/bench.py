@@ -12,6 +12,7 @@ import click
 
 from localmem.cli.bench_ending import ending
 from localmem.cli.bench_retrieval import retrieval
+from localmem.cli.bench_runner import runner
 from localmem.cli.bench_timelines import timelines
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 
@@ -28,6 +29,7 @@ def bench() -> None:
 bench.add_command(ending)
 bench.add_command(retrieval)
 bench.add_command(timelines)
+bench.add_command(runner)
 
 
 @bench.command()
