@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from localmem.agent import ChatAgent
-from localmem.evaluation.answers import Answer, Answers, read_lines
+from localmem.evaluation.answers import Answer, answers_in, lines_in
 from localmem.evaluation.episodes import Data, Episode, Probe
 from localmem.evaluation.runner import Seat, run
 from localmem.llm.scripted import ScriptedLLM
@@ -42,7 +42,7 @@ def pace(threads: int, episodes: int, seconds_a_call: float) -> Pace:
     data = Data("made", "0" * 64, tuple(_episode(number) for number in range(threads * episodes)))
     with TemporaryDirectory(prefix="localmem-bench-") as folder:
         path = Path(folder) / "answers.jsonl"
-        with Answers(path) as answers:
+        with answers_in(path) as answers:
             began = perf_counter()
             run(["rsum"], [data], _agent, llm, answers, threads=threads)
             seconds = perf_counter() - began
@@ -53,7 +53,7 @@ def pace(threads: int, episodes: int, seconds_a_call: float) -> Pace:
 
 def _check(path: Path, episodes: int) -> None:
     """A run that left something out is no measurement."""
-    answers = [line for line in read_lines(path) if isinstance(line, Answer)]
+    answers = [line for line in lines_in(path) if isinstance(line, Answer)]
     if len(answers) != episodes * PROBES or any(answer.error for answer in answers):
         raise RuntimeError(f"{len(answers)} of {episodes * PROBES} probes were answered; this is a defect")
 

@@ -85,7 +85,7 @@ def run_(
     full_history (all text in the prompt) and utterance_retrieval/bm25 (plain search) always run beside them, with the
     same words asked. Every answer is in DIR at once: an interrupted run goes on with --resume.
     """
-    from localmem.evaluation.answers import Answers
+    from localmem.evaluation.answers import answers_in
     from localmem.evaluation.datasets import read_data
     from localmem.evaluation.runner import probes_of, run
 
@@ -96,7 +96,7 @@ def run_(
     about = _about(settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions})
     _claim(out, about, resume=resume)
     with ExitStack() as stack:
-        answers = stack.enter_context(Answers(out / ANSWERS))
+        answers = stack.enter_context(answers_in(out / ANSWERS))
         llm, new_agent = _agents(settings, chosen, stack)
         bar = _bar(stack, probes_of(data) * len(wanted))
         run(wanted, data, new_agent, llm, answers, threads=threads, track=bar)

@@ -15,12 +15,14 @@ from time import perf_counter
 from localmem.agent import ChatAgent
 from localmem.bank import Bank
 from localmem.errors import LocalmemError
-from localmem.evaluation.answers import Answer, Answers, Line, Read, Work
+from localmem.evaluation.answers import Answer, Line, Read, Work
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe
+from localmem.evaluation.lines import Lines
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Spent
 from localmem.prompts import load
+from localmem.text.dialogue import transcript
 from localmem.types import Change, Session, Turn, Unit
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ def run(
     data: Sequence[Data],
     new_agent: NewAgent,
     llm: LLM,
-    answers: Answers,
+    answers: Lines[Line],
     *,
     threads: int = 8,
     track: Track = lambda _: None,
@@ -60,7 +62,7 @@ def run(
     On an interrupt what goes on is let finish its step, and nothing new is begun.
     """
     done: defaultdict[Work, list[Line]] = defaultdict(list)
-    for line in answers.lines:
+    for line in answers.held:
         done[line.work].append(line)
     works = [
         (Work(system, one.name, episode.id), episode) for system in systems for one in data for episode in one.episodes
@@ -93,7 +95,7 @@ class _Task:
         episode: Episode,
         done: Sequence[Line],
         llm: LLM,
-        answers: Answers,
+        answers: Lines[Line],
         track: Track,
         stopped: Sequence[bool],
     ) -> None:
@@ -151,6 +153,7 @@ class _Task:
             probe.question,
             (probe.answer, *probe.others),
             probe.evidence,
+            self._past(probe),
         )
         try:
             _take_sides(agent, probe)
@@ -159,6 +162,13 @@ class _Task:
             answer = replace(answer, error=self._failed(f"probe {probe.id} failed", failure))
         self._answers.write(answer)
         self._track(1)
+
+    def _past(self, probe: Probe) -> str:
+        """What the turns say where the answer stands."""
+        wanted = set(probe.evidence)
+        if not wanted:
+            return ""
+        return transcript([turn for one in self._episode.sessions for turn in one.turns if turn.id in wanted])
 
     def _failed(self, what: str, failure: Exception) -> str:
         """Logged, with the traceback where it is a defect; and as the file tells it."""
@@ -176,6 +186,7 @@ class _Task:
         ended, end = perf_counter(), self._meter.spent()
         return replace(
             answer,
+            dialogue=transcript(dialogue.turns),
             text=completion.text,
             recalled=recall.text,
             units=tuple(hit.unit.sources for hit in recall.hits),

@@ -9,7 +9,7 @@ import pytest
 
 from localmem.agent import ChatAgent
 from localmem.errors import BadInput, LLMUnavailable
-from localmem.evaluation.answers import Answer, Answers, Line, Read, answers_of, read_lines, reads_of
+from localmem.evaluation.answers import Answer, Line, Read, answers_in, answers_of, lines_in, reads_of
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe
 from localmem.evaluation.runner import Seat, probes_of, run
 from localmem.llm.scripted import ScriptedLLM
@@ -58,9 +58,9 @@ def new_agent(seat: Seat) -> ChatAgent:
 
 
 def lines(path: Path, llm: ScriptedLLM | None = None, data: Data = DATA, threads: int = 4) -> list[Line]:
-    with Answers(path) as answers:
+    with answers_in(path) as answers:
         run(["full_history", "rsum"], [data], new_agent, llm or ScriptedLLM(script), answers, threads=threads)
-    return list(read_lines(path))
+    return list(lines_in(path))
 
 
 def timeless(found: list[Line]) -> list[Line]:
@@ -187,7 +187,7 @@ def test_cost_is_told_by_stage_and_prompt(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"type": "answer"}\n', encoding="utf-8")
-    with pytest.raises(BadInput, match=r"a\.jsonl, line 1"), Answers(path):
+    with pytest.raises(BadInput, match=r"a\.jsonl, line 1"), answers_in(path):
         pass
 
 
