@@ -80,15 +80,19 @@ class _Line(BaseModel):
 
 def _jsonl(path: Path, text: str, names: Names) -> Iterator[Session]:
     for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = _Line.model_validate_json(line)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            place = ".".join(str(part) for part in problem["loc"]) or "the line"
-            raise BadInput(f"{path}, line {number}: {place}: {problem['msg']}") from error
-        yield _session(record, f"{path}, line {number}", names)
+        if line.strip():
+            yield read_line(line, f"{path}, line {number}", names)
+
+
+def read_line(line: str, place: str, names: Names) -> Session:
+    """The session in one line of JSONL. Raises BadInput, which begins with `place`."""
+    try:
+        record = _Line.model_validate_json(line)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(str(part) for part in problem["loc"]) or "the line"
+        raise BadInput(f"{place}: {field}: {problem['msg']}") from error
+    return _session(record, place, names)
 
 
 def _session(record: _Line, place: str, names: Names) -> Session:

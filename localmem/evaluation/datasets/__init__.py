@@ -9,7 +9,22 @@ from localmem.evaluation.episodes import Data
 
 # name -> the module that reads it
 READERS: Mapping[str, str] = {
-    name: f"localmem.evaluation.datasets.{name}" for name in ("locomo", "longmemeval", "mtbenchplus")
+    name: f"localmem.evaluation.datasets.{name}"
+    for name in (
+        "locomo",
+        "longmemeval",
+        "mtbenchplus",
+        "longmtbenchplus",
+        "msc",
+        "conversation_chronicles",
+        "msc_cc",
+        "coqa",
+        "persona_chat",
+        "carecall",
+        "dulemon",
+        "teabag",
+        "jsonl",
+    )
 }
 
 

@@ -48,8 +48,13 @@ def records(path: Path, form: type[Read]) -> Iterator[tuple[str, Read]]:
 
 def single(path: Path, form: type[Read]) -> Read:
     """The one record that a JSON file is. Raises BadInput."""
+    return checked(str(path), parsed(str(path), whole(path)), form)
+
+
+def whole(path: Path) -> str:
+    """The text of a file. Raises BadInput."""
     with _opened(path) as stream:
-        return checked(str(path), parsed(str(path), _text(path, stream.read())), form)
+        return _text(path, stream.read())
 
 
 def moment(text: str, pattern: str, place: str) -> datetime:

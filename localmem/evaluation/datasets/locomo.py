@@ -1,5 +1,7 @@
 """LoCoMo (Maharana et al., ACL 2024), as published: ten conversations of two people over months, and questions.
 
+Source: snap-research/locomo, data/locomo10.json. Licence: CC BY-NC 4.0.
+
 An image that is shared is told by its caption, as LoCoMo's own code shows it to a model. speaker_a takes the user's
 role. Questions of category 5 ask for what was never said of that person; their evidence is what misleads, and it is
 kept. Malformed evidence is mended where its meaning is plain, else dropped; both are counted in the notes.
@@ -15,7 +17,7 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, digest, moment, records
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, half_of, sessions_of
+from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of, sessions_of
 from localmem.types import Session, Turn
 
 # The names of the categories, by their numbers in the file (LoCoMo's evaluation code, section 4.1 of the paper).
@@ -26,6 +28,9 @@ CATEGORIES: Mapping[str, str] = {
     "4": "single-hop",
     "5": "adversarial",
 }
+
+COUNTS = (10,)  # conversations in locomo10.json
+QUESTIONS = (1986,)
 
 _TIME = "%I:%M %p on %d %B, %Y"
 _SESSION = re.compile(r"session_(\d+)")
@@ -60,7 +65,9 @@ def read(path: Path) -> Data:
     """Every conversation as an episode. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
     episodes = [_episode(place, item, oddities) for place, item in records(path, _Conversation)]
-    return Data("locomo", digest(path), tuple(episodes), counted(oddities))
+    asked = sum(len(episode.probes) for episode in episodes)
+    notes = (*differing("conversations", len(episodes), COUNTS), *differing("questions", asked, QUESTIONS))
+    return Data("locomo", digest(path), tuple(episodes), (*counted(oddities), *notes))
 
 
 def _episode(place: str, item: _Conversation, oddities: Counter[str]) -> Episode:

@@ -1,5 +1,8 @@
 """LongMemEval (Wu et al., ICLR 2025): questions about a user's chats with an assistant, in either of two forms.
 
+Source: xiaowu0162/longmemeval on the Hugging Face hub, longmemeval_{s,m,oracle}, 500 questions in each (about 50
+sessions a question in S, 500 in M, the evidence alone in oracle). Licence: MIT.
+
 The published haystacks: each question brings its own sessions, of which `answer_session_ids` hold the answer in turns
 marked `has_answer`; a question is an episode. Evidence only (JSONL with `evidence_sessions`): the evidence of all
 questions of a half is pooled into one episode, and each question finds the others' evidence as distractors. That pool
@@ -16,8 +19,10 @@ from pathlib import Path
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, digest, moment, records
-from localmem.evaluation.episodes import Data, Episode, Half, Probe, counted, half_of
+from localmem.evaluation.episodes import Data, Episode, Half, Probe, counted, differing, half_of
 from localmem.types import Role, Session, Turn
+
+COUNTS = (500,)  # questions
 
 _TIME = "%Y/%m/%d (%a) %H:%M"
 _ABSTAIN = "_abs"  # ends the id of a question that the sessions do not answer
@@ -96,7 +101,8 @@ def _drawn(pool: Episode, probe: Probe, size: int) -> tuple[Session, ...]:
 def _haystacks(path: Path) -> Data:
     oddities: Counter[str] = Counter()
     episodes = [_haystack(place, item, oddities) for place, item in records(path, _Haystack)]
-    return Data("longmemeval", digest(path), tuple(episodes), counted(oddities))
+    notes = (*counted(oddities), *differing("questions", len(episodes), COUNTS))
+    return Data("longmemeval", digest(path), tuple(episodes), notes)
 
 
 def _haystack(place: str, item: _Haystack, oddities: Counter[str]) -> Episode:
@@ -141,7 +147,8 @@ def _pooled(path: Path) -> Data:
         turns = tuple(turn.id for session in gold for turn in session.turns)
         probes[half].append(_probe(place, item, turns, tuple(dict.fromkeys(session.id for session in gold))))
     episodes = [Episode(half, half, _in_order(pools[half].values()), tuple(probes[half])) for half in pools]
-    return Data("longmemeval", digest(path), tuple(episodes), (_POOLED, *counted(oddities)))
+    notes = (*counted(oddities), *differing("questions", sum(map(len, probes.values())), COUNTS))
+    return Data("longmemeval", digest(path), tuple(episodes), (_POOLED, *notes))
 
 
 def _half(question_id: str) -> Half:

@@ -1,5 +1,7 @@
 """MT-Bench+ (MemoChat, Lu et al., 2023): a user's requests on several topics, and a last one about earlier topics.
 
+Source: LuJunru/MemoChat, data/mtbenchplus/mtbenchplus.json. Licence: MIT.
+
 `turn-info` names a request's topic and its place in it (roleplay-95-0); the last request's names its source topics
 (roleplay-98-extraction-132-Q), and its evidence are their requests. The assistant's turns are empty in the published
 file and are left out. Five consecutive sessions make one history, as SeCom merges them for Long-MT-Bench+ (appendix
@@ -18,9 +20,10 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, half_of, sessions_of
+from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of, sessions_of
 from localmem.types import Session, Turn
 
+COUNTS = (54,)  # sessions, each with one question (SeCom, appendix A.7)
 MERGED = 5  # sessions in one history (SeCom, appendix A.7)
 
 _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,7 +50,10 @@ def read(path: Path) -> Data:
     episodes: list[Episode] = []
     while group := list(islice(given, MERGED)):
         episodes.append(_episode(group, oddities))
-    return Data("mtbenchplus", digest(path), tuple(episodes), counted(oddities))
+    asked = sum(len(episode.probes) for episode in episodes)
+    return Data(
+        "mtbenchplus", digest(path), tuple(episodes), (*counted(oddities), *differing("sessions", asked, COUNTS))
+    )
 
 
 def _episode(group: Sequence[tuple[str, _Dialogue]], oddities: Counter[str]) -> Episode:

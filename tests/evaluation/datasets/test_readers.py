@@ -42,6 +42,8 @@ def test_locomo_probes_name_their_type_and_evidence(tmp_path: Path) -> None:
         "evidence fields that were mended (several ids in one, or oddly written): 2",
         "evidence ids of no turn, dropped: 1",
         "questions without evidence: 2",
+        "1 conversations; the published files hold 10",
+        "5 questions; the published files hold 1986",
     )
 
 
@@ -111,7 +113,10 @@ def test_mtbenchplus_merges_sessions_and_finds_source_topics(tmp_path: Path) -> 
     assert second.evidence == ("m0/writing-2-0", "m0/math-3-0")
     assert second.sessions == ("m0/m0", "m0/m1")
     assert [turn.text for turn in first.dialogue] == ["What about a cactus?", "Write a poem."]
-    assert data.notes == ("requests of a topic that comes again in a history, read once: 1",)
+    assert data.notes == (
+        "requests of a topic that comes again in a history, read once: 1",
+        "2 sessions; the published files hold 54",
+    )
 
 
 def test_more_than_five_sessions_make_another_history(tmp_path: Path) -> None:
@@ -130,7 +135,7 @@ def test_halves_and_limits(tmp_path: Path) -> None:
     assert sum(len(episode.probes) for episode in data.of(None, limit=2).episodes) == 2
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", sorted({*READERS} - {"coqa", "persona_chat", "jsonl"}))  # these have other forms
 @pytest.mark.parametrize(
     "text, said",
     [("[{", "no JSON"), ("[]", "holds no record"), ('{"a": 1}\n{oh', "line 1"), ('[{"id": 7}]', "record 1")],
@@ -163,5 +168,5 @@ def test_bad_records_inside_a_good_file_are_named(tmp_path: Path) -> None:
         read_data("mtbenchplus", written(tmp_path, [{**MTBENCHPLUS[0], "conversations": []}]))
     with pytest.raises(BadInput, match=r"cannot read .*nowhere\.json"):
         read_data("locomo", tmp_path / "nowhere.json")
-    with pytest.raises(BadInput, match="no reader for the data set 'msc'"):
-        read_data("msc", tmp_path / "nowhere.json")
+    with pytest.raises(BadInput, match="no reader for the data set 'squad'"):
+        read_data("squad", tmp_path / "nowhere.json")
