@@ -30,6 +30,7 @@ SNAPSHOT = [
     "carecall/fuse",
     "carecall/operation",
     "carecall/summarize",
+    "compressor/extract",
     "evaluation/question",
     "memory_retrieval/summarize",
     "none/respond",

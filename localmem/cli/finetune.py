@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localmem.cli.finetune_compressor import compressor
+from localmem.cli.finetune_operations import operations
 from localmem.cli.finetune_retriever import retriever
 from localmem.cli.options import note
 from localmem.cli.training import base_folder, command_line, plan_options, run_options, tell
@@ -63,4 +65,6 @@ def segmenter(
     tell(trained, out, name, as_json=as_json)
 
 
+finetune.add_command(compressor)
+finetune.add_command(operations)
 finetune.add_command(retriever)

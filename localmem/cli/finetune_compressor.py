@@ -1,0 +1,95 @@
+"""`localmem finetune compressor`: which words of a text are kept. Knows how it looks on a terminal."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localmem.cli.options import config_option, note, settings_of
+from localmem.cli.training import base_folder, command_line, plan_options, run_options, tell
+
+if TYPE_CHECKING:
+    from finetune.compressor import Extract
+    from finetune.training import Plan
+
+
+@click.command()
+@click.option(
+    "--base", default="minilm-l6-v2", show_default=True, help="The encoder to start from: a name or a folder."
+)
+@click.option(
+    "--train",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    required=True,
+    help="JSONL of text and kept, or of dialogue and summary (DialogSum); may be given again.",
+    metavar="FILE",
+)
+@click.option(
+    "--valid",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="To stop early on; default: a fifth of the others.",
+    metavar="FILE",
+)
+@click.option(
+    "--label-with",
+    help="A model that makes the labels, from the texts alone; default: the files' own.",
+    metavar="MODEL",
+)
+@click.option("--limit", type=click.IntRange(2), help="The first so many texts only.")
+@click.option(
+    "--language", default="english", show_default=True, help="Of the stems that words are aligned by; or none."
+)
+@click.option(
+    "--licence",
+    default="that of the base model and of the training data",
+    show_default=True,
+    help="What may be done with the weights, for their card.",
+    metavar="TEXT",
+)
+@plan_options(epochs=10.0, batch=16, patience=3)
+@config_option
+@run_options
+def compressor(
+    base: str,
+    train: tuple[Path, ...],
+    valid: tuple[Path, ...],
+    label_with: str | None,
+    limit: int | None,
+    language: str,
+    licence: str,
+    config: Path | None,
+    plan: "Plan",
+    out: Path,
+    name: str | None,
+    resume: bool,
+    as_json: bool,
+) -> None:
+    """A classifier of tokens into drop and keep: memories lose the words that carry least before they are indexed.
+
+    The labels come from summaries or extracts in the files, or from a local model that crosses words out.
+    """
+    from finetune.compressor import Job
+    from finetune.compressor import train as run
+    from finetune.run import register
+
+    with ExitStack() as stack:
+        extract = _extractor(label_with, config, out, stack) if label_with else None
+        job = Job(
+            base_folder(base), train, valid, out, plan, extract, label_with, language, limit, licence, command_line()
+        )
+        trained = run(job, resume=resume, note=note)
+    if name:
+        register(out, name, job.licence, role="compressor")
+    tell(trained, out, name, as_json=as_json)
+
+
+def _extractor(model: str, config: Path | None, out: Path, stack: ExitStack) -> "Extract":
+    from finetune.extracts import Extractor
+    from localmem import build
+
+    backbone = build.backbone(settings_of(config, model=model), note)
+    stack.callback(backbone.close)
+    return Extractor(backbone.llm, out / "labels.jsonl", note)
