@@ -116,7 +116,7 @@ def _listed(path: Path) -> Iterator[tuple[str, object]]:
                 if not more:
                     place = f"{path}, record {number + 1}"
                     raise BadInput(f"{place} is no JSON: {error}; give the data set's own file") from error
-                held += more
+                held = (held + more).lstrip(_BETWEEN)
                 continue
             number += 1
             yield f"{path}, record {number}", value

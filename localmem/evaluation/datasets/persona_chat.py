@@ -59,12 +59,14 @@ def read(path: Path) -> Data:
 
 def _rows(path: Path) -> Iterator[tuple[str, _Row]]:
     lines = csv.DictReader(StringIO(whole(path), newline=""), strict=True)
+    begun = 2  # the line at which a row begins; it may go on over several
     try:
         for row in lines:
-            place = f"{path}, line {lines.line_num}"
+            place = f"{path}, line {begun}"
             yield place, checked(place, {key: value for key, value in row.items() if key}, _Row)
+            begun = lines.line_num + 1
     except csv.Error as error:
-        raise BadInput(f"{path}, line {lines.line_num} is no CSV: {error}; give the data set's own file") from error
+        raise BadInput(f"{path}, line {begun} is no CSV: {error}; give the data set's own file") from error
     if lines.line_num < 2:
         raise BadInput(f"{path} holds no record; give the data set's own file")
 
