@@ -27,10 +27,15 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A session that was read; `changes` are what the system remembered of it, `error` why it failed, if it did."""
+    """A session that was read, and what was `said` in it by `user` and the other.
+
+    `changes` are what the system remembered of it, `error` is why it failed, if it did.
+    """
 
     work: Work
     session: str
+    user: str
+    said: str
     changes: tuple[Change, ...]
     seconds: float
     spent: Mapping[str, Spent]
@@ -44,7 +49,8 @@ class Answer:
 
     `about` is the probe's type in the data set and `session` the one after which it was asked. `units` are those that
     were recalled, each by the ids of its source turns, `evidence` the turns where the answer stands, `past` what those
-    turns say. `dialogue` is the conversation up to the question. `seconds` and `spent` are by stage: recall, respond.
+    turns say. `dialogue` is the conversation up to the question, `speaker` the one who answers. `seconds` and `spent`
+    are by stage: recall, respond.
     """
 
     work: Work
@@ -57,6 +63,7 @@ class Answer:
     evidence: tuple[str, ...] = ()
     past: str = ""
     dialogue: str = ""
+    speaker: str = ""
     text: str = ""
     recalled: str = ""
     units: tuple[tuple[str, ...], ...] = ()

@@ -139,7 +139,9 @@ class _Task:
             error = self._failed(f"session {session.id} was not remembered", failure)
         seconds = perf_counter() - began
         spent = _since(before, self._meter.spent())
-        self._answers.write(Read(self._work, session.id, kept.taken(), seconds, spent, error))
+        self._answers.write(
+            Read(self._work, session.id, agent.user, transcript(session.turns), kept.taken(), seconds, spent, error)
+        )
 
     def _ask(self, agent: ChatAgent, session: Session | None, probe: Probe) -> None:
         if self._stopped or probe.id in self._answered:
@@ -187,6 +189,7 @@ class _Task:
         return replace(
             answer,
             dialogue=transcript(dialogue.turns),
+            speaker=agent.assistant,
             text=completion.text,
             recalled=recall.text,
             units=tuple(hit.unit.sources for hit in recall.hits),

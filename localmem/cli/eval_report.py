@@ -1,0 +1,104 @@
+"""`localmem eval report`: what evaluations found, as one page and one text. Measures what needs no model."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localmem.cli.eval_run import ANSWERS, BM25, FULL, RUN
+from localmem.cli.options import json_option, note, print_json
+from localmem.errors import BadInput
+
+if TYPE_CHECKING:
+    from localmem.evaluation.judgements import Judgement
+    from localmem.evaluation.sections import Section
+
+
+@click.command()
+@click.argument("folders", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="DIR…")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where report.html and report.md go; default: the first DIR.",
+    metavar="DIR",
+)
+@json_option
+def report(folders: Sequence[Path], out: Path | None, as_json: bool) -> None:
+    """Gather evaluations into one HTML page and one Markdown text: quality, cost, and every answer.
+
+    Each DIR is the --out of `localmem eval run` or of another evaluation. The page needs nothing but itself.
+    """
+    from dataclasses import asdict
+
+    from localmem.evaluation.sections import markdown, page
+
+    sections = [(folder, _section(folder)) for folder in folders]
+    where = out or folders[0]
+    html, text = where / "report.html", where / "report.md"
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        html.write_text(page(sections), encoding="utf-8")
+        text.write_text(markdown(sections), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write to {where} ({error.strerror}); choose another --out") from error
+    if as_json:
+        print_json([{**asdict(section), "answers": len(section.answers)} for _, section in sections])
+    else:
+        click.echo(markdown(sections))
+    note(f"{html} and {text}")
+
+
+def _section(folder: Path) -> "Section":
+    """An evaluation's own section; a run's is made anew, for it may have gone on or been judged."""
+    from localmem.evaluation.sections import read_section
+
+    return _of_run(folder) if (folder / ANSWERS).exists() else read_section(folder)
+
+
+def _of_run(folder: Path) -> "Section":
+    from localmem.evaluation.answers import answers_of, lines_in
+    from localmem.evaluation.judgements import judged_in
+    from localmem.evaluation.scores import all_scores
+    from localmem.evaluation.summary import section
+
+    lines, judgements = list(lines_in(folder / ANSWERS)), judged_in(folder)
+    scores = all_scores(answers_of(lines), judgements)
+    notes = [*_notes(folder), *_judges(judgements)]
+    found = section(f"Run {folder.name}", notes, lines, scores, folder, against=(FULL, BM25))
+    found.save(folder)
+    return found
+
+
+def _notes(folder: Path) -> list[str]:
+    """What a reader must know of a run, first of all whether it is but a part."""
+    try:
+        about = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {folder / RUN} ({error}); give the folder of a run") from error
+    parts = {
+        "limit": "only the first {} probes of each data set",
+        "sessions": "only the last {} sessions of each episode",
+    }
+    partial = [f"A PART: {words.format(about[name])}" for name, words in parts.items() if about.get(name)]
+    checksum = (about["checksum"] or "unknown")[:12]
+    data = ", ".join(f"{name} (sha256 {held['sha256'][:12]})" for name, held in about["data"].items())
+    return [
+        *partial,
+        f"backbone {about['model']}, weights {checksum}, prompts {about['prompts'][:12]}, half {about['half']}",
+        f"data: {data}",
+        f"git {about['versions'].get('git', 'unknown')}",
+        *about["notes"],
+    ]
+
+
+def _judges(judgements: "Sequence[Judgement]") -> list[str]:
+    """Each judge once, and how far it is to be believed."""
+    from localmem.evaluation.scores import MARK
+
+    found = {(one.judge, one.model): one for one in judgements}
+    return [
+        f"judge {name} on {model}: {one.calibration or 'NOT CALIBRATED'}" + ("" if one.believable else f" ({MARK})")
+        for (name, model), one in found.items()
+    ]
