@@ -91,14 +91,14 @@ def run_(
 
     settings = settings_of(config, model=model)
     wanted = _systems(systems)
-    chosen = {name: _settings(config, model, name) for name in wanted}
+    chosen = {name: settings_for(config, model, name) for name in wanted}
     data = [_narrowed(read_data(name, path), half, limit, sessions) for name, path in sources]
-    about = _about(settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions})
-    _claim(out, about, resume=resume)
+    about = about_run(settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions})
+    claim(out, about, resume=resume)
     with ExitStack() as stack:
         answers = stack.enter_context(answers_in(out / ANSWERS))
-        llm, new_agent = _agents(settings, chosen, stack)
-        bar = _bar(stack, probes_of(data) * len(wanted))
+        llm, new_agent = agents_of(settings, chosen, stack)
+        bar = progress(stack, probes_of(data) * len(wanted))
         run(wanted, data, new_agent, llm, answers, threads=threads, track=bar)
     note(f"every answer is in {out / ANSWERS}; look at them with `localmem eval report {out}`")
 
@@ -111,7 +111,7 @@ def _systems(given: str | None) -> list[str]:
     return list(dict.fromkeys([*filter(None, names), FULL, BM25]))
 
 
-def _settings(config: Path | None, model: str | None, name: str) -> "Settings":
+def settings_for(config: Path | None, model: str | None, name: str) -> "Settings":
     """The user's settings for a system or one of its variants. Raises BadSettings, BadInput."""
     from localmem.config import read_yaml, system_options
     from localmem.resources import resource
@@ -139,7 +139,7 @@ def _narrowed(data: "Data", half: str, limit: int | None, sessions: int | None) 
     return kept
 
 
-def _about(
+def about_run(
     settings: "Settings", chosen: "Mapping[str, Settings]", data: "Sequence[Data]", narrowed: Mapping[str, object]
 ) -> dict[str, object]:
     """What a run is of; another run in its folder must be of the same."""
@@ -168,7 +168,7 @@ def _about(
     }
 
 
-def _claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
+def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
     """The folder is this run's. Raises BadInput where it holds another run, or this one and no --resume."""
     path, told = out / RUN, json.dumps(about, indent=1, ensure_ascii=False) + "\n"
     try:
@@ -189,7 +189,7 @@ def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[st
     return [name for name in now if name not in ("versions", "notes") and before.get(name) != now[name]]
 
 
-def _agents(settings: "Settings", chosen: "Mapping[str, Settings]", stack: ExitStack) -> "tuple[LLM, NewAgent]":
+def agents_of(settings: "Settings", chosen: "Mapping[str, Settings]", stack: ExitStack) -> "tuple[LLM, NewAgent]":
     """The backbone, and what makes an agent of any of the systems on it. One encoder serves all."""
     from localmem import build
     from localmem.agent import ChatAgent
@@ -234,7 +234,7 @@ def _encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
     return made
 
 
-def _bar(stack: ExitStack, total: int) -> "Callable[[int], None]":
+def progress(stack: ExitStack, total: int) -> "Callable[[int], None]":
     """Told how many more probes are answered; a bar on a terminal, nothing in a pipe."""
     from tqdm import tqdm
 
