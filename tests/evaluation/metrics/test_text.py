@@ -1,10 +1,20 @@
 """Measures of words against worked examples and against the libraries called directly."""
 
+import math
+from collections.abc import Sequence
+
 import pytest
+import sacrebleu
+from nltk.metrics.scores import f_measure
+from nltk.stem import PorterStemmer
+from nltk.util import ngrams
 from rouge_score.rouge_scorer import RougeScorer
 
 from localmem.errors import BadInput
-from localmem.evaluation.metrics.text import locomo_f1, rouge, token_f1
+from localmem.evaluation.metrics.text import bleu, distinct, locomo_f1, overlap, rouge, token_f1
+
+TEXTS = ["Ana moved to Porto in May.", "She has cats", "It's 7.5 km, isn't it?"]
+GOLDS = ["In May Ana moved house.", "She has one cat.", "It is 7.5 km from here."]
 
 
 @pytest.mark.parametrize(
@@ -41,14 +51,94 @@ def test_locomo_what_was_never_said_is_right_when_the_answer_says_so() -> None:
     assert locomo_f1("a bike", "a bike", "adversarial") == 0.0
 
 
-def test_rouge_is_the_library_s() -> None:
-    texts, golds = ["Ana moved to Porto in May.", "She has cats"], ["In May Ana moved house.", "She has one cat."]
-    ours = rouge(texts, golds)
-    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
-    for number, (text, gold) in enumerate(zip(texts, golds, strict=True)):
+def test_f1_is_that_of_squad_s_code_where_words_have_no_marks_inside() -> None:
+    from transformers.data.metrics.squad_metrics import compute_f1
+
+    for text, gold in (("The cat sat.", "a cat sat down"), ("In Porto!", "porto"), ("no no no", "no"), ("the", "a")):
+        assert token_f1(text, gold) == pytest.approx(compute_f1(gold, text))
+
+
+def test_overlap_tells_precision_from_recall() -> None:
+    assert overlap("the red old cat", "a cat sat") == pytest.approx((1 / 3, 1 / 2, 2 / 5))
+
+
+def test_locomo_f1_is_nltk_s_measure_over_stems() -> None:
+    stem = PorterStemmer().stem
+    text, gold = "painting two happier horses", "happy horse paintings"
+    ours = {stem(word) for word in text.split()}
+    theirs = {stem(word) for word in gold.split()}
+    assert locomo_f1(text, gold, "temporal") == pytest.approx(f_measure(theirs, ours))
+    assert locomo_f1("", "", "temporal") == 0.0
+
+
+@pytest.mark.parametrize("stem", [False, True])
+def test_rouge_is_the_library_s(stem: bool) -> None:
+    ours = rouge(TEXTS, GOLDS, stem=stem)
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stem)
+    for number, (text, gold) in enumerate(zip(TEXTS, GOLDS, strict=True)):
         theirs = scorer.score(gold, text)
         assert {kind: ours[kind][number] for kind in ours} == {kind: theirs[kind].fmeasure for kind in theirs}
-    assert ours["rouge1"][1] == pytest.approx(2 * 3 / (3 + 4))  # she, has, cat
+
+
+def test_rouge_by_hand() -> None:
+    # she, has of three and four words; she has, of two and three pairs; the cats are a cat with stems only
+    ours = rouge(["She has cats"], ["She has one cat."])
+    assert ours == {
+        "rouge1": [pytest.approx(4 / 7)],
+        "rouge2": [pytest.approx(2 / 5)],
+        "rougeL": [pytest.approx(4 / 7)],
+    }
+    assert rouge(["She has cats"], ["She has one cat."], ["rouge1"], stem=True) == {"rouge1": [pytest.approx(6 / 7)]}
+
+
+def test_rouge_takes_the_nearest_of_several_and_knows_other_scripts() -> None:
+    assert rouge(["a red kite"], [["nothing", "a red kite"]], ["rougeL"]) == {"rougeL": [1.0]}
+    # rouge-score alone finds no word in these
+    assert RougeScorer(["rouge1"]).score("고양이 가 있다", "고양이 가 없다")["rouge1"].fmeasure == 0
+    assert rouge(["고양이 가 없다"], ["고양이 가 있다"], ["rouge1"]) == {"rouge1": [pytest.approx(2 / 3)]}
+    assert rouge(["我喜欢雪"], ["我喜欢茶"], ["rouge1"]) == {"rouge1": [pytest.approx(3 / 4)]}
+    assert rouge(["café crème"], ["cafe creme"], ["rouge1"]) == {"rouge1": [0.0]}  # Latin: the library's own words
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_bleu_is_the_library_s(order: int) -> None:
+    ours = bleu(TEXTS, GOLDS, order)  # type: ignore[arg-type]  # a parameter is an int
+    whole = sacrebleu.BLEU(max_ngram_order=order).corpus_score(TEXTS, [GOLDS]).score
+    alone = sacrebleu.BLEU(max_ngram_order=order, effective_order=True)
+    assert ours.corpus == whole
+    assert ours.each == [alone.sentence_score(text, [gold]).score for text, gold in zip(TEXTS, GOLDS, strict=True)]
+    if order == 4:
+        assert ours.corpus == sacrebleu.corpus_bleu(TEXTS, [GOLDS]).score
+        assert ours.each[0] == sacrebleu.sentence_bleu(TEXTS[0], [GOLDS[0]]).score
+
+
+def test_bleu_by_hand() -> None:
+    text, gold = "the cat sat on a mat", "the cat sat on the mat"
+    assert bleu([text], [gold], 1).corpus == pytest.approx(100 * 5 / 6)
+    assert bleu([text], [gold], 2).corpus == pytest.approx(100 * math.sqrt(5 / 6 * 3 / 5))
+    fourth = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4)
+    assert bleu([text], [gold]).corpus == pytest.approx(fourth)
+    # two words of six are a third, and so short a text is punished by exp(1 - 6 / 2)
+    assert bleu(["the cat"], [gold], 1).corpus == pytest.approx(100 * math.exp(1 - 6 / 2))
+
+
+def test_bleu_takes_as_many_gold_texts_as_there_are() -> None:
+    golds: Sequence[str | Sequence[str]] = [["a red kite flew off", "the red kite flew away"], "x y z"]
+    ours = bleu(["the red kite flew away", "x y z"], golds)
+    assert ours.corpus == pytest.approx(100)
+    assert bleu([], []).each == []
+    with pytest.raises(BadInput, match="text 2 has no gold text"):
+        bleu(["a", "b"], ["a", ["", " "]])
+
+
+def test_distinct_by_hand_and_by_nltk() -> None:
+    texts = ["The dog and the dog!", "dog and fish"]  # dog and dog, dog and fish: articles and marks do not count
+    assert distinct(texts, 1) == pytest.approx(3 / 6)
+    assert distinct(texts, 2) == pytest.approx(3 / 4)  # (dog and) comes twice
+    words = [["dog", "and", "dog"], ["dog", "and", "fish"]]
+    every = [gram for one in words for gram in ngrams(one, 2)]
+    assert distinct(texts, 2) == len(set(every)) / len(every)
+    assert distinct(["one"], 2) == 0.0
 
 
 def test_lists_of_unequal_length_are_refused() -> None:
