@@ -2,6 +2,11 @@
 
 import click
 
+from localmem.cli.eval_calibrate import calibrate
+from localmem.cli.eval_compression import compression
+from localmem.cli.eval_judge import judge
+from localmem.cli.eval_operations import operations
+from localmem.cli.eval_report import report
 from localmem.cli.eval_retrieval import retrieval
 from localmem.cli.eval_run import run_
 from localmem.cli.eval_segmentation import segmentation
@@ -13,5 +18,10 @@ def eval_() -> None:
 
 
 eval_.add_command(run_)
+eval_.add_command(judge)
+eval_.add_command(report)
+eval_.add_command(calibrate)
+eval_.add_command(operations)
+eval_.add_command(compression)
 eval_.add_command(retrieval)
 eval_.add_command(segmentation)

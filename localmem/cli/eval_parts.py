@@ -82,6 +82,14 @@ def combined(options: "Mapping[str, Sequence[object]]") -> list[Way]:
     return list(dict.fromkeys(Way(**way) for way in ways))  # type: ignore[arg-type]  # checked by click
 
 
+def shortener(name: str, seed: int) -> "Compressor":
+    """The compressor of this name or in this folder, or the one that drops words at random."""
+    from localmem.build.parts import compressor
+    from localmem.text.compress import RandomDrop
+
+    return RandomDrop(seed) if name == RANDOM else compressor(name)
+
+
 class _ListsOnce:
     """`inner`, asked once for a list of queries that many ways search for; a single query is encoded whenever it comes.
 
@@ -235,10 +243,7 @@ class Parts:
 
     @cached_property
     def _shortener(self) -> "Compressor":
-        from localmem.build.parts import compressor
-        from localmem.text.compress import RandomDrop
-
-        return RandomDrop(self._seed) if self._compressor == RANDOM else compressor(self._compressor)
+        return shortener(self._compressor, self._seed)
 
     @cached_property
     def _llm(self) -> "LLM":

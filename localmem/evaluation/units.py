@@ -78,11 +78,18 @@ def keyed(
     for _, group in groupby(units, key=lambda unit: unit.session):
         held = list(group)
         keys += [_key(held, place, form, said_as) for place in range(len(held))]
-    if form.rate < 1:
-        if compressor is None:
-            raise BadInput(f"a rate of {form.rate} needs a compressor")
-        keys = [short or key for short, key in zip(compressor.compress(keys, form.rate), keys, strict=True)]
-    return [replace(unit, key=key) for unit, key in zip(units, keys, strict=True)]
+    made = [replace(unit, key=key) for unit, key in zip(units, keys, strict=True)]
+    if form.rate == 1:
+        return made
+    if compressor is None:
+        raise BadInput(f"a rate of {form.rate} needs a compressor")
+    return shortened(made, compressor, form.rate)
+
+
+def shortened(units: Sequence[Unit], compressor: Compressor, rate: float) -> list[Unit]:
+    """The units with their keys compressed, all at once; a key of which nothing would stay stays as it is."""
+    keys = compressor.compress([unit.key for unit in units], rate)
+    return [replace(unit, key=key or unit.key) for unit, key in zip(units, keys, strict=True)]
 
 
 def _key(held: Sequence[Unit], place: int, form: KeyForm, said_as: Mapping[str, Turn]) -> str:
