@@ -10,6 +10,7 @@ from localmem.cli.eval_report import report
 from localmem.cli.eval_retrieval import retrieval
 from localmem.cli.eval_run import run_
 from localmem.cli.eval_segmentation import segmentation
+from localmem.cli.eval_teafarm import teafarm
 
 
 @click.group(name="eval")
@@ -25,3 +26,4 @@ eval_.add_command(operations)
 eval_.add_command(compression)
 eval_.add_command(retrieval)
 eval_.add_command(segmentation)
+eval_.add_command(teafarm)
