@@ -173,7 +173,8 @@ def retrieval(
     Options that may be given again are combined, and all ways are compared in one table, with the differences of every
     two of them question by question.
     """
-    from localmem.evaluation.retrieval_report import differences, document, earlier, summaries, tables, write
+    from localmem.evaluation.retrieval_report import PICTURE, differences, document, earlier, summaries, tables, write
+    from localmem.evaluation.sections import Section, terminal
 
     lists = {name: value for name, value in options.items() if isinstance(value, tuple)}
     given = Given(**{name: value for name, value in options.items() if name not in lists})  # type: ignore[arg-type]  # checked by click
@@ -189,13 +190,14 @@ def retrieval(
     before = earlier(given.against, results) if given.against else []
     runs = summaries(results, given.seed, given.resamples)
     compared = differences(results, given.seed, given.resamples, before)
-    held = about | document(runs, compared)
+    held, shown, notes = about | document(runs, compared), tables(runs, compared), _said(about)
     if out:
-        write(out, held, results)
+        section = Section(f"Retrieval {out.name}", tuple(notes), tuple(shown), (PICTURE,))
+        write(out, held, results, section)
     if as_json:
         print_json(held)
     else:
-        click.echo(f"{tables(runs, compared)}\n\n{_said(about)}")
+        click.echo("\n".join([terminal(shown), "", *notes]))
 
 
 def _data(given: Given) -> "Data":
@@ -285,13 +287,12 @@ def _about(given: Given, ways: Sequence[Way], settings: "Settings", data: "Data"
     }
 
 
-def _said(about: Mapping[str, object]) -> str:
+def _said(about: Mapping[str, object]) -> list[str]:
     """The same for a person, in short."""
     data = cast("dict[str, object]", about["data"])
-    lines = [
+    return [
         f"{data['name']}, half {about['half']}: {about['questions']} questions over {about['sessions']} sessions",
         f"{about['without_evidence']} more have no evidence and are not measured",
         f"found are {about['gold']}; tokens of {about['tokens_of']}, units as they are shown, with their dates",
         *cast("list[str]", data["notes"]),
     ]
-    return "\n".join(lines)

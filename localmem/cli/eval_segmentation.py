@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -47,8 +47,9 @@ Row = dict[str, object]
 @click.option("--width", type=click.IntRange(1), default=2, show_default=True, help="Exchanges a side; for tiling.")
 @click.option("--cut", type=float, default=0.5, show_default=True, help="Deviations above the mean; for tiling.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For random.")
-@click.option("--reflect", is_flag=True, help="Learn a rubric from the LLM's worst dialogues; needs --out.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where the learned rubric goes, YAML.", metavar="FILE")
+@click.option("--out", type=click.Path(path_type=Path), help="Keep the figures here.", metavar="DIR")
+@click.option("--reflect", is_flag=True, help="Learn a rubric from the LLM's worst dialogues; needs --learned.")
+@click.option("--learned", type=click.Path(path_type=Path), help="Where the rubric goes, YAML.", metavar="FILE")
 @click.option("--hard", type=click.IntRange(1), default=100, show_default=True, help="How many worst dialogues.")
 @click.option("--batches", type=click.IntRange(1), default=10, show_default=True, help="In how many mini-batches.")
 @click.option("--items", type=click.IntRange(1), default=10, show_default=True, help="Rubric items at most.")
@@ -66,8 +67,9 @@ def segmentation(
     width: int,
     cut: float,
     seed: int,
-    reflect: bool,
     out: Path | None,
+    reflect: bool,
+    learned: Path | None,
     hard: int,
     batches: int,
     items: int,
@@ -81,10 +83,11 @@ def segmentation(
     With --reflect the backbone then looks at the dialogues it got most wrong and writes a rubric, which SeCom takes as
     its option `rubric`.
     """
-    if reflect != (out is not None):
-        raise click.UsageError("--reflect and --out go together: the learned rubric needs a file to go to")
+    if reflect != (learned is not None):
+        raise click.UsageError("--reflect and --learned go together: the learned rubric needs a file to go to")
     if reflect and names != ("llm",):
         raise click.UsageError("--reflect learns from the llm's mistakes: give no other --segmenter with it")
+    from localmem.benchmark.machine import versions
     from localmem.text.boundaries import read_labelled
     from localmem.text.reflect import Reflector
 
@@ -94,14 +97,20 @@ def segmentation(
     makers = _Makers(settings_of(config, model=model), rubric, chunk, width, cut, seed)
     with makers.closing:
         rows, judged = zip(*(_row(name, makers.make(name), dialogues) for name in names), strict=True)
-        report: dict[str, object] = {"data": data.name, "dialogues": len(dialogues), "segmenters": list(rows)}
-        if out is not None:
+        report: dict[str, object] = {
+            "data": data.name,
+            "skipped": skip,
+            "dialogues": len(dialogues),
+            "segmenters": list(rows),
+            "versions": versions(),
+        }
+        if learned is not None:
             learner = Reflector(makers.llm, hard=hard, batches=batches, items=items, examples=examples)
-            learned = learner.learn(judged[0], _progress)
-            learned.save(out)
+            found = learner.learn(judged[0], _progress)
+            found.save(learned)
             unused = learner.fallbacks.total()
-            report |= {"rubric": str(out), "unused_answers": unused, "items": list(learned.items)}
-    _show(report, as_json)
+            report |= {"rubric": str(learned), "unused_answers": unused, "items": list(found.items)}
+    _show(report, out, as_json)
 
 
 class _Makers:
@@ -191,18 +200,24 @@ def _row(name: str, segmenter: "Segmenter", dialogues: "Sequence[Labelled]") -> 
     return row, judged
 
 
-def _show(report: dict[str, object], as_json: bool) -> None:
+def _show(report: dict[str, object], out: Path | None, as_json: bool) -> None:
+    from localmem.evaluation.sections import Section, Table, keep, terminal
+
+    rows = cast("list[Row]", report["segmenters"])
+    table = Table.of(f"{report['data']}, {report['dialogues']} dialogues", rows)
+    if out is not None:
+        keep(out, Section(f"Segmentation {out.name}", (f"skipped: {report['skipped']}",), (table,)), report)
     if as_json:
         print_json(report)
         return
-    from tabulate import tabulate
-
-    rows = report.pop("segmenters")
-    click.echo(f"{report.pop('data')}, {report.pop('dialogues')} dialogues")
-    click.echo(tabulate(rows, headers="keys", floatfmt=".3f"))  # type: ignore[arg-type]  # rows as they were made
-    for name, value in report.items():
-        lines = [f"{name}:", *(f"  - {item}" for item in value)] if isinstance(value, list) else [f"{name}: {value}"]
-        click.echo("\n".join(lines))
+    click.echo(terminal([table]))
+    for name in ("rubric", "unused_answers", "items"):
+        if name in report:
+            value = report[name]
+            lines = (
+                [f"{name}:", *(f"  - {item}" for item in value)] if isinstance(value, list) else [f"{name}: {value}"]
+            )
+            click.echo("\n".join(lines))
 
 
 def _progress(step: str, done: int, of: int) -> None:

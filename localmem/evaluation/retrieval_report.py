@@ -15,12 +15,14 @@ import numpy as np
 from localmem.errors import BadInput
 from localmem.evaluation.metrics.bootstrap import Estimate, difference, estimate
 from localmem.evaluation.retrieval import BUDGETS, TURNS, Result, Row
+from localmem.evaluation.sections import Section, Table
 from localmem.pictures import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAIRED = ("recall@5", "recall@10", "recall@500t", "recall@1000t", "recall@2000t")  # measures that runs are compared by
+PICTURE = "recall.png"
 _DIGITS = 4  # of a figure in the document
 
 
@@ -111,41 +113,39 @@ def document(runs: Sequence[Summary], compared: Sequence[Difference]) -> dict[st
     }
 
 
-def tables(runs: Sequence[Summary], compared: Sequence[Difference]) -> str:
-    """The figures for a person at a terminal."""
-    from tabulate import tabulate
-
+def tables(runs: Sequence[Summary], compared: Sequence[Difference]) -> list[Table]:
+    """The figures for a person."""
     depths = [name for name in runs[0].overall.measures if name.startswith("recall@") and not name.endswith("t")]
-    found = [[run.run, *(_shown(run.overall, name) for name in depths)] for run in runs]
-    spent = [[run.run, *(_shown(run.overall, f"recall@{budget}t") for budget in BUDGETS)] for run in runs]
-    kinds = [
-        [run.run, name, held.questions, *(_shown(held, one) for one in depths if one in PAIRED)]
+    few = [name for name in depths if name in PAIRED]
+    found = tuple((run.run, *(_shown(run.overall, name) for name in depths)) for run in runs)
+    spent = tuple((run.run, *(_shown(run.overall, f"recall@{budget}t") for budget in BUDGETS)) for run in runs)
+    kinds = tuple(
+        (run.run, name, str(held.questions), *(_shown(held, one) for one in few))
         for run in runs
         for name, held in run.types.items()
-    ]
-    parts = [
-        tabulate(found, ["evidence found", *depths]),
-        tabulate(spent, ["at equal tokens", *(f"{budget} tokens" for budget in BUDGETS)]),
-        tabulate(
-            map(_more, runs), ["run", *_MORE, "units", "tokens a unit", "p50 ms", "p95 ms"], disable_numparse=True
-        ),
-        tabulate(kinds, ["run", "type", "questions", *(one for one in depths if one in PAIRED)]),
+    )
+    made = [
+        Table("Evidence found (mean and 95 % interval)", ("run", *depths), found),
+        Table("Evidence found at equal tokens", ("run", *(f"{budget} tokens" for budget in BUDGETS)), spent),
+        Table("Ranks and cost", ("run", *_MORE, "units", "tokens a unit", "p50 ms", "p95 ms"), tuple(map(_more, runs))),
+        Table("By type of question", ("run", "type", "questions", *few), kinds),
     ]
     if compared:
-        rows = [[one.what, one.measure, "{:+.3f} [{:+.3f}, {:+.3f}]".format(*one.found)] for one in compared]
-        parts.append(tabulate(rows, ["difference", "measure", "mean [95% interval]"]))
-    return "\n\n".join(parts)
+        rows = ((one.what, one.measure, "{:+.3f} [{:+.3f}, {:+.3f}]".format(*one.found)) for one in compared)
+        made.append(Table("Differences, question by question", ("difference", "measure", "mean"), tuple(rows)))
+    return made
 
 
-def write(folder: Path, held: Mapping[str, object], results: Sequence[Result]) -> None:
-    """report.json, rows.jsonl and recall.png in the folder. Raises BadInput where they cannot be written."""
+def write(folder: Path, held: Mapping[str, object], results: Sequence[Result], section: Section) -> None:
+    """report.json, rows.jsonl, recall.png and the section. Raises BadInput where they cannot be written."""
     rows = (json.dumps(asdict(row), ensure_ascii=False) for result in results for row in result.rows)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(held, ensure_ascii=False)
         (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
         (folder / "rows.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-        plot(folder / "recall.png", results)
+        plot(folder / PICTURE, results)
+        section.save(folder)
     except OSError as error:
         raise BadInput(f"cannot write to {folder} ({error.strerror}); choose another --out") from error
 
@@ -167,10 +167,10 @@ def plot(path: Path, results: Sequence[Result]) -> None:
 _MORE = ("mrr", f"dcg@{TURNS}", "hit@5", "tokens@5", "tokens@10")
 
 
-def _more(run: Summary) -> list[str]:
+def _more(run: Summary) -> tuple[str, ...]:
     means = {name: found.mean for name, found in run.overall.measures.items()}
     shown = [_number(name, means[name]) if name in means else "" for name in _MORE]
-    return [run.run, *shown, str(run.units), f"{run.unit_tokens:.0f}", f"{run.p50:.1f}", f"{run.p95:.1f}"]
+    return (run.run, *shown, str(run.units), f"{run.unit_tokens:.0f}", f"{run.p50:.1f}", f"{run.p95:.1f}")
 
 
 def _number(name: str, value: float) -> str:

@@ -5,7 +5,8 @@ everything in it) or one Markdown text. Knows no measure and no data set.
 """
 
 import base64
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -26,6 +27,12 @@ class Table:
     caption: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, caption: str, rows: Sequence[Mapping[str, object]]) -> "Table":
+        """Of plain values by column; a column that only later rows have stands behind the others."""
+        head = tuple(dict.fromkeys(name for row in rows for name in row))
+        return cls(caption, head, tuple(tuple(_plain(row.get(name, "")) for name in head) for row in rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,17 @@ class Section:
         (folder / FILE).write_bytes(_SECTION.dump_json(self, indent=1) + b"\n")
 
 
+def keep(folder: Path, section: Section, report: Mapping[str, object]) -> None:
+    """A small evaluation's folder: the section, and its figures as report.json. Raises BadInput."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(report, indent=1, ensure_ascii=False)
+        (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
+        section.save(folder)
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder} ({error.strerror}); choose another --out") from error
+
+
 _SECTION: TypeAdapter[Section] = TypeAdapter(Section)
 
 
@@ -71,6 +89,15 @@ def read_section(folder: Path) -> Section:
         raise BadInput(f"{path}: {error.errors()[0]['msg']}; it is of another version: evaluate again") from error
 
 
+def terminal(tables: Sequence[Table]) -> str:
+    """Tables for a person at a terminal."""
+    from tabulate import tabulate
+
+    return "\n\n".join(
+        f"{table.caption}\n{tabulate(table.rows, table.head, disable_numparse=True)}" for table in tables
+    )
+
+
 def markdown(sections: Sequence[tuple[Path, Section]]) -> str:
     """All sections as one Markdown text; pictures are linked where they lie, answers stand in the page alone."""
     return "\n".join(_markdown(folder, section) for folder, section in sections)
@@ -80,6 +107,10 @@ def page(sections: Sequence[tuple[Path, Section]]) -> str:
     """All sections as one HTML page that needs nothing but itself."""
     shown = [(section, [_embedded(folder / name) for name in section.pictures]) for folder, section in sections]
     return _template().render(sections=shown)
+
+
+def _plain(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _markdown(folder: Path, section: Section) -> str:

@@ -10,7 +10,8 @@ import pytest
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import read_data
 from localmem.evaluation.retrieval import Measuring, Result, Run, joined, measure
-from localmem.evaluation.retrieval_report import differences, document, earlier, summaries, tables, write
+from localmem.evaluation.retrieval_report import PICTURE, differences, document, earlier, summaries, tables, write
+from localmem.evaluation.sections import Section, read_section, terminal
 from localmem.evaluation.units import sessions_of, turns_of
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, written
@@ -62,7 +63,8 @@ def test_the_report_compares_runs_and_writes_no_words_of_the_data(tmp_path: Path
     path = written(tmp_path, LOCOMO)
     results = [_result(path), _result(path, "sessions")]
     runs, compared = summaries(results, 0, 200), differences(results, 0, 200)
-    text = tables(runs, compared)
+    shown_tables = tables(runs, compared)
+    text = terminal(shown_tables)
     for shown in ("recall@5", "1000 tokens", "multi-hop", "sessions - turns", "p95 ms"):
         assert shown in text
     expected = sum(row.measures["recall@10"] for row in results[1].rows) / 3
@@ -70,7 +72,9 @@ def test_the_report_compares_runs_and_writes_no_words_of_the_data(tmp_path: Path
     (tens,) = (one for one in compared if one.measure == "recall@10")
     ours, theirs = (run.overall.measures["recall@10"].mean for run in (runs[1], runs[0]))
     assert tens.found.mean == pytest.approx(ours - theirs)
-    write(tmp_path / "out", document(runs, compared), results)
+    section = Section("Retrieval", (), tuple(shown_tables), (PICTURE,))
+    write(tmp_path / "out", document(runs, compared), results, section)
+    assert read_section(tmp_path / "out") == section
     held = json.loads((tmp_path / "out" / "report.json").read_text())
     assert held["runs"][0]["types"]["multi-hop"]["questions"] == 1
     rows = (tmp_path / "out" / "rows.jsonl").read_text()
@@ -82,7 +86,7 @@ def test_the_report_compares_runs_and_writes_no_words_of_the_data(tmp_path: Path
 def test_an_earlier_run_over_the_same_questions_can_be_compared_with(tmp_path: Path) -> None:
     path = written(tmp_path, LOCOMO)
     then, now = _result(path), _result(path, "sessions")
-    write(tmp_path, document(summaries([then], 0, 50), []), [then])
+    write(tmp_path, document(summaries([then], 0, 50), []), [then], Section("Then", (), ()))
     before = earlier(tmp_path / "rows.jsonl", [now])
     compared = differences([now], 0, 50, before)
     assert {one.what for one in compared} == {"sessions - earlier turns"}

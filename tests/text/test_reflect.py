@@ -132,7 +132,7 @@ def test_the_command_measures_and_learns(data: Path, monkeypatch: pytest.MonkeyP
     backbone = build.Backbone(ScriptedLLM(obedient), lambda: None)
     monkeypatch.setattr(build, "backbone", lambda *_: backbone)
     out = data.with_name("rubric.yaml")
-    arguments = ["segmentation", "--data", str(data), "--limit", "3", "--reflect", "--out", str(out), "--json"]
+    arguments = ["segmentation", "--data", str(data), "--limit", "3", "--reflect", "--learned", str(out), "--json"]
     done = CliRunner().invoke(eval_, arguments, catch_exceptions=False)
     report = json.loads(done.stdout)
     assert report["dialogues"] == 3
@@ -158,7 +158,7 @@ def test_segmenters_are_compared_in_one_table(data: Path) -> None:
     assert "no dialogue after the first 9" in str(beyond.exception)
 
 
-@pytest.mark.parametrize("more", [["--reflect"], ["--out", "x.yaml"]])
+@pytest.mark.parametrize("more", [["--reflect"], ["--learned", "x.yaml"]])
 def test_reflection_and_its_file_go_together(data: Path, more: list[str]) -> None:
     done = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), *more])
     assert done.exit_code == 2
