@@ -16,14 +16,14 @@ from localmem.agent import ChatAgent
 from localmem.bank import Bank
 from localmem.errors import LocalmemError
 from localmem.evaluation.answers import Answer, Line, Read, Work
-from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe
+from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Kind, Probe
 from localmem.evaluation.lines import Lines
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Spent
 from localmem.prompts import load
 from localmem.text.dialogue import transcript
-from localmem.types import Change, Session, Turn, Unit
+from localmem.types import Change, Prompt, Recall, Session, Turn, Unit
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ class _Task:
         start, began = self._meter.spent(), perf_counter()
         recall = agent.memory.recall(dialogue)
         recalled, middle = perf_counter(), self._meter.spent()
-        prompt = agent.prompt(dialogue, recall, _instructions(answer))
+        prompt = _prompt(agent, dialogue, recall, answer.kind)
         (completion,) = agent.llm.generate([prompt])
         ended, end = perf_counter(), self._meter.spent()
         return replace(
@@ -267,9 +267,12 @@ def _dialogue(agent: ChatAgent, session: Session | None, probe: Probe) -> Sessio
     return Session(name, (*probe.dialogue, asked))
 
 
-def _instructions(answer: Answer) -> str | None:
+def _prompt(agent: ChatAgent, dialogue: Session, recall: Recall, kind: Kind) -> Prompt:
     """A question asks for a short answer from memory; a dialogue is gone on with as in a chat."""
-    return load("evaluation/question").section("system").strip() if answer.kind == "question" else None
+    if kind == "next":
+        return agent.prompt(dialogue, recall)
+    asked = load("evaluation/question")
+    return replace(agent.prompt(dialogue, recall, asked.section("system")), max_tokens=asked.max_tokens)
 
 
 def _since(before: Mapping[str, Spent], after: Mapping[str, Spent]) -> dict[str, Spent]:
