@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from finetune.run import About, save
-from finetune.training import Plan, Trained, arguments, check_checkpoints, quietly, run
+from finetune.training import Plan, Trained, arguments, check_checkpoints, need, quietly, run
 from finetune.triplets import LICENCES, Material, Mining, Triplet, check, divided, triplets
-from localmem.errors import BadInput, MissingExtra
+from localmem.errors import BadInput
 from localmem.evaluation.metrics.bootstrap import Estimate, difference
 from localmem.evaluation.retrieval import Measuring, Result, Run, joined, measure
 from localmem.retrieval.base import Side
@@ -131,12 +131,10 @@ def _examples(job: Job, learned: Sequence[Material]) -> list[Triplet]:
 
 def _fresh(job: Job) -> "SentenceTransformer":
     """The encoder to start from; a plain transformers folder is mean-pooled, as everywhere."""
+    need("sentence_transformers", "datasets")
     import torch
+    from sentence_transformers import SentenceTransformer
 
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtra(f"training needs {error.name!r}; run `pip install localmem[cpu,train]`") from error
     if not any((job.base / name).is_file() for name in ("modules.json", "config.json")):
         raise BadInput(f"{job.base} is no encoder to start from: it holds neither modules.json nor config.json")
     try:

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
-from localmem.errors import BadInput
+from localmem.errors import BadInput, MissingExtra
 from localmem.retrieval.encoder import no_progress_bar
 
 if TYPE_CHECKING:
@@ -131,8 +132,16 @@ def _check_room(model: "torch.nn.Module") -> None:
         )
 
 
+def need(*modules: str) -> None:
+    """Raises MissingExtra for a library of training that is not installed."""
+    for module in modules:
+        if find_spec(module) is None:
+            raise MissingExtra(f"training needs {module!r}; run `pip install 'localmem[cpu,train]'`")
+
+
 def arguments(plan: Plan, best: str, out: Path) -> dict[str, object]:
     """The plan as TrainingArguments take it. The weights of the epoch with the highest `best` are kept."""
+    need("torch", "accelerate")
     import torch
 
     on_gpu = torch.cuda.is_available()
