@@ -122,7 +122,13 @@ def learn(base: str | Path, lesson: Lesson, job: Job, *, resume: bool, note: Cal
     weights = class_weights(train, lesson.labels) if job.balance else dict.fromkeys(lesson.labels, 1.0)
     measures = Measures(lesson.labels)
     trained = teach(pupil, lesson.plan, train, valid, weights, measures, lesson.out, resume=resume)
-    more = {"labels": lesson.labels, "weights": weights, "confusion": measures.confusion}
+    more = {
+        "learned": len(train),
+        "checked": len(valid),
+        "labels": lesson.labels,
+        "weights": weights,
+        "confusion": measures.confusion,
+    }
     save(lesson.out, pupil.model, pupil.tokenizer, _about(base, lesson, job), lesson.plan, trained, more)
     return trained
 

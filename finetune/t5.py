@@ -3,8 +3,9 @@
 Knows no regime. How a pair is shown and which token a digit is, `localmem.text.pair_weights` decides.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 from finetune.pairs import LabelledPair
@@ -12,7 +13,10 @@ from localmem.errors import BadInput
 from localmem.text.pair_weights import question
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
+
+_SPECIAL = ("<pad>", "</s>", "<unk>")  # with the numbers that T5 gives them
 
 FRESH = "t5:"  # `t5:tiny` is a T5 from nothing; any other base is a name or a folder
 
@@ -60,27 +64,38 @@ def fresh_t5(
 
 
 def trained_tokenizer(texts: Iterable[str], pieces: int) -> "PreTrainedTokenizerBase":
-    """T5's kind of tokenizer (SentencePiece's unigrams) over these texts; every digit is a piece of its own."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    """T5's kind of tokenizer (SentencePiece's unigrams) over these texts; every digit is a piece of its own.
+
+    The pieces are found by merging pairs (BPE) and scored by how often they then occur: the same texts always give the
+    same tokenizer, which the library's own trainer of unigrams does not.
+    """
     from transformers import T5Tokenizer
 
-    learner = Tokenizer(models.Unigram())
+    read = list(texts)
+    learner = _merged(read, pieces)
+    found = Counter(piece for text in learner.encode_batch(read) for piece in text.tokens)
+    learned = sorted(learner.get_vocab().items(), key=lambda item: item[1])
+    scores = [(piece, log((found[piece] or 0.5) / found.total())) for piece, _ in learned[len(_SPECIAL) :]]
+    tokenizer: PreTrainedTokenizerBase = T5Tokenizer(
+        vocab=[*((piece, 0.0) for piece in _SPECIAL), *scores], extra_ids=0, model_max_length=512
+    )
+    return tokenizer
+
+
+def _merged(texts: Sequence[str], pieces: int) -> "Tokenizer":
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Digits(individual_digits=True)]
     )
-    special = ["<pad>", "</s>", "<unk>"]
     learner.train_from_iterator(
-        list(texts),
-        trainers.UnigramTrainer(
+        texts,
+        trainers.BpeTrainer(
             vocab_size=pieces,
-            special_tokens=special,
-            unk_token="<unk>",  # noqa: S106  # no password
-            initial_alphabet=list("0123456789"),
+            special_tokens=list(_SPECIAL),
+            initial_alphabet=[*"0123456789"],
             show_progress=False,
         ),
     )
-    learned = json.loads(learner.to_str())["model"]["vocab"]
-    tokenizer: PreTrainedTokenizerBase = T5Tokenizer(
-        vocab=[(piece, score) for piece, score in learned], extra_ids=0, model_max_length=512
-    )
-    return tokenizer
+    return learner
