@@ -72,9 +72,7 @@ def save(
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
 
 
-def register(
-    out: Path, name: str, licence: str, directory: Path | None = None, *, role: Role = "classifier"
-) -> Entry:
+def register(out: Path, name: str, licence: str, directory: Path | None = None, *, role: Role = "classifier") -> Entry:
     """Enters the run's folder into the local manifest as `name`, in place of an earlier run of that name."""
     return take_in(out, Wishes(name=name, role=role, licence=licence, replace=True), directory)
 
