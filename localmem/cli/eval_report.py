@@ -2,18 +2,22 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import click
 
 from localmem.cli.eval_run import ANSWERS, BM25, FULL, RUN
 from localmem.cli.options import json_option, note, print_json
+from localmem.cli.training import base_folder
 from localmem.errors import BadInput
 
 if TYPE_CHECKING:
     from localmem.evaluation.judgements import Judgement
     from localmem.evaluation.sections import Section
+    from localmem.evaluation.wholes import Measure
 
 
 @click.command()
@@ -24,8 +28,12 @@ if TYPE_CHECKING:
     help="Where report.html and report.md go; default: the first DIR.",
     metavar="DIR",
 )
+@click.option("--bert-score", metavar="M", help="BERTScore of a run's answers over this encoder, by name or folder.")
+@click.option(
+    "--mauve", metavar="M", help="MAUVE of a run's answers, by vectors of this chat model, by name or folder."
+)
 @json_option
-def report(folders: Sequence[Path], out: Path | None, as_json: bool) -> None:
+def report(folders: Sequence[Path], out: Path | None, bert_score: str | None, mauve: str | None, as_json: bool) -> None:
     """Gather evaluations into one HTML page and one Markdown text: quality, cost, and every answer.
 
     Each DIR is the --out of `localmem eval run` or of another evaluation. The page needs nothing but itself.
@@ -34,7 +42,8 @@ def report(folders: Sequence[Path], out: Path | None, as_json: bool) -> None:
 
     from localmem.evaluation.sections import markdown, page
 
-    sections = [(folder, _section(folder)) for folder in folders]
+    more = _models(bert_score, mauve)
+    sections = [(folder, _section(folder, more)) for folder in folders]
     where = out or folders[0]
     html, text = where / "report.html", where / "report.md"
     try:
@@ -50,14 +59,34 @@ def report(folders: Sequence[Path], out: Path | None, as_json: bool) -> None:
     note(f"{html} and {text}")
 
 
-def _section(folder: Path) -> "Section":
+def _models(bert_score: str | None, mauve: str | None) -> "dict[str, Measure]":
+    """Measures that need a model, which loads when first asked."""
+    from functools import cache
+
+    found: dict[str, Measure] = {}
+    if bert_score:
+        from localmem.evaluation.metrics.models import BertScore
+
+        scorer = BertScore(base_folder(bert_score))
+        found["BERTScore F1"] = lambda texts, golds: fmean(one.f1 for one in scorer.score(texts, golds))
+    if mauve:
+        from localmem.evaluation.metrics.likelihood import Scorer
+        from localmem.evaluation.metrics.models import mauve as measure
+
+        vectors = cache(lambda: Scorer(base_folder(mauve)))
+        found["MAUVE"] = lambda texts, golds: measure(vectors().features(texts), vectors().features(golds))
+    return found
+
+
+def _section(folder: Path, more: "dict[str, Measure]") -> "Section":
     """An evaluation's own section; a run's is made anew, for it may have gone on or been judged."""
     from localmem.evaluation.sections import read_section
 
-    return _of_run(folder) if (folder / ANSWERS).exists() else read_section(folder)
+    return _of_run(folder, more) if (folder / ANSWERS).exists() else read_section(folder)
 
 
-def _of_run(folder: Path) -> "Section":
+def _of_run(folder: Path, more: "dict[str, Measure]") -> "Section":
+    from localmem.evaluation import wholes
     from localmem.evaluation.answers import answers_of, lines_in
     from localmem.evaluation.judgements import judged_in
     from localmem.evaluation.scores import all_scores
@@ -67,6 +96,7 @@ def _of_run(folder: Path) -> "Section":
     scores = all_scores(answers_of(lines), judgements)
     notes = [*_notes(folder), *_judges(judgements)]
     found = section(f"Run {folder.name}", notes, lines, scores, folder, against=(FULL, BM25))
+    found = replace(found, tables=(*found.tables, *wholes.tables(lines, more)))
     found.save(folder)
     return found
 

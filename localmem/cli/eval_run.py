@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from localmem.agent import ChatAgent
     from localmem.config import Settings
     from localmem.evaluation.episodes import Data, Half
-    from localmem.evaluation.runner import NewAgent, Seat
+    from localmem.evaluation.metrics.likelihood import Likelihood
+    from localmem.evaluation.runner import NewAgent, Seat, Weigh
     from localmem.llm.base import LLM
     from localmem.retrieval.base import Encoder, Retriever
+    from localmem.types import Prompt
 
 FULL, BM25 = "full_history", "utterance_retrieval/bm25"  # rows that are always in: all of the text, and plain search
 RUN, ANSWERS = "run.json", "answers.jsonl"
@@ -65,6 +67,7 @@ class _Sources(click.ParamType[tuple[str, Path]]):
     "--half", type=click.Choice(["all", "choose", "report"]), default="all", show_default=True, help="Of the episodes."
 )
 @click.option("--threads", type=click.IntRange(1), default=8, show_default=True, help="Episodes at once.")
+@click.option("--perplexity", is_flag=True, help="Of the gold answers, too, under the backbone's weights in process.")
 @click.option("--resume", is_flag=True, help="Go on with the run that --out holds.")
 @config_option
 @model_option
@@ -76,6 +79,7 @@ def run_(
     sessions: int | None,
     half: str,
     threads: int,
+    perplexity: bool,
     resume: bool,
     config: Path | None,
     model: str | None,
@@ -93,13 +97,16 @@ def run_(
     wanted = _systems(systems)
     chosen = {name: settings_for(config, model, name) for name in wanted}
     data = [_narrowed(read_data(name, path), half, limit, sessions) for name, path in sources]
-    about = about_run(settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions})
+    about = about_run(
+        settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions, "perplexity": perplexity}
+    )
     claim(out, about, resume=resume)
     with ExitStack() as stack:
         answers = stack.enter_context(answers_in(out / ANSWERS))
         llm, new_agent = agents_of(settings, chosen, stack)
         bar = progress(stack, probes_of(data) * len(wanted))
-        run(wanted, data, new_agent, llm, answers, threads=threads, track=bar)
+        weigh = _weigh(settings) if perplexity else None
+        run(wanted, data, new_agent, llm, answers, threads=threads, track=bar, weigh=weigh)
     note(f"every answer is in {out / ANSWERS}; look at them with `localmem eval report {out}`")
 
 
@@ -109,6 +116,26 @@ def _systems(given: str | None) -> list[str]:
 
     names = [name.strip() for name in given.split(",")] if given else list(SYSTEMS)
     return list(dict.fromkeys([*filter(None, names), FULL, BM25]))
+
+
+def _weigh(settings: "Settings") -> "Weigh":
+    """The backbone's own weights, beside the server if there is one: a server tells no likelihood of a given text."""
+    import threading
+
+    from localmem.evaluation.metrics.likelihood import Scorer
+    from localmem.weights import model_path
+
+    scorer, guard = Scorer(model_path(settings.model), device=settings.llm.device), threading.Lock()
+
+    def weigh(prompt: "Prompt", answer: str) -> "Likelihood | None":
+        try:
+            with guard:
+                return scorer.likelihoods([(prompt.messages, answer)])[0]
+        except BadInput as error:  # longer than the context
+            note(f"no perplexity: {error}")
+            return None
+
+    return weigh
 
 
 def settings_for(config: Path | None, model: str | None, name: str) -> "Settings":

@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from localmem.evaluation.episodes import Kind
 from localmem.evaluation.lines import Lines, read_lines
+from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.llm.wrappers import Spent
 from localmem.types import Change
 
@@ -29,7 +30,8 @@ class Work(NamedTuple):
 class Read:
     """A session that was read, and what was `said` in it by `user` and the other.
 
-    `changes` are what the system remembered of it, `error` is why it failed, if it did.
+    `changes` are what the system remembered of it, `gold` the sentences that a memory should hold by then, where the
+    data says so; `error` is why it failed, if it did.
     """
 
     work: Work
@@ -39,6 +41,7 @@ class Read:
     changes: tuple[Change, ...]
     seconds: float
     spent: Mapping[str, Spent]
+    gold: tuple[str, ...] = ()
     error: str = ""
     type: Literal["read"] = "read"
 
@@ -49,8 +52,8 @@ class Answer:
 
     `about` is the probe's type in the data set and `session` the one after which it was asked. `units` are those that
     were recalled, each by the ids of its source turns, `evidence` the turns where the answer stands, `past` what those
-    turns say. `dialogue` is the conversation up to the question, `speaker` the one who answers. `seconds` and `spent`
-    are by stage: recall, respond.
+    turns say. `dialogue` is the conversation up to the question, `speaker` the one who answers. `likelihood` is that of
+    the gold answer under the backbone, where it was asked for. `seconds` and `spent` are by stage: recall, respond.
     """
 
     work: Work
@@ -67,6 +70,7 @@ class Answer:
     text: str = ""
     recalled: str = ""
     units: tuple[tuple[str, ...], ...] = ()
+    likelihood: Likelihood | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Mapping[str, Spent]] = field(default_factory=dict)
     error: str = ""

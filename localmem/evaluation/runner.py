@@ -18,6 +18,7 @@ from localmem.errors import LocalmemError
 from localmem.evaluation.answers import Answer, Line, Read, Work
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Kind, Probe
 from localmem.evaluation.lines import Lines
+from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Spent
@@ -45,6 +46,7 @@ class Seat:
 
 NewAgent = Callable[[Seat], ChatAgent]
 Track = Callable[[int], None]  # told how many probes have been answered
+Weigh = Callable[[Prompt, str], Likelihood | None]  # how likely a backbone finds an answer, if it can say
 
 
 def run(
@@ -56,10 +58,11 @@ def run(
     *,
     threads: int = 8,
     track: Track = lambda _: None,
+    weigh: Weigh | None = None,
 ) -> None:
     """Every system over every episode; what `answers` holds already is not done again.
 
-    On an interrupt what goes on is let finish its step, and nothing new is begun.
+    `weigh` is asked of every gold answer. On an interrupt what goes on finishes its step, and nothing new is begun.
     """
     done: defaultdict[Work, list[Line]] = defaultdict(list)
     for line in answers.held:
@@ -70,7 +73,7 @@ def run(
     stopped: list[bool] = []
     with ThreadPoolExecutor(threads) as pool:
         tasks = [
-            pool.submit(_Task(work, episode, done[work], llm, answers, track, stopped).run, new_agent)
+            pool.submit(_Task(work, episode, done[work], llm, answers, track, stopped, weigh).run, new_agent)
             for work, episode in works
         ]
         try:
@@ -98,8 +101,10 @@ class _Task:
         answers: Lines[Line],
         track: Track,
         stopped: Sequence[bool],
+        weigh: Weigh | None,
     ) -> None:
         self._work, self._episode, self._answers, self._track, self._stopped = work, episode, answers, track, stopped
+        self._weigh = weigh
         self._read = {line.session for line in done if isinstance(line, Read)}
         self._answered = {line.probe for line in done if isinstance(line, Answer)}
         self._changes = [change for line in done if isinstance(line, Read) for change in line.changes]
@@ -139,9 +144,9 @@ class _Task:
             error = self._failed(f"session {session.id} was not remembered", failure)
         seconds = perf_counter() - began
         spent = _since(before, self._meter.spent())
-        self._answers.write(
-            Read(self._work, session.id, agent.user, transcript(session.turns), kept.taken(), seconds, spent, error)
-        )
+        gold = tuple(unit.text for unit in self._episode.golds.get(session.id, ()))
+        said = transcript(session.turns)
+        self._answers.write(Read(self._work, session.id, agent.user, said, kept.taken(), seconds, spent, gold, error))
 
     def _ask(self, agent: ChatAgent, session: Session | None, probe: Probe) -> None:
         if self._stopped or probe.id in self._answered:
@@ -193,6 +198,7 @@ class _Task:
             text=completion.text,
             recalled=recall.text,
             units=tuple(hit.unit.sources for hit in recall.hits),
+            likelihood=self._weigh(prompt, answer.gold[0]) if self._weigh and answer.gold[0] else None,
             seconds={"recall": recalled - began, "respond": ended - recalled},
             spent={"recall": _since(start, middle), "respond": _since(middle, end)},
         )
@@ -243,10 +249,7 @@ def told(memories: Sequence[Unit], sessions: Sequence[Session]) -> list[Session]
     return [
         Session(
             f"given-{name}",
-            tuple(
-                Turn(f"given-{name}.{number}", roles.get(unit.speaker, "user"), unit.speaker, unit.text, unit.time)
-                for number, unit in enumerate(units)
-            ),
+            tuple(Turn(unit.id, roles.get(unit.speaker, "user"), unit.speaker, unit.text, unit.time) for unit in units),
         )
         for name, units in found.items()
     ]

@@ -1,18 +1,24 @@
 """The summary of a run and its pages: figures by hand, failures counted, every answer there, nothing executed."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from math import exp
 from pathlib import Path
 
 import pytest
 
 from localmem.errors import BadInput
+from localmem.evaluation import wholes
 from localmem.evaluation.answers import Answer, Line, Read, Work
 from localmem.evaluation.judgements import Case, Judgement
+from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.evaluation.scores import MARK, all_scores
 from localmem.evaluation.sections import Section, Table, markdown, page, read_section
 from localmem.evaluation.summary import front, key, section
 from localmem.llm.wrappers import Spent
+from localmem.types import AddUnit, Unit
 
+TIME = datetime(2026, 3, 1, tzinfo=UTC)
 ONE = Spent(calls=1, input_tokens=100, output_tokens=10)
 
 
@@ -34,7 +40,7 @@ def answer(system: str, probe: str, text: str, gold: str = "a red kite", **chang
 
 def read(system: str, error: str = "") -> Read:
     spent = {"rsum/update": Spent(calls=2, input_tokens=60, output_tokens=30)}
-    return Read(Work(system, "made", "e1"), "s1", "Ana", "Ana: A kite flew.", (), 3.0, spent, error)
+    return Read(Work(system, "made", "e1"), "s1", "Ana", "Ana: A kite flew.", (), 3.0, spent, (), error)
 
 
 LINES: list[Line] = [
@@ -95,6 +101,35 @@ def test_a_judge_that_is_not_believed_is_marked_and_a_failed_answer_is_wrong() -
 def test_the_front_leaves_out_what_is_dearer_and_no_better() -> None:
     points = {"cheap": (1.0, 0.3), "dear": (9.0, 0.3), "good": (4.0, 0.6), "worse": (5.0, 0.5)}
     assert front(points) == ["cheap", "good"]
+
+
+def test_texts_are_measured_together_and_memories_against_gold_ones() -> None:
+    unit = Unit("u1", "Ana has a kite.", "Ana has a kite.", "sentence", "Ana", "s1", (), TIME, TIME)
+    held = replace(read("rsum"), changes=(AddUnit(unit, TIME),), gold=("Ana has a kite.", "Ana lives in Lima."))
+    whole, memory = wholes.tables([held, *LINES[2:6]], {"letters": lambda texts, _: float(len("".join(texts)))})
+    row = dict(zip(whole.head, whole.rows[0], strict=True))
+    assert row["BLEU-1"] == "100.000"
+    assert row["letters"] == "30.000"  # three answers of ten; the failed one is left out
+    assert row["Distinct-1"] == f"{2 / 6:.3f}"  # red, kite; articles do not count
+    assert dict(zip(memory.head, memory.rows[0], strict=True)) | {"sessions": "1"} == {
+        "system": "rsum",
+        "sessions": "1",
+        "precision of words": "1.000",
+        "recall of words": f"{3 / 7:.3f}",
+        "F1 of words": f"{6 / 10:.3f}",
+        "precision of sentences": "1.000",
+        "recall of sentences": "0.500",
+        "F1 of sentences": f"{2 / 3:.3f}",
+    }
+
+
+def test_perplexity_counts_each_token_alike() -> None:
+    weighed = [
+        answer("rsum", "q1", "x", likelihood=Likelihood(-1.0, 1, 0)),
+        answer("rsum", "q2", "x", likelihood=Likelihood(-5.0, 2, 0)),
+    ]
+    (table,) = wholes.tables(list(weighed), {})
+    assert dict(zip(table.head, table.rows[0], strict=True))["perplexity of gold"] == f"{exp(6 / 3):.3f}"
 
 
 def test_the_page_holds_every_answer_and_runs_none_of_it(tmp_path: Path) -> None:
