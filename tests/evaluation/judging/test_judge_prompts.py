@@ -1,0 +1,79 @@
+"""The judges' and TeaFarm's prompts as they are rendered.
+
+A changed prompt fails its snapshot: look at the difference, then write them anew with LOCALMEM_WRITE_SNAPSHOTS=1.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from localmem.evaluation.judging import JUDGES
+from localmem.evaluation.judging.verdicts import prompts_of
+from localmem.prompts import render
+from localmem.types import Prompt
+
+SNAPSHOTS = Path(__file__).parent.parent / "snapshots"
+ITEM = {
+    "question": "Where does Ana live?",
+    "gold": "In Porto.",
+    "answer": "Ben: She lives in Porto.",
+    "other": "Ben: Who knows?",
+    "dialogue": "Ana: Guess where I am!",
+    "past": "Ana moved to Porto in May.",
+    "recalled": "1 May 2026: Ana moved to Porto.",
+    "memory": "Ana lives in Porto.",
+    "speaker": "Ana",
+}
+BARE = {**ITEM, "gold": "", "past": "", "dialogue": "", "answer": "", "recalled": "", "memory": ""}
+
+
+def _asked() -> dict[str, Prompt]:
+    """By the file's name: the first order of each criterion, and once without what may be missing."""
+    found: dict[str, Prompt] = {}
+    for judge in JUDGES.values():
+        folder, _, task = judge.prompt.partition("/")
+        first = judge.sampled(1)
+        step = first.prompts // max(1, len(judge.criteria))
+        for criterion, prompt in zip(judge.criteria or ("",), prompts_of(first, ITEM)[::step], strict=True):
+            found[f"{folder}/{task}_{criterion}" if criterion else f"{folder}/{task}"] = prompt
+        found.setdefault(f"{folder}/{task}_bare", prompts_of(first, BARE)[0])
+        found.setdefault(f"{folder}/{task}", prompts_of(first, ITEM)[0])
+    found["teafarm/question"] = render(
+        "teafarm/question", asker="Ana", other="Ben", summaries="Conversation 1:\n- Ben sold his boat."
+    )
+    found["teafarm/lead"] = render(
+        "teafarm/lead", asker="Ana", other="Ben", dialogue="Ana: Hi.\nBen: Hello.", question="Is your boat dry?"
+    )
+    return found
+
+
+ASKED = _asked()
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_reads_as_the_snapshot(name: str) -> None:
+    text = "".join(f"# {message.role}\n{message.content}\n" for message in ASKED[name].messages)
+    path = SNAPSHOTS / f"{name}.txt"
+    if os.environ.get("LOCALMEM_WRITE_SNAPSHOTS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_every_snapshot_is_of_a_prompt() -> None:
+    kept = {path.relative_to(SNAPSHOTS).with_suffix("").as_posix() for path in SNAPSHOTS.glob("*/*.txt")}
+    assert {name for name in kept if name.startswith(("judge/", "teafarm/"))} == set(ASKED)
+
+
+@pytest.mark.parametrize("name", [name for name in ASKED if name.startswith("judge/")])
+def test_what_varies_comes_after_what_is_fixed(name: str) -> None:
+    """The instructions of all items are one prefix; only the memory judge names the person in them."""
+    system = ASKED[name].messages[0].content
+    varying = [ITEM[key] for key in ("question", "gold", "answer", "other", "dialogue", "past", "recalled", "memory")]
+    assert not any(text in system for text in varying)
+
+
+def test_what_was_typed_is_no_template() -> None:
+    typed = {**ITEM, "answer": "{{ gold }} {% if x %}"}
+    assert "{{ gold }} {% if x %}" in prompts_of(JUDGES["correct"], typed)[0].messages[1].content
