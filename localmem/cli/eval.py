@@ -11,6 +11,7 @@ from localmem.cli.eval_retrieval import retrieval
 from localmem.cli.eval_run import run_
 from localmem.cli.eval_segmentation import segmentation
 from localmem.cli.eval_teafarm import teafarm
+from localmem.cli.eval_text import text
 
 
 @click.group(name="eval")
@@ -27,3 +28,4 @@ eval_.add_command(compression)
 eval_.add_command(retrieval)
 eval_.add_command(segmentation)
 eval_.add_command(teafarm)
+eval_.add_command(text)

@@ -1,0 +1,106 @@
+"""`localmem eval text` from outside: over replies that a data set ships, over one's own, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from rouge_score.rouge_scorer import RougeScorer
+
+from tests.cli.conftest import Run
+
+SAID = [
+    "How are the bees?",
+    "They made a lot of honey this year.",
+    "I would love to try some.",
+    "You shall have a jar.",
+]
+REPLIES = ["They made honey this year.", "I love honey.", "You can have a jar.", "Thanks!"]
+
+
+def _msc_cc(folder: Path) -> Path:
+    episode = {
+        "episode": "e0",
+        "memories": {"s1-m1": "Speaker A keeps bees."},
+        "session5_context": [f"Speaker {'BA'[number % 2]}: {text}" for number, text in enumerate(SAID)],
+        "generated_turns": [
+            {"utter_id": f"t{number}", "n_context": number, "retrieved_memory": [], "response": text}
+            for number, text in enumerate(REPLIES, start=1)
+        ],
+    }
+    path = folder / "msc_cc.json"
+    path.write_text(json.dumps([episode]), encoding="utf-8")
+    return path
+
+
+def test_shipped_replies_score_as_the_libraries_say(localmem: Run, tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    done = localmem("eval", "text", "--data", "msc_cc", "--path", _msc_cc(tmp_path), "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    held = json.loads(done.stdout)
+    texts, golds = REPLIES[:3], SAID[1:]  # nothing follows the last turn
+    assert held["replies"] == 3
+    for order in (1, 2, 4):
+        direct = sacrebleu.BLEU(max_ngram_order=order).corpus_score(texts, [golds]).score
+        assert held["measures"][f"BLEU-{order}"] == direct
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["id"] for row in rows] == ["t1", "t2", "t3"]
+    for kind, name in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rougeL", "ROUGE-L")):
+        found = [scorer.score(gold, text)[kind].fmeasure for text, gold in zip(texts, golds, strict=True)]
+        assert [row[name] for row in rows] == found
+        assert held["measures"][name] == pytest.approx(sum(found) / 3)
+    # they made honey this year / they made lot of honey this year: 2 * 5 / (5 + 7)
+    assert rows[0]["F1"] == pytest.approx(10 / 12)
+    # they made honey this year, i love honey, you can have jar: 12 words, and honey comes twice
+    assert held["measures"]["Distinct-1"] == pytest.approx(11 / 12)
+
+
+def test_ones_own_replies_with_models(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
+    lines = [
+        {
+            "prediction": f"It is number {number}.",
+            "references": [f"This is number {number}.", "nothing"],
+            "prompt": [{"role": "user", "content": f"What comes after {number - 1}?"}],
+        }
+        for number in range(1, 21)
+    ]
+    path = tmp_path / "replies.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    names = ["--metrics", "bertscore", "--metrics", "mauve", "--metrics", "perplexity"]
+    done = localmem("eval", "text", "--predictions", path, *names, "--device", "cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    held = json.loads(done.stdout)
+    assert (held["encoder"], held["model"]) == ("minilm-l6-v2, layer 6", "smollm2-135m-instruct")
+    assert 0.7 < held["measures"]["BERTScore"] < 1
+    assert 0 < held["measures"]["MAUVE"] <= 1
+    assert held["measures"]["perplexity"] > 1
+
+
+def test_a_table_for_people(localmem: Run, tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    path.write_text(json.dumps({"prediction": "a red kite", "reference": "a red kite"}), encoding="utf-8")
+    done = localmem("eval", "text", "--predictions", path, "--metrics", "rouge")
+    assert done.stdout.splitlines()[0] == "1 replies"
+    assert "ROUGE-L" in done.stdout
+    assert "1.0000" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "line, arguments, code, said",
+    [
+        ({"prediction": "x"}, [], 2, "line 1: it has no reference"),
+        ({"reference": "x"}, [], 2, "line 1: prediction: Field required"),
+        ({"prediction": "x", "reference": "y"}, ["--metrics", "perplexity"], 2, "reply 1 has no prompt"),
+        ({"prediction": "x", "reference": "y"}, ["--data", "msc_cc"], 2, "give --predictions FILE, or"),
+    ],
+)
+def test_what_cannot_be_scored_is_one_line(
+    line: object, arguments: list[str], code: int, said: str, localmem: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "replies.jsonl"
+    path.write_text(json.dumps(line), encoding="utf-8")
+    done = localmem("eval", "text", "--predictions", path, *arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
