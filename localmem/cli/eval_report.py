@@ -45,17 +45,18 @@ def report(folders: Sequence[Path], out: Path | None, bert_score: str | None, ma
     more = _models(bert_score, mauve)
     sections = [(folder, _section(folder, more)) for folder in folders]
     where = out or folders[0]
+    told = markdown(sections, where)
     html, text = where / "report.html", where / "report.md"
     try:
         where.mkdir(parents=True, exist_ok=True)
         html.write_text(page(sections), encoding="utf-8")
-        text.write_text(markdown(sections), encoding="utf-8")
+        text.write_text(told, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"cannot write to {where} ({error.strerror}); choose another --out") from error
     if as_json:
         print_json([{**asdict(section), "answers": len(section.answers)} for _, section in sections])
     else:
-        click.echo(markdown(sections))
+        click.echo(told)
     note(f"{html} and {text}")
 
 
@@ -96,9 +97,7 @@ def _of_run(folder: Path, more: "dict[str, Measure]") -> "Section":
     scores = all_scores(answers_of(lines), judgements)
     notes = [*_notes(folder), *_judges(judgements)]
     found = section(f"Run {folder.name}", notes, lines, scores, folder, against=(FULL, BM25))
-    found = replace(found, tables=(*found.tables, *wholes.tables(lines, more)))
-    found.save(folder)
-    return found
+    return replace(found, tables=(*found.tables, *wholes.tables(lines, more)))
 
 
 def _notes(folder: Path) -> list[str]:

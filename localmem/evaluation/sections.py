@@ -6,6 +6,7 @@ everything in it) or one Markdown text. Knows no measure and no data set.
 
 import base64
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -98,9 +99,9 @@ def terminal(tables: Sequence[Table]) -> str:
     )
 
 
-def markdown(sections: Sequence[tuple[Path, Section]]) -> str:
-    """All sections as one Markdown text; pictures are linked where they lie, answers stand in the page alone."""
-    return "\n".join(_markdown(folder, section) for folder, section in sections)
+def markdown(sections: Sequence[tuple[Path, Section]], where: Path) -> str:
+    """All sections as one Markdown text to lie in `where`; pictures are linked, answers stand in the page alone."""
+    return "\n".join(_markdown(os.path.relpath(folder, where), section) for folder, section in sections)
 
 
 def page(sections: Sequence[tuple[Path, Section]]) -> str:
@@ -113,12 +114,12 @@ def _plain(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _markdown(folder: Path, section: Section) -> str:
+def _markdown(folder: str, section: Section) -> str:
     parts = [f"## {section.title}\n", *(f"- {note}" for note in section.notes), ""]
     for table in section.tables:
         lines = [table.head, tuple("---" for _ in table.head), *table.rows]
         parts += [f"### {table.caption}\n", *(f"| {' | '.join(map(_cell, line))} |" for line in lines), ""]
-    parts += [f"![{name}]({folder / name})\n" for name in section.pictures]
+    parts += [f"![{name}]({Path(folder, name).as_posix()})\n" for name in section.pictures]
     return "\n".join(parts)
 
 

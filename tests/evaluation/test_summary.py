@@ -148,7 +148,8 @@ def test_a_section_comes_back_and_reads_as_markdown(tmp_path: Path) -> None:
     found = made(tmp_path)
     found.save(tmp_path)
     assert read_section(tmp_path) == found
-    text = markdown([(tmp_path, found)])
+    text = markdown([(tmp_path / "run", found)], tmp_path)
+    assert "](run/made-tokens.png)" in text
     assert "| rsum | 4 | 1 | 0.750" in text
     with pytest.raises(BadInput, match="holds no evaluation"):
         read_section(tmp_path / "nowhere")
