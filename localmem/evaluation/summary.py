@@ -275,6 +275,7 @@ def _front_of(points: Mapping[str, tuple[float, float]], across: str, up: str) -
             axes.annotate(name, at, xytext=(4, 4), textcoords="offset points", fontsize="small")
         edge = [points[name] for name in front(points)]
         axes.plot(*zip(*edge, strict=True), "-", color="tab:orange", label="Pareto front", drawstyle="steps-post")
+        axes.margins(x=0.2)  # room for the names
         axes.set(xlabel=across, ylabel=up, xscale="log" if min(cost for cost, _ in points.values()) > 0 else "linear")
 
     return draw

@@ -1,17 +1,24 @@
 """The runner: every session read and every probe answered once, whatever is interrupted; failures are written down."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
 from localmem.agent import ChatAgent
 from localmem.errors import BadInput, LLMUnavailable
+from localmem.evaluation import wholes
 from localmem.evaluation.answers import Answer, Line, Read, answers_in, answers_of, lines_in, reads_of
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe
 from localmem.evaluation.runner import Seat, probes_of, run
+from localmem.evaluation.scores import all_scores
+from localmem.evaluation.sections import Table
+from localmem.evaluation.summary import section
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.full_history import FullHistory
 from localmem.systems.rsum import RecursiveSummary
@@ -88,6 +95,28 @@ def test_a_killed_run_goes_on_to_what_an_uninterrupted_one_gives(tmp_path: Path,
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(text[: int(share * len(text))])  # in the middle of a line, as a kill leaves it
     assert timeless(lines(cut)) == timeless(whole)
+
+
+def test_a_run_that_was_killed_reports_what_an_uninterrupted_one_does(tmp_path: Path) -> None:
+    """A process of its own is killed in the middle, as it answers; the report is that of its file gone on with."""
+    path = tmp_path / "killed.jsonl"
+    command = [sys.executable, "-m", "tests.evaluation.slow_run", str(path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as child:
+        deadline = monotonic() + 120
+        while not (path.exists() and path.read_bytes().count(b"\n") > 12) and monotonic() < deadline:
+            sleep(0.01)
+        child.kill()
+    done = len(list(lines_in(path)))
+    whole = lines(tmp_path / "whole.jsonl")
+    assert 12 < done < len(whole)
+    assert reported(lines(path), tmp_path) == reported(whole, tmp_path)
+
+
+def reported(found: list[Line], folder: Path) -> list[Table]:
+    """All tables of the report but for what is in seconds."""
+    still = timeless(found)
+    scores = all_scores(answers_of(still), [])
+    return [*section("Run", [], still, scores, folder, against=("rsum",)).tables, *wholes.tables(still, {})]
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
