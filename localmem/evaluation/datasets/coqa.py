@@ -1,7 +1,7 @@
 """CoQA (Reddy et al., TACL 2019) as SeCom uses it (appendix A.9): questions about a passage among ten other passages.
 
-Source: coqa-{train,dev}-v1.0.json of Stanford. Licence: the passages keep those of their sources (CC BY-SA 4.0, the
-MSR licence, Apache-2.0 and others), the questions are CC BY-SA 4.0.
+Source: coqa-{train,dev}-v1.0.json of Stanford. Licence: by passage: CC BY-SA 4.0 (literature, Wikipedia), MSR-LA
+(MCTest), RACE's own (non-commercial research), Apache-2.0 (CNN).
 
 A passage is a session, and each of its sentences a turn of the user's, for SeCom puts sentences in the place of turns.
 An episode is a passage with the ten around it in the file (five before and five after, more on one side at the ends);
