@@ -1,4 +1,5 @@
-"""Gets the public data sets that the evaluation reads, where there is a network: python scripts/fetch_data.py NAME ...
+#!/usr/bin/env python3
+"""Gets the public data sets that the evaluation reads, where there is a network: scripts/fetch_data.py NAME ...
 
 Without a name it lists them with licence and size; `all` means all. What may not be used commercially is fetched with
 --accept-nc only. What was fetched stands in fetched.json with its sha256, and is verified by it from then on; an
@@ -20,8 +21,11 @@ from hashlib import file_digest
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-import httpx
-from tqdm import tqdm
+try:
+    import httpx
+    from tqdm import tqdm
+except ImportError as error:
+    sys.exit(f"fetch_data: {error}; run scripts/setup, then .venv/bin/python scripts/fetch_data.py")
 
 LOCK = "fetched.json"
 _PIECE = 1 << 16

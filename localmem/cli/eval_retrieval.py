@@ -51,7 +51,10 @@ def _again(*names: str, kind: object, default: object, text: str) -> Option:
 
 @click.command()
 @click.option(
-    "--data", type=click.Choice(["locomo", "longmemeval", "mtbenchplus"]), required=True, help="The data set."
+    "--data",
+    type=click.Choice(["locomo", "longmemeval", "mtbenchplus", "coqa", "jsonl"]),
+    required=True,
+    help="The data set; jsonl is one's own.",
 )
 @click.option("--path", type=click.Path(path_type=Path), required=True, help="Its file, as published.", metavar="FILE")
 @click.option(
