@@ -51,7 +51,7 @@ def judge(
 
     judges = [judge_named(name.strip()) for name in names.split(",")]
     judges = [one.sampled(samples) for one in judges] if samples else judges
-    settings, lines = settings_of(config, data, model=model), list(lines_in(folder / ANSWERS))
+    settings, lines = settings_of(config, data, model=model), lines_in(folder / ANSWERS)
     given: dict[str, int] = {}
     with ExitStack() as stack:
         kept = stack.enter_context(judgements_in(folder))

@@ -93,7 +93,7 @@ def _of_run(folder: Path, more: "dict[str, Measure]") -> "Section":
     from localmem.evaluation.scores import all_scores
     from localmem.evaluation.summary import section
 
-    lines, judgements = list(lines_in(folder / ANSWERS)), judged_in(folder)
+    lines, judgements = lines_in(folder / ANSWERS), judged_in(folder)
     scores = all_scores(answers_of(lines), judgements)
     notes = [*_notes(folder), *_judges(judgements)]
     found = section(f"Run {folder.name}", notes, lines, scores, folder, against=(FULL, BM25))

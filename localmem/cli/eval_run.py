@@ -69,6 +69,7 @@ class _Sources(click.ParamType[tuple[str, Path]]):
 @click.option("--threads", type=click.IntRange(1), default=8, show_default=True, help="Episodes at once.")
 @click.option("--perplexity", is_flag=True, help="Of the gold answers, too, under the backbone's weights in process.")
 @click.option("--resume", is_flag=True, help="Go on with the run that --out holds.")
+@click.option("--again", is_flag=True, help="With --resume: what failed is done again.")
 @config_option
 @model_option
 def run_(
@@ -81,6 +82,7 @@ def run_(
     threads: int,
     perplexity: bool,
     resume: bool,
+    again: bool,
     config: Path | None,
     model: str | None,
 ) -> None:
@@ -106,7 +108,7 @@ def run_(
         llm, new_agent = agents_of(settings, chosen, stack)
         bar = progress(stack, probes_of(data) * len(wanted))
         weigh = _weigh(settings) if perplexity else None
-        run(wanted, data, new_agent, llm, answers, threads=threads, track=bar, weigh=weigh)
+        run(wanted, data, new_agent, llm, answers, threads=threads, track=bar, weigh=weigh, again=again)
     note(f"every answer is in {out / ANSWERS}; look at them with `localmem eval report {out}`")
 
 
@@ -226,7 +228,7 @@ def agents_of(settings: "Settings", chosen: "Mapping[str, Settings]", stack: Exi
     encoder = _encoder(settings, stack)
 
     def new_agent(seat: "Seat") -> "ChatAgent":
-        held = chosen[seat.system]
+        held = chosen[seat.work.system]
 
         def index() -> "Retriever":
             return build.retriever(held, encoder, before=build.SYSTEMS[held.system].before)

@@ -4,7 +4,8 @@ What a system remembered stands in it as changes, so that a run that broke off g
 runner and no measure.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -87,9 +88,48 @@ def answers_in(path: Path) -> Lines[Line]:
     return Lines(path, _FORM)
 
 
-def lines_in(path: Path) -> Iterator[Line]:
-    """Every whole line of a run's file. Raises BadInput."""
-    return read_lines(path, _FORM)
+def lines_in(path: Path) -> list[Line]:
+    """What a run's file holds in the end. Raises BadInput."""
+    return settled(read_lines(path, _FORM))
+
+
+def settled(lines: Iterable[Line]) -> list[Line]:
+    """What holds in the end, where failed work was done again: by system and episode, sessions before answers.
+
+    A session that was read again stands for what it was before, and nothing that came after it then holds.
+    """
+    reads: defaultdict[Work, dict[str, Read]] = defaultdict(dict)
+    answers: defaultdict[Work, dict[str, Answer]] = defaultdict(dict)
+    for line in lines:
+        if isinstance(line, Answer):
+            answers[line.work][line.probe] = line
+            continue
+        held = reads[line.work]
+        if line.session in held:
+            names = list(held)
+            gone = set(names[names.index(line.session) :])
+            reads[line.work] = held = {name: one for name, one in held.items() if name not in gone}
+            kept = {probe: one for probe, one in answers[line.work].items() if one.session not in gone}
+            answers[line.work] = kept
+        held[line.session] = line
+    found: list[Line] = []
+    for work in dict.fromkeys([*reads, *answers]):
+        found += reads[work].values()
+        found += answers[work].values()
+    return found
+
+
+def unfailed(lines: Iterable[Line]) -> list[Line]:
+    """What need not be done again: no failed answer, and nothing from a session on that was not remembered."""
+    broken: defaultdict[Work, set[str]] = defaultdict(set)
+    kept: list[Line] = []
+    for line in settled(lines):
+        gone = broken[line.work]
+        if isinstance(line, Read) and (line.error or gone):
+            gone.add(line.session)
+        elif not line.error and line.session not in gone:
+            kept.append(line)
+    return kept
 
 
 def answers_of(lines: Sequence[Line]) -> list[Answer]:

@@ -15,7 +15,7 @@ from time import perf_counter
 from localmem.agent import ChatAgent
 from localmem.bank import Bank
 from localmem.errors import LocalmemError
-from localmem.evaluation.answers import Answer, Line, Read, Work
+from localmem.evaluation.answers import Answer, Line, Read, Work, settled, unfailed
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Kind, Probe
 from localmem.evaluation.lines import Lines
 from localmem.evaluation.metrics.likelihood import Likelihood
@@ -34,9 +34,9 @@ _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # when nothing before it has a time
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What an agent is made for: a system, who talks, the LLM to ask, the bank to begin with, where it writes."""
+    """What an agent is made for: the work, who talks, the LLM to ask, the bank to begin with, where it writes."""
 
-    system: str
+    work: Work
     user: str
     assistant: str
     llm: LLM
@@ -59,13 +59,14 @@ def run(
     threads: int = 8,
     track: Track = lambda _: None,
     weigh: Weigh | None = None,
+    again: bool = False,
 ) -> None:
-    """Every system over every episode; what `answers` holds already is not done again.
+    """Every system over every episode; what `answers` holds already is not done again, but, with `again`, what failed.
 
     `weigh` is asked of every gold answer. On an interrupt what goes on finishes its step, and nothing new is begun.
     """
     done: defaultdict[Work, list[Line]] = defaultdict(list)
-    for line in answers.held:
+    for line in unfailed(answers.held) if again else settled(answers.held):
         done[line.work].append(line)
     works = [
         (Work(system, one.name, episode.id), episode) for system in systems for one in data for episode in one.episodes
@@ -120,7 +121,7 @@ class _Task:
         kept = _Kept()
         user, assistant = _speakers(episode.sessions)
         bank = Bank().apply(self._changes)
-        agent = new_agent(Seat(self._work.system, user, assistant, self._meter, bank, kept))
+        agent = new_agent(Seat(self._work, user, assistant, self._meter, bank, kept))
         for statements in given:
             self._remember(agent, statements, kept)
         for session, probes in episode.in_order():

@@ -13,7 +13,7 @@ import pytest
 from localmem.agent import ChatAgent
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.evaluation import wholes
-from localmem.evaluation.answers import Answer, Line, Read, answers_in, answers_of, lines_in, reads_of
+from localmem.evaluation.answers import Answer, Line, Read, answers_in, answers_of, lines_in, reads_of, unfailed
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe
 from localmem.evaluation.runner import Seat, probes_of, run
 from localmem.evaluation.scores import all_scores
@@ -57,7 +57,7 @@ def script(asked: Prompt) -> str:
 
 
 def new_agent(seat: Seat) -> ChatAgent:
-    if seat.system == "full_history":
+    if seat.work.system == "full_history":
         held: FullHistory | RecursiveSummary = FullHistory(llm=seat.llm, bank=seat.bank)
     else:
         held = RecursiveSummary(llm=seat.llm, bank=seat.bank)
@@ -67,7 +67,7 @@ def new_agent(seat: Seat) -> ChatAgent:
 def lines(path: Path, llm: ScriptedLLM | None = None, data: Data = DATA, threads: int = 4) -> list[Line]:
     with answers_in(path) as answers:
         run(["full_history", "rsum"], [data], new_agent, llm or ScriptedLLM(script), answers, threads=threads)
-    return list(lines_in(path))
+    return lines_in(path)
 
 
 def timeless(found: list[Line]) -> list[Line]:
@@ -106,7 +106,7 @@ def test_a_run_that_was_killed_reports_what_an_uninterrupted_one_does(tmp_path: 
         while not (path.exists() and path.read_bytes().count(b"\n") > 12) and monotonic() < deadline:
             sleep(0.01)
         child.kill()
-    done = len(list(lines_in(path)))
+    done = len(lines_in(path))
     whole = lines(tmp_path / "whole.jsonl")
     assert 12 < done < len(whole)
     assert reported(lines(path), tmp_path) == reported(whole, tmp_path)
@@ -155,6 +155,33 @@ def test_a_session_that_cannot_be_remembered_is_written_down_and_the_next_is_rea
     after = next(line for line in reads_of(found) if line.work.system == "rsum" and line.session == "e0-s2")
     assert after.changes
     assert not after.error
+
+
+def test_what_failed_is_done_again_when_asked_for(tmp_path: Path) -> None:
+    whole = lines(tmp_path / "whole.jsonl")
+    path = tmp_path / "failed.jsonl"
+    lines(path, ScriptedLLM(failing("rsum/update", "Fact 1 of e0")))
+    with answers_in(path) as answers:
+        run(
+            ["full_history", "rsum"],
+            [DATA],
+            new_agent,
+            ScriptedLLM(failing("rsum/respond", "e2/q1")),
+            answers,
+            again=True,
+        )
+    assert [line.probe for line in answers_of(lines_in(path)) if line.error] == []  # done before, so not asked again
+    assert timeless(lines_in(path)) == timeless(whole)
+
+
+def test_a_session_read_again_takes_what_came_after_it_along(tmp_path: Path) -> None:
+    path = tmp_path / "failed.jsonl"
+    lines(path, ScriptedLLM(failing("rsum/update", "Fact 1 of e0")))
+    held = unfailed(lines_in(path))
+    left = [line.session for line in reads_of(held) if line.work == ("rsum", "made", "e0")]
+    assert left == ["e0-s0"]
+    assert [line for line in answers_of(held) if line.work == ("rsum", "made", "e0")] == []
+    assert len(reads_of(held)) == 2 * 4 * 3 - 2
 
 
 def test_a_probe_is_asked_after_its_session_and_changes_nothing(tmp_path: Path) -> None:
