@@ -12,6 +12,7 @@ from hashlib import sha256
 from itertools import groupby
 from typing import Literal
 
+from localmem.errors import BadInput
 from localmem.types import Session, Turn, Unit
 
 Half = Literal["choose", "report"]
@@ -64,11 +65,17 @@ class Episode:
     golds: Mapping[str, tuple[Unit, ...]] = field(default_factory=dict)
 
     def in_order(self) -> Iterator[tuple[Session | None, tuple[Probe, ...]]]:
-        """The probes that come before any session, with None, and then each session with the probes asked after it."""
+        """The probes that come before any session, with None, and then each session with the probes asked after it.
+
+        Raises BadInput for a probe that is asked after no session of the episode.
+        """
         last = self.sessions[-1].id
         asked: dict[str, list[Probe]] = {}
         for probe in self.probes:
             asked.setdefault(probe.after or last, []).append(probe)
+        lost = asked.keys() - {BEFORE_ALL, *(session.id for session in self.sessions)}
+        if lost:
+            raise BadInput(f"{self.id} has probes after {min(lost)!r}, which is no session of it; mend the data set")
         yield None, tuple(asked.get(BEFORE_ALL, ()))
         for session in self.sessions:
             yield session, tuple(asked.get(session.id, ()))
@@ -102,7 +109,8 @@ class Data:
 def _last(episode: Episode, count: int) -> Episode:
     kept = episode.sessions[-count:]
     names = {session.id for session in kept}
-    probes = (one for one in episode.probes if names.issuperset(one.sessions) and (not one.after or one.after in names))
+    asked = {"", BEFORE_ALL, *names}
+    probes = (one for one in episode.probes if names.issuperset(one.sessions) and one.after in asked)
     return replace(episode, sessions=kept, probes=tuple(probes))
 
 

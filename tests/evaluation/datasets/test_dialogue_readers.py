@@ -1,6 +1,7 @@
 """Readers of dialogues: fixtures of a few lines in each published form, and what each makes of odd and bad records."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,15 @@ def test_msc_cc_begins_with_memories_and_asks_before_its_session(tmp_path: Path)
         "memories that name not one of the two speakers, taken for both: 1",
         "turns that follow one of the same speaker, not asked for: 1",
     )
+
+
+def test_probes_before_all_stay_and_none_is_lost(tmp_path: Path) -> None:
+    data = read_data("msc_cc", written(tmp_path, [MSC_CC]))
+    assert data.last(1) == data
+    (episode,) = data.episodes
+    stray = replace(episode, probes=(replace(episode.probes[0], after="e0/9"),))
+    with pytest.raises(BadInput, match="e0 has probes after 'e0/9'"):
+        list(stray.in_order())
 
 
 def test_msc_cc_gives_the_shipped_replies_with_what_was_said(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nltk.metrics.scores import f_measure, precision, recall
 from sklearn.metrics import precision_recall_fscore_support
 
 from localmem.errors import BadInput
@@ -24,6 +25,13 @@ GOLDS = ["Ana keeps bees.", "Ben is living in Porto."]
 def test_words_that_a_memory_shares_with_the_gold_one() -> None:
     # ana keeps bees ben lives in porto ana is rich: 10 words; ana keeps bees ben is living in porto: 8; 7 in common
     assert shared_words(MEMORIES, GOLDS) == pytest.approx((7 / 10, 7 / 8, 14 / 18))
+
+
+def test_shared_words_are_nltk_s_precision_and_recall_where_no_word_comes_twice() -> None:
+    memory, gold = ["ana keeps bees", "ben sails"], ["ana keeps two dogs"]
+    ours, theirs = ({word for text in texts for word in text.split()} for texts in (memory, gold))
+    found = shared_words(memory, gold)
+    assert found == pytest.approx((precision(theirs, ours), recall(theirs, ours), f_measure(theirs, ours)))
 
 
 def test_sentences_are_paired_one_to_one() -> None:
@@ -49,10 +57,10 @@ def test_equal_sentences_are_scikit_learn_s_precision_and_recall() -> None:
     held, gold = {"a", "b", "c"}, {"b", "c", "d", "e"}
     table = np.array([[ours == theirs for theirs in sorted(gold)] for ours in sorted(held)], dtype=np.float32)
     every = sorted(held | gold)
-    precision, recall, f1, _ = precision_recall_fscore_support(
+    *expected, _ = precision_recall_fscore_support(
         [one in gold for one in every], [one in held for one in every], average="binary"
     )
-    assert matched(table, 1.0) == pytest.approx((precision, recall, f1))
+    assert matched(table, 1.0) == pytest.approx(tuple(expected))
 
 
 def test_sentences_alike_by_their_words() -> None:

@@ -2,7 +2,9 @@
 
 from math import log2
 
+import numpy as np
 import pytest
+from sklearn.metrics import dcg_score, recall_score
 
 from localmem.evaluation.metrics.retrieval import (
     dcg,
@@ -40,6 +42,21 @@ def test_dcg_shares_relevance_over_the_gold_turns_and_ranks_turns() -> None:
     assert dcg(RANKING, GOLD, 50) == pytest.approx((1 / log2(3) + 1 / log2(6)) / 3)
     assert dcg(RANKING, GOLD, 4) == pytest.approx(1 / log2(3) / 3)
     assert dcg([("a",)], {"a"}, 50) == 1
+
+
+def test_the_same_as_scikit_learn() -> None:
+    draw = np.random.default_rng(7)
+    for _ in range(20):
+        turns = [f"t{number}" for number in draw.permutation(12)]
+        gold = set(draw.choice(turns, 4, replace=False))
+        relevance = np.array([[0.25 * (turn in gold) for turn in turns]])
+        falling = np.arange(12, 0, -1.0)[None, :]
+        for depth in (3, 12):
+            ours = dcg([(turn,) for turn in turns], gold, depth)
+            assert ours == pytest.approx(dcg_score(relevance, falling, k=depth))
+            found = recall_at([(turn,) for turn in turns], gold, depth)
+            marked = [number < depth for number in range(12)]
+            assert found == pytest.approx(recall_score([turn in gold for turn in turns], marked))
 
 
 def test_tokens() -> None:
