@@ -27,6 +27,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "models": ("localmem.cli.models:models", "List, pull, import, verify and bundle weights."),
     "eval": ("localmem.cli.eval:eval_", "Measure how good the memory and its parts are."),
     "bench": ("localmem.cli.bench:bench", "Measure latency and load."),
+    "distill": ("localmem.cli.distill:distill", "Let small students learn a teacher's memory work."),
     "finetune": ("localmem.cli.finetune:finetune", "Train the small models on local data."),
     "systems": ("localmem.cli.systems:systems", "List the memory systems."),
     "demo": ("localmem.cli.demo:demo", "Show memory at work on a shipped conversation."),

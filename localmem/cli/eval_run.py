@@ -41,13 +41,7 @@ class _Sources(click.ParamType[tuple[str, Path]]):
         return name, Path(path)
 
 
-@click.command(name="run")
-@click.option(
-    "--systems",
-    help="Separated by commas; a variant as in configs/systems is SYSTEM/VARIANT. Default: every system.",
-    metavar="S,S",
-)
-@click.option(
+sources_option = click.option(
     "--data",
     "sources",
     type=_Sources(),
@@ -56,6 +50,15 @@ class _Sources(click.ParamType[tuple[str, Path]]):
     help="A data set and its file; may be given again.",
     metavar="NAME=FILE",
 )
+
+
+@click.command(name="run")
+@click.option(
+    "--systems",
+    help="Separated by commas; a variant as in configs/systems is SYSTEM/VARIANT. Default: every system.",
+    metavar="S,S",
+)
+@sources_option
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The run's folder.", metavar="DIR")
 @click.option("--limit", type=click.IntRange(1), help="The first so many probes of each data set only.")
 @click.option(
@@ -98,7 +101,7 @@ def run_(
     settings = settings_of(config, model=model)
     wanted = _systems(systems)
     chosen = {name: settings_for(config, model, name) for name in wanted}
-    data = [_narrowed(read_data(name, path), half, limit, sessions) for name, path in sources]
+    data = [narrowed(read_data(name, path), half, limit, sessions) for name, path in sources]
     about = about_run(
         settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions, "perplexity": perplexity}
     )
@@ -156,7 +159,7 @@ def settings_for(config: Path | None, model: str | None, name: str) -> "Settings
     return settings_of(config, model=model, **read_yaml(folder / f"{variant}.yaml"))  # type: ignore[arg-type]  # checked by Settings
 
 
-def _narrowed(data: "Data", half: str, limit: int | None, sessions: int | None) -> "Data":
+def narrowed(data: "Data", half: str, limit: int | None, sessions: int | None) -> "Data":
     """What is to be run of a data set. Raises BadInput where that is nothing."""
     kept = data.of(None if half == "all" else cast("Half", half))
     kept = (kept.last(sessions) if sessions else kept).of(None, limit)

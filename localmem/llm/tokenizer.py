@@ -5,6 +5,7 @@ Shared by the backends. Knows no weights and no server; reads one folder on this
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ class ChatTokenizer:
             raise BadSettings(
                 f"the model in {folder} has no chat template, so it cannot hold a dialogue; use an instruct model"
             )
+
+    @property
+    def template_sha256(self) -> str:
+        """By which it is known whether two models were shown a prompt in the same form."""
+        return sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
 
     def encode(self, messages: Sequence[Message], template: Mapping[str, object]) -> list[int]:
         """Token ids of the messages and of the opening of the answer; `template` goes to the chat template."""
