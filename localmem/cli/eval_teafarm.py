@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localmem.cli.eval_judge import bench_of
 from localmem.cli.eval_run import ANSWERS, about_run, agents_of, claim, progress, settings_for
 from localmem.cli.options import config_option, data_option, json_option, model_option, note, print_json, settings_of
 from localmem.errors import BadInput
@@ -202,13 +203,11 @@ def _report(
 ) -> dict[str, object]:
     """What is not judged yet is; then the success of each system."""
     from localmem.evaluation.answers import Answer, answers_of, lines_in
-    from localmem.evaluation.judgements import Bench, judge_all, judged_in, judgements_in
-    from localmem.evaluation.judging import calibration_of, judged, model_of
+    from localmem.evaluation.judgements import judge_all, judged_in, judgements_in
     from localmem.evaluation.teafarm import successes
 
-    model = model_of(judging, judge)
-    known = calibration_of(judging.data, judge, model)
-    bench = Bench(judge, f"{model.name}@{model.checksum[:12]}", partial(judged, llm, judge), known)
+    bench = bench_of(judge, judging, llm)
+    known = bench.calibration
     lines = list(lines_in(out / ANSWERS))
     # A question that ends a chat is none to the agent, but it is to the judge.
     shown = [replace(line, kind="question") if isinstance(line, Answer) else line for line in lines]

@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from localmem import build
+from localmem.build import parts
 from localmem.cli.eval_calibrate import calibrate
+from localmem.cli.eval_judge import judge
 from localmem.cli.eval_teafarm import make, run_teafarm
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import teabag
@@ -17,6 +19,7 @@ from localmem.resources import resource
 from localmem.types import Choice, Prompt
 from tests.cli.conftest import Run
 from tests.evaluation.fixtures import LOCOMO, written
+from tests.evaluation.judging.test_inference import Words
 from tests.fakes import obedient
 
 SHIPPED = resource("configs/eval/teafarm.json")
@@ -116,6 +119,26 @@ def test_calibration_is_told_kept_and_found_by_a_run(backbone: list[str], tmp_pa
     assert (tmp_path / "data" / "calibration.json").is_file()
     given = ["--systems", "none", "--limit", "1", "--out", str(tmp_path / "run")]
     assert "not believable: kappa" in CliRunner().invoke(run_teafarm, given, catch_exceptions=False).stdout
+
+
+def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the backbone, and only what entails what; calibrated like any judge."""
+    folder, out = tmp_path / "nli", tmp_path / "run"
+    folder.mkdir()
+    (folder / "model.safetensors").write_text("weights")
+    monkeypatch.setattr(parts, "pair_model", lambda *_: Words())
+    teafarm = ["--systems", "none", "--limit", "1", "--out", str(out)]
+    assert CliRunner().invoke(run_teafarm, teafarm, catch_exceptions=False).exit_code == 0
+    backbone.clear()
+    assert CliRunner().invoke(calibrate, ["--nli", str(folder)], catch_exceptions=False).exit_code == 0
+    told = CliRunner().invoke(judge, [str(out), "--judge", "entailment", "--nli", str(folder)], catch_exceptions=False)
+    assert "entailment: not believable: kappa" in told.stderr
+    verdicts = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    (given,) = [one for one in verdicts if one["judge"] == "entailment"]
+    assert (given["label"], given["model"].partition("@")[0]) == ("neutral", "nli")
+    assert not backbone
+    with pytest.raises(BadInput, match="give --judge entailment"):
+        CliRunner().invoke(judge, [str(out), "--nli", str(folder)], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
