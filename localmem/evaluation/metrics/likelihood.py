@@ -1,6 +1,7 @@
 """What a local language model makes of texts: how probable an answer is after a prompt, and vectors of texts for MAUVE.
 
-Batched, in float32 on a CPU, from a folder on this machine. Knows no system and no data set.
+Batched, from a folder on this machine. Likelihoods are in float32 on a CPU and in bfloat16 on a GPU, where backbones
+are large; vectors are in float32 everywhere. Knows no system and no data set.
 """
 
 import math
@@ -74,7 +75,8 @@ class Scorer:
     def features(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """(n, width) float32: the last layer's state at the last token of each text, as MAUVE takes them.
 
-        A text longer than the context is cut at its end. Raises BadInput for an empty text.
+        A text longer than the context is cut at its end. Weights that are not in float32 are widened, and stay so.
+        Raises BadInput for an empty text.
         """
         import numpy as np
         import torch
@@ -84,6 +86,7 @@ class Scorer:
             raise BadInput(f"text {[*map(bool, rows)].index(False) + 1} is empty; MAUVE needs something of each")
         order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
         found: dict[int, NDArray[np.float32]] = {}
+        self._model.float()
         for start in range(0, len(order), self._batch):
             part = order[start : start + self._batch]
             ids, mask = self._padded([rows[index] for index in part])
