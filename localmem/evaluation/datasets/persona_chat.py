@@ -50,6 +50,8 @@ def read(path: Path) -> Data:
     """Every row as an episode. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
     rows = list(_rows(path))
+    if len(rows) < 2:
+        raise BadInput(f"{path} holds one conversation, and each is asked about beside others; give more of the file")
     held = [_session(place, number, row, oddities) for number, (place, row) in enumerate(rows)]
     episodes = tuple(_episode(number, row, held, oddities) for number, (_, row) in enumerate(rows))
     return Data(
@@ -87,7 +89,7 @@ def _session(place: str, number: int, row: _Row, oddities: Counter[str]) -> Sess
 
 def _episode(number: int, row: _Row, held: list[Session], oddities: Counter[str]) -> Episode:
     own = held[number]
-    sessions = tuple(one for one in surrounding(held, number, AROUND) if one is not own) or (own,)
+    sessions = tuple(one for one in surrounding(held, number, AROUND) if one is not own)
     probes = next_probes(f"{own.id}/next", own.turns, kind="next utterance", after="")
     oddities[SAME_SPEAKER] += len(own.turns) - 1 - len(probes)
     return Episode(own.id, half_of(own.id), sessions, probes, tuple(_personas(own, row)))

@@ -382,6 +382,7 @@ def test_persona_chat_asks_for_utterances_beside_five_conversations(tmp_path: Pa
     "text, said",
     [
         (CSV, "holds no record"),
+        (CSV + ROW, "holds one conversation"),
         (CSV + "a,b\n", "line 2: Best Generated Conversation"),
         (CSV + ROW + "a,b,nothing\n", "line 9: the conversation has no line 'User 1: ...'"),
         (CSV + ROW + 'a,b,"User 1: x\n', "line 9 is no CSV"),
