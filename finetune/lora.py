@@ -1,0 +1,195 @@
+"""Students: a LoRA adapter on a small chat model learns a stage of a teacher's memory work, or several stages.
+
+Only the assistant's tokens are learned. Where the teacher's distribution over a choice is known, the student may learn
+that too (Hinton et al., 2015). Knows traces and folders; what a student is worth is `finetune.grading`'s to say.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from finetune.rows import Row, collate, encode, pack
+from finetune.run import About, save
+from finetune.traces import Trace, read_traces
+from finetune.training import Plan, Trained, arguments, check_checkpoints, need, quietly, run
+from localmem.errors import BadInput
+from localmem.llm.tokenizer import ChatTokenizer
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
+    from transformers import Trainer
+
+NOTES = "localmem.json"  # beside the adapter: what it was trained for
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to train from what. `soft` is the weight of the teacher's distribution beside the loss of its words.
+
+    `pack` is the number of tokens of a row; a longer trace is left out and counted. `dora` splits weights into
+    direction and length (Liu et al., 2024).
+    """
+
+    base: Path
+    train: Sequence[Path]
+    valid: Sequence[Path]
+    out: Path
+    plan: Plan
+    rank: int = 16
+    dora: bool = False
+    pack: int = 2048
+    soft: float = 0.5
+    licence: str = "that of the base model and of the teacher"
+    command: str = "localmem distill train"
+
+
+def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print) -> Trained:
+    """Trains and writes the adapter's folder. Raises BadInput before the first step."""
+    need("torch", "peft", "accelerate")
+    from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
+
+    chat = ChatTokenizer(job.base)
+    check_checkpoints(job.out, resume=resume)
+    learned, checked = (_rows(paths, job, chat, note) for paths in (job.train, job.valid))
+    set_seed(job.plan.seed)
+    model = _student(job)
+    settings = arguments(job.plan, "loss", job.out) | {
+        "greater_is_better": False,
+        "lr_scheduler_type": "cosine",
+        "prediction_loss_only": True,
+        "remove_unused_columns": False,
+        "label_names": ["labels"],
+        "per_device_eval_batch_size": job.plan.batch,
+    }
+    trainer = _trainer_type()(
+        model=model,
+        args=TrainingArguments(**settings),
+        train_dataset=[{"row": row} for row in learned],
+        eval_dataset=[{"row": row} for row in checked],
+        data_collator=collate,
+        callbacks=[EarlyStoppingCallback(job.plan.patience)],
+    )
+    trainer.soft = job.soft
+    note(f"{len(learned)} rows to learn from, {len(checked)} to check on; {_trainable(model):,} numbers are trained")
+    trained = run(trainer, job.out)
+    _save(job, model, chat, trained)
+    return trained
+
+
+def _rows(paths: Sequence[Path], job: Job, chat: ChatTokenizer, note: Callable[[str], None]) -> list[Row]:
+    traces = [trace for path in paths for trace in read_traces(path)]
+    rows = [encode(trace, chat) for trace in traces]
+    fitting = [row for row in rows if len(row.ids) <= job.pack]
+    if not fitting:
+        files = ", ".join(map(str, paths))
+        raise BadInput(f"{files} holds {len(rows)} traces, none of at most {job.pack} tokens; collect more")
+    if len(fitting) < len(rows):
+        note(f"{len(rows) - len(fitting)} of {len(rows)} traces are longer than {job.pack} tokens and left out")
+    return pack(fitting, job.pack, job.plan.seed)
+
+
+def _student(job: Job) -> "PeftModel":
+    """The base model with a fresh adapter on every linear layer; it computes in float32 and only the adapter learns."""
+    import torch
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with quietly():
+            base = AutoModelForCausalLM.from_pretrained(str(job.base), dtype=torch.float32, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{job.base} is no chat model to start from: {' '.join(str(error).split())[:200]}") from error
+    base.config.use_cache = False  # with a cache, attention would not keep the traces of a row apart
+    config = LoraConfig(
+        r=job.rank,
+        lora_alpha=2 * job.rank,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        use_dora=job.dora,
+        task_type="CAUSAL_LM",
+    )
+    model = get_peft_model(base, config)
+    if not isinstance(model, PeftModel):
+        raise BadInput(f"{job.base} takes no adapter; give a model whose layers are linear")
+    if torch.cuda.is_available():
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.enable_input_require_grads()
+    return model
+
+
+def _trainer_type() -> "type[Trainer]":
+    """The Trainer whose loss may hold the teacher's distribution; made here, for transformers is heavy."""
+    from transformers import Trainer
+
+    class Distilling(Trainer):
+        soft = 0.0
+
+        def compute_loss(
+            self,
+            model: "torch.nn.Module",
+            inputs: "dict[str, torch.Tensor]",
+            return_outputs: bool = False,
+            num_items_in_batch: "torch.Tensor | int | None" = None,
+        ) -> "torch.Tensor | tuple[torch.Tensor, object]":
+            soft = [inputs.pop(f"soft_{name}") for name in ("at", "ids", "probabilities")]
+            loss, outputs = super().compute_loss(
+                model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
+            )
+            if self.soft and len(soft[0]):
+                loss = loss + self.soft * divergence(outputs.logits, *soft)
+            return (loss, outputs) if return_outputs else loss
+
+    return Distilling
+
+
+def divergence(
+    logits: "torch.Tensor", at: "torch.Tensor", ids: "torch.Tensor", probabilities: "torch.Tensor"
+) -> "torch.Tensor":
+    """The mean Kullback-Leibler divergence of the student's choices from the teacher's, over the options alone.
+
+    `logits` (rows, positions, vocabulary); `at` (n, 2); `ids` and `probabilities` (n, options), padded with -1 and 0.
+    """
+    import torch
+
+    options = logits[at[:, 0], at[:, 1]].gather(-1, ids.clamp(min=0)).float()
+    ours = options.masked_fill(ids < 0, -torch.inf).log_softmax(-1)
+    known = probabilities > 0
+    each = torch.where(known, probabilities * (probabilities.clamp(min=1e-12).log() - ours), 0.0)
+    return each.sum(-1).mean()
+
+
+def _trainable(model: "PeftModel") -> int:
+    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+
+
+def _save(job: Job, model: "PeftModel", chat: ChatTokenizer, trained: Trained) -> None:
+    """The adapter in bfloat16 (half the size, and what a server computes in), card, curves, and what it is for."""
+    import torch
+
+    traces = [trace for path in job.train for trace in read_traces(path)]
+    for weight in model.parameters():
+        if weight.requires_grad:
+            weight.data = weight.data.to(torch.bfloat16)
+    about = About(
+        title=f"Student for {', '.join(sorted({path.stem for path in job.train}))}",
+        what=f"A LoRA adapter of rank {job.rank} on {job.base.name}, taught by {', '.join(_teachers(traces))}.",
+        command=job.command,
+        base=job.base.name,
+        data=[*job.train, *job.valid],
+        licence=job.licence,
+        settings={"rank": job.rank, "dora": job.dora, "pack": job.pack, "soft": job.soft},
+    )
+    notes = {
+        "base": job.base.name,
+        "prompts": {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces},
+        "template_sha256": chat.template_sha256,
+    }
+    save(job.out, model, chat.tokenizer, about, job.plan, trained, {"traces": len(traces), **notes})
+    (job.out / NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+
+
+def _teachers(traces: Sequence[Trace]) -> list[str]:
+    return sorted({trace.metadata.teacher for trace in traces})

@@ -1,0 +1,189 @@
+"""Students: packed rows teach what rows of their own do, only the assistant's tokens count, and a run can go on."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from finetune.lora import Job, divergence, train
+from finetune.rows import NOT_LEARNED, Row, collate, encode, pack
+from finetune.traces import Teacher, Trace, trace_of, write_traces
+from finetune.training import Plan
+from localmem.errors import BadInput
+from localmem.evaluation.answers import Work
+from localmem.llm.tokenizer import ChatTokenizer
+from localmem.llm.transformers import TransformersLLM
+from localmem.types import Choice, Completion, Message, Prompt
+
+WORDS = ["red", "blue", "green", "kite", "boat", "moon", "says", "what", "is", "PASS", "APPEND"]
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}> {{ m.content }} <end> {% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama of a few thousand numbers that knows these words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("small-chat")
+    special = ["<unk>", "<end>", "<system>", "<user>", "<assistant>"]
+    vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
+    plain = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="<unk>", eos_token="<end>", pad_token="<end>")
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(str(folder))
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=256,
+        initializer_range=0.3,  # an adapter does not reach the output layer, so that must tell words apart
+        eos_token_id=1,
+        pad_token_id=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(str(folder))
+    return folder
+
+
+def trace(said: str, told: str, choices: dict[str, float] | None = None) -> Trace:
+    form = {"format": Choice(("PASS", "APPEND"))} if choices else {}
+    prompt = Prompt("carecall/operation", (Message("user", said),), **form)  # type: ignore[arg-type]
+    return trace_of(prompt, Completion(told, choices=choices), "0" * 64, Teacher("teacher"), Work("s", "d", "e"))
+
+
+TRACES = [trace(f"{thing} says {colour}", colour) for thing in ("kite", "boat", "moon") for colour in WORDS[:3]]
+
+
+def job(base: Path, folder: Path, **changed: object) -> Job:
+    for part in ("train", "valid"):
+        write_traces(folder / part / "respond.jsonl", TRACES)
+    paths = [folder / "train" / "respond.jsonl"], [folder / "valid" / "respond.jsonl"]
+    plan = Plan(epochs=40, batch=1, learning_rate=2e-2, patience=40)
+    return replace(Job(base, *paths, folder / "out", plan, rank=8, pack=40), **changed)  # type: ignore[arg-type]
+
+
+def test_only_the_assistant_s_tokens_are_learned(base: Path) -> None:
+    chat = ChatTokenizer(base)
+    row = encode(TRACES[0], chat)
+    learned = [label for label in row.labels if label != NOT_LEARNED]
+    assert chat.tokenizer.decode(learned) == "red <end>"
+    assert chat.tokenizer.decode(row.ids) == "<user> kite says red <end> <assistant> red <end>"
+
+
+def test_packed_rows_give_the_loss_of_rows_of_their_own(base: Path) -> None:
+    """A trace must not see the one before it in its row."""
+    from transformers import AutoModelForCausalLM
+
+    chat = ChatTokenizer(base)
+    rows = [encode(one, chat) for one in TRACES]
+    packed = pack(rows, 40, seed=0)
+    assert 1 < len(packed) < len(rows)
+    assert max(len(row.ids) for row in packed) <= 40
+    model = AutoModelForCausalLM.from_pretrained(str(base)).eval()
+
+    def loss(held: list[Row]) -> float:
+        inputs = collate([{"row": row} for row in held])
+        with torch.inference_mode():
+            logits = model(**{name: inputs[name] for name in ("input_ids", "position_ids")}, use_cache=False).logits
+        told = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), inputs["labels"][:, 1:].flatten(), ignore_index=NOT_LEARNED, reduction="sum"
+        )
+        return float(told)
+
+    alone = sum(loss([row]) for row in rows)
+    assert sum(loss([row]) for row in packed) == pytest.approx(alone, rel=1e-5)
+    assert loss(list(packed)) == pytest.approx(alone, rel=1e-5)  # and side by side, padded
+
+
+def test_the_divergence_is_that_of_the_options_alone() -> None:
+    logits = torch.zeros(1, 2, 5)
+    logits[0, 1, 3] = 1.0
+    at, ids = torch.tensor([[0, 1]]), torch.tensor([[2, 3, -1]])
+    ours = torch.tensor([0.0, 1.0]).log_softmax(-1).exp()
+    same = divergence(logits, at, ids, torch.tensor([[*ours.tolist(), 0.0]]))
+    assert float(same) == pytest.approx(0.0, abs=1e-6)
+    other = divergence(logits, at, ids, torch.tensor([[1.0, 0.0, 0.0]]))
+    assert float(other) == pytest.approx(-float(ours[0].log()), rel=1e-5)
+
+
+def test_a_teacher_s_distribution_is_placed_before_the_answer(base: Path) -> None:
+    chat = ChatTokenizer(base)
+    rows = [encode(one, chat) for one in (TRACES[0], trace("what is", "PASS", {"PASS": -0.5, "APPEND": -0.93}))]
+    (packed,) = pack(rows, 60, seed=0)
+    (soft,) = packed.soft
+    assert chat.tokenizer.decode([packed.ids[soft.at]]) == "<assistant>"
+    assert chat.tokenizer.decode([packed.ids[soft.at + 1]]) == "PASS"
+    assert soft.probabilities == pytest.approx((0.6065, 0.3946), abs=1e-3)
+
+
+def test_a_student_learns_and_is_served(base: Path, tmp_path: Path) -> None:
+    told: list[str] = []
+    wanted = job(base, tmp_path)
+    trained = train(wanted, note=told.append)
+    assert trained.measures["loss"] < 0.3
+    llm = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
+    asked = Prompt("x/respond", (Message("user", "boat says green"),), max_tokens=4)
+    before = llm.generate([asked])[0].text
+    llm.load_adapter("x/respond", wanted.out)
+    assert llm.generate([asked])[0].text == "green" != before
+    assert (wanted.out / "curves.png").stat().st_size > 1000
+    assert "teacher" in (wanted.out / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path) -> None:
+    plan = Plan(epochs=4, batch=1, learning_rate=2e-2, patience=9)
+    whole, cut = job(base, tmp_path / "whole", plan=plan), job(base, tmp_path / "cut", plan=plan)
+    train(whole, note=lambda _: None)
+
+    _stopped_after(cut, epochs=2)
+    train(cut, resume=True, note=lambda _: None)
+    ours, theirs = (_weights(one.out) for one in (whole, cut))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def _stopped_after(wanted: Job, epochs: int) -> None:
+    """Trains until a checkpoint of so many epochs is written, then breaks off as a user would."""
+    from transformers import Trainer, TrainerCallback
+
+    class Stop(TrainerCallback):
+        def on_save(self, args: object, state: object, control: object, **more: object) -> None:
+            if getattr(state, "epoch", 0) >= epochs:
+                raise KeyboardInterrupt
+
+    patch = pytest.MonkeyPatch()
+    plain = Trainer.__init__
+
+    def stopping(self: Trainer, *given: object, **named: object) -> None:
+        plain(self, *given, **named)
+        self.add_callback(Stop())
+
+    patch.setattr(Trainer, "__init__", stopping)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(wanted, note=lambda _: None)
+    finally:
+        patch.undo()
+
+
+def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def test_traces_longer_than_a_row_are_left_out_and_none_left_is_an_error(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="none of at most 4 tokens"):
+        train(job(base, tmp_path, pack=4), note=lambda _: None)
+    shutil.copytree(base, tmp_path / "broken", ignore=shutil.ignore_patterns("*.safetensors"))
+    with pytest.raises(BadInput, match="is no chat model"):
+        train(job(tmp_path / "broken", tmp_path), note=lambda _: None)
