@@ -244,13 +244,17 @@ def told(memories: Sequence[Unit], sessions: Sequence[Session]) -> list[Session]
     The papers put such sentences into their own memory at once; a system that keeps no sentences could not.
     """
     roles = {turn.speaker: turn.role for session in sessions for turn in session.turns}
+    user, _ = _speakers(sessions)  # states what is nobody's, or of both
     found: defaultdict[str, list[Unit]] = defaultdict(list)
     for unit in memories:
         found[unit.session].append(unit)
     return [
         Session(
             f"given-{name}",
-            tuple(Turn(unit.id, roles.get(unit.speaker, "user"), unit.speaker, unit.text, unit.time) for unit in units),
+            tuple(
+                Turn(unit.id, roles.get(unit.speaker, "user"), unit.speaker or user, unit.text, unit.time)
+                for unit in units
+            ),
         )
         for name, units in found.items()
     ]
