@@ -37,6 +37,9 @@ TYPE = "counterfactual"
 _LONGEST = 200  # characters of a fact, a question, an answer, an utterance
 _SENTENCES = 12  # of a session's summary
 
+_DIFFERENT = 0.75  # of a leading session's utterances, at least
+_SHARE = 0.25  # of them that either speaker has, at least
+
 Said = tuple[str, str]  # speaker, text
 
 
@@ -138,7 +141,7 @@ def leads(llm: LLM, asked: Sequence[Question], last: Session, counted: Counter[s
 
 
 def settled(said: Sequence[Said], asked: Question, counted: Counter[str]) -> tuple[Said, ...] | None:
-    """The session, mended so that the asker's question ends it; None where it is too short or has one speaker.
+    """The session, mended so that the asker's question ends it; None where it is none for all that.
 
     What follows the question is cut off. Where the question is missing, it takes the place of the asker's last words or
     is put behind the other's. Of more than 15 utterances the first are cut off.
@@ -148,11 +151,8 @@ def settled(said: Sequence[Said], asked: Question, counted: Counter[str]) -> tup
     if len(ended) > MOST:
         counted["leading sessions shortened"] += 1
         ended = ended[-MOST:]
-    if len(ended) < FEWEST:
-        counted[f"questions dropped: a leading session of fewer than {FEWEST} utterances"] += 1
-        return None
-    if len({speaker for speaker, _ in ended}) < 2:
-        counted["questions dropped: a leading session of one speaker"] += 1
+    if wrong := _unusable(ended):
+        counted[f"questions dropped: a leading session {wrong}"] += 1
         return None
     return tuple(ended)
 
@@ -230,6 +230,21 @@ def _ending(said: Sequence[Said], asked: Question, counted: Counter[str]) -> lis
     if said:
         counted["leading sessions that the question was put behind"] += 1
     return [*said, last]
+
+
+def _unusable(ended: Sequence[Said]) -> str:
+    """What makes a session useless that ends in its question; "" where nothing does.
+
+    Small models say one sentence again and again, or let one speaker say it all.
+    """
+    if len(ended) < FEWEST:
+        return f"of fewer than {FEWEST} utterances"
+    if len({_letters(words) for _, words in ended}) < len(ended) * _DIFFERENT:
+        return "that repeats itself"
+    shares = Counter(speaker for speaker, _ in ended)
+    if len(shares) < 2 or min(shares.values()) < len(ended) * _SHARE:
+        return "of one speaker"
+    return ""
 
 
 def _same(one: str, other: str) -> bool:

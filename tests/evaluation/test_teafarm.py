@@ -86,8 +86,15 @@ def test_a_long_session_loses_its_beginning_and_a_short_one_is_dropped() -> None
 def test_a_session_of_one_speaker_is_dropped() -> None:
     counted: Counter[str] = Counter()
     assert ended([("Ana", f"Word {n}.") for n in range(12)], counted) is None
-    assert counted["questions dropped: a leading session of one speaker"] == 1
+    assert ended([("Ben", f"Word {n}.") for n in range(12)], counted) is None  # Ana has the question and nothing else
+    assert counted["questions dropped: a leading session of one speaker"] == 2
     assert ended([], counted) is None
+
+
+def test_a_session_that_repeats_itself_is_dropped() -> None:
+    counted: Counter[str] = Counter()
+    assert ended([(who, "How are you?") for who in ("Ana", "Ben") * 6], counted) is None
+    assert counted["questions dropped: a leading session that repeats itself"] == 1
 
 
 # -- the whole of it
