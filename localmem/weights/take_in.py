@@ -79,13 +79,12 @@ def _describe(source: Path, name: str, wishes: Wishes) -> Entry:
     """What the manifest will say of the model, its files left out."""
     role = wishes.role or _role(source)
     config = _json(source / "config.json")
-    window = _number(_json(source / "sentence_bert_config.json"), "max_seq_length")
     encoder = role == "encoder"
     return Entry.model_construct(
         name=name,
         role=role,
         licence=wishes.licence,
-        context_length=window or _number(config, "max_position_embeddings", "n_positions", "max_seq_len"),
+        context_length=_context(source, config),
         dimension=_number(config, "hidden_size", "d_model", "dim") if encoder else None,
         pooling=_pooling(source) if encoder else None,
         normalize=any("Normalize" in kind for kind in _modules(source)) if encoder else None,
@@ -101,6 +100,15 @@ def _json(path: Path) -> Mapping[str, object]:
     except ValueError as error:
         raise BadInput(f"{path} is not JSON ({error}): the folder is damaged") from error
     return content if isinstance(content, dict) else {}
+
+
+def _context(source: Path, config: Mapping[str, object]) -> int | None:
+    """Tokens that the model reads. sentence-transformers told an encoder's in a file, and since 6 by its tokenizer."""
+    own = _number(config, "max_position_embeddings", "n_positions", "max_seq_len")
+    stated = _number(_json(source / "sentence_bert_config.json"), "max_seq_length")
+    if stated is None and (source / "modules.json").is_file():
+        stated = _number(_json(source / "tokenizer_config.json"), "model_max_length")
+    return min(stated, own) if stated and own else stated or own
 
 
 def _number(config: Mapping[str, object], *keys: str) -> int | None:

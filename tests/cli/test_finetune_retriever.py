@@ -21,14 +21,29 @@ PAIRS = [
 def test_the_command_measures_and_registers_an_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
     base = small_encoder(tmp_path / "base", ["pet", "drink", "cat", "tea", "ana", "ben", "told", "nothing"])
+    config = base / "tokenizer_config.json"
+    config.write_text(config.read_text(encoding="utf-8").replace("64", "48"), encoding="utf-8")
     path = written(tmp_path, PAIRS, "pairs.jsonl", lines=True)
-    arguments = ["retriever", "--base", base, "--data", "pairs", path, "--out", tmp_path / "out", "--epochs", 1]
+    arguments = [
+        "retriever",
+        "--base",
+        base,
+        "--data",
+        "pairs",
+        path,
+        "--out",
+        tmp_path / "out",
+        "--epochs",
+        1,
+        "--window",
+        8,
+    ]
     result = CliRunner().invoke(finetune, [*map(str, arguments), "--name", "finder"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "mrr: " in result.stdout
     assert [line.split()[2] for line in result.stdout.splitlines()[-3:]] == ["before", "after", "gained"]
     entry = Manifest.load(tmp_path / "models").models["finder"]
-    assert (entry.role, entry.dimension, entry.pooling) == ("encoder", 32, "mean")
+    assert (entry.role, entry.dimension, entry.pooling, entry.context_length) == ("encoder", 32, "mean", 48)
     held = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
     assert held["report"][0]["questions"] == 2
     assert held["triplets"] == 2  # of ana's two questions one is kept back; it has two wrong texts
