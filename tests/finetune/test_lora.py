@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from finetune.grading import grade, measure
 from finetune.lora import Job, divergence, train
+from finetune.merge import merge
 from finetune.rows import NOT_LEARNED, Row, collate, encode, pack
 from finetune.traces import Teacher, Trace, trace_of, write_traces
 from finetune.training import Plan
@@ -56,7 +58,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trace(said: str, told: str, choices: dict[str, float] | None = None) -> Trace:
     form = {"format": Choice(("PASS", "APPEND"))} if choices else {}
-    prompt = Prompt("carecall/operation", (Message("user", said),), **form)  # type: ignore[arg-type]
+    prompt = Prompt("carecall/operation", (Message("user", said),), max_tokens=8, **form)  # type: ignore[arg-type]
     return trace_of(prompt, Completion(told, choices=choices), "0" * 64, Teacher("teacher"), Work("s", "d", "e"))
 
 
@@ -125,18 +127,36 @@ def test_a_teacher_s_distribution_is_placed_before_the_answer(base: Path) -> Non
     assert soft.probabilities == pytest.approx((0.6065, 0.3946), abs=1e-3)
 
 
-def test_a_student_learns_and_is_served(base: Path, tmp_path: Path) -> None:
-    told: list[str] = []
-    wanted = job(base, tmp_path)
-    trained = train(wanted, note=told.append)
-    assert trained.measures["loss"] < 0.3
+@pytest.fixture(scope="module")
+def student(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one that has learned to say the colour."""
+    wanted = job(base, tmp_path_factory.mktemp("student"))
+    assert train(wanted, note=lambda _: None).measures["loss"] < 0.3
+    return wanted.out
+
+
+def test_a_student_learns_and_is_served(base: Path, student: Path) -> None:
     llm = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
     asked = Prompt("x/respond", (Message("user", "boat says green"),), max_tokens=4)
     before = llm.generate([asked])[0].text
-    llm.load_adapter("x/respond", wanted.out)
+    llm.load_adapter("x/respond", student)
     assert llm.generate([asked])[0].text == "green" != before
-    assert (wanted.out / "curves.png").stat().st_size > 1000
-    assert "teacher" in (wanted.out / "README.md").read_text(encoding="utf-8")
+    assert (student / "curves.png").stat().st_size > 1000
+    assert "teacher" in (student / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_merged_student_answers_as_with_its_adapter(base: Path, tmp_path: Path, student: Path) -> None:
+    merge(student, base, tmp_path / "merged")
+    llm = TransformersLLM(tmp_path / "merged", name="merged", context_length=64, device="cpu", dtype="float32")
+    graded = grade(llm, "merged", "respond", TRACES, track=lambda _: None)
+    assert graded.score.mean == 1.0
+    assert (graded.valid, graded.grounded, graded.answers) == (1.0, 1.0, len(TRACES))
+    plain = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
+    assert grade(plain, "small", "respond", TRACES, track=lambda _: None).score.mean < 0.7
+    with pytest.raises(BadInput, match="is not empty"):
+        merge(student, base, tmp_path / "merged")
+    with pytest.raises(BadInput, match="no adapter in"):
+        merge(base, base, tmp_path / "other")
 
 
 def test_an_interrupted_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path) -> None:
@@ -179,6 +199,18 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     return load_file(folder / "adapter_model.safetensors")
+
+
+def test_segments_and_choices_have_scores_of_their_own() -> None:
+    told = '{"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}'
+    held = trace("x", told)
+    assert measure(Completion(told), held, "segment").score == 1.0
+    one = '{"segments": [{"first": 0, "last": 3}]}'
+    assert 0.0 < measure(Completion(one), held, "segment").score < 1.0
+    choice = trace("what is", "PASS", {"PASS": 0.0})
+    assert measure(Completion("PASS"), choice, "operation") == (1.0, True, 0.0)
+    assert measure(Completion("LATER"), choice, "operation").valid is False
+    assert measure(Completion("kite", finish="length"), trace("kite", "kite"), "respond").score == 0.0
 
 
 def test_traces_longer_than_a_row_are_left_out_and_none_left_is_an_error(base: Path, tmp_path: Path) -> None:
