@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localmem.text.mapping import INFERENCES, Inference, Verdict, operation
 from localmem.text.base import Operation
+from localmem.text.mapping import INFERENCES, Inference, Verdict, operation
 
 
 def _sure(inference: Inference) -> Verdict:
