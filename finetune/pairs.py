@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field
 
-from localmem.text.mapping import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, records
 from localmem.text.base import OPERATIONS
+from localmem.text.mapping import INFERENCES
 
 SHIPPED = Path(__file__).parent / "data" / "operations.jsonl"  # see finetune/data/README.md
 
