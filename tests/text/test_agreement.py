@@ -23,7 +23,7 @@ Measure = Callable[[Sequence[range], Sequence[range], int], float]
 def test_the_errors_are_those_of_nltk(
     ours: Measure, theirs: str, case: tuple[int, set[int], set[int]], size: int
 ) -> None:
-    from nltk.metrics import segmentation  # type: ignore[import-untyped]
+    from nltk.metrics import segmentation
 
     count, right, predicted = case
     marks = [
