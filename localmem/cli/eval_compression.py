@@ -3,12 +3,11 @@
 Knows how results look and which options there are; measures nothing itself.
 """
 
-import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -21,10 +20,13 @@ if TYPE_CHECKING:
 
     from localmem.evaluation.compression import Draws, Keys, Searched
     from localmem.evaluation.episodes import Data
+    from localmem.evaluation.sections import Section, Table
 
 Document = dict[str, Any]
 
 _WIDTH = 50  # units that are searched for
+_SIDES = ("related", "unrelated", "gap")
+_PICTURE = "recall.png"
 
 
 class Rates(click.ParamType[tuple[float, ...]]):
@@ -111,6 +113,7 @@ def compression(
     """
     from localmem.evaluation.datasets import read_data
     from localmem.evaluation.retrieval import DEPTHS, asked
+    from localmem.evaluation.sections import Section, terminal
 
     if not set(k) <= set(DEPTHS):
         raise BadInput(f"recall is measured at {', '.join(map(str, DEPTHS))} units; choose --k among them")
@@ -133,12 +136,14 @@ def compression(
             "unit": f"segment of {chunk} exchanges" if unit == "segment" else unit,
             **runs.document(compressors, rates, retrievers, [f"recall@{depth}" for depth in sorted(k)]),
         }
+    tables = _tables(document)
+    said = f"{held.name}, half {half}: {questions} questions; a unit is a {document['unit']}"
     if out:
-        _write(out, document)
+        _write(out, document, Section(f"Compression {out.name}", (said,), tuple(tables), (_PICTURE,)))
     if as_json:
         print_json(document)
     else:
-        click.echo(_tables(document))
+        click.echo(f"{terminal(tables)}\n\n{said}")
 
 
 class _Runs:
@@ -213,63 +218,48 @@ def _weights(name: str) -> str | None:
     return checksum(files[0]) if files else None
 
 
-def _tables(document: Document) -> str:
-    """The figures for a person at a terminal."""
-    from tabulate import tabulate
+def _tables(document: Document) -> "list[Table]":
+    """The figures for a person."""
+    from localmem.evaluation.sections import Table
 
-    rows = cast("list[Document]", document["recall"])
-    names = list(rows[0]["measures"])
-    parts = [
-        tabulate(
-            [
-                [row["retriever"], row["compressor"], row["rate"], f"{row['kept']:.2f}"]
-                + [_shown(row["measures"][name]) for name in names]
-                for row in rows
-            ],
-            ["retriever", "compressor", "rate", "kept", *names],
-            disable_numparse=True,
-        ),
-        tabulate(
-            [
-                [row["retriever"], row["what"], row["rate"], row["measure"], _shown(row, sign="+")]
-                for row in document["differences"]
-            ],
-            ["retriever", "difference", "rate", "measure", "mean [95% interval]"],
-            disable_numparse=True,
-        ),
+    found = [
+        {
+            **{name: row[name] for name in ("retriever", "compressor", "rate")},
+            "kept": f"{row['kept']:.2f}",
+            **{name: _shown(measure) for name, measure in row["measures"].items()},
+        }
+        for row in document["recall"]
     ]
-    if "similarity" in document:
-        sides = ("related", "unrelated", "gap")
-        parts.append(
-            tabulate(
-                [
-                    [row["compressor"], row["rate"], *(_shown(row[side]) for side in sides)]
-                    + [_shown(row[f"{side}_change"], sign="+") if f"{side}_change" in row else "" for side in sides]
-                    for row in document["similarity"]
-                ],
-                ["cosines", "rate", *sides, *(f"{side}, changed by" for side in sides)],
-                disable_numparse=True,
-            )
-        )
-    data = document["data"]
-    said = f"{data['name']}, half {document['half']}: {document['questions']} questions; a unit is a {document['unit']}"
-    return "\n\n".join([*parts, said])
+    changed = [
+        {**{name: row[name] for name in ("retriever", "what", "rate", "measure")}, "mean": _shown(row, sign="+")}
+        for row in document["differences"]
+    ]
+    near = [
+        {
+            **{name: row[name] for name in ("compressor", "rate")},
+            **{side: _shown(row[side]) for side in _SIDES},
+            **{
+                f"{side}, changed by": _shown(row[f"{side}_change"], sign="+")
+                for side in _SIDES
+                if f"{side}_change" in row
+            },
+        }
+        for row in document.get("similarity", ())
+    ]
+    tables = {"Recall (mean and 95 % interval)": found, "Differences": changed, "Cosines": near}
+    return [Table.of(caption, rows) for caption, rows in tables.items() if rows]
 
 
 def _shown(found: Document, sign: str = "") -> str:
     return f"{found['mean']:{sign}.3f} [{found['low']:{sign}.3f}, {found['high']:{sign}.3f}]"
 
 
-def _write(folder: Path, document: Document) -> None:
+def _write(folder: Path, document: Document, section: "Section") -> None:
+    from localmem.evaluation.sections import keep
     from localmem.pictures import picture
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(document, ensure_ascii=False, indent=1)
-        (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
-        picture(folder / "recall.png", lambda axes: _draw(axes, document["recall"]), width=7, height=4.5)
-    except OSError as error:
-        raise BadInput(f"cannot write to {folder} ({error.strerror}); choose another --out") from error
+    keep(folder, section, document)
+    picture(folder / _PICTURE, lambda axes: _draw(axes, document["recall"]), width=7, height=4.5)
 
 
 def _draw(axes: "Axes", rows: "list[Document]") -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from finetune.judging import Ending
     from finetune.pairs import LabelledPair
     from localmem.config import Settings
+    from localmem.evaluation.sections import Table
     from localmem.text.base import PairClassifier
 
 Row = dict[str, object]
@@ -37,6 +38,7 @@ LLM = "llm"  # the name under which the backbone is one of the classifiers
 @click.option("--shortlist", type=click.IntRange(1), default=10, show_default=True, help="Memories a new sentence.")
 @click.option("--sessions", type=click.IntRange(0), default=2, show_default=True, help="Ends to time; 0: none.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the sessions' ends.")
+@click.option("--out", type=click.Path(path_type=Path), help="Keep the figures here.", metavar="DIR")
 @config_option
 @json_option
 def operations(
@@ -48,6 +50,7 @@ def operations(
     shortlist: int,
     sessions: int,
     seed: int,
+    out: Path | None,
     config: Path | None,
     as_json: bool,
 ) -> None:
@@ -58,6 +61,8 @@ def operations(
     """
     from finetune.judging import large_endings
     from finetune.pairs import SHIPPED, read_operations
+    from localmem.benchmark.machine import versions
+    from localmem.evaluation.sections import Section, keep, terminal
 
     path, settings = data or SHIPPED, settings_of(config)
     pairs = read_operations(path).pairs[:limit]
@@ -68,11 +73,14 @@ def operations(
             for given in models
             for name in given.split(",")
         ]
-    report: Row = {"data": path.name, "pairs": len(pairs), "models": rows}
+    report: Row = {"data": path.name, "pairs": len(pairs), "models": rows, "versions": versions()}
+    tables = _tables(report, rows)
+    if out is not None:
+        keep(out, Section(f"Operations {out.name}", (f"{path.name}, {len(pairs)} pairs",), tuple(tables)), report)
     if as_json:
         print_json(report)
     else:
-        click.echo(_told(report, rows))
+        click.echo(terminal(tables))
 
 
 def _classifier(name: str, settings: "Settings", stack: ExitStack) -> "PairClassifier":
@@ -130,22 +138,21 @@ def _row(
     return row
 
 
-def _told(report: Row, rows: list[Row]) -> str:
-    from tabulate import tabulate
-
+def _tables(report: Row, rows: list[Row]) -> "list[Table]":
+    from localmem.evaluation.sections import Table
     from localmem.text.base import OPERATIONS
 
     flat = [{key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in rows]
-    parts = [f"{report['data']}, {report['pairs']} pairs", tabulate(flat, headers="keys", floatfmt=".3f")]
-    ends = [{"model": row["model"], **row["session_end"]} for row in rows if isinstance(row.get("session_end"), dict)]  # type: ignore[dict-item]  # checked beside it
+    tables = [Table.of(f"{report['data']}, {report['pairs']} pairs", flat)]
+    ends = [{"model": row["model"], **end} for row in rows if isinstance(end := row.get("session_end"), dict)]
     if ends:
-        parts.append(tabulate(ends, headers="keys", floatfmt=".3f"))
+        tables.append(Table.of("A session's end", ends))
     for row in rows:
         f1, confusion = row["f1"], row["confusion"]
         if isinstance(f1, dict) and isinstance(confusion, list):
-            lines = [[name, f1[name], *cells] for name, cells in zip(OPERATIONS, confusion, strict=True)]
-            parts.append(
-                f"{row['model']} (rows are the truth)\n"
-                + tabulate(lines, headers=["", "F1", *OPERATIONS], floatfmt=".3f")
-            )
-    return "\n\n".join(parts)
+            lines = [
+                {"": name, "F1": f1[name], **dict(zip(OPERATIONS, cells, strict=True))}
+                for name, cells in zip(OPERATIONS, confusion, strict=True)
+            ]
+            tables.append(Table.of(f"{row['model']} (rows are the truth)", lines))
+    return tables
