@@ -1,5 +1,6 @@
 """`localmem systems`: the memory systems, what each remembers and when it asks the model, and what that costs."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,13 +32,18 @@ def systems(
     from localmem.build import SYSTEMS
     from localmem.config import system_options
 
-    options = {name: system_options(name, {}) for name in only or SYSTEMS}
     settings = settings_of(config, model=model)
+    options = {name: system_options(name, _own(settings, name)) for name in only or SYSTEMS}
     costs = _costs(settings, list(options), log) if measure else {}
     if as_json:
         print_json([_row(name, options[name], costs.get(name), settings) for name in options])
         return
     _print(list(options), options, costs)
+
+
+def _own(settings: "Settings", name: str) -> Mapping[str, object]:
+    """The options of --config, for the system that it names."""
+    return settings.options if settings.system == name else {}
 
 
 def _row(name: str, options: dict[str, object], cost: "Cost | None", settings: "Settings") -> dict[str, object]:
@@ -90,6 +96,6 @@ def _costs(settings: "Settings", names: list[str], log: Path | None) -> "dict[st
                 meter = Meter(runtime.llm.inner)
                 index = partial(build.retriever, held, runtime.encoder, before=build.SYSTEMS[name].before)
                 parts = build.Parts(meter, index)
-                chosen = held.model_copy(update={"system": name, "options": {}})
+                chosen = held.model_copy(update={"system": name, "options": _own(settings, name)})
                 found[name] = cost(build.memory(chosen, parts), meter, sessions)
     return found
