@@ -4,7 +4,6 @@ Only the assistant's tokens are learned. Where the teacher's distribution over a
 that too (Hinton et al., 2015). Knows traces and folders; what a student is worth is `finetune.grading`'s to say.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,13 @@ from finetune.run import About, save
 from finetune.traces import Trace, read_traces
 from finetune.training import Plan, Trained, arguments, check_checkpoints, need, quietly, run
 from localmem.errors import BadInput
+from localmem.llm.adapter_notes import AdapterNotes, save_notes
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
     import torch
     from peft import PeftModel
     from transformers import Trainer
-
-NOTES = "localmem.json"  # beside the adapter: what it was trained for
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +180,10 @@ def _save(job: Job, model: "PeftModel", chat: ChatTokenizer, trained: Trained) -
         licence=job.licence,
         settings={"rank": job.rank, "dora": job.dora, "pack": job.pack, "soft": job.soft},
     )
-    notes = {
-        "base": job.base.name,
-        "prompts": {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces},
-        "template_sha256": chat.template_sha256,
-    }
-    save(job.out, model, chat.tokenizer, about, job.plan, trained, {"traces": len(traces), **notes})
-    (job.out / NOTES).write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
+    prompts = {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces}
+    notes = AdapterNotes(base=job.base.name, prompts=prompts, template_sha256=chat.template_sha256)
+    save(job.out, model, chat.tokenizer, about, job.plan, trained, {"traces": len(traces), **notes.model_dump()})
+    save_notes(job.out, notes)
 
 
 def _teachers(traces: Sequence[Trace]) -> list[str]:

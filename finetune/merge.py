@@ -1,11 +1,10 @@
 """A student without its adapter: base and adapter become one folder that any server loads. Knows peft."""
 
-import json
 from pathlib import Path
 
-from finetune.lora import NOTES
 from finetune.training import need, quietly
 from localmem.errors import BadInput
+from localmem.llm.adapter_notes import read_notes, save_notes
 
 
 def merge(adapter: Path, base: Path, out: Path) -> None:
@@ -29,6 +28,5 @@ def merge(adapter: Path, base: Path, out: Path) -> None:
     with quietly():
         merged.to(torch.bfloat16).save_pretrained(str(out))
     AutoTokenizer.from_pretrained(str(base), local_files_only=True).save_pretrained(str(out))
-    if (adapter / NOTES).is_file():
-        notes = json.loads((adapter / NOTES).read_text(encoding="utf-8"))
-        (out / NOTES).write_text(json.dumps({**notes, "adapter": adapter.name}, indent=1) + "\n", encoding="utf-8")
+    if notes := read_notes(adapter):
+        save_notes(out, notes)

@@ -15,6 +15,7 @@ import torch
 
 from localmem.batching import settled
 from localmem.errors import BadSettings, LocalmemError, ModelMissing
+from localmem.llm.adapter_notes import warn_of_changes
 from localmem.llm.answer_text import AnswerText
 from localmem.llm.base import check, check_json, fit
 from localmem.llm.choices import ChoiceMass, steps_to_decide
@@ -118,6 +119,7 @@ class TransformersLLM:
         """Prompts called `name`, or whose name begins with it and a slash, go through this adapter from now on."""
         if name in self._adapters.names:
             self.unload_adapter(name)
+        warn_of_changes(path, self._tokenizer.template_sha256)
         with self._turns.alone():
             self._adapters.load(name, path)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from localmem.batching import settled
 from localmem.errors import LLMError, LocalmemError
+from localmem.llm.adapter_notes import warn_of_changes
 from localmem.llm.base import alternate, check, check_json, fit, route
 from localmem.llm.serving.client import VllmClient
 from localmem.llm.serving.vllm_server import VllmServer
@@ -110,6 +111,7 @@ class VllmLLM:
 
     def load_adapter(self, name: str, path: Path) -> None:
         """Has the server load a LoRA adapter, in a folder it can read, for prompts called `name` or `name/...`."""
+        warn_of_changes(path, self._tokenizer.template_sha256 if self._tokenizer else None)
         self._client.load_adapter(name, path)
         with self._guard:
             self._adapters = {**self._adapters, name: name}

@@ -1,0 +1,66 @@
+"""What an adapter was trained for, in a file beside its weights, and whether it is used for that.
+
+An adapter has learned one wording of its prompts under one chat template; with another it may do anything. Knows no
+weights.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+
+from localmem.errors import BadInput, BadSettings
+from localmem.prompts import load
+
+FILE = "localmem.json"
+
+log = logging.getLogger(__name__)
+
+
+class AdapterNotes(BaseModel):
+    """The base model's name, the sha256 of each prompt file that was learned, and that of the chat template."""
+
+    base: str
+    prompts: Mapping[str, str] = Field(default_factory=dict)
+    template_sha256: str = ""
+
+
+def read_notes(folder: Path) -> AdapterNotes | None:
+    """None for an adapter that localmem did not train. Raises BadInput for notes that cannot be read."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        return AdapterNotes.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BadInput(f"{path} cannot be read ({str(error).splitlines()[0]}); train the adapter again") from error
+
+
+def save_notes(folder: Path, notes: AdapterNotes) -> None:
+    """Beside the adapter's weights."""
+    (folder / FILE).write_text(json.dumps(notes.model_dump(), indent=1) + "\n", encoding="utf-8")
+
+
+def changed(notes: AdapterNotes, template_sha256: str | None) -> list[str]:
+    """What differs now from what was learned, a line each; a template that nobody here sees is taken for the same."""
+    found = []
+    for name, digest in notes.prompts.items():
+        try:
+            same = load(name).digest == digest
+        except BadSettings:
+            found.append(f"the prompt {name!r} that it learned is no more")
+            continue
+        if not same:
+            found.append(f"the prompt {name!r} has changed since it was learned")
+    if template_sha256 and notes.template_sha256 not in ("", template_sha256):
+        found.append("the chat template is another than the one it was learned under")
+    return found
+
+
+def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
+    """Logs what differs. An adapter with a changed prompt still serves, worse or better."""
+    notes = read_notes(folder)
+    for what in changed(notes, template_sha256) if notes else ():
+        log.warning("adapter %s: %s; train it again", folder.name, what)

@@ -1,0 +1,39 @@
+"""An adapter that is used for other words than it learned is told of."""
+
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import BadInput
+from localmem.llm.adapter_notes import FILE, AdapterNotes, changed, read_notes, save_notes, warn_of_changes
+from localmem.prompts import load
+
+LINK = load("theanine/link").digest
+
+
+def test_what_was_learned_is_what_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save_notes(tmp_path, AdapterNotes(base="small", prompts={"theanine/link": LINK}, template_sha256="abc"))
+    warn_of_changes(tmp_path, "abc")
+    warn_of_changes(tmp_path, None)
+    assert caplog.text == ""
+
+
+def test_another_prompt_or_template_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    prompts = {"theanine/link": "0" * 64, "theanine/gone": "1" * 64}
+    save_notes(tmp_path, AdapterNotes(base="small", prompts=prompts, template_sha256="abc"))
+    warn_of_changes(tmp_path, "def")
+    assert "the prompt 'theanine/link' has changed since it was learned" in caplog.text
+    assert "'theanine/gone' that it learned is no more" in caplog.text
+    assert "the chat template is another" in caplog.text
+
+
+def test_an_adapter_from_elsewhere_has_no_notes(tmp_path: Path) -> None:
+    assert read_notes(tmp_path) is None
+    warn_of_changes(tmp_path, "abc")
+    assert changed(AdapterNotes(base="small"), "abc") == []
+
+
+def test_notes_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("[]", encoding="utf-8")
+    with pytest.raises(BadInput, match="train the adapter again"):
+        read_notes(tmp_path)
