@@ -4,20 +4,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import click
 
 from localmem.cli.eval_run import ANSWERS, BM25, FULL, RUN
-from localmem.cli.options import json_option, note, print_json
-from localmem.cli.training import base_folder
+from localmem.cli.eval_text import AskedModels
+from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
 from localmem.errors import BadInput
 
 if TYPE_CHECKING:
     from localmem.evaluation.judgements import Judgement
+    from localmem.evaluation.replies import Models, Name
     from localmem.evaluation.sections import Section
-    from localmem.evaluation.wholes import Measure
 
 
 @click.command()
@@ -28,22 +27,38 @@ if TYPE_CHECKING:
     help="Where report.html and report.md go; default: the first DIR.",
     metavar="DIR",
 )
-@click.option("--bert-score", metavar="M", help="BERTScore of a run's answers over this encoder, by name or folder.")
 @click.option(
-    "--mauve", metavar="M", help="MAUVE of a run's answers, by vectors of this chat model, by name or folder."
+    "--metrics",
+    "more",
+    type=click.Choice(["bertscore", "mauve"]),
+    multiple=True,
+    help="Of a run's answers, beside what needs no model; may be given again.",
 )
+@click.option("--encoder", help="BERTScore's, by name or folder; default: the settings' encoder.")
+@config_option
+@model_option
 @json_option
-def report(folders: Sequence[Path], out: Path | None, bert_score: str | None, mauve: str | None, as_json: bool) -> None:
+def report(
+    folders: Sequence[Path],
+    out: Path | None,
+    more: "Sequence[Name]",
+    encoder: str | None,
+    config: Path | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
     """Gather evaluations into one HTML page and one Markdown text: quality, cost, and every answer.
 
     Each DIR is the --out of `localmem eval run` or of another evaluation. The page needs nothing but itself.
     """
     from dataclasses import asdict
 
+    from localmem.evaluation.replies import Models
     from localmem.evaluation.sections import markdown, page
 
-    more = _models(bert_score, mauve)
-    sections = [(folder, _section(folder, more)) for folder in folders]
+    asked = AskedModels(settings_of(config, model=model), encoder)
+    models = Models(asked.encoder, asked.backbone)
+    sections = [(folder, _section(folder, more, models)) for folder in folders]
     where = out or folders[0]
     told = markdown(sections, where)
     html, text = where / "report.html", where / "report.md"
@@ -60,33 +75,14 @@ def report(folders: Sequence[Path], out: Path | None, bert_score: str | None, ma
     note(f"{html} and {text}")
 
 
-def _models(bert_score: str | None, mauve: str | None) -> "dict[str, Measure]":
-    """Measures that need a model, which loads when first asked."""
-    from functools import cache
-
-    found: dict[str, Measure] = {}
-    if bert_score:
-        from localmem.evaluation.metrics.models import BertScore
-
-        scorer = BertScore(base_folder(bert_score))
-        found["BERTScore F1"] = lambda texts, golds: fmean(one.f1 for one in scorer.score(texts, golds))
-    if mauve:
-        from localmem.evaluation.metrics.likelihood import Scorer
-        from localmem.evaluation.metrics.models import mauve as measure
-
-        vectors = cache(lambda: Scorer(base_folder(mauve)))
-        found["MAUVE"] = lambda texts, golds: measure(vectors().features(texts), vectors().features(golds))
-    return found
-
-
-def _section(folder: Path, more: "dict[str, Measure]") -> "Section":
+def _section(folder: Path, more: "Sequence[Name]", models: "Models") -> "Section":
     """An evaluation's own section; a run's is made anew, for it may have gone on or been judged."""
     from localmem.evaluation.sections import read_section
 
-    return _of_run(folder, more) if (folder / ANSWERS).exists() else read_section(folder)
+    return _of_run(folder, more, models) if (folder / ANSWERS).exists() else read_section(folder)
 
 
-def _of_run(folder: Path, more: "dict[str, Measure]") -> "Section":
+def _of_run(folder: Path, more: "Sequence[Name]", models: "Models") -> "Section":
     from localmem.evaluation import wholes
     from localmem.evaluation.answers import answers_of, lines_in
     from localmem.evaluation.judgements import judged_in
@@ -97,7 +93,7 @@ def _of_run(folder: Path, more: "dict[str, Measure]") -> "Section":
     scores = all_scores(answers_of(lines), judgements)
     notes = [*_notes(folder), *_judges(judgements)]
     found = section(f"Run {folder.name}", notes, lines, scores, folder, against=(FULL, BM25))
-    return replace(found, tables=(*found.tables, *wholes.tables(lines, more)))
+    return replace(found, tables=(*found.tables, *wholes.tables(lines, more, models)))
 
 
 def _notes(folder: Path) -> list[str]:

@@ -72,7 +72,7 @@ def text(
     from localmem.evaluation.replies import Models, measure, read_replies, shipped
 
     replies = read_replies(predictions) if predictions else shipped(path or Path())
-    models = _Models(settings_of(config, model=model), encoder, layers, device)
+    models = AskedModels(settings_of(config, model=model), encoder, layers, device)
     asked = tuple(dict.fromkeys(names))
     found = measure(replies, asked, models=Models(models.encoder, models.backbone), stem=stem)  # type: ignore[arg-type]  # checked by click
     if out is not None:
@@ -80,10 +80,12 @@ def text(
     _show(replies, found, models.told, as_json)
 
 
-class _Models:
+class AskedModels:
     """The models that measures ask, and what they were."""
 
-    def __init__(self, settings: "Settings", encoder: str | None, layers: int | None, device: str) -> None:
+    def __init__(
+        self, settings: "Settings", encoder: str | None = None, layers: int | None = None, device: str = "auto"
+    ) -> None:
         self._settings, self._encoder, self._layers, self._device = settings, encoder, layers, device
         self._scorer: Scorer | None = None
         self.told: dict[str, str] = {}

@@ -4,21 +4,19 @@ Receives the lines of a run and whatever model a measure needs; loads none.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from localmem.bank import Bank
 from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of
 from localmem.evaluation.metrics.likelihood import perplexity
 from localmem.evaluation.metrics.memory import by_words, matched, shared_words
-from localmem.evaluation.metrics.text import bleu, distinct, rouge
+from localmem.evaluation.replies import COUNTED, Models, Name, Reply, measure
 from localmem.evaluation.sections import Table
 
-Measure = Callable[[Sequence[str], Sequence[str]], float]  # texts and gold texts to one number
 
-
-def tables(lines: Sequence[Line], more: Mapping[str, Measure]) -> list[Table]:
-    """For each data set its answers by system, and memories against gold ones; `more` are measures that ask a model."""
+def tables(lines: Sequence[Line], more: Sequence[Name], models: Models) -> list[Table]:
+    """For each data set its answers by system, and memories against gold ones; `more` measures ask `models`."""
     answers = answers_of(lines)
     found: list[Table] = []
     for data in sorted({answer.work.data for answer in answers}):
@@ -26,21 +24,19 @@ def tables(lines: Sequence[Line], more: Mapping[str, Measure]) -> list[Table]:
         for system in sorted({answer.work.system for answer in answers if answer.work.data == data}):
             held = [one for one in answers if one.work[:2] == (system, data) and not one.error and one.gold[0].strip()]
             if held:
-                rows.append({"system": system, **_row(held, more)})
+                rows.append({"system": system, **_row(held, more, models)})
         if rows:
             found.append(Table.of(f"{data}: all answers together (failed ones left out)", rows))
     return [*found, *_memories(lines)]
 
 
-def _row(answers: Sequence[Answer], more: Mapping[str, Measure]) -> dict[str, object]:
-    texts = [answer.text for answer in answers]
-    golds = [[gold for gold in answer.gold if gold.strip()] for answer in answers]
-    row: dict[str, object] = {f"BLEU-{order}": bleu(texts, golds, order).corpus for order in (1, 2, 4)}
-    row |= {name.replace("rouge", "ROUGE-"): fmean(values) for name, values in rouge(texts, golds).items()}
-    row |= {f"Distinct-{order}": distinct(texts, order) for order in (1, 2)}
-    if weighed := [answer.likelihood for answer in answers if answer.likelihood]:
-        row["perplexity of gold"] = perplexity(weighed)
-    return row | {name: measure(texts, [one[0] for one in golds]) for name, measure in more.items()}
+def _row(answers: Sequence[Answer], more: Sequence[Name], models: Models) -> dict[str, float]:
+    replies = [
+        Reply(answer.probe, answer.text, tuple(gold for gold in answer.gold if gold.strip())) for answer in answers
+    ]
+    found = measure(replies, (*COUNTED, *more), models=models).overall
+    weighed = [answer.likelihood for answer in answers if answer.likelihood]
+    return {**found, **({"perplexity of gold": perplexity(weighed)} if weighed else {})}
 
 
 def _memories(lines: Sequence[Line]) -> list[Table]:
