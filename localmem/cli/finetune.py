@@ -9,7 +9,7 @@ from localmem.cli.finetune_compressor import compressor
 from localmem.cli.finetune_operations import operations
 from localmem.cli.finetune_retriever import retriever
 from localmem.cli.options import note
-from localmem.cli.training import base_folder, command_line, plan_options, run_options, tell
+from localmem.cli.training import base_folder, base_option, command_line, files_option, plan_options, run_options, tell
 
 if TYPE_CHECKING:
     from finetune.training import Plan
@@ -21,24 +21,9 @@ def finetune() -> None:
 
 
 @finetune.command()
-@click.option(
-    "--base", default="minilm-l6-v2", show_default=True, help="The encoder to start from: a name or a folder."
-)
-@click.option(
-    "--train",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    required=True,
-    help="Labelled dialogues (TIAGE, SuperDialSeg, DialSeg711); may be given again.",
-    metavar="FILE",
-)
-@click.option(
-    "--valid",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="To stop early and choose the threshold on; default: a tenth of the others.",
-    metavar="FILE",
-)
+@base_option
+@files_option("--train", "Labelled dialogues (TIAGE, SuperDialSeg, DialSeg711).", required=True)
+@files_option("--valid", "To stop early and choose the threshold on; default: a tenth of the others.")
 @click.option("--limit", type=click.IntRange(2), help="The first so many dialogues only.")
 @plan_options(epochs=4.0, batch=32, patience=2)
 @run_options

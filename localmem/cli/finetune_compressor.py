@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from localmem.cli.options import config_option, note, settings_of
-from localmem.cli.training import base_folder, command_line, plan_options, run_options, tell
+from localmem.cli.training import (
+    base_folder,
+    base_option,
+    command_line,
+    files_option,
+    licence_option,
+    plan_options,
+    run_options,
+    tell,
+)
 
 if TYPE_CHECKING:
     from finetune.compressor import Extract
@@ -15,24 +24,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--base", default="minilm-l6-v2", show_default=True, help="The encoder to start from: a name or a folder."
-)
-@click.option(
-    "--train",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    required=True,
-    help="JSONL of text and kept, or of dialogue and summary (DialogSum); may be given again.",
-    metavar="FILE",
-)
-@click.option(
-    "--valid",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="To stop early on; default: a fifth of the others.",
-    metavar="FILE",
-)
+@base_option
+@files_option("--train", "JSONL of text and kept, or of dialogue and summary (DialogSum).", required=True)
+@files_option("--valid", "To stop early on; default: a fifth of the others.")
 @click.option(
     "--label-with",
     help="A model that makes the labels, from the texts alone; default: the files' own.",
@@ -42,13 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--language", default="english", show_default=True, help="Of the stems that words are aligned by; or none."
 )
-@click.option(
-    "--licence",
-    default="that of the base model and of the training data",
-    show_default=True,
-    help="What may be done with the weights, for their card.",
-    metavar="TEXT",
-)
+@licence_option
 @plan_options(epochs=10.0, batch=16, patience=3)
 @config_option
 @run_options

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from localmem.cli.options import config_option, note, print_json, settings_of
-from localmem.cli.training import base_folder, command_line, plan_options, run_options, tell
+from localmem.cli.training import (
+    base_folder,
+    command_line,
+    files_option,
+    licence_option,
+    plan_options,
+    run_options,
+    tell,
+)
 
 if TYPE_CHECKING:
     from finetune.comparison import Row
@@ -35,27 +43,12 @@ Regime = Literal["scratch", "zero-shot", "transfer"]
     show_default=True,
     help="Operations only; inference only, read through the paper's mapping; inference, then operations.",
 )
-@click.option(
+@files_option(
     "--data",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Operation pairs, JSONL of memory, summary, label and group; may be given again. Default: the shipped ones.",
-    metavar="FILE",
+    "Operation pairs, JSONL of memory, summary, label and group; default: the shipped ones.",
 )
-@click.option(
-    "--nli",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Inference pairs (SICK, SNLI, MultiNLI, KLUE-NLI); may be given again.",
-    metavar="FILE",
-)
-@click.option(
-    "--nli-valid",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="To stop the learning of inference on; default: a tenth of the others.",
-    metavar="FILE",
-)
+@files_option("--nli", "Inference pairs (SICK, SNLI, MultiNLI, KLUE-NLI).")
+@files_option("--nli-valid", "To stop the learning of inference on; default: a tenth of the others.")
 @click.option("--nli-epochs", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True)
 @click.option("--limit", type=click.IntRange(2), help="The first so many inference pairs only.")
 @click.option("--window", type=click.IntRange(8), default=128, show_default=True, help="Tokens of a pair.")
@@ -82,11 +75,7 @@ Regime = Literal["scratch", "zero-shot", "transfer"]
 @click.option(
     "--conversations", type=click.Path(path_type=Path), help="With --label-with: JSONL of sessions.", metavar="FILE"
 )
-@click.option(
-    "--licence",
-    default="that of the base model and of the training data",
-    help="What the card and the manifest say of the weights.",
-)
+@licence_option
 @config_option
 @plan_options(epochs=20.0, batch=8, patience=3)
 @run_options

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from localmem.cli.options import note, print_json
-from localmem.cli.training import base_folder, command_line, plan_options, run_options, tell
+from localmem.cli.training import base_folder, base_option, command_line, plan_options, run_options, tell
 
 if TYPE_CHECKING:
     from finetune.training import Plan
 
 
 @click.command()
-@click.option(
-    "--base", default="minilm-l6-v2", show_default=True, help="The encoder to start from: a name or a folder."
-)
+@base_option
 @click.option(
     "--data",
     type=(click.Choice(["locomo", "longmemeval", "mtbenchplus", "pairs"]), click.Path(path_type=Path)),

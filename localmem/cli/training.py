@@ -26,6 +26,24 @@ name_option = click.option("--name", help="Register the model under this name.")
 resume_option = click.option("--resume", is_flag=True, help="Go on from the last checkpoint of --out.")
 
 
+base_option = click.option(
+    "--base", default="minilm-l6-v2", show_default=True, help="The encoder to start from: a name or a folder."
+)
+licence_option = click.option(
+    "--licence",
+    default="that of the base model and of the training data",
+    show_default=True,
+    help="What may be done with the weights, for their card and the manifest.",
+    metavar="TEXT",
+)
+
+
+def files_option(name: str, text: str, *, required: bool = False) -> Option:
+    """Files of examples; the option may be given again, which its help says after `text`."""
+    kind, told = click.Path(path_type=Path), f"{text} May be given again."
+    return click.option(name, type=kind, multiple=True, required=required, help=told, metavar="FILE")
+
+
 def plan_options(*, epochs: float, batch: int, patience: int, rate: float = 5e-5) -> Option:
     """Options of a `finetune.training.Plan` with these defaults; the command receives it as `plan`."""
     options: tuple[Option, ...] = (
