@@ -201,10 +201,14 @@ def about_run(
 
 
 def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
-    """The folder is this run's. Raises BadInput where it holds another run, or this one and no --resume."""
+    """The folder is this run's. Raises BadInput where it holds another run, or this one and no --resume.
+
+    A run that ended before its first line, for want of a model say, left nothing that another must not replace.
+    """
     path, told = out / RUN, json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+    begun = out / ANSWERS
     try:
-        if path.exists():
+        if path.exists() and begun.exists() and begun.stat().st_size:
             if not resume:
                 raise BadInput(f"{out} holds a run; go on with --resume, or give another --out")
             if changed := _changed(json.loads(path.read_text(encoding="utf-8")), json.loads(told)):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from finetune.traces import read_traces
 from localmem import build
 from localmem.cli.distill import distill
-from localmem.errors import LLMUnavailable
+from localmem.errors import BadInput, LLMUnavailable
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
 
@@ -75,3 +75,14 @@ def test_collect_goes_on_after_the_teacher_died_and_sift_divides(
 def test_a_folder_without_traces_is_an_error(tmp_path: Path) -> None:
     done = CliRunner().invoke(distill, ["sift", str(tmp_path)])
     assert "holds no traces" in str(done.exception)
+
+
+def test_a_collection_that_never_began_can_be_begun_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["collect", "--system", "rsum", "--data", f"jsonl={log(tmp_path, 1)}", "--half", "all"]
+    words += ["--out", str(tmp_path / "collection")]
+    with pytest.raises(BadInput, match="no model is called 'nosuch'"):
+        CliRunner().invoke(distill, [*words, "--teacher", "nosuch"], catch_exceptions=False)
+    monkeypatch.setattr(build, "backbone", lambda *_: teacher())
+    call(*words, "--teacher", "smollm2-135m-instruct")
+    with pytest.raises(BadInput, match="go on with --resume"):
+        call(*words, "--teacher", "smollm2-135m-instruct")
