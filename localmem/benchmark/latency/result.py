@@ -79,7 +79,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """All requests of one kind: `figures` under vLLM's own names (mean_ttft_ms, p95_e2el_ms, request_throughput ...)."""
+    """All requests of one kind: `figures` under vLLM's own names (mean_ttft_ms, request_throughput ...)."""
 
     figures: Mapping[str, float]
     stages: Mapping[str, Share] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CacheHit:
-    """Share of the replies' prompt tokens that the prefix cache held, 0 to 1, as the backbone tells; None if it doesn't.
+    """Share of the replies' prompt tokens that the prefix cache held, 0 to 1, None where the backbone does not tell.
 
     `by_turn` is keyed by the turn's number in its session, `server` is what vLLM's own counters say of the whole point.
     """
