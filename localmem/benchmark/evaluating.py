@@ -1,18 +1,25 @@
-"""What the evaluation's runner costs: a run over a scripted LLM of known pace, against the least it could take.
+"""What the evaluation's runner costs: a run over a scripted LLM of known pace, beside the same work without it.
 
-The episodes are made up and alike, so that with as many episodes a thread as another's the least is plain arithmetic.
+The episodes are made up and alike, so that the least that their calls can take is plain arithmetic. Without the runner
+the same agents read and answer the same in as many threads: no meter, nothing timed, nothing written down.
 """
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from localmem.agent import ChatAgent
-from localmem.evaluation.answers import Answer, answers_in, lines_in
+from localmem.bank import Bank
+from localmem.evaluation.answers import Answer, Work, answers_in, lines_in
 from localmem.evaluation.episodes import Data, Episode, Probe
 from localmem.evaluation.runner import Seat, run
+from localmem.journal import NoJournal
+from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.rsum import RecursiveSummary
 from localmem.types import Session, Turn
@@ -23,32 +30,62 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """One run: `seconds` it took, and the `least` that its calls take in so many threads."""
+    """Medians over rounds: `seconds` of a run, `bare` without the runner, `least` for its calls in so many threads."""
 
     threads: int
     calls: int
     seconds: float
+    bare: float
     least: float
 
     @property
     def overhead(self) -> float:
-        """The share of the run that was not spent waiting for the LLM."""
+        """The share of a run that the runner and its meter took."""
+        return 1 - self.bare / self.seconds
+
+    @property
+    def not_waiting(self) -> float:
+        """The share of a run that was not spent waiting for the LLM: the system's and the prompts' work, too."""
         return 1 - self.least / self.seconds
 
 
-def pace(threads: int, episodes: int, seconds_a_call: float) -> Pace:
-    """Runs `episodes` for each of the threads."""
+def pace(threads: int, episodes: int, seconds_a_call: float, rounds: int = 1) -> Pace:
+    """`episodes` for each of the threads, with the runner and without in turn, `rounds` times."""
     llm = ScriptedLLM(lambda _: "It was on a Sunday.", first_token=seconds_a_call)
     data = Data("made", "0" * 64, tuple(_episode(number) for number in range(threads * episodes)))
+    ran, bare = zip(*((_ran(data, llm, threads), _bare(data, llm, threads)) for _ in range(rounds)), strict=True)
+    calls = len(data.episodes) * (SESSIONS + PROBES)
+    return Pace(threads, calls, median(ran), median(bare), calls * seconds_a_call / threads)
+
+
+def _ran(data: Data, llm: LLM, threads: int) -> float:
+    """Seconds of the runner's run."""
     with TemporaryDirectory(prefix="localmem-bench-") as folder:
         path = Path(folder) / "answers.jsonl"
         with answers_in(path) as answers:
-            began = perf_counter()
-            run(["rsum"], [data], _agent, llm, answers, threads=threads)
-            seconds = perf_counter() - began
+            seconds = _seconds(lambda: run(["rsum"], [data], _agent, llm, answers, threads=threads))
         _check(path, len(data.episodes))
-    calls = len(data.episodes) * (SESSIONS + PROBES)
-    return Pace(threads, calls, seconds, calls * seconds_a_call / threads)
+    return seconds
+
+
+def _bare(data: Data, llm: LLM, threads: int) -> float:
+    """Seconds of the same work without the runner."""
+
+    def work(episode: Episode) -> None:
+        agent = _agent(Seat(Work("rsum", data.name, episode.id), "Ann", "Ben", llm, Bank(), NoJournal()))
+        agent.read(episode.sessions)
+        for probe in episode.probes:
+            asked = Turn(f"{probe.id}.0", "user", "Ann", probe.question, _START + timedelta(days=SESSIONS))
+            agent.answer(Session(probe.id, (asked,)))
+
+    with ThreadPoolExecutor(threads) as pool:
+        return _seconds(lambda: list(pool.map(work, data.episodes)))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = perf_counter()
+    work()
+    return perf_counter() - began
 
 
 def _check(path: Path, episodes: int) -> None:
