@@ -29,7 +29,7 @@ FULL, BM25 = "full_history", "utterance_retrieval/bm25"  # rows that are always 
 RUN, ANSWERS = "run.json", "answers.jsonl"
 
 
-class _Sources(click.ParamType[tuple[str, Path]]):
+class Sources(click.ParamType[tuple[str, Path]]):
     """NAME=FILE."""
 
     name = "source"
@@ -44,7 +44,7 @@ class _Sources(click.ParamType[tuple[str, Path]]):
 sources_option = click.option(
     "--data",
     "sources",
-    type=_Sources(),
+    type=Sources(),
     multiple=True,
     required=True,
     help="A data set and its file; may be given again.",
@@ -256,6 +256,7 @@ def agents_of(settings: "Settings", chosen: "Mapping[str, Settings]", stack: Exi
 def _encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
     """One encoder for all, which encodes a text but once; made when first needed."""
     import tempfile
+    import threading
     from functools import cache
 
     from localmem import build
@@ -267,7 +268,13 @@ def _encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
         store = stack.enter_context(Store.open(folder))
         return build.encoder(settings, store.embeddings)
 
-    return made
+    guard = threading.Lock()
+
+    def one() -> "Encoder":
+        with guard:  # a cache alone lets two episodes that begin together make one each
+            return made()
+
+    return one
 
 
 def progress(stack: ExitStack, total: int) -> "Callable[[int], None]":

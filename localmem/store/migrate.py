@@ -3,6 +3,7 @@
 Alembic is loaded only when there is something to do.
 """
 
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
@@ -12,6 +13,9 @@ from localmem.store.database import Database
 from localmem.store.schema import REVISION, metadata
 
 SCRIPTS = Path(__file__).with_name("migrations")
+
+# Alembic keeps the migration that runs in globals: of two threads' migrations, one would run on the other's connection.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def prepare(database: Database) -> None:
@@ -58,4 +62,5 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with _ONE_AT_A_TIME:
+        command.upgrade(config, "head")

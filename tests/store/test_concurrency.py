@@ -4,6 +4,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
@@ -30,6 +31,18 @@ def test_a_hundred_users_at_once(store: Store) -> None:
         turns = store.session(f"user{number}", "s1").turns
         assert [turn.text for turn in turns] == [f"word {n} of {number}" for n in range(6)]
         assert list(store.bank(f"user{number}", "rsum").units) == ["u1", "u2"]
+
+
+def test_many_new_stores_at_once(tmp_path: Path) -> None:
+    """Alembic keeps the running migration in globals; two at once in one process used to end it."""
+
+    def opened(number: int) -> list[str]:
+        with Store.open(tmp_path / str(number)) as store:
+            store.journal("ann", "rsum").add_turns("s1", said("s1", f"word of {number}"))
+            return [turn.text for turn in store.session("ann", "s1").turns]
+
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(opened, range(24))) == [[f"word of {number}"] for number in range(24)]
 
 
 def test_many_threads_of_one_user(store: Store) -> None:
