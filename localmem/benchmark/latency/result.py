@@ -28,7 +28,8 @@ class Sample:
     gaps between its pieces, `e2el_ms` is until the last piece (of a session's end: until it was committed). Tokens are
     of the reply's prompt alone (of a session's end: of all its prompts); `calls` are of every prompt, by name. `turn`
     counts from 1 within its session. `stages` are milliseconds; those of a turn up to and with `first_token` make up
-    `ttft_ms`.
+    `ttft_ms`, those whose name begins with `after:` come behind the last piece and are not in `e2el_ms`. A sample with
+    `warm_up` counts in no figure.
     """
 
     point: str
@@ -46,6 +47,7 @@ class Sample:
     stages: Mapping[str, float] = field(default_factory=dict)
     calls: Mapping[str, Spent] = field(default_factory=dict)
     error: str | None = None
+    warm_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
