@@ -45,7 +45,10 @@ class Collector:
         stage = stage_of(prompt.name)
         if self._stages and stage not in self._stages:
             return
-        trace = trace_of(prompt, completion, load(prompt.name).digest, self._teacher, work)
+        self.add(stage, trace_of(prompt, completion, load(prompt.name).digest, self._teacher, work))
+
+    def add(self, stage: str, trace: Trace) -> None:
+        """Keeps the trace, unless the same was asked before."""
         with self._guard:
             file = self._file(stage)
             if trace.id in self._known[stage]:

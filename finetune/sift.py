@@ -34,19 +34,21 @@ class Sifted:
 
 
 def sift(
-    traces: Iterable[Trace], stage: str, *, seed: int = 0, judged: Callable[[Trace], bool] | None = None
+    traces: Iterable[Trace],
+    stage: str,
+    *,
+    seed: int = 0,
+    more: Callable[[Trace], Reason | None] = lambda _: None,
 ) -> Sifted:
     """The traces that are whole, of their format, grounded and new, divided 80 : 10 : 10 by conversation.
 
-    `judged` may turn down more. Raises BadInput where nothing is left.
+    `more` may know a reason against one that nothing else speaks against. Raises BadInput where nothing is left.
     """
     kept: dict[Part, list[Trace]] = {"train": [], "valid": [], "test": []}
     dropped: Counter[Reason] = Counter()
     seen: set[str] = set()
     for trace in traces:
-        reason = "asked before" if trace.id in seen else wrong_with(trace, stage)
-        if reason is None and judged is not None and not judged(trace):
-            reason = "turned down by the judge"
+        reason = "asked before" if trace.id in seen else wrong_with(trace, stage) or more(trace)
         seen.add(trace.id)
         if reason:
             dropped[reason] += 1

@@ -31,7 +31,8 @@ _BY_NAME: Mapping[str, str] = {
 class About:
     """Where a trace comes from and how it was made. `choices` are log-probabilities of a choice's options.
 
-    An option that is not among them is impossible: JSON has no number for that.
+    An option that is not among them is impossible: JSON has no number for that. `source` is the file, with its
+    checksum, that an answer was taken from rather than recorded; `gold` is the answer that people give, where they do.
     """
 
     prompt: str
@@ -47,6 +48,10 @@ class About:
     seed: int | None = None
     max_tokens: int = 0
     finish: str = "stop"
+    stop: tuple[str, ...] = ()
+    source: str = ""
+    source_sha256: str = ""
+    gold: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,15 @@ def trace_of(prompt: Prompt, completion: Completion, digest: str, teacher: Teach
         seed=prompt.seed,
         max_tokens=prompt.max_tokens,
         finish=completion.finish,
+        stop=prompt.stop,
     )
-    return Trace((*prompt.messages, Message("assistant", completion.text)), about, _id(prompt))
+    return Trace((*prompt.messages, Message("assistant", completion.text)), about, id_of(prompt.name, prompt.messages))
+
+
+def id_of(prompt: str, asked: Sequence[Message]) -> str:
+    """The same for the same words under the same prompt name, whoever is asked and whenever."""
+    said = [[message.role, message.content] for message in asked]
+    return sha256(dumps([prompt, said]).encode()).hexdigest()[:16]
 
 
 def traces_in(folder: Path, stage: str) -> Lines[Trace]:
@@ -130,9 +142,3 @@ def write_traces(path: Path, traces: Sequence[Trace]) -> None:
 
 def _finite(choices: Mapping[str, float]) -> dict[str, float]:
     return {option: value for option, value in choices.items() if isfinite(value)}
-
-
-def _id(prompt: Prompt) -> str:
-    """The same for the same words under the same prompt name, whoever is asked and whenever."""
-    said = [[message.role, message.content] for message in prompt.messages]
-    return sha256(dumps([prompt.name, said]).encode()).hexdigest()[:16]

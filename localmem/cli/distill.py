@@ -1,4 +1,7 @@
-"""`localmem distill`: a teacher's work on memory, collected and learned by small students. Wires up `finetune`."""
+"""`localmem distill`: a teacher's work on memory is collected, sifted, and learned by small students.
+
+Wires up `finetune`. Training and evaluation stand in files of their own beside this one.
+"""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -8,23 +11,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localmem.cli.distill_evaluate import evaluate
+from localmem.cli.distill_judge import Opinions, judge_options
+from localmem.cli.distill_train import train
 from localmem.cli.eval_run import (
     ANSWERS,
+    Sources,
     about_run,
     agents_of,
     claim,
     narrowed,
     progress,
     settings_for,
-    sources_option,
 )
-from localmem.cli.options import config_option, json_option, note, print_json, settings_of
-from localmem.cli.training import base_folder, command_line, out_option, plan_options, resume_option, tell
+from localmem.cli.options import config_option, data_option, json_option, note, print_json, settings_of
+from localmem.cli.training import base_folder
 from localmem.errors import BadInput
 
 if TYPE_CHECKING:
+    from finetune.collect import Collector
     from finetune.traces import Teacher
-    from finetune.training import Plan
     from localmem.agent import ChatAgent
     from localmem.config import Settings
     from localmem.evaluation.runner import Seat
@@ -38,9 +44,24 @@ def distill() -> None:
 
 
 @distill.command()
-@click.option("--system", "systems", multiple=True, required=True, help="May be given again.", metavar="S")
-@sources_option
-@click.option("--teacher", "model", required=True, help="The backbone whose work is collected.", metavar="M")
+@click.option("--system", "systems", multiple=True, help="May be given again.", metavar="S")
+@click.option(
+    "--data",
+    "sources",
+    type=Sources(),
+    multiple=True,
+    help="A data set and its file; may be given again.",
+    metavar="NAME=FILE",
+)
+@click.option("--teacher", "model", help="The backbone whose work is collected; with --from its name.", metavar="M")
+@click.option(
+    "--from",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="In place of --system and --data: JSONL of outputs that you have already, of one --stage. May be given again.",
+    metavar="FILE",
+)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The collection's folder.", metavar="DIR")
 @click.option("--stage", "stages", multiple=True, help="Only these stages; may be given again.", metavar="X")
 @click.option("--limit", type=click.IntRange(1), help="The first so many probes of each data set only.")
@@ -53,7 +74,8 @@ def distill() -> None:
 def collect(
     systems: Sequence[str],
     sources: Sequence[tuple[str, Path]],
-    model: str,
+    model: str | None,
+    files: Sequence[Path],
     out: Path,
     stages: Sequence[str],
     limit: int | None,
@@ -67,9 +89,16 @@ def collect(
     """Run systems over conversations and keep everything the teacher is asked and answers, a file for each stage.
 
     The teacher is whatever the settings make of M: in process, a vLLM of its own, or a server at llm.url. What fails
-    loses nothing that was collected. `localmem distill sift` then says what can be learned from.
+    loses nothing that was collected. With --from nothing is run: chats that you have already, as files for fine-tuning
+    hold them, join the collection. `localmem distill sift` then says what can be learned from.
     """
     from finetune.collect import Collector
+
+    if files:
+        _take_in(files, systems, sources, stages, model, out, as_json=as_json)
+        return
+    if not (systems and sources and model):
+        raise click.UsageError("give --system, --data and --teacher, or --from FILE with outputs that you have already")
     from localmem.evaluation.answers import answers_in
     from localmem.evaluation.datasets import read_data
     from localmem.evaluation.runner import probes_of, run
@@ -88,6 +117,36 @@ def collect(
 
         bar = progress(stack, probes_of(data) * len(systems))
         run(systems, data, new_agent, llm, answers, threads=threads, track=bar, again=True)
+    _tell_collected(collector, out, as_json=as_json)
+
+
+def _take_in(
+    files: Sequence[Path],
+    systems: Sequence[str],
+    sources: Sequence[tuple[str, Path]],
+    stages: Sequence[str],
+    teacher: str | None,
+    out: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Every line of every file is checked before the first is kept."""
+    from finetune.collect import Collector
+    from finetune.given import read_given
+    from finetune.traces import Teacher
+
+    if systems or sources:
+        raise click.UsageError("with --from nothing is run: leave --system and --data away")
+    if len(stages) != 1:
+        raise click.UsageError(f"the lines of --from are of one stage, and {len(stages)} are given; give one --stage")
+    traces = [trace for path in files for trace in read_given(path, stages[0], teacher)]
+    with Collector(out / TRACES, Teacher(teacher or "")) as collector:
+        for trace in traces:
+            collector.add(stages[0], trace)
+    _tell_collected(collector, out, as_json=as_json)
+
+
+def _tell_collected(collector: "Collector", out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out / TRACES), "collected": dict(collector.counted)})
         return
@@ -99,146 +158,54 @@ def collect(
 @distill.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the division by conversation.")
+@judge_options
+@click.option("--least", type=float, help="With --judge: the score from which an answer is kept.", metavar="N")
+@config_option
+@data_option
 @json_option
-def sift(folder: Path, seed: int, as_json: bool) -> None:
+def sift(
+    folder: Path,
+    seed: int,
+    judge: str | None,
+    by: str,
+    least: float | None,
+    config: Path | None,
+    data: Path | None,
+    as_json: bool,
+) -> None:
     """Drop what a student should not learn, divide the rest by conversation, and say how much is left of each stage.
 
-    Writes DIR/train, DIR/valid and DIR/test, a file for each stage; the traces themselves stay as they are.
+    Writes DIR/train, DIR/valid and DIR/test, a file for each stage; the traces themselves stay as they are. A judge is
+    asked only about what nothing else speaks against, and never twice about the same.
     """
     from tabulate import tabulate
 
     from finetune.sift import sift as sifted
     from finetune.traces import read_traces, write_traces
 
+    if (judge is None) != (least is None):
+        raise click.UsageError("--judge and --least go together: who judges, and from which score on an answer is kept")
     files = sorted((folder / TRACES).glob("*.jsonl"))
     if not files:
         raise BadInput(f"{folder} holds no traces; run `localmem distill collect` first")
     rows: list[dict[str, object]] = []
-    for path in files:
-        found = sifted(read_traces(path), path.stem, seed=seed)
-        for part, traces in found.parts.items():
-            write_traces(folder / part / path.name, traces)
-        counts: dict[str, object] = {part: len(traces) for part, traces in found.parts.items()}
-        rows.append({"stage": path.stem, **counts, "dropped": sum(found.dropped.values()), "why": dict(found.dropped)})
+    with ExitStack() as stack:
+        opinions = Opinions(settings_of(config, data, model=judge), by, folder, stack) if judge else None
+        for path in files:
+            traces = read_traces(path)
+            against = opinions.against(traces, path.stem, least or 0.0) if opinions else lambda _: None
+            found = sifted(traces, path.stem, seed=seed, more=against)
+            for part, held in found.parts.items():
+                write_traces(folder / part / path.name, held)
+            counts: dict[str, object] = {part: len(held) for part, held in found.parts.items()}
+            dropped = dict(found.dropped)
+            rows.append({"stage": path.stem, **counts, "dropped": sum(dropped.values()), "why": dropped})
+        told_by = {"judge": opinions.told(least)} if opinions else {}
     if as_json:
-        print_json(rows)
+        print_json([{**row, **told_by} for row in rows])
         return
     told = [{**row, "why": ", ".join(f"{why}: {count}" for why, count in dict(row["why"]).items())} for row in rows]  # type: ignore[call-overload]  # a mapping
     click.echo(tabulate(told, headers="keys"))
-
-
-@distill.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--stage", "stages", multiple=True, required=True, help="Several share one adapter.", metavar="X")
-@click.option("--student", required=True, help="The chat model to start from: a name or a folder.", metavar="M")
-@click.option("--rank", type=click.IntRange(1), default=16, show_default=True, help="Of the adapter.")
-@click.option("--dora", is_flag=True, help="Learn direction and length of the weights apart.")
-@click.option("--pack", type=click.IntRange(64), default=2048, show_default=True, help="Tokens of a row.")
-@click.option(
-    "--soft",
-    type=click.FloatRange(0),
-    default=0.5,
-    show_default=True,
-    help="Weight of the teacher's distribution over choices.",
-)
-@plan_options(epochs=3.0, batch=1, patience=2, rate=2e-4)
-@out_option
-@resume_option
-@json_option
-def train(
-    folder: Path,
-    stages: Sequence[str],
-    student: str,
-    rank: int,
-    dora: bool,
-    pack: int,
-    soft: float,
-    plan: "Plan",
-    out: Path,
-    resume: bool,
-    as_json: bool,
-) -> None:
-    """Teach a student what a teacher did in these stages: a LoRA adapter, with its card and curves.
-
-    DIR is a collection that was sifted. Serve the adapter with the setting llm.adapters, under the stage's prompt name.
-    """
-    from finetune.lora import Job
-    from finetune.lora import train as run
-
-    train_files, valid_files = ([folder / part / f"{stage}.jsonl" for stage in stages] for part in ("train", "valid"))
-    job = Job(
-        base_folder(student),
-        train_files,
-        valid_files,
-        out,
-        plan,
-        rank=rank,
-        dora=dora,
-        pack=pack,
-        soft=soft,
-        command=command_line(),
-    )
-    tell(run(job, resume=resume, note=note), out, None, as_json=as_json)
-
-
-@distill.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--stage", required=True, metavar="X")
-@click.option("--student", required=True, help="The student's base model, by its name.", metavar="M")
-@click.option(
-    "--adapter", "adapters", type=click.Path(path_type=Path), multiple=True, help="May be given again.", metavar="RUN"
-)
-@click.option("--limit", type=click.IntRange(1), help="The first so many traces only.")
-@click.option("--out", type=click.Path(path_type=Path), help="Keep the figures here.", metavar="DIR")
-@config_option
-@json_option
-def evaluate(
-    folder: Path,
-    stage: str,
-    student: str,
-    adapters: Sequence[Path],
-    limit: int | None,
-    out: Path | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
-    """Compare a student with its base model on held-out conversations, by what the teacher did there.
-
-    Score: agreement for choices, SeCom's Score for segments, ROUGE-L for texts; with the share of answers of their
-    format, how much of an answer stands in what was asked, and time.
-    """
-    from dataclasses import asdict
-
-    from finetune.grading import grade, prompt_of
-    from finetune.traces import read_traces
-    from localmem import build
-    from localmem.benchmark.machine import versions
-    from localmem.evaluation.sections import Section, Table, keep, terminal
-
-    settings = settings_of(config, model=student)
-    traces = read_traces(folder / "test" / f"{stage}.jsonl")[:limit]
-    if not traces:
-        raise BadInput(f"{folder / 'test'} holds no trace of {stage!r}; collect from more conversations")
-    rows: list[dict[str, object]] = []
-    with ExitStack() as stack:
-        bar = progress(stack, len(traces) * (1 + len(adapters)))
-        for adapter in (None, *adapters):
-            prompts = {prompt_of(trace).name: adapter for trace in traces} if adapter else {}
-            held = settings.model_copy(update={"llm": settings.llm.model_copy(update={"adapters": prompts})})
-            backbone = build.backbone(held, note)
-            try:
-                found = grade(backbone.llm, adapter.name if adapter else student, stage, traces, track=bar)
-            finally:
-                backbone.close()
-            rows.append({**asdict(found), "score": found.score.mean, "low": found.score.low, "high": found.score.high})
-    report = {"stage": stage, "teacher": traces[0].metadata.teacher, "students": rows, "versions": versions()}
-    table = Table.of(f"{stage}: students beside {traces[0].metadata.teacher}", rows)
-    if out:
-        keep(out, Section(f"Students for {stage}", (f"{len(traces)} held-out traces",), (table,)), report)
-    if as_json:
-        print_json(report)
-    else:
-        click.echo(terminal([table]))
 
 
 @distill.command()
@@ -251,6 +218,10 @@ def merge(adapter: Path, student: str, out: Path) -> None:
 
     merged(adapter, base_folder(student), out)
     note(f"the merged model is in {out}")
+
+
+distill.add_command(train)
+distill.add_command(evaluate)
 
 
 def _teacher(settings: "Settings") -> "Teacher":

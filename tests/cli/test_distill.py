@@ -86,3 +86,80 @@ def test_a_collection_that_never_began_can_be_begun_otherwise(tmp_path: Path, mo
     call(*words, "--teacher", "smollm2-135m-instruct")
     with pytest.raises(BadInput, match="go on with --resume"):
         call(*words, "--teacher", "smollm2-135m-instruct")
+
+
+def given(folder: Path, number: int = 60) -> Path:
+    """A user's own outputs: a question and an answer each, every third answer of a liar."""
+    lines = [
+        {
+            "messages": [
+                {"role": "user", "content": f"My friend{n} met your friend{n + 1}. Whom did I mention first?"},
+                {"role": "assistant", "content": f"friend{n if n % 3 else n + 1}"},
+            ],
+            "conversation": f"c{n}",
+        }
+        for n in range(number)
+    ]
+    path = folder / "outputs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_outputs_that_a_user_has_are_taken_in_once(tmp_path: Path) -> None:
+    out = tmp_path / "lessons"
+    words = ["collect", "--from", str(given(tmp_path)), "--stage", "respond", "--teacher", "theirs", "--out", str(out)]
+    assert call(*words)["collected"] == {"respond": 60}  # type: ignore[index]
+    assert call(*words)["collected"] == {"respond: asked before": 60}  # type: ignore[index]
+    held = read_traces(out / "traces" / "respond.jsonl")
+    assert {one.metadata.teacher for one in held} == {"theirs"}
+    (row,) = call("sift", str(out))  # type: ignore[misc]
+    assert row["train"] + row["valid"] + row["test"] == 60
+
+
+def test_a_bad_line_keeps_its_whole_file_out(tmp_path: Path) -> None:
+    path = given(tmp_path)
+    path.write_text(path.read_text(encoding="utf-8") + '{"messages": []}\n', encoding="utf-8")
+    words = ["collect", "--from", str(path), "--stage", "respond", "--out", str(tmp_path / "lessons")]
+    with pytest.raises(BadInput, match="line 61"):
+        CliRunner().invoke(distill, words, catch_exceptions=False)
+    assert not (tmp_path / "lessons").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["collect", "--from", "x", "--out", "y"], "give one --stage"),
+        (["collect", "--from", "x", "--out", "y", "--stage", "link", "--system", "rsum"], "nothing is run"),
+        (["collect", "--out", "y", "--system", "rsum"], "give --system, --data and --teacher"),
+        (["sift", "x", "--judge", "smollm2-135m-instruct"], "--judge and --least go together"),
+    ],
+)
+def test_what_does_not_go_together_is_told(words: list[str], problem: str) -> None:
+    done = CliRunner().invoke(distill, words)
+    assert done.exit_code == 2
+    assert problem in done.output
+
+
+def test_a_judge_turns_answers_down_and_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, asked = tmp_path / "lessons", []
+
+    def judge(prompt: Prompt) -> str:
+        asked.append(prompt.name)
+        said = prompt.messages[-1].content
+        first, told = said.split("My ")[1].split(" ")[0], said.split("rate: ")[1].split("\n")[0]
+        return json.dumps({"score": 90 if first == told else 10})
+
+    call("collect", "--from", str(given(tmp_path)), "--stage", "respond", "--out", str(out))
+    monkeypatch.setattr(build, "backbone", lambda *_: build.Backbone(ScriptedLLM(judge), lambda: None))
+    words = ["sift", str(out), "--judge", "smollm2-135m-instruct", "--least", "50", "--data", str(tmp_path / "data")]
+    (row,) = call(*words)  # type: ignore[misc]
+    assert row["why"] == {"the judge gave less than 50": 20}
+    assert row["train"] + row["valid"] + row["test"] == 40
+    assert "not calibrated" in row["judge"]["calibration"]
+    assert len(asked) == 60
+    assert call(*words) == [row]
+    assert len(asked) == 60
+    with pytest.raises(BadInput, match="the judge 'helpfulness' does not look at one answer"):
+        call(*words, "--by", "helpfulness")
+    with pytest.raises(BadInput, match="none of 60 traces"):
+        call(*words[:-4], "--least", "101", "--data", str(tmp_path / "data"))

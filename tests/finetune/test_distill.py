@@ -135,7 +135,7 @@ def test_the_same_question_is_learned_once_and_nothing_left_is_an_error() -> Non
     with pytest.raises(BadInput, match="none of 1 traces"):
         sift([trace("kite", "elephants everywhere")], "refine")
     with pytest.raises(BadInput, match="turned down by the judge"):
-        sift(twice, "refine", judged=lambda _: False)
+        sift(twice, "refine", more=lambda _: "turned down by the judge")
 
 
 def about(episode: str, system: str = "theanine") -> About:
