@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -71,7 +71,7 @@ sources_option = click.option(
 )
 @click.option("--threads", type=click.IntRange(1), default=8, show_default=True, help="Episodes at once.")
 @click.option("--perplexity", is_flag=True, help="Of the gold answers, too, under the backbone's weights in process.")
-@click.option("--resume", is_flag=True, help="Go on with the run that --out holds.")
+@click.option("--resume", is_flag=True, help="Go on with the run that --out holds; further systems may join.")
 @click.option("--again", is_flag=True, help="With --resume: what failed is done again.")
 @config_option
 @model_option
@@ -203,26 +203,35 @@ def about_run(
 def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
     """The folder is this run's. Raises BadInput where it holds another run, or this one and no --resume.
 
-    A run that ended before its first line, for want of a model say, left nothing that another must not replace.
+    Further systems may join a run. One that ended before its first line, for want of a model say, left nothing that
+    another must not replace.
     """
-    path, told = out / RUN, json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-    begun = out / ANSWERS
+    path, begun = out / RUN, out / ANSWERS
+    told = json.loads(json.dumps(about))
     try:
         if path.exists() and begun.exists() and begun.stat().st_size:
             if not resume:
                 raise BadInput(f"{out} holds a run; go on with --resume, or give another --out")
-            if changed := _changed(json.loads(path.read_text(encoding="utf-8")), json.loads(told)):
+            before = json.loads(path.read_text(encoding="utf-8"))
+            if changed := _changed(before, told):
                 raise BadInput(f"{out} holds a run with another {', '.join(changed)}; give another --out")
-            return
+            if told["systems"].keys() <= before["systems"].keys():
+                return
+            told = {**before, "systems": {**before["systems"], **told["systems"]}}
         out.mkdir(parents=True, exist_ok=True)
-        path.write_text(told, encoding="utf-8")
+        draft = path.with_suffix(".partial")
+        draft.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        draft.replace(path)
     except OSError as error:
         raise BadInput(f"cannot write to {out} ({error.strerror}); choose another --out") from error
 
 
-def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What makes the answers of two runs differ; versions may change between them, and are told as they first were."""
-    return [name for name in now if name not in ("versions", "notes") and before.get(name) != now[name]]
+    free = ("versions", "notes", "systems")
+    names = [name for name in now if name not in free and before.get(name) != now[name]]
+    held = before["systems"]
+    return names + [f"system {name}" for name, one in now["systems"].items() if held.get(name, one) != one]
 
 
 def agents_of(settings: "Settings", chosen: "Mapping[str, Settings]", stack: ExitStack) -> "tuple[LLM, NewAgent]":
