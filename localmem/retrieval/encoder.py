@@ -63,7 +63,7 @@ class SentenceEncoder:
 
     The weights load when first needed, once a process; a missing folder is an error at once. `checksum` is the sha256
     of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)
-    narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of once a call.
+    narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of.
     `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and float32 on a CPU; bfloat16 suits CPUs
     that multiply it (twice as many texts a second, cosines off by some thousandths). Calls of many threads join;
     `batch_size` texts go through the model at once, by default 16 on a CPU, whose caches that fits, and 128 on a GPU.
@@ -114,12 +114,17 @@ class SentenceEncoder:
         coded = self._batched([prefix + text for text in texts])
         if not coded:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        cut = sum(was_cut for _, was_cut in coded)
-        if cut:
-            self.cut += cut
-            window = self._model().max_seq_length
-            log.warning("%s: %d of %d texts were cut to its window of %s tokens", self.name, cut, len(texts), window)
+        self._count_cut(sum(was_cut for _, was_cut in coded))
         return np.stack([row for row, _ in coded])
+
+    def _count_cut(self, cut: int) -> None:
+        """Warns of the first, the tenth, the hundredth …: one who reads long texts would hear of nothing else."""
+        if not cut:
+            return
+        before, self.cut = self.cut, self.cut + cut
+        if not before or len(str(self.cut)) > len(str(before)):
+            window = self._model().max_seq_length
+            log.warning("%s: %d texts so far were cut to its window of %s tokens", self.name, self.cut, window)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, with those that the model puts around it, and before anything is cut."""

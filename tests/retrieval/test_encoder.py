@@ -68,7 +68,7 @@ def test_a_bar_that_was_switched_off_stays_off(starter_encoder_dir: Path) -> Non
     switch.enable_progress_bar()
 
 
-def test_texts_over_the_window_are_cut_counted_and_warned_of_once(
+def test_texts_over_the_window_are_cut_counted_and_warned_of(
     starter_encoder_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     encoder = SentenceEncoder(starter_encoder_dir, name="minilm", max_length=16, batch_size=2)
@@ -78,8 +78,12 @@ def test_texts_over_the_window_are_cut_counted_and_warned_of_once(
     assert (caplog.messages, encoder.cut) == ([], 0)
     with caplog.at_level(logging.WARNING):
         cut = encoder.encode([f"{long} fifteen", "short", f"{long} sixteen seventeen", long], "query")
-    assert caplog.messages == ["minilm: 2 of 4 texts were cut to its window of 16 tokens"]
-    assert encoder.cut == 2
+        encoder.encode([f"{long} eighteen"], "passage")
+    assert caplog.messages == ["minilm: 2 texts so far were cut to its window of 16 tokens"]
+    assert encoder.cut == 3
+    with caplog.at_level(logging.WARNING):
+        encoder.encode([f"{long} {number} times" for number in range(9)], "passage")
+    assert caplog.messages[1:] == ["minilm: 12 texts so far were cut to its window of 16 tokens"]
     assert cut[0] == pytest.approx(whole[0], abs=1e-5)
 
 
@@ -279,5 +283,5 @@ def test_a_query_over_the_window_is_cut_counted_and_warned_of(tmp_path: Path, ca
     assert [match.id for match in matches] == [match.id for match in retriever.search(["dog " * 10], 2)[0]]
     assert encoder.cut == 1
     assert [message for message in caplog.messages if "cut" in message] == [
-        "plain: 1 of 1 texts were cut to its window of 12 tokens"
+        "plain: 1 texts so far were cut to its window of 12 tokens"
     ]
