@@ -4,17 +4,30 @@ Knows no users and no conversations; `runtime` does.
 """
 
 from localmem.bank import Bank
-from localmem.build.parts import Backbone, Progress, backbone, encoder, memory_position, reranker, retriever, wants_vllm
+from localmem.build.parts import (
+    Around,
+    Backbone,
+    Progress,
+    as_it_is,
+    backbone,
+    encoder,
+    memory_position,
+    reranker,
+    retriever,
+    wants_vllm,
+)
 from localmem.build.systems import SYSTEMS, Parts, System
 from localmem.config import Settings, system_options
 from localmem.memory import Memory
 
 __all__ = [
     "SYSTEMS",
+    "Around",
     "Backbone",
     "Parts",
     "Progress",
     "System",
+    "as_it_is",
     "backbone",
     "encoder",
     "memory",

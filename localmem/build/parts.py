@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from localmem.text.pair_model import PairModel
 
 Progress = Callable[[str], None]
+Part = TypeVar("Part")
+
+
+class Around(Protocol):
+    """What is put around a part when it is made, such as a stopwatch: gives what stands in the part's place."""
+
+    def __call__(self, part: Part, /) -> Part: ...
+
+
+def as_it_is(part: Part, /) -> Part:
+    """Nothing around it."""
+    return part
+
 
 _CONSTANT = 10.0  # of the fusion; better than 60 on LoCoMo and LongMemEval (configs/eval/results/retrieval.md)
 
@@ -79,7 +92,12 @@ def bare_encoder(settings: Settings) -> "Encoder":
 
 
 def retriever(
-    settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None = None, *, before: int = 0
+    settings: Settings,
+    new_encoder: Callable[[], "Encoder"],
+    file: Path | None = None,
+    *,
+    before: int = 0,
+    around: Around = as_it_is,
 ) -> "Retriever":
     """An empty index for one bank. A graph or lists of vectors, where there are any, are kept in `file`.
 
@@ -91,7 +109,7 @@ def retriever(
     if wanted.rerank:
         from localmem.retrieval.rerank import Reranked
 
-        reader, budget = reranker(wanted.rerank, wanted.device), wanted.rerank_budget_ms / 1000
+        reader, budget = around(reranker(wanted.rerank, wanted.device)), wanted.rerank_budget_ms / 1000
         found = Reranked(found, reader, depth=wanted.rerank_depth, budget_seconds=budget)
     if wanted.half_life_days or wanted.dates_in_query:
         from localmem.retrieval.timely import Timely
@@ -99,7 +117,7 @@ def retriever(
         if wanted.dates_in_query:
             _need("dateparser", "cpu")
         found = Timely(found, half_life=wanted.half_life_days, dates=wanted.dates_in_query)
-    return found
+    return around(found)
 
 
 @cache

@@ -27,7 +27,7 @@ from localmem.build.options import (
     Values,
     read,
 )
-from localmem.build.parts import compressor, pair_classifier, trained_segmenter
+from localmem.build.parts import Around, as_it_is, compressor, pair_classifier, trained_segmenter
 from localmem.errors import BadInput, BadSettings
 from localmem.llm.base import LLM
 from localmem.memory import Memory
@@ -60,11 +60,15 @@ from localmem.text.summarize import Summarizer
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a memory is made of: the backbone, how to make its index, and one for texts that are compared once."""
+    """What a memory is made of: the backbone, how to make its index, and one for texts that are compared once.
+
+    `around` is put around the further parts that a system has.
+    """
 
     llm: LLM
     new_retriever: Callable[[], Retriever]
     new_index: Callable[[], Retriever] | None = None
+    around: Around = as_it_is
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ def _carecall(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     return carecall.CareCall(
         retriever=new(),
         summarize=Summarizer(parts.llm, prompt="carecall/summarize"),
-        classifier=_classifier(parts.llm, options) if options.variant == "update" else None,
+        classifier=parts.around(_classifier(parts.llm, options)) if options.variant == "update" else None,
         k=options.k,
         query_turns=options.query_turns,
         bank=bank,
@@ -198,8 +202,8 @@ def _secom(parts: Parts, values: Values, bank: Bank | None) -> Memory:
     shared = {
         "llm": parts.llm,
         "retriever": parts.new_retriever(),
-        "segmenter": _segmenter(parts.llm, options, counted),
-        "compressor": compressor(options.compressor) if options.compress == "llmlingua" else None,
+        "segmenter": parts.around(_segmenter(parts.llm, options, counted)),
+        "compressor": parts.around(compressor(options.compressor)) if options.compress == "llmlingua" else None,
         "bank": bank,
         "fallbacks": counted,
         **options.model_dump(include={"k", "tokens", "rate"}),

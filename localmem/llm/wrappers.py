@@ -6,7 +6,7 @@ Each wrapper is an LLM itself and knows nothing of the one it wraps.
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from localmem.errors import PartialFailure
 from localmem.llm.base import LLM
@@ -71,6 +71,18 @@ class Spent:
         return Spent(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))
 
 
+def spent_on(completion: Completion) -> Spent:
+    """What one answer cost."""
+    return Spent(
+        calls=1,
+        input_tokens=completion.usage.input,
+        cached_tokens=completion.usage.cached,
+        output_tokens=completion.usage.output,
+        trimmed=int(completion.trimmed > 0),
+        cut_short=int(completion.finish == "length"),
+    )
+
+
 class Meter(Wrapper):
     """Counts calls and tokens by prompt name."""
 
@@ -86,16 +98,7 @@ class Meter(Wrapper):
 
     def _saw(self, prompt: Prompt, completion: Completion) -> None:
         with self._guard:
-            old = self._spent.get(prompt.name, Spent())
-            self._spent[prompt.name] = replace(
-                old,
-                calls=old.calls + 1,
-                input_tokens=old.input_tokens + completion.usage.input,
-                cached_tokens=old.cached_tokens + completion.usage.cached,
-                output_tokens=old.output_tokens + completion.usage.output,
-                trimmed=old.trimmed + (completion.trimmed > 0),
-                cut_short=old.cut_short + (completion.finish == "length"),
-            )
+            self._spent[prompt.name] = self._spent.get(prompt.name, Spent()).plus(spent_on(completion))
 
 
 class Recorder(Wrapper):

@@ -51,7 +51,8 @@ class _Later(Wrapper):
 class Runtime:
     """Open it with `with`; leaving stops the threads and whatever server the backbone started.
 
-    `progress` is told of long steps in words. `llm` stands in for the settings' backbone (tests, benchmarks).
+    `progress` is told of long steps in words. `llm` stands in for the settings' backbone (tests, benchmarks). `around`
+    is put around every other part as it is made, journals included, to time it say.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class Runtime:
         progress: Callable[[str], None] = log.info,
         llm: LLM | None = None,
         encoder: Encoder | None = None,
+        around: build.Around = build.as_it_is,
     ) -> None:
         self.settings = settings
         self.store = Store.open(settings.store_url, indexes=settings.data / "index")
         self.llm = Meter(llm or _Later(self._backbone))
         self._progress = progress
         self._encoder = encoder
+        self._around = around
         self._started: build.Backbone | None = None
         self._guard = threading.Lock()
         self._agents = Residents(self._new_agent, memory=settings.retrieval.memory_mb << 20)
@@ -101,7 +104,7 @@ class Runtime:
         until it needs a vector, and closed sessions wait for a server with the settings' new encoder.
         """
         with self._guard:
-            self._encoder = self._encoder or build.encoder(self.settings, self.store.vectors)
+            self._encoder = self._encoder or self._around(build.encoder(self.settings, self.store.vectors))
         self.store.vectors.check(self._encoder.identity)
         return self._encoder
 
@@ -181,19 +184,19 @@ class Runtime:
 
     def _parts(self, user: str | None) -> build.Parts:
         """The user's index may be kept in a file of its own; what is compared once lives in memory."""
-        return build.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None))
+        return build.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None), self._around)
 
     def _retriever(self, user: str | None) -> Retriever:
         settings = self.settings
         before = build.SYSTEMS[settings.system].before if user else 0
         if settings.retrieval.retriever == "bm25":
-            return build.retriever(settings, self.encoder, before=before)
+            return build.retriever(settings, self.encoder, before=before, around=self._around)
         encoder = self.encoder()
         file = self.store.indexes.file(user, settings.system, encoder.identity) if user else None
-        return build.retriever(settings, lambda: encoder, file, before=before)
+        return build.retriever(settings, lambda: encoder, file, before=before, around=self._around)
 
     def _new_agent(self, user: str) -> ChatAgent:
-        settings, journal = self.settings, self.store.journal(user, self.settings.system)
+        settings, journal = self.settings, self._around(self.store.journal(user, self.settings.system))
         return ChatAgent(
             memory=build.memory(settings, self._parts(user), journal.bank()),
             llm=self.llm,

@@ -1,16 +1,26 @@
-"""Rememberer: the threads that remember closed sessions. Knows a runtime, and no store or terminal."""
+"""Rememberer: the threads that remember closed sessions. Knows no store and no terminal."""
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from localmem.store.records import Job
 
-if TYPE_CHECKING:
-    from localmem.runtime import Runtime
-
 ATTEMPTS = 3  # a session that cannot be remembered is tried so often, then reported by `localmem doctor`
 _POLL = 5.0  # seconds between looks for sessions that another process closed
+
+
+class Jobs(Protocol):
+    """What there is to remember; a runtime is one."""
+
+    def waiting_jobs(self) -> Sequence[Job]:
+        """The jobs to be done, oldest first."""
+        ...
+
+    def remember(self, job: Job, /) -> bool:
+        """Whether it was done."""
+        ...
 
 
 class Rememberer:
@@ -19,8 +29,8 @@ class Rememberer:
     The threads are daemons: a job that is cut off by the end of the process is done again at the next start.
     """
 
-    def __init__(self, runtime: "Runtime", workers: int = 2) -> None:
-        self._runtime = runtime
+    def __init__(self, jobs: Jobs, workers: int = 2) -> None:
+        self._jobs = jobs
         self._workers = workers
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -55,7 +65,7 @@ class Rememberer:
             if job is None:
                 self._wake.wait(_POLL)
                 continue
-            done = self._runtime.remember(job)
+            done = self._jobs.remember(job)
             with self._guard:
                 self._busy.discard(job.user)
                 if not done:
@@ -63,7 +73,7 @@ class Rememberer:
 
     def _take(self) -> Job | None:
         """The first job of a user whom no other thread is at work for."""
-        jobs = self._runtime.waiting_jobs()
+        jobs = self._jobs.waiting_jobs()
         with self._guard:
             for job in jobs:
                 free = job.user not in self._busy and time.monotonic() >= self._not_before.get(job.user, 0.0)
