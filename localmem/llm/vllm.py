@@ -126,6 +126,10 @@ class VllmLLM:
         """Whether the server is there right now; a look of at most two seconds, which starts nothing."""
         return self._client.healthy(2.0)
 
+    def prefix_cache(self) -> tuple[int, int] | None:
+        """Tokens that the server has looked up in its prefix cache so far, and those found; None if it does not say."""
+        return self._client.prefix_cache()
+
     def close(self) -> None:
         """Gives the connections back; the server runs on."""
         self._client.close()

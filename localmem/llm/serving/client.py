@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from localmem.errors import BadSettings, LLMError, LLMUnavailable
 from localmem.llm.serving.vllm_server import VllmServer
-from localmem.llm.serving.wire import Event, Models, Response, TokenCount
+from localmem.llm.serving.wire import Event, Models, Response, TokenCount, counter
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +112,12 @@ class VllmClient:
             return self._client.get("/health", timeout=seconds).is_success
         except httpx.TransportError:
             return False
+
+    def prefix_cache(self) -> tuple[int, int] | None:
+        """Tokens looked up in the prefix cache and tokens found, as the server's own counters say."""
+        text = self._send(lambda: self._client.get("/metrics"), "a request for its metrics").text
+        asked, found = (counter(text, f"vllm:prefix_cache_{what}_total") for what in ("queries", "hits"))
+        return None if asked is None or found is None else (asked, found)
 
     def close(self) -> None:
         self._client.close()

@@ -168,3 +168,9 @@ def _weigh(mass: ChoiceMass, token: DecodedToken) -> None:
     others = [one for one in allowed if (one.raw(), one.logprob) != (token.raw(), token.logprob)]
     pairs = [(one.raw() or UNKNOWN, one.logprob) for one in others]
     mass.step([(token.raw(), token.logprob), *pairs], token.raw(), floor=floor)
+
+
+def counter(metrics: str, name: str) -> int | None:
+    """A counter of a Prometheus text, summed over its labels; None where it is not in there."""
+    lines = [line for line in metrics.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines) if lines else None

@@ -1,0 +1,177 @@
+"""What a point of `localmem bench latency` runs in: a runtime over a store of its own, its parts under a stopwatch.
+
+The past of each system is remembered once; each point gets a copy of that store, so no point sees another's talk. Knows
+no figures.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localmem import build
+from localmem.agent import ChatAgent
+from localmem.bank import Bank
+from localmem.benchmark.latency import past
+from localmem.benchmark.latency.clock import Clock, Salted, WatchedLLM
+from localmem.benchmark.latency.ends import WatchedJobs
+from localmem.benchmark.latency.plan import Plan, Spec
+from localmem.benchmark.latency.point import World, users, writers
+from localmem.benchmark.latency.result import Sample
+from localmem.config import Settings
+from localmem.journal import Journal
+from localmem.llm.base import LLM
+from localmem.retrieval.base import Encoder, Retriever
+from localmem.runtime import Runtime
+from localmem.runtime.rememberer import Rememberer
+from localmem.store import Store
+
+if TYPE_CHECKING:
+    from localmem.types import Session
+
+Track = Callable[[str, "Sequence[Session]"], "Iterable[Session]"]
+
+
+class Worlds:
+    """All points of one backbone; `place` is a folder for stores, `track` is told of sessions as they are read."""
+
+    def __init__(self, plan: Plan, settings: Settings, backbone: LLM, place: Path, track: Track) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._backbone = backbone
+        self._place = place
+        self._track = track
+        self._salts = count()
+
+    @contextmanager
+    def world(self, spec: Spec) -> Iterator[World]:
+        """One point's, for as long as the `with` lasts."""
+        clock, scripted = Clock(), self._plan.scripted
+        with tempfile.TemporaryDirectory(prefix="point-", dir=self._place) as folder:
+            data = Path(folder) / "data"
+            units = self._copy(spec, data)
+            llm = WatchedLLM(Salted(self._backbone, self._salt(spec)), clock)
+            with Runtime(self._of(spec.system, data), llm=llm, around=clock.watch) as runtime:
+                yield World(
+                    home=runtime,
+                    bare=self._backbone,
+                    clock=clock,
+                    units=units,
+                    counters=getattr(self._backbone, "prefix_cache", lambda: None),
+                    first_token_ms=1000 * scripted.first_token if scripted else None,
+                    tells_cached=scripted is None,
+                    remembering=_remembering,
+                    jobs=_jobs_of(runtime, clock),
+                )
+
+    def _of(self, system: str, data: Path) -> Settings:
+        changed = {"data": data, "database": None, "system": system, "options": _own(self._settings, system)}
+        return self._settings.model_copy(update=changed)
+
+    def _salt(self, spec: Spec) -> Callable[[], str]:
+        """Of a point's own prompts: apart from every other point's; with a cold cache, each apart from all."""
+        base = f"{spec.id}/{next(self._salts)}/{id(self)}"
+        numbers = count()
+        return (lambda: base) if spec.cache == "warm" else (lambda: f"{base}/{next(numbers)}")
+
+    # -- the past ----------------------------------------------------------------------------------------------------
+
+    def _copy(self, spec: Spec, data: Path) -> int:
+        """A store with the users' past, in `data`. Returns the live units of each."""
+        people = [*users(spec), *writers(spec)]
+        made = self._place / f"{spec.system}-h{spec.history}-n{len(people)}"
+        if not made.exists():
+            draft = self._place / f".{made.name}"
+            shutil.rmtree(draft, ignore_errors=True)
+            self._remember(spec, people, draft)
+            draft.rename(made)
+        shutil.copytree(made, data)
+        with Store.open(data) as store:
+            return sum(1 for _ in store.bank(people[0], spec.system).live())
+
+    def _remember(self, spec: Spec, people: Sequence[str], data: Path) -> None:
+        plan, settings = self._plan, self._of(spec.system, data)
+        spoken = past.sessions(spec.history, plan.exchanges, plan.seed)
+        with Store.open(data) as store:
+            made = past.changes(
+                lambda journal: self._reader(settings, store, journal),
+                spoken,
+                lambda sessions: self._track(f"{spec.system}: {spec.history} sessions", sessions),
+            )
+            for user in people:
+                past.give(store.journal(user, spec.system), made)
+
+    def _reader(self, settings: Settings, store: Store, journal: Journal) -> ChatAgent:
+        from localmem.retrieval.encoder import CachedEncoder
+
+        llm = past.scripted(self._plan.answer, name="scripted")
+        encoder: list[Encoder] = []
+
+        def one() -> Encoder:
+            if not encoder:
+                encoder.append(CachedEncoder(past.Mixed(self._encoder), store.vectors))
+            return encoder[0]
+
+        def index() -> Retriever:
+            return build.retriever(settings, one, before=build.SYSTEMS[settings.system].before)
+
+        memory = build.memory(settings, build.Parts(llm, index), Bank())
+        return ChatAgent(memory=memory, llm=llm, journal=journal)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        from localmem.build.parts import bare_encoder
+
+        return bare_encoder(self._settings)
+
+
+def about(plan: Plan, settings: Settings) -> dict[str, object]:
+    """What a run is of; another run in its folder must be of the same."""
+    from localmem.benchmark.latency.device import Gpus
+    from localmem.benchmark.machine import machine, versions
+    from localmem.config import system_options
+    from localmem.prompts import digest_of_all
+    from localmem.weights.manifest import Manifest
+
+    known = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
+    model = "scripted" if plan.scripted else settings.model
+    return {
+        "model": model,
+        "checksum": known.checksum if known and not plan.scripted else None,
+        "source": known.source.model_dump(mode="json") if known and known.source and not plan.scripted else None,
+        "arguments": plan.model_dump(mode="json", exclude={"models", "title"}),
+        "seed": plan.seed,
+        "prompts": digest_of_all(),
+        "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
+        "retrieval": settings.retrieval.model_dump(mode="json"),
+        "chat": settings.chat.model_dump(mode="json"),
+        "systems": {name: system_options(name, _own(settings, name)) for name in plan.systems},
+        "title": plan.title,
+        "machine": {**machine(Path.cwd()), "gpus": [asdict(gpu) for gpu in Gpus().look(())]},
+        "versions": versions(),
+    }
+
+
+def _own(settings: Settings, system: str) -> Mapping[str, object]:
+    """The options of the settings, for the system that they name."""
+    return settings.options if settings.system == system else {}
+
+
+@contextmanager
+def _remembering(jobs: WatchedJobs) -> Iterator[Callable[[], None]]:
+    """The threads that a server has, at work on these jobs."""
+    rememberer = Rememberer(jobs)
+    rememberer.start()
+    try:
+        yield rememberer.nudge
+    finally:
+        rememberer.stop()
+
+
+def _jobs_of(runtime: Runtime, clock: Clock) -> Callable[[str, float, Callable[[Sample], None]], WatchedJobs]:
+    return lambda point, began, write: WatchedJobs(runtime, clock, point, began, write)
