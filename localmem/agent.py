@@ -16,6 +16,7 @@ from localmem.errors import BadInput, Conflict, NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM, alternate
 from localmem.memory import Memory
+from localmem.placed import Places
 from localmem.prompts import load
 from localmem.text.dialogue import day
 from localmem.types import Change, Completion, Exchange, Message, Prompt, Recall, Reply, Session, Turn
@@ -30,7 +31,8 @@ class ChatAgent:
 
     `opened` are the sessions that go on, `waiting` those that are over and not yet remembered: the last turns of the
     latter stay in sight, `carry` of them, so that a user reads what they wrote. `memory_position` says where recalled
-    memory stands: in the system message, or last, before the user's turn, which keeps the prompt's prefix cacheable.
+    memory stands: in the system message, or last, before the user's turn. There it stays while the session goes on, and
+    later turns show what is new: a prompt then begins with the one before, and a server's prefix cache holds that.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class ChatAgent:
         self._carry = carry
         self._guard = threading.RLock()
         self._remembering = threading.Lock()
+        self._places = Places(llm.count_tokens, llm.context_length // 4)
 
     # -- talking ---------------------------------------------------------------------------------------------------
 
@@ -106,7 +109,7 @@ class ChatAgent:
         prompt's sampling; `instructions` stand in for the agent's own.
         """
         session = dialogue or self._going(session_id)
-        recall, prompt = self._prepared(session, instructions)
+        recall, prompt, content = self._prepared(session, instructions)
         prompt = adjust(prompt) if adjust else prompt
         said: list[str] = []
         whole = False
@@ -117,6 +120,7 @@ class ChatAgent:
             if said and not whole:
                 self._say(session_id, session.turns[-1], "".join(said))
         turn, new = self._say(session_id, session.turns[-1], completion.text)
+        self._keep_in_place(session, recall, content, completion)
         if new:
             self._observe(Exchange(session.turns[-1], turn, recall))
         return Reply(turn, recall, prompt, completion)
@@ -131,7 +135,7 @@ class ChatAgent:
 
     def answer(self, session: Session) -> Reply:
         """The reply to a session that is written nowhere: nothing changes, so many may be asked of one memory."""
-        recall, prompt = self._prepared(session)
+        recall, prompt, _ = self._prepared(session)
         (completion,) = self.llm.generate([prompt])
         last = session.turns[-1]
         return Reply(self._turn(session, "assistant", completion.text, last.time), recall, prompt, completion)
@@ -143,6 +147,12 @@ class ChatAgent:
 
         `carried` are turns of earlier sessions that stand ahead of the dialogue.
         """
+        return self._composed(session, recall, instructions, carried)[0]
+
+    def _composed(
+        self, session: Session, recall: Recall, instructions: str | None, carried: Sequence[Turn]
+    ) -> tuple[Prompt, str]:
+        """The prompt, and its last turn with the memory that is shown there."""
         file = load(self.memory.response_prompt)
         last = session.turns[-1]
         values = {
@@ -152,21 +162,22 @@ class ChatAgent:
             "instructions": self._instructions if instructions is None else instructions,
         }
         in_system = recall.text if self._in_system else ""
-        asked = last.text
-        if recall.text and not self._in_system:
-            asked = f"{file.section('memory', memory=recall.text, **values)}\n\n{last.text}"
+        shown = "" if self._in_system else self._places.fresh(session, recall.text)
+        content = f"{file.section('memory', memory=shown, **values)}\n\n{last.text}" if shown else last.text
+        said = (*carried, *session.turns[:-1])
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
-            *(Message(turn.role, turn.text) for turn in (*carried, *session.turns[:-1])),
-            Message("user", asked),
+            *(Message(turn.role, self._places.content(session.id, turn)) for turn in said),
+            Message("user", content),
         )
-        return Prompt(
+        prompt = Prompt(
             name=file.name,
             messages=alternate(messages),
             max_tokens=file.max_tokens,
             temperature=file.temperature,
             stop=file.stop,
         )
+        return prompt, content
 
     # -- remembering -----------------------------------------------------------------------------------------------
 
@@ -178,6 +189,7 @@ class ChatAgent:
                 return None
             logged = self._journal.close(session.id)
             del self._opened[session.id]
+            self._places.forget(session.id)
             self._waiting[session.id] = logged or session
             return session.id
 
@@ -282,12 +294,19 @@ class ChatAgent:
         speaker = self.user if role == "user" else self.assistant
         return Turn(f"{session.id}.{_next_number(session)}", role, speaker, text, time)  # type: ignore[arg-type]
 
-    def _prepared(self, session: Session, instructions: str | None = None) -> tuple[Recall, Prompt]:
-        """What is recalled for the session's last turn, and the prompt of the reply."""
+    def _prepared(self, session: Session, instructions: str | None = None) -> tuple[Recall, Prompt, str]:
+        """What is recalled for the session's last turn, the prompt of the reply, and how its last turn stands there."""
         # What waits is read before the bank: a session remembered meanwhile is then seen twice, never not at all.
         carried = self._carried(session)
         recall = self.memory.recall(session)
-        return recall, self.prompt(session, recall, instructions, carried)
+        return recall, *self._composed(session, recall, instructions, carried)
+
+    def _keep_in_place(self, session: Session, recall: Recall, content: str, completion: Completion) -> None:
+        """The next prompt shows the turn as this one did, unless this one was too long to show everything."""
+        if completion.trimmed:
+            self._places.forget(session.id)
+        elif not self._in_system:
+            self._places.put(session, self._places.fresh(session, recall.text), content)
 
     def _carried(self, dialogue: Session) -> tuple[Turn, ...]:
         """The last turns of sessions that are over and not yet remembered, but for those that the dialogue shows."""
