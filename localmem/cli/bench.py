@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from localmem.cli.bench_ending import ending
+from localmem.cli.bench_latency import latency
+from localmem.cli.bench_latency_report import compare, report
 from localmem.cli.bench_retrieval import retrieval
 from localmem.cli.bench_runner import runner
 from localmem.cli.bench_timelines import timelines
@@ -27,9 +29,12 @@ def bench() -> None:
 
 
 bench.add_command(ending)
+bench.add_command(latency)
 bench.add_command(retrieval)
 bench.add_command(timelines)
 bench.add_command(runner)
+bench.add_command(report)
+bench.add_command(compare)
 
 
 @bench.command()

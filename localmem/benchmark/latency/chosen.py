@@ -5,13 +5,10 @@ Knows points and their order; draws and tells nothing.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import log2
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from localmem.benchmark.latency.result import Load, Point
-
-Key = TypeVar("Key", bound=Hashable)
 
 _USUAL = 8  # at once: the load that a headline is about, or the nearest to it
 
@@ -35,12 +32,16 @@ def idle(points: Iterable[Point]) -> list[Point]:
 
 
 def usual(points: Sequence[Point]) -> Setting:
-    """What most systems were measured under; among such, a warm cache, about eight at once and the longest history.
-
-    There must be a point.
+    """What most systems were measured under; among such, a warm cache, the history with most loads, and about eight at
+    once. There must be a point.
     """
-    counts = Counter(map(setting, points))
-    return max(counts, key=lambda one: (counts[one], one.cache == "warm", -_far(one.load), one.history))
+    systems = Counter(map(setting, points))
+    loads = Counter((one.history, one.cache) for one in systems)
+
+    def fit(one: Setting) -> tuple[float, ...]:
+        return systems[one], one.cache == "warm", loads[one.history, one.cache], -_far(one.load), one.history
+
+    return max(systems, key=fit)
 
 
 def under(points: Iterable[Point], wanted: Setting) -> list[Point]:
@@ -65,7 +66,7 @@ def by_history(points: Sequence[Point], wanted: Setting) -> dict[str, dict[float
 
 
 def longest(points: Sequence[Point], of: Callable[[Point], Hashable], along: Callable[[Point], Hashable]) -> Setting:
-    """The setting whose line is longest: points alike in `of` differ in `along`; the usual one where lines are equal."""
+    """Where the longest line is: its points are alike in `of` and differ in `along`. Among equal ones, the usual."""
     preferred = usual(points)
     lines: defaultdict[Hashable, set[Hashable]] = defaultdict(set)
     for point in points:
@@ -85,16 +86,6 @@ def partners(points: Sequence[Point]) -> list[tuple[Point, Point]]:
 def amount(load: Load) -> float:
     """How much of its kind a load is."""
     return float(load.concurrency or 0) if load.kind == "closed" else load.rate or 0.0
-
-
-def other_cache(wanted: Setting) -> Setting:
-    """The same with a cold cache for a warm one, and the other way round."""
-    return wanted._replace(cache="cold" if wanted.cache == "warm" else "warm")
-
-
-def unmarked(point: Point) -> Point:
-    """The same point without its marks; for comparing what was measured."""
-    return replace(point, marks=())
 
 
 def _lines(points: Iterable[Point], across: Callable[[Point], float]) -> dict[str, dict[float, Point]]:

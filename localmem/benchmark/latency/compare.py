@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from localmem.benchmark.latency.figures import tpot
 from localmem.benchmark.latency.resample import Figure, Measured, Ratio, mean, percentile, ratio
 from localmem.benchmark.latency.result import SAMPLES, Kind, Part, Point, Sample, load_result, read_samples
 from localmem.evaluation.sections import Table
@@ -15,16 +16,9 @@ from localmem.evaluation.sections import Table
 Value = Callable[[Sample], float | None]
 
 
-def _tpot(one: Sample) -> float | None:
-    """Time per output token after the first, as vLLM's benchmark has it."""
-    if one.ttft_ms is None or one.output_tokens < 2:
-        return None
-    return (one.e2el_ms - one.ttft_ms) / (one.output_tokens - 1)
-
-
 _VALUES: Mapping[str, Value] = {
     "ttft": lambda one: one.ttft_ms,
-    "tpot": _tpot,
+    "tpot": tpot,
     "e2el": lambda one: one.e2el_ms,
 }
 _FIGURES: Mapping[str, tuple[str, Figure]] = {
@@ -92,7 +86,7 @@ Requests = Mapping[str, Sequence[Sample]]  # of each point
 def compare(ours: Path, theirs: Path) -> Comparison:
     """Two runs' folders or their result.json, whose samples lie beside. Raises BadInput."""
     runs = [load_result(path) for path in (ours, theirs)]
-    requests = [_requests(path) for path in (ours, theirs)]
+    requests = [read_requests(path) for path in (ours, theirs)]
     first, second = ({point.id: point for point in run.points} for run in runs)
     both = [name for name in first if name in second]
     rows = [row for name in both for row in _rows(first[name], second[name], requests)]
@@ -105,6 +99,17 @@ def compare(ours: Path, theirs: Path) -> Comparison:
     ]
     alone = tuple(name for name in first if name not in second), tuple(name for name in second if name not in first)
     return Comparison(tuple(rows), alone, tuple(differences(*(run.about for run in runs))), tuple(notes))
+
+
+def read_requests(path: Path) -> Requests:
+    """A run's raw samples by point; none where a result lies alone. Raises BadInput."""
+    folder = path if path.is_dir() else path.parent
+    if not (folder / SAMPLES).exists():
+        return {}
+    found: dict[str, list[Sample]] = {}
+    for one in read_samples(path):
+        found.setdefault(one.point, []).append(one)
+    return found
 
 
 def differences(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list[Difference]:
@@ -181,17 +186,6 @@ def _measured(samples: Sequence[Sample], name: str) -> Measured:
     """By conversation; a failed request has no time."""
     values = (((one.user, one.session), _VALUES[name](one)) for one in samples if not (one.error or one.warm_up))
     return [(conversation, value) for conversation, value in values if value]
-
-
-def _requests(path: Path) -> Requests:
-    """None where a result lies alone."""
-    folder = path if path.is_dir() else path.parent
-    if not (folder / SAMPLES).exists():
-        return {}
-    found: dict[str, list[Sample]] = {}
-    for one in read_samples(path):
-        found.setdefault(one.point, []).append(one)
-    return found
 
 
 def _without(path: Path) -> str:

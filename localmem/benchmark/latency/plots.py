@@ -12,7 +12,6 @@ from localmem.evaluation.summary import front
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.container import Container
 
     Draw = Callable[[Axes], None]
 
@@ -35,6 +34,8 @@ _LINES = (
     "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#bcbd22", "#17becf", "#3d3d3d",
     "#f2b134", "#6aa84f",
 )  # fmt: skip
+_MARKERS = "os^DvPX*<>hp"
+_FAR = 4  # times the smallest: more than this needs a logarithmic axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,15 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def curves(lines: Sequence[Curve], title: str, across: str, up: str, *, guide: float | None = None) -> "Draw":
-    """Times or counts on logarithmic axes; shares, which have a `guide` line, on linear ones."""
+    """Times or counts over loads or histories; shares, which have a `guide` line, over what is counted."""
 
     def draw(axes: "Axes") -> None:
-        shown = [
-            axes.plot(list(line.points), list(line.points.values()), line.style, color=line.colour, marker="o", ms=4)[0]
-            for line in lines
-        ]
+        shown = [_plot(axes, line, _MARKERS[number % len(_MARKERS)]) for number, line in enumerate(lines)]
         axes.set(title=title, xlabel=across, ylabel=up)
         ticks = sorted({x for line in lines for x in line.points})
         if guide is None:
             axes.set(xscale="symlog" if ticks[0] <= 0 else "log")
-            _logarithmic(axes, [y for line in lines for y in line.points.values()])
+            _upward(axes, [y for line in lines for y in line.points.values()])
         else:
             axes.axhline(guide, color="#666666", linestyle=":", linewidth=1)
             axes.set(ylim=(-0.02, 1.02))
@@ -85,7 +83,7 @@ def stacks(bars: Mapping[str, Mapping[str, float]], title: str, across: str) -> 
         shown = []
         for stage in stages:
             widths = [parts.get(stage, 0.0) for parts in bars.values()]
-            shown.append(axes.barh(list(bars), widths, left=list(left.values()), color=shades[stage]))
+            shown.append(axes.barh(list(bars), widths, left=list(left.values()), color=shades[stage])[0])
             left = {name: start + width for (name, start), width in zip(left.items(), widths, strict=True)}
         for name, end in left.items():
             axes.annotate(f" {end:.3g}" if end < 1000 else f" {end:.0f}", (end, name), va="center", fontsize="small")
@@ -103,8 +101,8 @@ def pairs(bars: Mapping[str, tuple[float, float]], names: tuple[str, str], title
         places = range(len(bars))
         first, second = ([pair[side] for pair in bars.values()] for side in (0, 1))
         shown = [
-            axes.barh([place - 0.2 for place in places], first, height=0.38, color=_LINES[0]),
-            axes.barh([place + 0.2 for place in places], second, height=0.38, color=_LINES[1]),
+            axes.barh([place - 0.2 for place in places], first, height=0.38, color=_LINES[0])[0],
+            axes.barh([place + 0.2 for place in places], second, height=0.38, color=_LINES[1])[0],
         ]
         for place, (idle, busy) in zip(places, bars.values(), strict=True):
             axes.annotate(f" {busy / idle:.2f} ×" if idle else "", (busy, place + 0.2), va="center", fontsize="small")
@@ -132,18 +130,24 @@ def pareto(points: Mapping[str, tuple[float, float]], title: str, across: str, u
     return draw
 
 
-def _logarithmic(axes: "Axes", values: Sequence[float]) -> None:
-    """Where nothing is zero; ticks at 1, 2 and 5, as plain numbers."""
+def _plot(axes: "Axes", line: Curve, marker: str) -> "Artist":
+    across, up = list(line.points), list(line.points.values())
+    return axes.plot(across, up, line.style, color=line.colour, marker=marker, markersize=5)[0]
+
+
+def _upward(axes: "Axes", values: Sequence[float]) -> None:
+    """From zero where all is of one size; else logarithmic, with plain numbers at 1, 2 and 5."""
     from matplotlib.ticker import LogLocator
 
-    if min(values, default=0) <= 0:
+    if max(values) < _FAR * min(values) or min(values) <= 0:
+        axes.set_ylim(0, 1.15 * max(values) or 1)
         return
     axes.set(yscale="log", ylim=(min(values) / 1.4, max(values) * 1.4))
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def _legend(axes: "Axes", shown: Sequence["Artist | Container"], names: Sequence[str]) -> None:
+def _legend(axes: "Axes", shown: Sequence["Artist"], names: Sequence[str]) -> None:
     """Beside the axes, where it hides nothing."""
     from matplotlib.figure import Figure
 
