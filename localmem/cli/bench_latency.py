@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from localmem.cli.bench_latency_report import show_comparison
 from localmem.cli.options import config_option, json_option, note, print_json
 
 if TYPE_CHECKING:
@@ -58,11 +59,23 @@ class Listed(click.ParamType[tuple[str, ...]]):
 @click.option("--ends", type=click.IntRange(0), help="Users whose sessions are remembered after each round.")
 @click.option("--during-ends", is_flag=True, default=None, help="Once more while sessions are being remembered.")
 @click.option("--seed", type=int, help="Of texts and arrivals.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The run's folder.", metavar="DIR")
+@click.option("--out", type=click.Path(path_type=Path), help="The run's folder.", metavar="DIR")
 @click.option("--resume", is_flag=True, help="Go on with the run that --out holds, at the first point it has not.")
+@click.option(
+    "--compare", "pair", type=click.Path(path_type=Path), nargs=2, help="Set two runs beside each other.", metavar="A B"
+)
 @config_option
 @json_option
-def latency(plan: Path | None, out: Path, *, resume: bool, config: Path | None, as_json: bool, **given: object) -> None:
+def latency(
+    plan: Path | None,
+    out: Path | None,
+    pair: tuple[Path, Path] | None,
+    *,
+    resume: bool,
+    config: Path | None,
+    as_json: bool,
+    **given: object,
+) -> None:
     """Real agents over a real backbone: how long until the first token, with memory and without, and which stage costs
     what.
 
@@ -71,6 +84,11 @@ def latency(plan: Path | None, out: Path, *, resume: bool, config: Path | None, 
     """
     from localmem.benchmark.latency.plan import Plan
 
+    if pair:
+        show_comparison(*pair, as_json=as_json)
+        return
+    if out is None:
+        raise click.UsageError("nothing says where the run goes; give its folder as --out, or two runs to --compare")
     values = _values(given)
     wanted = Plan.load(plan, values) if plan else Plan.of(values)
     models = wanted.models or (None,)

@@ -10,7 +10,7 @@ from localmem.cli.options import json_option, note, print_json
 from localmem.errors import BadInput
 
 if TYPE_CHECKING:
-    from localmem.benchmark.latency.report import Quality, Run
+    from localmem.benchmark.latency.runs import Quality, Run
     from localmem.evaluation.sections import Section
 
 Told = Sequence[tuple["Run", Sequence["Section"]]]
@@ -37,7 +37,8 @@ def report(folders: Sequence[Path], out: Path | None, evaluation: Path | None, a
 
     Each DIR is the --out of `localmem bench latency`, or a folder of several. The page needs nothing but itself.
     """
-    from localmem.benchmark.latency.report import page, read_runs, sections, text
+    from localmem.benchmark.latency.report import page, sections, text
+    from localmem.benchmark.latency.runs import read_runs
 
     runs, qualities = read_runs(folders), _quality(evaluation)
     where = out or (folders[0] if folders[0].is_dir() else folders[0].parent)
@@ -86,7 +87,7 @@ def show_comparison(first: Path, second: Path, *, as_json: bool) -> None:
 
 
 def _quality(evaluation: Path | None) -> "list[Quality]":
-    from localmem.benchmark.latency.report import quality
+    from localmem.benchmark.latency.runs import quality
     from localmem.cli.eval_run import ANSWERS
 
     return quality(evaluation / ANSWERS) if evaluation else []

@@ -150,7 +150,7 @@ def tables(found: Comparison, names: tuple[str, str]) -> list[Table]:
             names[0]: f"{row.ours:.2f}",
             names[1]: f"{row.theirs:.2f}",
             "ratio": _told(row),
-            "": row.verdict,
+            "verdict": row.verdict,
         }
         for row in found.rows
     ]
