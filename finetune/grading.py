@@ -1,18 +1,22 @@
 """What a student is worth: its answers to held-out traces beside the teacher's, by a score that fits the stage.
 
-A choice is right or wrong; segments are scored as SeCom scores them; a text by its words. Knows an LLM by its contract.
+A choice is right or wrong; segments are scored as SeCom scores them; a text by its words and its facts. Where a trace
+carries gold, answers are compared with that, too, the teacher's among them. Knows a student by how it is asked.
 """
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from time import perf_counter
 from typing import NamedTuple
 
-from finetune.sift import grounded, valid
+from finetune.facts import Facts, facts, texts_of
+from finetune.footprint import Peak
+from finetune.sift import TEXTS, grounded, valid
 from finetune.traces import Trace
 from localmem.benchmark.load import percentiles
+from localmem.errors import BadReply
 from localmem.evaluation.metrics.bootstrap import Estimate, estimate
 from localmem.evaluation.metrics.text import rouge
 from localmem.llm.base import LLM
@@ -22,43 +26,84 @@ from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Pr
 
 SEGMENT = "segment"
 
+Ask = Callable[[Trace], Completion]
+
 
 class Measured(NamedTuple):
-    """One answer: how near it is to the teacher's (0 to 1), whether it is of its format, how much of it was told."""
+    """One answer: how near it is to the teacher's (0 to 1), whether it is of its format, how much of it was told.
+
+    `gold` is how near it is to what people say, None where they say nothing; `facts` are those of a text.
+    """
 
     score: float
     valid: bool
     grounded: float
+    gold: float | None = None
+    facts: Facts | None = None
+
+
+class Speed(NamedTuple):
+    """Of single calls, one after the other; and the peak of memory while they were answered."""
+
+    tokens_per_second: float
+    p50_ms: float
+    p95_ms: float
+    memory_mib: float
+    gpu_mib: float
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A model on a stage. `what` names the measure of which `score` is the mean; times are of single calls."""
+    """A model on a stage. `what` names the measure of which `score` is the mean; a teacher has none by itself.
+
+    `said` are the traces with the model's answers in place of the teacher's.
+    """
 
     model: str
     what: str
     answers: int
-    score: Estimate
-    valid: float
+    score: Estimate | None
+    valid: float | None
     grounded: float
-    tokens_per_second: float
-    p50_ms: float
-    p95_ms: float
+    gold: Estimate | None
+    facts: Facts | None
+    speed: Speed | None
+    said: tuple[Trace, ...] = ()
+
+    def row(self) -> dict[str, object]:
+        """Plain values by column; what was not measured is not there."""
+        found: dict[str, object] = {"model": self.model, "what": self.what, "answers": self.answers}
+        if self.score:
+            found |= {"score": self.score.mean, "low": self.score.low, "high": self.score.high}
+        if self.gold:
+            found |= {"by gold": self.gold.mean}
+        if self.valid is not None:
+            found["valid"] = self.valid
+        found["grounded"] = self.grounded
+        if self.facts:
+            found |= {"fact precision": self.facts.precision, "fact recall": self.facts.recall}
+        if self.speed:
+            found |= {name: value for name, value in self.speed._asdict().items() if name != "gpu_mib" or value}
+        return found
 
 
-def grade(llm: LLM, name: str, stage: str, traces: Sequence[Trace], *, track: Callable[[int], None]) -> Grade:
+def grade(
+    student: LLM | Ask, name: str, stage: str, traces: Sequence[Trace], *, track: Callable[[int], object]
+) -> Grade:
     """The model's answers to these traces (one at least), asked one by one; the prompts' own sampling holds."""
-    measured: list[Measured] = []
+    ask = student if callable(student) else asking(student)
+    answers: list[Completion] = []
     times: list[float] = []
-    tokens = 0
-    for trace in traces:
-        began = perf_counter()
-        (completion,) = llm.generate([prompt_of(trace)])
-        times.append(1000 * (perf_counter() - began))
-        tokens += completion.usage.output
-        measured.append(measure(completion, trace, stage))
-        track(1)
+    with Peak() as peak:
+        for trace in traces:
+            began = perf_counter()
+            answers.append(ask(trace))
+            times.append(1000 * (perf_counter() - began))
+            track(1)
     found = percentiles(times)
+    tokens = sum(answer.usage.output for answer in answers)
+    speed = Speed(1000 * tokens / sum(times), found["p50"], found["p95"], peak.mib, peak.gpu_mib)
+    measured = [measure(answer, trace, stage) for answer, trace in zip(answers, traces, strict=True)]
     return Grade(
         model=name,
         what=measure_of(stage, traces[0]),
@@ -66,10 +111,44 @@ def grade(llm: LLM, name: str, stage: str, traces: Sequence[Trace], *, track: Ca
         score=estimate([one.score for one in measured]),
         valid=fmean(one.valid for one in measured),
         grounded=fmean(one.grounded for one in measured),
-        tokens_per_second=1000 * tokens / sum(times),
-        p50_ms=found["p50"],
-        p95_ms=found["p95"],
+        gold=_by_gold(measured),
+        facts=_facts(measured),
+        speed=speed,
+        said=tuple(answered(trace, answer.text) for trace, answer in zip(traces, answers, strict=True)),
     )
+
+
+def teacher(stage: str, traces: Sequence[Trace], whole: Sequence[Trace]) -> Grade:
+    """The teacher's stored answers. `whole` are those before sifting, of which it is known whether they are valid.
+
+    How near its answers are to themselves is no measurement; how near they are to gold is one.
+    """
+    measured = [measure(Completion(trace.answer), trace, stage) for trace in traces]
+    right = [trace.metadata.finish == "stop" and _usable(trace.answer, trace, stage) for trace in whole]
+    return Grade(
+        model=", ".join(sorted({trace.metadata.teacher for trace in traces})),
+        what=measure_of(stage, traces[0]),
+        answers=len(traces),
+        score=None,
+        valid=fmean(right) if right else None,
+        grounded=fmean(one.grounded for one in measured),
+        gold=_by_gold(measured),
+        facts=_facts(measured),
+        speed=None,
+        said=tuple(traces),
+    )
+
+
+def asking(llm: LLM) -> Ask:
+    """A chat model is asked as the teacher was; an answer that its tokens cut off within JSON is an empty one."""
+
+    def ask(trace: Trace) -> Completion:
+        try:
+            return llm.generate([prompt_of(trace)])[0]
+        except BadReply:
+            return Completion("", "length")
+
+    return ask
 
 
 def prompt_of(trace: Trace) -> Prompt:
@@ -82,16 +161,28 @@ def prompt_of(trace: Trace) -> Prompt:
         max_tokens=about.max_tokens,
         temperature=about.temperature,
         seed=about.seed,
+        stop=about.stop,
         format=form,
     )
 
 
 def measure(completion: Completion, trace: Trace, stage: str) -> Measured:
-    """One answer against the teacher's."""
-    text = completion.text
-    said = Trace((*trace.asked, Message("assistant", text)), trace.metadata)
-    right = completion.finish == "stop" and valid(text, trace)
-    return Measured(_score(text, trace, stage) if right else 0.0, right, grounded(said))
+    """One answer against the teacher's, and against gold."""
+    text, gold = completion.text, trace.metadata.gold
+    right = completion.finish == "stop" and _usable(text, trace, stage)
+    said = answered(trace, text)
+    return Measured(
+        _score(text, trace, stage) if right else 0.0,
+        right,
+        grounded(said),
+        None if gold is None else _score(text, answered(trace, gold), stage) if right else 0.0,
+        _facts_in(text, trace) if stage in TEXTS else None,
+    )
+
+
+def answered(trace: Trace, text: str) -> Trace:
+    """The trace with another answer."""
+    return replace(trace, messages=(*trace.asked, Message("assistant", text)))
 
 
 def measure_of(stage: str, trace: Trace) -> str:
@@ -101,15 +192,44 @@ def measure_of(stage: str, trace: Trace) -> str:
     return "segmentation Score" if stage == SEGMENT else "ROUGE-L"
 
 
+def _usable(text: str, trace: Trace, stage: str) -> bool:
+    if stage == SEGMENT and not trace.metadata.options and _segments(text) is None:
+        return False
+    return valid(text, trace)
+
+
 def _score(text: str, trace: Trace, stage: str) -> float:
     if trace.metadata.options:
         return float(text == trace.answer)
     if stage == SEGMENT:
-        right, ours = _starts(trace.answer), _starts(text)
-        count = 1 + max(item["last"] for item in json.loads(trace.answer)["segments"])
-        return agreement(between(right, count), between(ours, count)).score
-    return rouge([text], [trace.answer], ["rougeL"])["rougeL"][0]
+        right, ours = _segments(trace.answer), _segments(text)
+        if not right or ours is None:
+            return 0.0
+        count = 1 + max(last for _, last in right)
+        starts = [{first for first, _ in one} for one in (right, ours)]
+        return agreement(between(starts[0], count), between(starts[1], count)).score
+    told, wanted = ("\n".join(texts_of(one)) for one in (text, trace.answer))
+    return rouge([told], [wanted], ["rougeL"])["rougeL"][0]
 
 
-def _starts(answer: str) -> set[int]:
-    return {item["first"] for item in json.loads(answer)["segments"]}
+def _segments(answer: str) -> list[tuple[int, int]] | None:
+    """First and last exchange of each; None for what is no segmentation."""
+    try:
+        return [(int(item["first"]), int(item["last"])) for item in json.loads(answer)["segments"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _facts_in(text: str, trace: Trace) -> Facts:
+    right = trace.answer if trace.metadata.gold is None else trace.metadata.gold
+    return facts(text, right, "\n".join(message.content for message in trace.asked))
+
+
+def _by_gold(measured: Sequence[Measured]) -> Estimate | None:
+    found = [one.gold for one in measured if one.gold is not None]
+    return estimate(found) if found else None
+
+
+def _facts(measured: Sequence[Measured]) -> Facts | None:
+    found = [one.facts for one in measured if one.facts]
+    return Facts(*(fmean(column) for column in zip(*found, strict=True))) if found else None

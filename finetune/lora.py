@@ -6,21 +6,22 @@ that too (Hinton et al., 2015). Knows traces and folders; what a student is wort
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from finetune.rows import Row, collate, encode, pack
-from finetune.run import About, save
+from finetune.run import About, first_process, save
 from finetune.traces import Trace, read_traces
 from finetune.training import Plan, Trained, arguments, check_checkpoints, need, quietly, run
-from localmem.errors import BadInput
+from localmem.errors import BadInput, MissingExtra
 from localmem.llm.adapter_notes import AdapterNotes, save_notes
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
     import torch
     from peft import PeftModel
-    from transformers import Trainer
+    from transformers import BitsAndBytesConfig, PreTrainedModel, Trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Job:
     """What to train from what. `soft` is the weight of the teacher's distribution beside the loss of its words.
 
     `pack` is the number of tokens of a row; a longer trace is left out and counted. `dora` splits weights into
-    direction and length (Liu et al., 2024).
+    direction and length (Liu et al., 2024); `quantised` holds the base model in 4 bits (Dettmers et al., 2023).
     """
 
     base: Path
@@ -38,6 +39,7 @@ class Job:
     plan: Plan
     rank: int = 16
     dora: bool = False
+    quantised: bool = False
     pack: int = 2048
     soft: float = 0.5
     licence: str = "that of the base model and of the teacher"
@@ -47,6 +49,8 @@ class Job:
 def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print) -> Trained:
     """Trains and writes the adapter's folder. Raises BadInput before the first step."""
     need("torch", "peft", "accelerate")
+    if job.quantised and find_spec("bitsandbytes") is None:
+        raise MissingExtra("weights of 4 bits need the package 'bitsandbytes'; run `pip install bitsandbytes`")
     from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
     chat = ChatTokenizer(job.base)
@@ -93,13 +97,8 @@ def _student(job: Job) -> "PeftModel":
     """The base model with a fresh adapter on every linear layer; it computes in float32 and only the adapter learns."""
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
-    from transformers import AutoModelForCausalLM
 
-    try:
-        with quietly():
-            base = AutoModelForCausalLM.from_pretrained(str(job.base), dtype=torch.float32, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{job.base} is no chat model to start from: {' '.join(str(error).split())[:200]}") from error
+    base = _base(job)
     base.config.use_cache = False  # with a cache, attention would not keep the traces of a row apart
     config = LoraConfig(
         r=job.rank,
@@ -116,6 +115,41 @@ def _student(job: Job) -> "PeftModel":
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     return model
+
+
+def _base(job: Job) -> "PreTrainedModel":
+    """In float32, or in 4 bits with what computes beside them in float32."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    more = {"quantization_config": _four_bits()} if job.quantised else {}
+    try:
+        with quietly():
+            base: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+                str(job.base), dtype=torch.float32, local_files_only=True, **more
+            )
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{job.base} is no chat model to start from: {' '.join(str(error).split())[:200]}") from error
+    if job.quantised:
+        from peft import prepare_model_for_kbit_training
+
+        prepared: PreTrainedModel = prepare_model_for_kbit_training(base, use_gradient_checkpointing=False)
+        return prepared
+    return base
+
+
+def _four_bits() -> "BitsAndBytesConfig":
+    """NormalFloat with doubly quantised constants (Dettmers et al., 2023, section 3)."""
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    wide = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16 if wide else torch.float32,
+    )
 
 
 def _trainer_type() -> "type[Trainer]":
@@ -164,13 +198,19 @@ def _trainable(model: "PeftModel") -> int:
 
 
 def _save(job: Job, model: "PeftModel", chat: ChatTokenizer, trained: Trained) -> None:
-    """The adapter in bfloat16 (half the size, and what a server computes in), card, curves, and what it is for."""
+    """The adapter in bfloat16 (half the size, and what a server computes in), card, curves, and what it is for.
+
+    The tokenizer stays with the base model: no server reads it from an adapter's folder.
+    """
     import torch
 
     traces = [trace for path in job.train for trace in read_traces(path)]
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data = weight.data.to(torch.bfloat16)
+    prompts = {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces if trace.metadata.prompt_sha256}
+    notes = AdapterNotes(base=job.base.name, prompts=prompts, template_sha256=chat.template_sha256)
+    how = {"rank": job.rank, "dora": job.dora, "quantised": job.quantised, "pack": job.pack, "soft": job.soft}
     about = About(
         title=f"Student for {', '.join(sorted({path.stem for path in job.train}))}",
         what=f"A LoRA adapter of rank {job.rank} on {job.base.name}, taught by {', '.join(_teachers(traces))}.",
@@ -178,12 +218,25 @@ def _save(job: Job, model: "PeftModel", chat: ChatTokenizer, trained: Trained) -
         base=job.base.name,
         data=[*job.train, *job.valid],
         licence=job.licence,
-        settings={"rank": job.rank, "dora": job.dora, "pack": job.pack, "soft": job.soft},
+        settings=how,
+        more=_serving(notes),
     )
-    prompts = {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces}
-    notes = AdapterNotes(base=job.base.name, prompts=prompts, template_sha256=chat.template_sha256)
-    save(job.out, model, chat.tokenizer, about, job.plan, trained, {"traces": len(traces), **notes.model_dump()})
-    save_notes(job.out, notes)
+    save(job.out, model, None, about, job.plan, trained, {"traces": len(traces), **notes.model_dump()})
+    if first_process():
+        save_notes(job.out, notes)
+
+
+def _serving(notes: AdapterNotes) -> list[str]:
+    """The card's lines on what the adapter is served with."""
+    prompts = [f"- prompt `{name}`, sha256 `{digest[:16]}`" for name, digest in sorted(notes.prompts.items())]
+    return [
+        "## Served with",
+        "",
+        f"The base model {notes.base}, under the setting `llm.adapters`. Loading it warns where these have changed:",
+        "",
+        *prompts,
+        f"- chat template, sha256 `{notes.template_sha256[:16]}`",
+    ]
 
 
 def _teachers(traces: Sequence[Trace]) -> list[str]:

@@ -1,9 +1,11 @@
 """A finished training run on disk: weights, settings, data hashes, measures, curves, and a card that says it in words.
 
-Knows no task. The folder is a model's folder: transformers loads it, and `localmem models import` takes it in.
+Knows no task. The folder is a model's folder: transformers loads it, and `localmem models import` takes it in. Of the
+processes that `accelerate launch` starts, the first alone writes.
 """
 
 import json
+import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a run is about. `command` is the line that makes it again; `data` are the files that were read."""
+    """What a run is about. `command` is the line that makes it again; `data` are the files that were read.
+
+    `more` are lines of the card's own.
+    """
 
     title: str
     what: str
@@ -35,21 +40,33 @@ class About:
     data: Sequence[Path]
     licence: str
     settings: Mapping[str, object]
+    more: Sequence[str] = ()
+
+
+def first_process() -> bool:
+    """Whether this process is the one that writes and tells."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def save(
     out: Path,
     model: "PreTrainedModel",
-    tokenizer: "PreTrainedTokenizerBase",
+    tokenizer: "PreTrainedTokenizerBase | None",
     about: About,
     plan: Plan,
     trained: Trained,
     more: Mapping[str, object],
 ) -> None:
-    """Writes everything into `out`, then drops the checkpoints. `more` are further findings, tables of measures say."""
+    """Writes everything into `out`, then drops the checkpoints. `more` are further findings, tables of measures say.
+
+    Without a tokenizer none is written: an adapter is served with that of its base.
+    """
+    if not first_process():
+        return
     with quietly():
         model.save_pretrained(str(out))
-    tokenizer.save_pretrained(str(out))
+    if tokenizer is not None:
+        tokenizer.save_pretrained(str(out))
     report = {
         "title": about.title,
         "command": about.command,
@@ -72,8 +89,12 @@ def save(
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
 
 
-def register(out: Path, name: str, licence: str, directory: Path | None = None, *, role: Role = "classifier") -> Entry:
+def register(
+    out: Path, name: str, licence: str, directory: Path | None = None, *, role: Role = "classifier"
+) -> Entry | None:
     """Enters the run's folder into the local manifest as `name`, in place of an earlier run of that name."""
+    if not first_process():
+        return None
     return take_in(out, Wishes(name=name, role=role, licence=licence, replace=True), directory)
 
 
@@ -106,13 +127,14 @@ def _card(about: About, plan: Plan, trained: Trained) -> str:
     """The model's card, in Markdown."""
     measures = "\n".join(f"| {name} | {value:.4f} |" for name, value in trained.measures.items())
     data = "\n".join(f"- `{path.name}`, sha256 `{digest(path)[:16]}`" for path in about.data)
+    more = "".join(f"{line}\n" for line in ("", *about.more)) if about.more else ""
     return f"""# {about.title}
 
 {about.what}
 
 Made by `{about.command}` from {about.base} in {trained.seconds:.0f} s ({trained.steps} steps, seed {plan.seed},
 {platform.machine()}). Licence: {about.licence}.
-
+{more}
 ## Data
 
 {data}

@@ -4,25 +4,22 @@ Knows traces and no model. A conversation is on one side of every division.
 """
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal
 
 import jsonschema  # type: ignore[import-untyped]  # its stubs are a package of their own
 
+from finetune.facts import GROUNDED, share_in
 from finetune.traces import Trace
 from localmem.errors import BadInput
 
 Part = Literal["train", "valid", "test"]
 Reason = str
 
-_WORD = re.compile(r"\w+")
-_LONG = 4  # letters from which a word says something
-GROUNDED = 0.5  # of an answer's telling words, the share that must stand in what was asked
-_TEXTS = frozenset({"summarize", "refine", "blend", "respond", "day", "events", "compress"})  # stages that write text
+TEXTS = frozenset({"summarize", "refine", "blend", "respond", "day", "events", "compress"})  # stages that write text
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ def wrong_with(trace: Trace, stage: str) -> Reason | None:
         return "cut short"
     if not valid(trace.answer, trace):
         return "not of its format"
-    if stage in _TEXTS and grounded(trace) < GROUNDED:
+    if stage in TEXTS and grounded(trace) < GROUNDED:
         return "not grounded in what was asked"
     return None
 
@@ -95,11 +92,4 @@ def valid(answer: str, trace: Trace) -> bool:
 
 def grounded(trace: Trace) -> float:
     """Of the telling words of an answer, the share that stand in what was asked; 1 for an answer without any."""
-    said = _telling([trace.answer])
-    if not said:
-        return 1.0
-    return len(said & _telling([message.content for message in trace.asked])) / len(said)
-
-
-def _telling(texts: Sequence[str]) -> set[str]:
-    return {word.lower() for text in texts for word in _WORD.findall(text) if len(word) >= _LONG or word.isdigit()}
+    return share_in(trace.answer, [message.content for message in trace.asked])

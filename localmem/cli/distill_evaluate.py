@@ -1,71 +1,287 @@
-"""`localmem distill evaluate`: students beside their teacher and their base model. Wires up `finetune.grading`."""
+"""`localmem distill evaluate`: students beside their teacher and their base model, stage by stage and end to end.
+
+Wires up `finetune.students`; measures nothing itself.
+"""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from localmem.cli.eval_run import progress
-from localmem.cli.options import config_option, json_option, note, print_json, settings_of
+from localmem.cli.distill_judge import bench_for, judge_options, line_of
+from localmem.cli.distill_whole import Whole
+from localmem.cli.eval_run import Sources, progress
+from localmem.cli.options import config_option, data_option, json_option, note, print_json, settings_of
+from localmem.cli.training import base_folder, command_line
 from localmem.errors import BadInput
+
+if TYPE_CHECKING:
+    from finetune.students import Student
+    from finetune.traces import Trace
+    from localmem.config import Settings
+    from localmem.evaluation.judgements import Bench
+    from localmem.evaluation.sections import Table
+
+Row = dict[str, object]
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--stage", required=True, metavar="X")
-@click.option("--student", required=True, help="The student's base model, by its name.", metavar="M")
+@click.option("--stage", "stages", multiple=True, required=True, help="May be given again.", metavar="X")
+@click.option("--student", required=True, help="The students' base model, by its name.", metavar="M")
 @click.option(
-    "--adapter", "adapters", type=click.Path(path_type=Path), multiple=True, help="May be given again.", metavar="RUN"
+    "--adapter",
+    "runs",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="What `distill train` made: an adapter, or a trained part. May be given again.",
+    metavar="RUN",
 )
-@click.option("--limit", type=click.IntRange(1), help="The first so many traces only.")
+@click.option(
+    "--merged",
+    type=click.Path(path_type=Path),
+    help="The one --adapter merged with its base; is made there if it is not.",
+    metavar="DIR",
+)
+@click.option("--limit", type=click.IntRange(1), help="The first so many traces of a stage only.")
+@judge_options
+@click.option("--end-to-end", "system", help="Then this system answers --questions with and without.", metavar="SYSTEM")
+@click.option(
+    "--questions",
+    "sources",
+    type=Sources(),
+    multiple=True,
+    help="With --end-to-end: a data set and its file; may be given again.",
+    metavar="NAME=FILE",
+)
+@click.option("--probes", type=click.IntRange(1), help="With --end-to-end: the first so many of each data set only.")
+@click.option("--half", type=click.Choice(["all", "choose", "report"]), default="report", show_default=True)
+@click.option("--card", is_flag=True, help="Write the table into each RUN's card, too.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep the figures here.", metavar="DIR")
 @config_option
+@data_option
 @json_option
 def evaluate(
     folder: Path,
-    stage: str,
+    stages: Sequence[str],
     student: str,
-    adapters: Sequence[Path],
+    runs: Sequence[Path],
+    merged: Path | None,
     limit: int | None,
+    judge: str | None,
+    by: str,
+    system: str | None,
+    sources: Sequence[tuple[str, Path]],
+    probes: int | None,
+    half: str,
+    card: bool,
     out: Path | None,
     config: Path | None,
+    data: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare a student with its base model on held-out conversations, by what the teacher did there.
+    """Compare students with their base model and their teacher on held-out conversations, in one table.
 
-    Score: agreement for choices, SeCom's Score for segments, ROUGE-L for texts; with the share of answers of their
-    format, how much of an answer stands in what was asked, and time.
+    Score: how near to what the teacher did: agreement for choices, SeCom's Score for segments, ROUGE-L for texts, whose
+    facts are counted, too. Where traces carry gold, every answer is compared with that as well, the teacher's among
+    them. A judge is listened to where it was calibrated. With --end-to-end the same `localmem eval run` is done with
+    each student in place and without.
     """
-    from dataclasses import asdict
+    from finetune.students import student_in
+    from localmem.benchmark.machine import machine, versions
+    from localmem.evaluation.sections import terminal
 
-    from finetune.grading import grade, prompt_of
-    from finetune.traces import read_traces
-    from localmem import build
-    from localmem.benchmark.machine import versions
-    from localmem.evaluation.sections import Section, Table, keep, terminal
-
-    settings = settings_of(config, model=student)
-    traces = read_traces(folder / "test" / f"{stage}.jsonl")[:limit]
-    if not traces:
-        raise BadInput(f"{folder / 'test'} holds no trace of {stage!r}; collect from more conversations")
-    rows: list[dict[str, object]] = []
+    _check(runs, merged, system, sources, out)
+    settings = settings_of(config, data, model=student)
+    students = [student_in(path) for path in runs]
+    found = _Found(folder, settings, limit)
     with ExitStack() as stack:
-        bar = progress(stack, len(traces) * (1 + len(adapters)))
-        for adapter in (None, *adapters):
-            prompts = {prompt_of(trace).name: adapter for trace in traces} if adapter else {}
-            held = settings.model_copy(update={"llm": settings.llm.model_copy(update={"adapters": prompts})})
-            backbone = build.backbone(held, note)
-            try:
-                found = grade(backbone.llm, adapter.name if adapter else student, stage, traces, track=bar)
-            finally:
-                backbone.close()
-            rows.append({**asdict(found), "score": found.score.mean, "low": found.score.low, "high": found.score.high})
-    report = {"stage": stage, "teacher": traces[0].metadata.teacher, "students": rows, "versions": versions()}
-    table = Table.of(f"{stage}: students beside {traces[0].metadata.teacher}", rows)
+        if merged:
+            students.append(_merged(students[0], student, merged))
+        bench = _believable(settings_of(config, data, model=judge), by, stack) if judge else None
+        for stage in stages:
+            found.grade(stage, student, students, bench, stack)
+    found.tell_deltas(students)
+    found.tell_curves(students)
+    if system and out:
+        whole = Whole(config, settings, system, sources, {"half": half, "limit": probes}, out)
+        found.tables += whole.run([one for one in students if one.kind != "merged"], found.traces)
+    report: Row = {
+        "command": command_line(),
+        "stage": ", ".join(stages),
+        "students": found.rows,
+        "deltas": found.deltas,
+        "curves": found.curves,
+        "notes": found.notes,
+        "tables": [{"caption": table.caption, "head": table.head, "rows": table.rows} for table in found.tables],
+        "machine": machine(folder),
+        "versions": versions(),
+    }
     if out:
-        keep(out, Section(f"Students for {stage}", (f"{len(traces)} held-out traces",), (table,)), report)
+        _keep(out, found, students, report)
+    if card:
+        _write_cards(found, students)
     if as_json:
         print_json(report)
-    else:
-        click.echo(terminal([table]))
+        return
+    click.echo(terminal(found.tables))
+    for line in found.notes:
+        note(line)
+
+
+def _check(
+    runs: Sequence[Path],
+    merged: Path | None,
+    system: str | None,
+    sources: Sequence[tuple[str, Path]],
+    out: Path | None,
+) -> None:
+    if merged and len(runs) != 1:
+        raise click.UsageError(f"--merged is of one --adapter, and {len(runs)} are given")
+    if bool(system) != bool(sources):
+        raise click.UsageError("--end-to-end and --questions go together: a system, and what it is asked")
+    if system and not (out and runs):
+        raise click.UsageError("--end-to-end needs --adapter to put in place, and --out for the runs' answers")
+
+
+@dataclass
+class _Found:
+    """What was measured so far: rows, tables, and what a reader must know."""
+
+    folder: Path
+    settings: "Settings"
+    limit: int | None
+    rows: list[Row] = field(default_factory=list)
+    deltas: list[Row] = field(default_factory=list)
+    curves: dict[str, list[Row]] = field(default_factory=dict)
+    tables: "list[Table]" = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    traces: "dict[str, list[Trace]]" = field(default_factory=dict)
+
+    def grade(
+        self, stage: str, base: str, students: "Sequence[Student]", bench: "Bench | None", stack: ExitStack
+    ) -> None:
+        """One stage's rows: the teacher's, the base model's, each student's."""
+        from finetune.grading import teacher
+        from finetune.students import Student, graded
+        from finetune.traces import read_traces
+        from localmem.evaluation.sections import Table
+
+        traces = read_traces(self.folder / "test" / f"{stage}.jsonl")[: self.limit]
+        if not traces:
+            raise BadInput(f"{self.folder / 'test'} holds no trace of {stage!r}; collect from more conversations")
+        whole = self.folder / "traces" / f"{stage}.jsonl"
+        self.traces[stage] = traces
+        asked = [Student(base, "base"), *students]
+        bar = progress(stack, len(traces) * len(asked))
+        grades = [teacher(stage, traces, read_traces(whole) if whole.exists() else [])]
+        grades += [graded(one, stage, traces, self.settings, note=note, track=bar) for one in asked]
+        rows: list[Row] = []
+        for kind, one in zip(("teacher", *(one.kind for one in asked)), grades, strict=True):
+            said = _judged(bench, one.said) if bench else {}
+            rows.append({"stage": stage, "kind": kind, **one.row(), **said})
+        self.rows += rows
+        shown = [{name: value for name, value in row.items() if name not in ("stage", "what")} for row in rows]
+        self.tables.append(
+            Table.of(f"{stage}: {grades[1].what} with the teacher on {len(traces)} held-out traces", shown)
+        )
+        self.notes += _times_base(stage, rows)
+        if whole.exists():
+            self.notes.append(f"{stage}: the teacher's validity is that of all its answers, before sifting")
+
+    def tell_deltas(self, students: "Sequence[Student]") -> None:
+        """A merged model beside the adapter that it was made of."""
+        from localmem.evaluation.sections import Table
+
+        if not any(one.kind == "merged" for one in students):
+            return
+        for stage in self.traces:
+            rows = {str(row["kind"]): row for row in self.rows if row["stage"] == stage}
+            adapter, merged = rows.get("adapter"), rows.get("merged")
+            if adapter and merged:
+                names = ("score", "valid", "tokens_per_second", "p50_ms", "p95_ms", "memory_mib")
+                self.deltas.append({"stage": stage, **{name: merged[name] - adapter[name] for name in names}})  # type: ignore[operator]  # numbers
+        if self.deltas:
+            self.tables.append(Table.of("merged minus adapter", self.deltas))
+
+    def tell_curves(self, students: "Sequence[Student]") -> None:
+        """Loss by epoch of each run."""
+        from finetune.students import curve, losses
+        from localmem.evaluation.sections import Table
+
+        for one in students:
+            if rows := losses(curve(one.folder)):
+                self.curves[one.name] = rows
+                self.tables.append(Table.of(f"{one.name}: loss by epoch", rows))
+
+
+def _believable(settings: "Settings", by: str, stack: ExitStack) -> "Bench | None":
+    """A judge that was calibrated and found believable; any other is not listened to, and that is said."""
+    bench = bench_for(settings, by, stack)
+    if bench.calibration and bench.calibration.believable:
+        return bench
+    note(f"the judge {by} on {settings.model} is left out: {line_of(bench)}")
+    return None
+
+
+def _judged(bench: "Bench", said: "Sequence[Trace]") -> Row:
+    """The mean of the judge's scores, over the answers that it gave one."""
+    from finetune.opinions import ask
+
+    scores = [score for score in ask(bench, said) if score is not None]
+    return {f"judge: {bench.judge.name}": sum(scores) / len(scores)} if scores else {}
+
+
+def _merged(student: "Student", base: str, out: Path) -> "Student":
+    """The merged model's folder, made if there is none."""
+    from finetune.merge import merge
+    from finetune.students import Student
+
+    if student.kind != "adapter":
+        raise BadInput(f"{student.folder} is no adapter, so there is nothing to merge; leave --merged away")
+    if not (out / "config.json").is_file():
+        merge(student.folder, base_folder(base), out)
+        note(f"the merged model is in {out}")
+    return Student(out.name if out.name != student.name else f"{out.name} (merged)", "merged", out)
+
+
+def _times_base(stage: str, rows: Sequence[Row]) -> list[str]:
+    """How often the base model's score each student reaches."""
+    scores = {str(row["model"]): row["score"] for row in rows if isinstance(row.get("score"), float)}
+    (base, before), *others = scores.items()
+    return [
+        f"{stage}: {name} scores {score / before:.2f} times as high as {base}"
+        if isinstance(score, float) and isinstance(before, float) and before > 0
+        else f"{stage}: {name} scores {score}, and {base} nothing"
+        for name, score in others
+    ]
+
+
+def _keep(out: Path, found: _Found, students: "Sequence[Student]", report: Row) -> None:
+    from finetune.run import curves
+    from finetune.students import curve
+    from localmem.evaluation.sections import Section, keep
+
+    pictures = []
+    for one in students:
+        if log := curve(one.folder):
+            out.mkdir(parents=True, exist_ok=True)
+            pictures.append(f"loss-{one.name}.png")
+            curves(log, out / pictures[-1])
+    title = f"Students for {', '.join(found.traces)}"
+    keep(out, Section(title, tuple(found.notes), tuple(found.tables), tuple(pictures)), report)
+
+
+def _write_cards(found: _Found, students: "Sequence[Student]") -> None:
+    """Into each run's own card: the teacher, the base model, and itself."""
+    from finetune.cards import put_section
+    from localmem.evaluation.sections import Table, as_markdown
+
+    for one in students:
+        rows = [row for row in found.rows if row["kind"] in ("teacher", "base") or row["model"] == one.name]
+        shown = [{name: value for name, value in row.items() if name != "grounded"} for row in rows]
+        text = as_markdown(Table.of("", shown))
+        put_section(one.folder, f"Measured by `{command_line()}`:\n\n{text}")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -89,7 +89,7 @@ class Opinions:
         }
 
 
-def _bar(total: int, stage: str) -> "tqdm[object]":
+def _bar(total: int, stage: str) -> "tqdm[NoReturn]":
     from tqdm import tqdm
 
     return tqdm(total=total, desc=f"judging {stage}", unit="answer", disable=None)

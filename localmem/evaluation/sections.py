@@ -104,6 +104,12 @@ def markdown(sections: Sequence[tuple[Path, Section]], where: Path) -> str:
     return "\n".join(_markdown(os.path.relpath(folder, where), section) for folder, section in sections)
 
 
+def as_markdown(table: Table) -> str:
+    """Its head and rows, without the caption."""
+    lines = [table.head, tuple("---" for _ in table.head), *table.rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
 def page(sections: Sequence[tuple[Path, Section]]) -> str:
     """All sections as one HTML page that needs nothing but itself."""
     shown = [(section, [_embedded(folder / name) for name in section.pictures]) for folder, section in sections]
@@ -117,8 +123,7 @@ def _plain(value: object) -> str:
 def _markdown(folder: str, section: Section) -> str:
     parts = [f"## {section.title}\n", *(f"- {note}" for note in section.notes), ""]
     for table in section.tables:
-        lines = [table.head, tuple("---" for _ in table.head), *table.rows]
-        parts += [f"### {table.caption}\n", *(f"| {' | '.join(map(_cell, line))} |" for line in lines), ""]
+        parts += [f"### {table.caption}\n", as_markdown(table), ""]
     parts += [f"![{name}]({Path(folder, name).as_posix()})\n" for name in section.pictures]
     return "\n".join(parts)
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -39,10 +40,12 @@ def teacher(dies_at: str = "never") -> build.Backbone:
     return build.Backbone(ScriptedLLM(answer), lambda: None)
 
 
-def call(*words: str) -> object:
+def call(*words: str) -> dict[str, Any]:
+    """A command's JSON document; a list of rows stands under "rows"."""
     done = CliRunner().invoke(distill, [*words, "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    return {"rows": found} if isinstance(found, list) else dict(found)
 
 
 def test_collect_goes_on_after_the_teacher_died_and_sift_divides(
@@ -63,8 +66,8 @@ def test_collect_goes_on_after_the_teacher_died_and_sift_divides(
     assert len(read_traces(out / "traces" / "respond.jsonl")) == 12
     assert held[0].metadata.teacher == "smollm2-135m-instruct"
     assert len(held[0].metadata.teacher_sha256) == 64
-    rows = call("sift", str(out))
-    counted = {row["stage"]: row["train"] + row["valid"] + row["test"] for row in rows}  # type: ignore[attr-defined]
+    rows = call("sift", str(out))["rows"]
+    counted = {row["stage"]: row["train"] + row["valid"] + row["test"] for row in rows}
     assert counted == {"respond": 12, "summarize": 24}
     parts = {part: read_traces(out / part / "summarize.jsonl") for part in ("train", "valid", "test")}
     assert sum(map(len, parts.values())) == 24
@@ -108,11 +111,11 @@ def given(folder: Path, number: int = 60) -> Path:
 def test_outputs_that_a_user_has_are_taken_in_once(tmp_path: Path) -> None:
     out = tmp_path / "lessons"
     words = ["collect", "--from", str(given(tmp_path)), "--stage", "respond", "--teacher", "theirs", "--out", str(out)]
-    assert call(*words)["collected"] == {"respond": 60}  # type: ignore[index]
-    assert call(*words)["collected"] == {"respond: asked before": 60}  # type: ignore[index]
+    assert call(*words)["collected"] == {"respond": 60}
+    assert call(*words)["collected"] == {"respond: asked before": 60}
     held = read_traces(out / "traces" / "respond.jsonl")
     assert {one.metadata.teacher for one in held} == {"theirs"}
-    (row,) = call("sift", str(out))  # type: ignore[misc]
+    (row,) = call("sift", str(out))["rows"]
     assert row["train"] + row["valid"] + row["test"] == 60
 
 
@@ -152,12 +155,12 @@ def test_a_judge_turns_answers_down_and_is_asked_once(tmp_path: Path, monkeypatc
     call("collect", "--from", str(given(tmp_path)), "--stage", "respond", "--out", str(out))
     monkeypatch.setattr(build, "backbone", lambda *_: build.Backbone(ScriptedLLM(judge), lambda: None))
     words = ["sift", str(out), "--judge", "smollm2-135m-instruct", "--least", "50", "--data", str(tmp_path / "data")]
-    (row,) = call(*words)  # type: ignore[misc]
+    (row,) = call(*words)["rows"]
     assert row["why"] == {"the judge gave less than 50": 20}
     assert row["train"] + row["valid"] + row["test"] == 40
     assert "not calibrated" in row["judge"]["calibration"]
     assert len(asked) == 60
-    assert call(*words) == [row]
+    assert call(*words)["rows"] == [row]
     assert len(asked) == 60
     with pytest.raises(BadInput, match="the judge 'helpfulness' does not look at one answer"):
         call(*words, "--by", "helpfulness")

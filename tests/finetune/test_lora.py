@@ -18,42 +18,12 @@ from localmem.evaluation.answers import Work
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.llm.transformers import TransformersLLM
 from localmem.types import Choice, Completion, Message, Prompt
-
-WORDS = ["red", "blue", "green", "kite", "boat", "moon", "says", "what", "is", "PASS", "APPEND"]
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}> {{ m.content }} <end> {% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
+from tests.finetune.small import WORDS, small_chat
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of a few thousand numbers that knows these words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("small-chat")
-    special = ["<unk>", "<end>", "<system>", "<user>", "<assistant>"]
-    vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
-    plain = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="<unk>", eos_token="<end>", pad_token="<end>")
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(str(folder))
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=256,
-        initializer_range=0.3,  # an adapter does not reach the output layer, so that must tell words apart
-        eos_token_id=1,
-        pad_token_id=1,
-    )
-    LlamaForCausalLM(config).save_pretrained(str(folder))
-    return folder
+    return small_chat(tmp_path_factory.mktemp("small-chat"))
 
 
 def trace(said: str, told: str, choices: dict[str, float] | None = None) -> Trace:
@@ -149,10 +119,12 @@ def test_a_merged_student_answers_as_with_its_adapter(base: Path, tmp_path: Path
     merge(student, base, tmp_path / "merged")
     llm = TransformersLLM(tmp_path / "merged", name="merged", context_length=64, device="cpu", dtype="float32")
     graded = grade(llm, "merged", "respond", TRACES, track=lambda _: None)
-    assert graded.score.mean == 1.0
+    assert graded.row()["score"] == 1.0
     assert (graded.valid, graded.grounded, graded.answers) == (1.0, 1.0, len(TRACES))
     plain = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
-    assert grade(plain, "small", "respond", TRACES, track=lambda _: None).score.mean < 0.7
+    before = grade(plain, "small", "respond", TRACES, track=lambda _: None)
+    assert before.score is not None
+    assert before.score.mean < 0.7
     with pytest.raises(BadInput, match="is not empty"):
         merge(student, base, tmp_path / "merged")
     with pytest.raises(BadInput, match="no adapter in"):
@@ -208,7 +180,7 @@ def test_segments_and_choices_have_scores_of_their_own() -> None:
     one = '{"segments": [{"first": 0, "last": 3}]}'
     assert 0.0 < measure(Completion(one), held, "segment").score < 1.0
     choice = trace("what is", "PASS", {"PASS": 0.0})
-    assert measure(Completion("PASS"), choice, "operation") == (1.0, True, 0.0)
+    assert measure(Completion("PASS"), choice, "operation")[:3] == (1.0, True, 0.0)
     assert measure(Completion("LATER"), choice, "operation").valid is False
     assert measure(Completion("kite", finish="length"), trace("kite", "kite"), "respond").score == 0.0
 
