@@ -6,6 +6,7 @@ Measures nothing and reads nothing but its template. Where quality is given, an 
 import base64
 import functools
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -83,7 +84,7 @@ class _Book:
 
     def draw(self, name: str, how: "plots.Draw", height: float = 4.2) -> str:
         """The name of the picture that was drawn."""
-        file = f"{self.run.name}-{name}.svg".replace("/", "-").replace(" ", "-")
+        file = re.sub(r"[^\w.-]", "-", f"{self.run.name}-{name}.svg")
         picture(self.folder / file, how, width=8, height=height, kind="svg")
         return file
 

@@ -1,4 +1,4 @@
-"""What latency runs left behind, and how good an evaluation found the same systems, read for a report. Draws nothing."""
+"""What latency runs left behind, and how good an evaluation found the same systems: read for a report."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
