@@ -46,6 +46,10 @@ class LLMSettings(Section):
     """Tokens of prompt and answer together; default: the model's own."""
     arguments: tuple[str, ...] = ()
     """Further arguments of a vLLM that localmem starts."""
+    background: int = Field(default=4, ge=1)
+    """How many prompts of sessions that are being remembered may be under way at a time."""
+    priorities: bool = False
+    """The server at url runs with --scheduling-policy priority: replies then go ahead of background prompts."""
     adapters: Mapping[str, Path] = Field(default_factory=dict)
     """LoRA folders by prompt name (theanine/link) or by system (theanine)."""
 

@@ -191,6 +191,7 @@ class Prompt:
     """One request to an LLM. `name` is `<system>/<task>`: metering, capture, routing and fakes all key on it.
 
     `extra` holds further sampling fields of an OpenAI-style request; a server backend passes them on as they are.
+    Nobody waits for the answer to one in the `background`: it goes behind those that somebody waits for.
     """
 
     name: str
@@ -201,6 +202,7 @@ class Prompt:
     stop: tuple[str, ...] = ()
     format: Format = field(default_factory=FreeText)
     extra: Mapping[str, object] = field(default_factory=dict)
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,3 +196,24 @@ def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> 
         for name in names:
             (going,) = runtime.agent(name).sessions
             assert len(going.turns) == 6
+
+
+def test_only_what_is_remembered_by_threads_of_its_own_stands_in_the_background(
+    settings: Settings, quick: None
+) -> None:
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> str:
+        asked.append(prompt)
+        return _rsum(prompt)
+
+    with _open(settings, script) as runtime:
+        runtime.remember_in_background()
+        agent = runtime.agent("ana")
+        agent.chat("I like sailing.", START)
+        agent.close()
+        runtime.nudge()
+        _until(lambda: not agent.waiting)
+    ranks = {prompt.name: prompt.background for prompt in asked}
+    assert ranks["rsum/update"]
+    assert not any(behind for name, behind in ranks.items() if "respond" in name)

@@ -213,6 +213,7 @@ def _vllm(settings: Settings, progress: Progress) -> Backbone:
         tokenizer=_tokenizer(settings.model),
         context_length=wanted.context_length,
         api_key=wanted.api_key,
+        priorities=wanted.priorities,
     )
     for name, folder in wanted.adapters.items():
         llm.load_adapter(name, folder)

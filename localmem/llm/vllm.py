@@ -24,6 +24,7 @@ from localmem.types import Choice, Completion, Message, Prompt
 # A prompt of n bytes has at most n tokens, and a template adds a few to it; below that no server need count.
 _TEMPLATE_TOKENS = 512
 _MESSAGE_TOKENS = 32
+_BEHIND = 1  # the priority of background prompts; vLLM takes lower numbers first, and those without one as 0
 
 
 class VllmLLM:
@@ -32,7 +33,8 @@ class VllmLLM:
     `tokenizer` is a folder with the model's tokenizer; without it the server is asked to count. `context_length` None
     asks the server. `adapters` maps a prompt's name, or the part before its slash, to the served name of an adapter.
     `server` is given when the server is ours: then a request that finds it gone waits for its restart. At most
-    `concurrency` prompts of one `generate` are under way at a time; `timeout` is in seconds, for one answer.
+    `concurrency` prompts of one `generate` are under way at a time; `timeout` is in seconds, for one answer. A server
+    of ours ranks prompts, another does if `priorities` says so: one that does not may refuse a ranked prompt.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class VllmLLM:
         server: VllmServer | None = None,
         concurrency: int = 64,
         timeout: float = 600.0,
+        priorities: bool = False,
     ) -> None:
         self._name = name
         self._tokenizer = ChatTokenizer(tokenizer) if tokenizer else None
         self._context_length = context_length
         self._concurrency = concurrency
+        self._ranks = priorities or server is not None
         self._client = VllmClient(url, api_key=api_key, server=server, timeout=timeout)
         self._adapters = dict(adapters or {})
         self._guard = threading.Lock()
@@ -154,7 +158,8 @@ class VllmLLM:
 
     def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         model = route(self._adapters, prompt.name) or self._name
-        return request_body(prompt, alternate(prompt.messages), model=model, stream=stream)
+        body = request_body(prompt, alternate(prompt.messages), model=model, stream=stream)
+        return body | {"priority": _BEHIND} if self._ranks and prompt.background else body
 
     def _fitted(self, prompt: Prompt) -> tuple[Prompt, int]:
         check(prompt)

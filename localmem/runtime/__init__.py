@@ -16,6 +16,7 @@ from localmem import build
 from localmem.agent import ChatAgent
 from localmem.config import Settings, load_settings
 from localmem.errors import EncoderMismatch, LocalmemError
+from localmem.llm.background import Background
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Wrapper
 from localmem.memory import Memory
@@ -66,7 +67,7 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.store = Store.open(settings.store_url, indexes=settings.data / "index")
-        self.llm = Meter(llm or _Later(self._backbone))
+        self.llm = Meter(Background(llm or _Later(self._backbone), limit=settings.llm.background))
         self._progress = progress
         self._encoder = encoder
         self._around = around

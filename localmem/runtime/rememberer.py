@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from localmem.llm.background import in_background
 from localmem.store.records import Job
 
 ATTEMPTS = 3  # a session that cannot be remembered is tried so often, then reported by `localmem doctor`
@@ -65,7 +66,8 @@ class Rememberer:
             if job is None:
                 self._wake.wait(_POLL)
                 continue
-            done = self._jobs.remember(job)
+            with in_background():
+                done = self._jobs.remember(job)
             with self._guard:
                 self._busy.discard(job.user)
                 if not done:

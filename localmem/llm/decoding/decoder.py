@@ -128,11 +128,11 @@ class Decoder:
         """The first waiting rows that are worth reading together; a row with a saved beginning is read alone."""
         group: list[Row] = []
         longest = total = 0
-        for row in list(self._waiting)[: self._limit - len(self._running)]:
+        for row in self._first()[: self._limit - len(self._running)]:
             if not row.output:
                 row.adapter = self._adapters.route(row.prompt.name)
             length = len(row.ids) + len(row.output)
-            saved = self.prefixes.find(row.ids, row.adapter)
+            saved = self.prefixes.find(row.ids, row.adapter, row.salt)
             longest, total = max(longest, length), total + length
             padded = longest * (len(group) + 1)
             if group and (saved or padded > _READ_TOKENS or padded - total > _READ_PADDING):
@@ -141,6 +141,11 @@ class Decoder:
             if saved:
                 break
         return group
+
+    def _first(self) -> list[Row]:
+        """What somebody waits for; when there is nothing of that, what stands in the background."""
+        waited_for = [row for row in self._waiting if not row.prompt.background]
+        return waited_for or list(self._waiting)
 
     def _read(self, rows: list[Row]) -> _Batch | None:
         """Puts the rows' prompts through the model and gives each its first token; None when none goes on after it."""
@@ -158,7 +163,7 @@ class Decoder:
         return self._took(batch, logits)
 
     def _reuse(self, row: Row, cache: RowCache) -> int:
-        found = None if row.output else self.prefixes.find(row.ids, row.adapter)
+        found = None if row.output else self.prefixes.find(row.ids, row.adapter, row.salt)
         if found is None:
             return 0
         saved, columns = found
@@ -208,7 +213,8 @@ class Decoder:
     def _save(self, cache: RowCache, index: int, row: Row) -> None:
         read = (*row.ids, *row.output[:-1])
         if row.done and not row.error and cache.joinable and self.prefixes.wants(len(read)):
-            self.prefixes.keep(Saved(read, row.adapter, cache.row(index, cache.width - len(read), cache.width)))
+            layers = cache.row(index, cache.width - len(read), cache.width)
+            self.prefixes.keep(Saved(read, row.adapter, layers, row.salt))
 
     def _start_over(self) -> None:
         """Sends running rows back to wait; they are read again with what they had, so nothing of them is lost."""

@@ -15,13 +15,17 @@ Layers = Sequence[tuple[torch.Tensor, torch.Tensor]]
 _SHORTEST = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Saved:
-    """Token ids, the adapter they were read with, and each layer's keys and values (1 x heads x ids x size)."""
+    """Token ids, the adapter they were read with, and each layer's keys and values (1 x heads x ids x size).
+
+    What has another `salt` is kept apart, as vLLM does with its field cache_salt.
+    """
 
     ids: tuple[int, ...]
     adapter: str | None
     layers: Layers
+    salt: str | None = None
 
 
 class Prefixes:
@@ -34,9 +38,9 @@ class Prefixes:
     def wants(self, length: int) -> bool:
         return _SHORTEST <= length <= self._tokens
 
-    def find(self, ids: Sequence[int], adapter: str | None) -> tuple[Saved, int] | None:
+    def find(self, ids: Sequence[int], adapter: str | None, salt: str | None = None) -> tuple[Saved, int] | None:
         """The saved row with the longest beginning in common with `ids`, and its length; one id stays to be read."""
-        shared = [(_shared(saved, ids, adapter), saved) for saved in self._saved]
+        shared = [(_shared(saved, ids, adapter, salt), saved) for saved in self._saved]
         length, best = max(shared, key=lambda pair: pair[0], default=(0, None))
         if best is None or length < _SHORTEST:
             return None
@@ -46,7 +50,8 @@ class Prefixes:
 
     def keep(self, new: Saved) -> None:
         """Saves a row in place of those that it begins with."""
-        self._saved = [saved for saved in self._saved if _shared(saved, new.ids, new.adapter) < len(saved.ids)]
+        shared = ((_shared(saved, new.ids, new.adapter, new.salt), saved) for saved in self._saved)
+        self._saved = [saved for length, saved in shared if length < len(saved.ids)]
         self._saved.append(new)
         while sum(len(saved.ids) for saved in self._saved) > self._tokens:
             del self._saved[0]
@@ -59,7 +64,7 @@ class Prefixes:
         self._saved = [saved for saved in self._saved if saved.adapter != adapter]
 
 
-def _shared(saved: Saved, ids: Sequence[int], adapter: str | None) -> int:
-    if saved.adapter != adapter:
+def _shared(saved: Saved, ids: Sequence[int], adapter: str | None, salt: str | None) -> int:
+    if (saved.adapter, saved.salt) != (adapter, salt):
         return 0
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(saved.ids, ids, strict=False)))

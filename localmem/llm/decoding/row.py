@@ -41,6 +41,12 @@ class Row:
     done: bool = False
     dropped: bool = False
 
+    @property
+    def salt(self) -> str | None:
+        """What keeps its prefix apart from others'."""
+        salt = self.prompt.extra.get("cache_salt")
+        return None if salt is None else str(salt)
+
     def take(self, logits: torch.Tensor) -> None:
         """Picks the next token from float32 logits (1 x vocabulary), which it may change in place."""
         if self.constraint:

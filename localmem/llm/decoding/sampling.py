@@ -33,7 +33,7 @@ _OFF: Mapping[str, tuple[float, ...]] = {
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
 }
-KNOWN_FIELDS = frozenset({*_OFF, "chat_template_kwargs"})
+KNOWN_FIELDS = frozenset({*_OFF, "chat_template_kwargs", "cache_salt"})
 
 
 class Sampler:

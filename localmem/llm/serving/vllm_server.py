@@ -129,6 +129,8 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
     command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", str(path), "--served-model-name", name, "--host", settings.host, "--port", str(port)]
     command += ["--dtype", settings.dtype, "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
+    # What somebody waits for goes ahead of what is done in the background.
+    command += ["--scheduling-policy", "priority"]
     # A prompt says how it is to be sampled; the model's own settings must not change that behind its back.
     command += ["--generation-config", "vllm"]
     # Free whitespace would let a small model write blanks until its tokens are spent.

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -78,8 +79,8 @@ def decoder(model: PreTrainedModel, *, limit: int = 4, prefix_tokens: int = 0) -
     return Decoder(Adapters(model), [END], limit=limit, prefix_tokens=prefix_tokens)
 
 
-def row(ids: Sequence[int], limit: int = 12) -> Row:
-    prompt = ask()
+def row(ids: Sequence[int], limit: int = 12, *, background: bool = False, salt: str | None = None) -> Row:
+    prompt = replace(ask(extra={"cache_salt": salt} if salt else None), background=background)
     return Row(
         prompt=prompt,
         ids=list(ids),
@@ -264,3 +265,27 @@ def test_numbers_that_overflow_fail_their_row_alone(llama: PreTrainedModel) -> N
     batch.add([rows[0]])
     finish(batch, rows)
     assert rows[0].output == plainly(llama, rows[0])
+
+
+def test_what_somebody_waits_for_is_read_before_what_stands_in_the_background(llama: PreTrainedModel) -> None:
+    chance = random.Random(5)
+    ids = [[chance.randrange(3, VOCABULARY) for _ in range(8)] for _ in range(4)]
+    behind, ahead = [row(one, background=True) for one in ids[:2]], [row(one) for one in ids[2:]]
+    batch = decoder(llama, limit=8)
+    batch.add([*behind, *ahead])
+    batch.step()
+    assert all(one.output for one in ahead)
+    assert not any(one.output for one in behind)
+    finish(batch, [*behind, *ahead])
+    assert [one.output for one in behind] == [plainly(llama, one) for one in behind]
+
+
+def test_a_prefix_is_found_again_under_its_own_salt_alone(llama: PreTrainedModel) -> None:
+    ids = list(range(3, 60))
+    batch = decoder(llama, prefix_tokens=400)
+    for salt, cached in (("a", False), ("a", True), ("b", False), (None, False), (None, True), ("b", True)):
+        asked = row(ids, salt=salt)
+        batch.add([asked])
+        finish(batch, [asked])
+        assert bool(asked.cached) == cached, salt
+        assert asked.output == plainly(llama, asked)

@@ -8,7 +8,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -190,6 +190,29 @@ def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: VllmLL
     assert (body["model"], body["stream"], body["max_tokens"], body["user"]) == ("model", False, 9, "u")
     assert body["messages"]
     assert not {"stream_options", "n", "seed"} & set(body)
+
+
+def test_what_is_done_in_the_background_is_ranked_behind_where_the_server_ranks(peer: Peer, remote: VllmLLM) -> None:
+    behind = replace(ask(), background=True)
+    ranking = VllmLLM(peer.url, name="m", context_length=4096, priorities=True)
+    ranking.generate([ask()])
+    ranking.generate([behind])
+    remote.generate([behind])
+    ranking.close()
+    assert [body.get("priority") for body in peer.bodies()] == [None, 1, None]
+
+
+def test_the_servers_counters_of_its_prefix_cache(peer: Peer, remote: VllmLLM) -> None:
+    counters = [
+        "# HELP vllm:prefix_cache_queries_total Tokens looked up.",
+        'vllm:prefix_cache_queries_total{engine="0",model_name="m"} 1200.0',
+        'vllm:prefix_cache_queries_total{engine="1",model_name="m"} 300.0',
+        'vllm:prefix_cache_hits_total{engine="0",model_name="m"} 900.0',
+    ]
+    peer.reply = lambda path, body: (200, "\n".join(counters).encode())
+    assert remote.prefix_cache() == (1500, 900)
+    peer.reply = lambda path, body: (200, b"vllm:num_requests_running 0.0")
+    assert remote.prefix_cache() is None
 
 
 def test_the_schema_goes_over_the_wire(peer: Peer, remote: VllmLLM) -> None:
