@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from localmem.cli.bench_agreement import agreement
 from localmem.cli.bench_ending import ending
 from localmem.cli.bench_latency import latency
 from localmem.cli.bench_latency_report import compare, report
@@ -35,6 +36,7 @@ bench.add_command(timelines)
 bench.add_command(runner)
 bench.add_command(report)
 bench.add_command(compare)
+bench.add_command(agreement)
 
 
 @bench.command()

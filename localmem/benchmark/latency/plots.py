@@ -88,6 +88,7 @@ def stacks(bars: Mapping[str, Mapping[str, float]], title: str, across: str) -> 
         for name, end in left.items():
             axes.annotate(f" {end:.3g}" if end < 1000 else f" {end:.0f}", (end, name), va="center", fontsize="small")
         axes.set(title=title, xlabel=across, xlim=(0, 1.1 * max(left.values(), default=0) or 1))
+        axes.set_axisbelow(True)
         axes.invert_yaxis()
         _legend(axes, shown, stages)
 
@@ -108,6 +109,7 @@ def pairs(bars: Mapping[str, tuple[float, float]], names: tuple[str, str], title
             axes.annotate(f" {busy / idle:.2f} ×" if idle else "", (busy, place + 0.2), va="center", fontsize="small")
         axes.set_yticks(list(places), list(bars))
         axes.set(title=title, xlabel=across, xlim=(0, 1.15 * max(*first, *second) or 1))
+        axes.set_axisbelow(True)
         axes.invert_yaxis()
         _legend(axes, shown, names)
 
