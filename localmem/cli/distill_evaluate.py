@@ -43,7 +43,7 @@ Row = dict[str, object]
 @click.option(
     "--merged",
     type=click.Path(path_type=Path),
-    help="The one --adapter merged with its base; is made there if it is not.",
+    help="The one LoRA among them merged with its base; is made there if it is not.",
     metavar="DIR",
 )
 @click.option("--limit", type=click.IntRange(1), help="The first so many traces of a stage only.")
@@ -94,13 +94,13 @@ def evaluate(
     from localmem.benchmark.machine import machine, versions
     from localmem.evaluation.sections import terminal
 
-    _check(runs, merged, system, sources, out)
+    _check(runs, system, sources, out)
     settings = settings_of(config, data, model=student)
     students = [student_in(path) for path in runs]
     found = _Found(folder, settings, limit)
     with ExitStack() as stack:
         if merged:
-            students.append(_merged(students[0], student, merged))
+            students.append(_merged(students, student, merged))
         bench = _believable(settings_of(config, data, model=judge), by, stack) if judge else None
         for stage in stages:
             found.grade(stage, student, students, bench, stack)
@@ -132,15 +132,7 @@ def evaluate(
         note(line)
 
 
-def _check(
-    runs: Sequence[Path],
-    merged: Path | None,
-    system: str | None,
-    sources: Sequence[tuple[str, Path]],
-    out: Path | None,
-) -> None:
-    if merged and len(runs) != 1:
-        raise click.UsageError(f"--merged is of one --adapter, and {len(runs)} are given")
+def _check(runs: Sequence[Path], system: str | None, sources: Sequence[tuple[str, Path]], out: Path | None) -> None:
     if bool(system) != bool(sources):
         raise click.UsageError("--end-to-end and --questions go together: a system, and what it is asked")
     if system and not (out and runs):
@@ -235,17 +227,19 @@ def _judged(bench: "Bench", said: "Sequence[Trace]") -> Row:
     return {f"judge: {bench.judge.name}": sum(scores) / len(scores)} if scores else {}
 
 
-def _merged(student: "Student", base: str, out: Path) -> "Student":
+def _merged(students: "Sequence[Student]", base: str, out: Path) -> "Student":
     """The merged model's folder, made if there is none."""
     from finetune.merge import merge
     from finetune.students import Student
 
-    if student.kind != "adapter":
-        raise BadInput(f"{student.folder} is no adapter, so there is nothing to merge; leave --merged away")
+    adapters = [one for one in students if one.kind == "adapter"]
+    if len(adapters) != 1:
+        raise click.UsageError(f"--merged is of one LoRA adapter, and {len(adapters)} are given with --adapter")
     if not (out / "config.json").is_file():
-        merge(student.folder, base_folder(base), out)
+        merge(adapters[0].folder, base_folder(base), out)
         note(f"the merged model is in {out}")
-    return Student(out.name if out.name != student.name else f"{out.name} (merged)", "merged", out)
+    name = out.name if out.name not in {one.name for one in students} else f"{out.name} (merged)"
+    return Student(name, "merged", out)
 
 
 def _times_base(stage: str, rows: Sequence[Row]) -> list[str]:

@@ -108,7 +108,7 @@ def test_all_students_stand_in_one_table_with_what_was_gained(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--merged", "m"], "--merged is of one --adapter, and 0 are given"),
+        (["--merged", "m"], "--merged is of one LoRA adapter, and 0 are given"),
         (["--end-to-end", "rsum"], "--end-to-end and --questions go together"),
         (["--end-to-end", "rsum", "--questions", "jsonl=x"], "--end-to-end needs --adapter"),
         (["--questions", "x"], "names no file"),

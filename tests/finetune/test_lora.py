@@ -115,6 +115,47 @@ def test_a_student_learns_and_is_served(base: Path, student: Path) -> None:
     assert "teacher" in (student / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def other(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one that has learned to say the next colour."""
+    following = dict(zip(WORDS[:3], (*WORDS[1:3], WORDS[0]), strict=True))
+    folder = tmp_path_factory.mktemp("other")
+    wanted = job(base, folder)
+    for path in (*wanted.train, *wanted.valid):
+        write_traces(path, [trace(one.asked[-1].content, following[one.answer]) for one in TRACES])
+    train(wanted, note=lambda _: None)
+    return wanted.out
+
+
+def test_one_process_serves_the_base_model_and_two_students_by_prompt_name(
+    base: Path, student: Path, other: Path
+) -> None:
+    """As the setting llm.adapters has it: a prompt's whole name, or its system's."""
+    asked = [Message("user", "boat says green")]
+    names = ("theanine/link", "rsum/update", "theanine/refine", "theanine/link")
+    prompts = [Prompt(name, tuple(asked), max_tokens=2) for name in names]
+    plain = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
+    (untaught,) = plain.generate(prompts[:1])
+    adapters = {"theanine/link": student, "rsum": other}
+    llm = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32", adapters=adapters)
+    together = [answer.text for answer in llm.generate(prompts)]
+    assert together == ["green", "red", untaught.text, "green"]
+    assert untaught.text not in ("green", "red")
+
+
+def test_what_is_served_with_an_adapter_comes_without_a_tokenizer(base: Path, student: Path) -> None:
+    held = {path.name for path in student.iterdir()}
+    assert held == {
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "curves.png",
+        "localmem.json",
+        "run.json",
+    }
+    assert "Served with" in (student / "README.md").read_text(encoding="utf-8")
+
+
 def test_a_merged_student_answers_as_with_its_adapter(base: Path, tmp_path: Path, student: Path) -> None:
     merge(student, base, tmp_path / "merged")
     llm = TransformersLLM(tmp_path / "merged", name="merged", context_length=64, device="cpu", dtype="float32")
@@ -131,26 +172,35 @@ def test_a_merged_student_answers_as_with_its_adapter(base: Path, tmp_path: Path
         merge(base, base, tmp_path / "other")
 
 
-def test_an_interrupted_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("epochs", [2.0, 2.4])
+def test_an_interrupted_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path, epochs: float) -> None:
+    """Right after a checkpoint, and in the middle of an epoch, which is then begun again."""
     plan = Plan(epochs=4, batch=1, learning_rate=2e-2, patience=9)
     whole, cut = job(base, tmp_path / "whole", plan=plan), job(base, tmp_path / "cut", plan=plan)
-    train(whole, note=lambda _: None)
+    final = train(whole, note=lambda _: None).measures["loss"]
 
-    _stopped_after(cut, epochs=2)
-    train(cut, resume=True, note=lambda _: None)
+    _stopped_after(cut, epochs)
+    assert train(cut, resume=True, note=lambda _: None).measures["loss"] == pytest.approx(final, abs=1e-4)
     ours, theirs = (_weights(one.out) for one in (whole, cut))
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def _stopped_after(wanted: Job, epochs: int) -> None:
-    """Trains until a checkpoint of so many epochs is written, then breaks off as a user would."""
+def _stopped_after(wanted: Job, epochs: float) -> None:
+    """Trains until so many epochs are done and a checkpoint of the whole ones is written, then breaks off."""
     from transformers import Trainer, TrainerCallback
 
     class Stop(TrainerCallback):
-        def on_save(self, args: object, state: object, control: object, **more: object) -> None:
+        def _look(self, state: object) -> None:
             if getattr(state, "epoch", 0) >= epochs:
                 raise KeyboardInterrupt
+
+        def on_save(self, args: object, state: object, control: object, **more: object) -> None:
+            self._look(state)
+
+        def on_step_begin(self, args: object, state: object, control: object, **more: object) -> None:
+            if epochs % 1:
+                self._look(state)
 
     patch = pytest.MonkeyPatch()
     plain = Trainer.__init__

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Distils the starter model's work on memory, end to end and unattended, from conversations that are shipped with localmem:
+# collect, sift, train, merge, evaluate. Everything goes into DIR (default: runs/distill); what is there already is kept.
+#
+#   scripts/reproduce_distill.sh [DIR]
+#
+# The settings are small, for two CPU cores: this shows that the way works, not how good a student can become.
+set -euo pipefail
+out=$(realpath -m "${1:-runs/distill}")
+cd "$(dirname "$0")/.."
+
+scripts/setup
+localmem=.venv/bin/localmem
+$localmem models pull starters >/dev/null
+
+starter=smollm2-135m-instruct
+lessons=$out/lessons
+
+# CareCall asks for a summary of each session and for an operation on each pair of sentences.
+$localmem distill collect --system carecall --data jsonl=finetune/data/conversations.jsonl --half all \
+  --teacher $starter --out "$lessons" --resume
+$localmem distill sift "$lessons"
+
+[ -f "$out/chooser/run.json" ] || $localmem distill train "$lessons" --stage operation --student $starter \
+  --rank 8 --epochs 1 --resume --out "$out/chooser"
+[ -f "$out/part/run.json" ] || $localmem distill train "$lessons" --stage operation --student minilm-l6-v2 \
+  --epochs 4 --resume --out "$out/part"
+[ -f "$out/merged/config.json" ] || $localmem distill merge "$out/chooser" --student $starter --out "$out/merged"
+
+$localmem distill evaluate "$lessons" --stage operation --student $starter --adapter "$out/chooser" --adapter "$out/part" \
+  --merged "$out/merged" --card --limit 60 --out "$out/figures"
+$localmem eval report "$out/figures" >/dev/null
+echo "the adapter is in $out/chooser, the merged model in $out/merged, the report in $out/figures/report.html"
