@@ -19,10 +19,10 @@ _WARM = 4  # prompts that no figure counts
 
 
 @click.command()
-@click.option("--prompts", type=click.IntRange(2), default=40, show_default=True, help="How many each sends.")
+@click.option("--prompts", type=click.IntRange(2), default=24, show_default=True, help="How many each sends.")
 @click.option("--answer", type=click.IntRange(2), default=32, show_default=True, help="Tokens of each answer.")
 @click.option("--concurrency", type=click.IntRange(1), default=4, show_default=True, help="How many at any time.")
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each, in turns.")
+@click.option("--rounds", type=click.IntRange(1), default=6, show_default=True, help="Runs of each, in turns.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the prompts.")
 @config_option
 @model_option
@@ -74,8 +74,8 @@ def _served(settings: "Settings") -> "Iterator[tuple[LLM, Server]]":
 
 
 def _stage(stage: str, seconds: float) -> None:
-    if seconds < 1:
-        note(f"vLLM: {stage}")
+    if seconds % 20 < 1:
+        note(f"vLLM: {stage} ({seconds:.0f} s)")
 
 
 def _told(

@@ -10,11 +10,13 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from types import TracebackType
 
 from localmem.agent import ChatAgent
 from localmem.benchmark.latency import figures, past
@@ -30,14 +32,20 @@ Figures = Mapping[str, float]
 
 _TIMES = (f"{rank}_{what}_ms" for what in ("ttft", "tpot", "itl", "e2el") for rank in ("mean", "median", "p95"))
 SHOWN = (*_TIMES, "request_throughput", "output_throughput")
-_PARTS = 8  # of a prompt: some 300 tokens
-# The command `vllm bench serve` looks for a distribution called vllm, which a CPU build is not; this is its inside.
+_PARTS = 4  # of a prompt
+# The command `vllm bench serve` looks for a distribution called vllm, which a CPU build is not; this is its inside,
+# once for each list of arguments that comes. What it prints goes where errors go.
 _PROGRAM = """
+import json, sys
 from vllm.benchmarks.serve import add_cli_args, main
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 parser = FlexibleArgumentParser()
 add_cli_args(parser)
-main(parser.parse_args())
+answers, sys.stdout = sys.stdout, sys.stderr
+print("ready", file=answers, flush=True)
+for line in sys.stdin:
+    main(parser.parse_args(json.loads(line)))
+    print("done", file=answers, flush=True)
 """
 
 
@@ -80,11 +88,12 @@ class Row:
 
 def rounds(work: Work, llm: LLM, server: Server, count: int) -> Iterator[tuple[Figures, Figures]]:
     """So many rounds, ours and theirs in turn; who is first changes. No round finds another's prompts in the cache."""
-    ways: tuple[Callable[[], Figures], ...] = (lambda: ours(work, llm), lambda: theirs(work, server))
-    for number in range(count):
-        first = number % 2
-        found = {way: ways[way]() for way in (first, 1 - first)}
-        yield found[0], found[1]
+    with Theirs(server) as bench:
+        ways: tuple[Callable[[], Figures], ...] = (lambda: ours(work, llm), lambda: bench.run(work))
+        for number in range(count):
+            first = number % 2
+            found = {way: ways[way]() for way in (first, 1 - first)}
+            yield found[0], found[1]
 
 
 def rows(found: Sequence[tuple[Figures, Figures]]) -> list[Row]:
@@ -103,24 +112,61 @@ def ours(work: Work, llm: LLM) -> Figures:
     return figures.figures(samples, seconds, {})
 
 
-def theirs(work: Work, server: Server) -> Figures:
-    """Through `vllm bench serve`. Raises LLMError with the end of what it said."""
-    with TemporaryDirectory(prefix="localmem-agreement-") as place:
-        folder = Path(place)
+class Theirs:
+    """`vllm bench serve` in a process that is kept, for it takes long to load; use it with `with`.
+
+    Raises LLMError, with the end of what it said, where it fails or a request of it does.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def __enter__(self) -> "Theirs":
+        with ExitStack() as stack:
+            self._folder = Path(stack.enter_context(TemporaryDirectory(prefix="localmem-agreement-")))
+            self._log = stack.enter_context((self._folder / "log").open("w+", encoding="utf-8"))
+            self._process = stack.enter_context(self._started())
+            stack.callback(self._process.kill)
+            self._expect("ready")
+            self._held = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def run(self, work: Work) -> Figures:
+        """All of the work, once."""
+        result = self._folder / "result.json"
+        result.unlink(missing_ok=True)
         lines = (json.dumps({"prompt": text}) for text in work.prompts)
-        (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, *arguments(work, server, folder, secrets.token_hex(8))],
-            env={**os.environ, "OPENAI_API_KEY": server.key, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
-            capture_output=True,
+        (self._folder / "prompts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        asked = json.dumps(arguments(work, self._server, self._folder, secrets.token_hex(8)))
+        if self._process.stdin:
+            self._process.stdin.write(f"{asked}\n")
+            self._process.stdin.flush()
+        self._expect("done")
+        told = json.loads(result.read_text(encoding="utf-8"))
+        if told["completed"] != len(work.prompts):
+            raise LLMError(f"vllm bench serve: {told['completed']} of {len(work.prompts)} requests were answered")
+        return {name: float(value) for name, value in told.items() if isinstance(value, int | float)}
+
+    def _started(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            env={**os.environ, "OPENAI_API_KEY": self._server.key, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
             text=True,
-            check=False,
         )
-        result = folder / "result.json"
-        told = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
-    if done.returncode or told.get("completed") != len(work.prompts):
-        raise LLMError(f"vllm bench serve answered {told.get('completed', 0)} prompts: {done.stderr[-400:].strip()}")
-    return {name: float(value) for name, value in told.items() if isinstance(value, int | float)}
+
+    def _expect(self, word: str) -> None:
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if line.strip() != word:
+            self._log.seek(0)
+            raise LLMError(f"vllm bench serve failed: {self._log.read()[-400:].strip()}")
 
 
 def arguments(work: Work, server: Server, folder: Path, salt: str) -> list[str]:

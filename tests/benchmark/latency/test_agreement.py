@@ -5,12 +5,13 @@ The server and vLLM's program are stand-ins; `localmem bench agreement` runs the
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from localmem.benchmark.latency import agreement
-from localmem.benchmark.latency.agreement import Row, Server, Work, arguments, ours, rounds, rows, theirs
+from localmem.benchmark.latency.agreement import Row, Server, Theirs, Work, arguments, ours, rounds, rows
 from localmem.errors import LLMError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
@@ -21,12 +22,15 @@ WORK = Work(("one", "two", "three"), answer=4, concurrency=2)
 # Writes down its arguments and the prompts that it finds, and tells figures.
 PROGRAM = """
 import json, os, pathlib, sys
-given = dict(zip(sys.argv[1:-5:2], sys.argv[2:-5:2]))
-place = pathlib.Path(given["--result-dir"])
-prompts = [json.loads(line)["prompt"] for line in open(given["--dataset-path"])]
-pathlib.Path(os.environ["SEEN"]).write_text(json.dumps([prompts, sys.argv[-5:], os.environ["OPENAI_API_KEY"]]))
-completed = int(os.environ["COMPLETED"])
-(place / "result.json").write_text(json.dumps({"completed": completed, "mean_ttft_ms": 20, "date": "today"}))
+print("ready", flush=True)
+for line in sys.stdin:
+    words = json.loads(line)
+    given = dict(zip(words[:-5:2], words[1:-5:2]))
+    prompts = [json.loads(line)["prompt"] for line in open(given["--dataset-path"])]
+    pathlib.Path(os.environ["SEEN"]).write_text(json.dumps([prompts, words[-5:], os.environ["OPENAI_API_KEY"]]))
+    told = {"completed": int(os.environ["COMPLETED"]), "mean_ttft_ms": 20, "date": "today"}
+    (pathlib.Path(given["--result-dir"]) / "result.json").write_text(json.dumps(told))
+    print("done", flush=True)
 """
 
 
@@ -71,20 +75,29 @@ def test_ours_fails_where_a_request_fails() -> None:
 
 
 def test_theirs_is_given_the_same_prompts(seen: Path) -> None:
-    assert theirs(WORK, SERVER) == {"completed": 3.0, "mean_ttft_ms": 20.0}
-    prompts, flags, key = json.loads(seen.read_text())
+    with Theirs(SERVER) as bench:
+        assert bench.run(WORK) == {"completed": 3.0, "mean_ttft_ms": 20.0}
+        prompts, flags, key = json.loads(seen.read_text())
+        bench.run(replace(WORK, prompts=("four", "five", "six")))
     assert prompts == ["one", "two", "three"]
+    assert json.loads(seen.read_text())[0] == ["four", "five", "six"]
     assert flags == ["--ignore-eos", "--disable-shuffle", "--skip-chat-template", "--save-result", "--disable-tqdm"]
     assert key == "a key"
 
 
 def test_theirs_fails_where_a_request_fails(seen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "COMPLETED", "2")
-    with pytest.raises(LLMError, match="answered 2 prompts"):
-        theirs(WORK, SERVER)
-    monkeypatch.setattr(agreement, "_PROGRAM", "raise SystemExit('no such model')")
-    with pytest.raises(LLMError, match="answered 0 prompts: no such model"):
-        theirs(WORK, SERVER)
+    with Theirs(SERVER) as bench, pytest.raises(LLMError, match="2 of 3 requests were answered"):
+        bench.run(WORK)
+
+
+def test_theirs_fails_with_what_vllm_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "_PROGRAM", "raise SystemExit('no vllm')")
+    with pytest.raises(LLMError, match="vllm bench serve failed: no vllm"):
+        Theirs(SERVER).__enter__()
+    monkeypatch.setattr(agreement, "_PROGRAM", "print('ready', flush=True); input(); raise SystemExit('no model')")
+    with Theirs(SERVER) as bench, pytest.raises(LLMError, match="vllm bench serve failed: no model"):
+        bench.run(WORK)
 
 
 def test_what_vllm_is_told() -> None:
