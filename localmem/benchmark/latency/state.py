@@ -19,7 +19,7 @@ from localmem.benchmark.latency.device import Gpu, Gpus
 BUSY = 0.1  # of all cores, or of a GPU's time: more than this in other hands, and times are not ours alone
 STOLEN = 0.02  # of all cores, given to other guests of the same host
 _MB = 2**20
-_TREE_S = 5.0  # seconds after which our processes are looked up anew; reading all of /proc disturbs what is measured
+_SELDOM = 5.0  # seconds between looks that disturb what is measured: at all of /proc, at the clocks of all cores
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTAS = Path("/sys/fs/cgroup/cpu.stat")
 _RAPL = Path("/sys/class/powercap")
@@ -132,13 +132,14 @@ class Watch:
         return self._seen
 
     def _run(self) -> None:
-        tree, looked_up = _tree(), time.monotonic()
+        due, tree = 0.0, list[psutil.Process]()
         while True:
+            if time.monotonic() >= due:
+                due, tree = time.monotonic() + _SELDOM, _tree()
+                self._looks.take_clock()
             self._looks.take(tree, self._gpus)
             if self._over.wait(self._every):
                 return
-            if time.monotonic() - looked_up > _TREE_S:
-                tree, looked_up = _tree(), time.monotonic()
 
 
 # -- CPU time ----------------------------------------------------------------------------------------------------------
@@ -230,13 +231,15 @@ class _Looks:
 
     def take(self, tree: Iterable[psutil.Process], gpus: Gpus) -> None:
         self._host = max(self._host, sum(map(_resident_mb, tree)))
-        if (clock := _clock_mhz()) is not None:
-            self._clocks.append(clock)
         if (used := gpus.memory_used_mb()) is not None:
             self._device = max(self._device or 0.0, used)
         if (watts := gpus.power_w()) is not None:
             self._watts.append((time.monotonic(), watts))
         self._held_down |= gpus.held_down()
+
+    def take_clock(self) -> None:
+        if (clock := _clock_mhz()) is not None:
+            self._clocks.append(clock)
 
     def seen(self, begun: _Counters, ended: _Counters) -> Seen:
         spent = ended.clock.since(begun.clock)
