@@ -4,6 +4,7 @@ Prompts of many threads are decoded together; whichever thread waits for its ans
 prompts become rows and rows completions; the stepping itself is in decoding.
 """
 
+import ctypes
 import logging
 import sys
 from collections.abc import Generator, Mapping, Sequence
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_ARENA_MAX = -8  # the name of the setting in glibc's malloc.h
+
 
 class TransformersLLM:
     """The model in `path`, loaded into this process.
@@ -61,6 +64,7 @@ class TransformersLLM:
     ) -> None:
         self._name = name
         self._tokenizer = ChatTokenizer(path)
+        _share_heap()
         with one_at_a_time():
             model = _load(path, _device(device), dtype)
         text = model.config.get_text_config(decoder=True)
@@ -187,6 +191,14 @@ def _result(row: Row) -> Completion | LocalmemError:
     usage = Usage(input=len(row.ids), output=len(row.output), cached=row.cached)
     choices = row.mass.end(text) if row.mass else None
     return Completion(text, "length" if row.cut else "stop", usage, choices, row.trimmed)
+
+
+def _share_heap() -> None:
+    """Threads take turns at decoding, and of a heap for each every one keeps what its turns let go: 11 GB where one
+    heap has 4, after an evaluation of 8 threads on a 135M model. Where malloc is not glibc's nothing is set."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_ARENA_MAX, 1)
 
 
 def _load(path: Path, device: torch.device, dtype: str) -> "PreTrainedModel":
