@@ -98,15 +98,18 @@ class Worlds:
         plan, settings = self._plan, self._of(spec.system, data)
         spoken = past.sessions(spec.history, plan.exchanges, plan.seed)
         with Store.open(data) as store:
+            vectors = past.Vectors()
             made = past.changes(
-                lambda journal: self._reader(settings, store, journal),
+                lambda journal: self._reader(settings, vectors, journal),
                 spoken,
                 lambda sessions: self._track(f"{spec.system}: {spec.history} sessions", sessions),
             )
+            for rows in vectors.parts():
+                store.vectors.put(self._encoder.identity, rows)
             for user in people:
                 past.give(store.journal(user, spec.system), made)
 
-    def _reader(self, settings: Settings, store: Store, journal: Journal) -> ChatAgent:
+    def _reader(self, settings: Settings, vectors: past.Vectors, journal: Journal) -> ChatAgent:
         from localmem.retrieval.encoder import CachedEncoder
 
         llm = past.scripted(self._plan.answer, name="scripted")
@@ -114,7 +117,7 @@ class Worlds:
 
         def one() -> Encoder:
             if not encoder:
-                encoder.append(CachedEncoder(past.Mixed(self._encoder), store.vectors))
+                encoder.append(CachedEncoder(past.Mixed(self._encoder), vectors))
             return encoder[0]
 
         def index() -> Retriever:

@@ -158,6 +158,21 @@ def _stock() -> tuple[str, ...]:
     return tuple(statement for statement, _ in said(_STOCK, 7))
 
 
+class Vectors(dict[str, bytes]):
+    """What an encoder made while one memory read the past, to be put into the store at once (see EmbeddingCache)."""
+
+    def get(self, _identity: str, digests: Sequence[str]) -> dict[str, bytes]:  # type: ignore[override]  # by contract
+        return {digest: self[digest] for digest in digests if digest in self}
+
+    def put(self, _identity: str, rows: Mapping[str, bytes]) -> None:
+        self.update(rows)
+
+    def parts(self) -> Iterator[dict[str, bytes]]:
+        """As many as go into one transaction."""
+        items = list(self.items())
+        return (dict(items[start : start + _BATCH]) for start in range(0, len(items), _BATCH))
+
+
 class Mixed:
     """An encoder that encodes the first passages, and mixes the vectors of the further ones from two of these.
 
@@ -184,6 +199,8 @@ class Mixed:
         if side == "query" or not texts:
             return self._inner.encode(texts, side)
         room = max(self._most - len(self._made), 0)
+        if not room:
+            return self._mixture(len(texts))
         real = self._inner.encode(texts[:room], side)
         self._made += list(real)
         return np.concatenate([real, self._mixture(len(texts) - len(real))])
