@@ -58,8 +58,12 @@ def line(point: Point) -> str:
     p95, figures = point.turns.figures.get("p95_ttft_ms"), point.turns.figures
     if p95 is None:
         return f"{point.system}: {tables.told(point.load)}: no turn was answered"
-    bare = point.bare.figures.get("p95_ttft_ms") if point.bare else None
+    bare, added = point.bare.figures.get("p95_ttft_ms") if point.bare else None, point.overhead
     without = f"; {_within(bare)} for the same prompts without localmem" if bare else ""
+    if added and added.own_ttft_p95_ms is not None:
+        without = (
+            f"; of it localmem's own {_within(added.own_ttft_p95_ms)}, embedding {_within(added.embed_p95_ms or 0)}"
+        )
     failed = figures.get("failed", 0)
     lost = f" of those answered, {failed:.0f} of {failed + figures['completed']:.0f} failed" if failed else ""
     against = f" ({tables.MARK} {'; '.join(point.marks)})" if point.marks else ""
@@ -92,9 +96,16 @@ class _Book:
 def _short(book: _Book) -> Section:
     """One line a system."""
     wanted = book.usual
-    under = f"{_before(wanted)}, {wanted.cache} prefix cache"
+    about = book.run.result.about
+    measured = f"Measured on {about.get('model', 'an unknown model')}: {_before(wanted)}, {wanted.cache} prefix cache."
+    given = ["The backbone is scripted: its times are given, and only what localmem adds is measured."]
     lines = [line(point) for point in chosen.under(book.quiet, wanted)]
-    return Section("In short", (f"Measured with {under}.", *lines, *_most(book)), ())
+    return Section("In short", (measured, *(given if _scripted(about) else []), *lines, *_most(book)), ())
+
+
+def _scripted(about: Mapping[str, object]) -> bool:
+    arguments = about.get("arguments")
+    return isinstance(arguments, Mapping) and bool(arguments.get("scripted"))
 
 
 def _most(book: _Book) -> list[str]:

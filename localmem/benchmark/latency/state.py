@@ -90,9 +90,7 @@ def look(seconds: float = 1.0) -> State:
 def marks(before: State, seen: Seen, after: State) -> list[str]:
     """Why not to trust what was measured in between, one plain sentence each; none on a quiet machine."""
     return [
-        *_busy(before, "before it began"),
-        *_busy(seen, "while it ran"),
-        *_busy(after, "after it had ended"),
+        *_others(before, seen, after),
         *_held_down(seen),
         *(mark for gpu in before.gpus for mark in _shared(gpu)),
     ]
@@ -323,13 +321,17 @@ def _read(path: Path) -> str:
 # -- marks -------------------------------------------------------------------------------------------------------------
 
 
-def _busy(told: State | Seen, when: str) -> list[str]:
-    found = []
-    if told.others_cores > BUSY * told.cores:
-        found.append(f"other processes used {told.others_cores:.1f} of {told.cores} cores {when}")
-    if told.stolen_cores > STOLEN * told.cores:
-        found.append(f"the host gave {told.stolen_cores / told.cores:.0%} of the CPU time to other guests {when}")
-    return found
+def _others(before: State, seen: Seen, after: State) -> list[str]:
+    """What others took of the cores, and what the host took: one sentence each, with the times at which it was much."""
+    times = (("before it began", before), ("while it ran", seen), ("after it had ended", after))
+    used = [f"{told.others_cores:.1f} {when}" for when, told in times if told.others_cores > BUSY * told.cores]
+    lost = [
+        f"{told.stolen_cores / told.cores:.0%} {when}"
+        for when, told in times
+        if told.stolen_cores > STOLEN * told.cores
+    ]
+    found = [f"other processes used so many of {seen.cores} cores: {', '.join(used)}"] if used else []
+    return [*found, *([f"the host gave CPU time to other guests: {', '.join(lost)}"] if lost else [])]
 
 
 def _held_down(seen: Seen) -> list[str]:

@@ -63,7 +63,9 @@ def first_words(lines: Mapping[str, Mapping[float, Point]], figure: str) -> Tabl
         for system, line in lines.items()
     ]
     rank, what = figure.removesuffix("_ms").split("_")
-    return Table.of(f"{_KINDS[what]}, {rank}, ms (the same prompts without localmem)", rows)
+    beside = any(point.bare for line in lines.values() for point in line.values())
+    without = " (in brackets: the same prompts without localmem)" if beside else ""
+    return Table.of(f"{_KINDS[what]}, {rank}, ms{without}", rows)
 
 
 def spreads(points: Sequence[Point]) -> list[Table]:

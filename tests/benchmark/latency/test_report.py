@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from localmem.benchmark.latency import chosen
 from localmem.benchmark.latency.report import line, page, sections, text
-from localmem.benchmark.latency.result import CacheHit, Load, Part, Point, Sample
+from localmem.benchmark.latency.result import CacheHit, Load, Overhead, Part, Point, Sample
 from localmem.benchmark.latency.runs import Run, quality, read_runs
 from localmem.cli.bench import bench
 from localmem.errors import BadInput
@@ -63,6 +63,17 @@ def test_the_plain_line_says_what_speaks_against_it() -> None:
         " (⚠ it swapped; too few)"
     )
     assert line(replace(point("rsum"), turns=Part({"failed": 9}))) == "rsum: 8 users at once: no turn was answered"
+
+
+def test_a_scripted_backbone_is_said_to_be_one(tmp_path: Path) -> None:
+    own = Overhead(40.0, 90.0, own_ttft_p50_ms=4.0, own_ttft_p95_ms=14.2, embed_p50_ms=30.0, embed_p95_ms=71.0)
+    alone = replace(point("rsum"), bare=None, overhead=own)
+    told = _told(_run(alone, model="scripted", arguments={"scripted": {"first_token": 0.2}}), tmp_path)["In short"]
+    assert told.notes == (
+        "Measured on scripted: 10 sessions held before, warm prefix cache.",
+        "The backbone is scripted: its times are given, and only what localmem adds is measured.",
+        "rsum: 8 users at once: first word within 290 ms for 95 %; of it localmem's own 15 ms, embedding 71 ms",
+    )
 
 
 def test_how_many_users_keep_to_the_objective(tmp_path: Path) -> None:
@@ -246,7 +257,7 @@ def test_one_point_is_told_without_curves(tmp_path: Path) -> None:
     ]
     assert "As the history grows" not in told
     assert told["In short"].notes == (
-        "Measured with 10 sessions held before, warm prefix cache.",
+        "Measured on an unknown model: 10 sessions held before, warm prefix cache.",
         "rsum: 8 users at once: first word within 290 ms for 95 %",
     )
 

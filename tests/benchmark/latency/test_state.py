@@ -234,10 +234,8 @@ def test_each_trouble_is_a_sentence() -> None:
         gpus_held_down=("GPU 0: heat",),
     )
     assert marks(busy, seen, replace(QUIET, others_cores=0.41)) == [
-        "other processes used 0.5 of 4 cores before it began",
-        "other processes used 1.2 of 4 cores while it ran",
-        "the host gave 5% of the CPU time to other guests while it ran",
-        "other processes used 0.4 of 4 cores after it had ended",
+        "other processes used so many of 4 cores: 0.5 before it began, 1.2 while it ran, 0.4 after it had ended",
+        "the host gave CPU time to other guests: 5% while it ran",
         "the clock was held down on GPU 0: heat",
         "CPU cores were slowed by heat 3 times",
         "a CPU limit held this container back for 1.5 of 10.0 s",
