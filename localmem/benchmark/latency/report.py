@@ -283,7 +283,8 @@ def _worth(book: _Book, qualities: Sequence[Quality]) -> Section:
             across = f"first token, p95, ms ({tables.told(book.usual.load)})"
             how = plots.pareto(at, f"Quality against latency: {one.data}", across, one.measure)
             pictures.append(book.draw(f"quality-{one.data}", how))
-    return Section("Which system is worth it", tuple(notes), (), tuple(pictures))
+    shown = [tables.worth(times, {f"{one.data}: {one.measure}": one.means for one in qualities})] if pictures else []
+    return Section("Which system is worth it", tuple(notes), tuple(shown), tuple(pictures))
 
 
 def _figures(book: _Book) -> Section:

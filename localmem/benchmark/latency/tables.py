@@ -177,6 +177,19 @@ def consolidation(found: Iterable[tuple[Point, Point]], requests: Requests) -> T
     return Table.of("Chat while sessions are being remembered, ms", rows) if rows else None
 
 
+def worth(times: Mapping[str, float], means: Mapping[str, Mapping[str, float]]) -> Table:
+    """Latency and quality of each system; `means` are by measure."""
+    rows = [
+        {
+            "system": system,
+            "first token p95, ms": _ms(time),
+            **{measure: f"{held[system]:.3f}" if system in held else "–" for measure, held in means.items()},
+        }
+        for system, time in times.items()
+    ]
+    return Table.of("Latency and quality", rows)
+
+
 def measured_on(about: Mapping[str, object]) -> Table:
     """All that the run says of itself."""
     return Table("What it was measured on", ("what", "value"), tuple(flat(about)))

@@ -291,6 +291,7 @@ def test_quality_stands_against_latency(tmp_path: Path) -> None:
     told = {section.title: section for section in sections(run, tmp_path, found)}["Which system is worth it"]
     assert told.pictures == ("made-quality-made-data.svg",)
     assert told.notes == ("made-data: not in both, and so left out: creem, other",)
+    assert told.tables[0].rows == (("rsum", "287", "0.500"), ("none", "287", "0.000"), ("creem", "287", "–"))
 
 
 def test_a_folder_of_runs_stands_for_all_in_it(tmp_path: Path) -> None:
