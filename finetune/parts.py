@@ -128,8 +128,9 @@ def _train_operations(
 
 def asked(folder: Path, stage: str, device: str = "auto") -> Callable[[Trace], Completion]:
     """How a trained part answers a trace; a trace that it cannot read gets an empty answer, which is not valid."""
-    from localmem.build.parts import pair_classifier, trained_segmenter
+    from localmem.build.parts import pair_classifier, pair_model, trained_segmenter
 
+    pair_model(str(folder), device).labels  # noqa: B018  # its weights load now, not within the first answer's time
     if stage == OPERATION:
         classifier = pair_classifier(str(folder), device)
 

@@ -34,6 +34,7 @@ def lessons(tmp_path_factory: pytest.TempPathFactory) -> Path:
     traces = [told(thing, colour, gold="red") for thing in ("kite", "boat", "moon") for colour in COLOURS]
     for part in ("traces", "train", "valid", "test"):
         write_traces(folder / part / "choose.jsonl", traces)
+    write_traces(folder / "train" / "choose.jsonl", traces * 5)  # an epoch is quicker than what is done between two
     write_traces(folder / "traces" / "choose.jsonl", [*traces, told("kite", "purple", gold="red")])
     return folder
 
@@ -49,7 +50,7 @@ def told(thing: str, colour: str, gold: str) -> Trace:
 def run(base: Path, lessons: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "chooser"
     words = ["train", str(lessons), "--stage", "all", "--student", str(base), "--out", str(out)]
-    call(*words, "--epochs", "40", "--rate", "2e-2", "--patience", "40", "--rank", "8", "--pack", "64")
+    call(*words, "--epochs", "8", "--rate", "2e-2", "--patience", "8", "--rank", "8", "--pack", "64")
     return out
 
 

@@ -1,6 +1,7 @@
 """Students: packed rows teach what rows of their own do, only the assistant's tokens count, and a run can go on."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from finetune.grading import grade, measure
 from finetune.lora import Job, divergence, train
 from finetune.merge import merge
 from finetune.rows import NOT_LEARNED, Row, collate, encode, pack
+from finetune.run import About, register, save
 from finetune.traces import Teacher, Trace, trace_of, write_traces
-from finetune.training import Plan
+from finetune.training import Plan, Trained
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.llm.tokenizer import ChatTokenizer
@@ -35,11 +37,12 @@ def trace(said: str, told: str, choices: dict[str, float] | None = None) -> Trac
 TRACES = [trace(f"{thing} says {colour}", colour) for thing in ("kite", "boat", "moon") for colour in WORDS[:3]]
 
 
-def job(base: Path, folder: Path, **changed: object) -> Job:
-    for part in ("train", "valid"):
-        write_traces(folder / part / "respond.jsonl", TRACES)
+def job(base: Path, folder: Path, traces: Sequence[Trace] = TRACES, **changed: object) -> Job:
+    """An epoch sees everything five times: what is done between epochs takes longer than they do."""
+    write_traces(folder / "train" / "respond.jsonl", [*traces] * 5)
+    write_traces(folder / "valid" / "respond.jsonl", traces)
     paths = [folder / "train" / "respond.jsonl"], [folder / "valid" / "respond.jsonl"]
-    plan = Plan(epochs=40, batch=1, learning_rate=2e-2, patience=40)
+    plan = Plan(epochs=8, batch=1, learning_rate=2e-2, patience=8)
     return replace(Job(base, *paths, folder / "out", plan, rank=8, pack=40), **changed)  # type: ignore[arg-type]
 
 
@@ -119,10 +122,8 @@ def test_a_student_learns_and_is_served(base: Path, student: Path) -> None:
 def other(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one that has learned to say the next colour."""
     following = dict(zip(WORDS[:3], (*WORDS[1:3], WORDS[0]), strict=True))
-    folder = tmp_path_factory.mktemp("other")
-    wanted = job(base, folder)
-    for path in (*wanted.train, *wanted.valid):
-        write_traces(path, [trace(one.asked[-1].content, following[one.answer]) for one in TRACES])
+    taught = [trace(one.asked[-1].content, following[one.answer]) for one in TRACES]
+    wanted = job(base, tmp_path_factory.mktemp("other"), taught)
     train(wanted, note=lambda _: None)
     return wanted.out
 
@@ -221,6 +222,15 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     return load_file(folder / "adapter_model.safetensors")
+
+
+def test_of_several_processes_the_first_alone_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `accelerate launch` numbers them."""
+    about = About("title", "what", "command", "base", [], "licence", {})
+    monkeypatch.setenv("RANK", "1")
+    save(tmp_path / "run", torch.nn.Linear(1, 1), None, about, Plan(), Trained({}, [], 0.0, 0), {})
+    assert register(tmp_path / "run", "name", "licence") is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_segments_and_choices_have_scores_of_their_own() -> None:
