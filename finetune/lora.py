@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from finetune.rows import Row, collate, encode, pack
+from finetune.rows import NOT_LEARNED, Row, collate, encode, pack
 from finetune.run import About, first_process, save
 from finetune.traces import Trace, read_traces
 from finetune.training import Plan, Trained, arguments, check_checkpoints, need, quietly, run
@@ -94,7 +94,7 @@ def _rows(paths: Sequence[Path], job: Job, chat: ChatTokenizer, note: Callable[[
 
 
 def _student(job: Job) -> "PeftModel":
-    """The base model with a fresh adapter on every linear layer; it computes in float32 and only the adapter learns."""
+    """The base model with a fresh adapter on every linear layer; only the adapter learns, in float32."""
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
 
@@ -118,15 +118,16 @@ def _student(job: Job) -> "PeftModel":
 
 
 def _base(job: Job) -> "PreTrainedModel":
-    """In float32, or in 4 bits with what computes beside them in float32."""
+    """In float32, in the bfloat16 that was asked for, or in 4 bits with what computes beside them in float32."""
     import torch
     from transformers import AutoModelForCausalLM
 
+    wide = torch.bfloat16 if job.plan.precision == "bfloat16" and not job.quantised else torch.float32
     more = {"quantization_config": _four_bits()} if job.quantised else {}
     try:
         with quietly():
             base: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                str(job.base), dtype=torch.float32, local_files_only=True, **more
+                str(job.base), dtype=wide, local_files_only=True, **more
             )
     except (OSError, ValueError) as error:
         raise BadInput(f"{job.base} is no chat model to start from: {' '.join(str(error).split())[:200]}") from error
@@ -154,6 +155,7 @@ def _four_bits() -> "BitsAndBytesConfig":
 
 def _trainer_type() -> "type[Trainer]":
     """The Trainer whose loss may hold the teacher's distribution; made here, for transformers is heavy."""
+    import torch
     from transformers import Trainer
 
     class Distilling(Trainer):
@@ -166,15 +168,32 @@ def _trainer_type() -> "type[Trainer]":
             return_outputs: bool = False,
             num_items_in_batch: "torch.Tensor | int | None" = None,
         ) -> "torch.Tensor | tuple[torch.Tensor, object]":
-            soft = [inputs.pop(f"soft_{name}") for name in ("at", "ids", "probabilities")]
-            loss, outputs = super().compute_loss(
-                model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
-            )
-            if self.soft and len(soft[0]):
-                loss = loss + self.soft * divergence(outputs.logits, *soft)
+            at, ids, probabilities = (inputs.pop(f"soft_{name}") for name in ("at", "ids", "probabilities"))
+            wanted = torch.nn.functional.pad(inputs.pop("labels"), (0, 1), value=NOT_LEARNED)[:, 1:]
+            kept = (wanted != NOT_LEARNED).any(0).nonzero()[:, 0]  # a vocabulary is wide, and few positions are learned
+            outputs = model(**inputs, logits_to_keep=kept)
+            loss = surprise(outputs.logits, wanted[:, kept], num_items_in_batch)
+            if self.soft and len(at):
+                places = torch.stack([at[:, 0], torch.searchsorted(kept, at[:, 1].contiguous())], 1)
+                loss = loss + self.soft * divergence(outputs.logits, places, ids, probabilities)
             return (loss, outputs) if return_outputs else loss
 
     return Distilling
+
+
+def surprise(
+    logits: "torch.Tensor", wanted: "torch.Tensor", count: "torch.Tensor | int | None" = None
+) -> "torch.Tensor":
+    """The mean negative log-probability of the tokens that should come; `count` of them are in all batches of a step.
+
+    `logits` (rows, positions, vocabulary); `wanted` (rows, positions).
+    """
+    import torch
+
+    total = torch.nn.functional.cross_entropy(
+        logits.float().flatten(0, 1), wanted.flatten(), ignore_index=NOT_LEARNED, reduction="sum"
+    )
+    return total / (count if count is not None else (wanted != NOT_LEARNED).sum())
 
 
 def divergence(

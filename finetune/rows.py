@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from finetune.traces import Trace
+from localmem.errors import BadInput
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -39,16 +40,33 @@ class Row:
 
 
 def encode(trace: Trace, chat: ChatTokenizer) -> Row:
-    """One trace: what was asked under the template, the answer, and the token that ends a turn."""
-    asked = chat.encode(trace.asked, {})
-    told = [*_ids(chat, trace.answer), int(chat.tokenizer.eos_token_id)]
-    soft = _soft(trace, chat, len(asked) - 1)
-    return Row(
-        (*asked, *told),
-        (*[NOT_LEARNED] * len(asked), *told),
-        tuple(range(len(asked) + len(told))),
-        (soft,) if soft else (),
-    )
+    """One trace: what was asked under the template, the answer, and the token that ends a turn.
+
+    Of a whole dialogue, so with each message of the assistant, for a template that writes it on from turn to turn.
+    """
+    ids: list[int] = []
+    labels: list[int] = []
+    soft: Soft | None = None
+    for number in _answers(trace):
+        asked = chat.encode(trace.messages[:number], {})
+        if asked[: len(ids)] != ids:
+            raise BadInput(
+                f"the chat template of {chat.folder} writes earlier turns anew, so trace {trace.id} cannot be learned "
+                "whole; take another student"
+            )
+        told = [*_ids(chat, trace.messages[number].content), int(chat.tokenizer.eos_token_id)]
+        labels = [*labels, *[NOT_LEARNED] * (len(asked) - len(ids)), *told]
+        ids = [*asked, *told]
+        soft = _soft(trace, chat, len(asked) - 1)
+    return Row(tuple(ids), tuple(labels), tuple(range(len(ids))), (soft,) if soft else ())
+
+
+def _answers(trace: Trace) -> list[int]:
+    """Which messages are to be learned."""
+    last = len(trace.messages) - 1
+    if not trace.metadata.whole:
+        return [last]
+    return [number for number, message in enumerate(trace.messages) if message.role == "assistant"]
 
 
 def pack(rows: Sequence[Row], size: int, seed: int) -> list[Row]:

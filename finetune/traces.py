@@ -33,6 +33,7 @@ class About:
 
     An option that is not among them is impossible: JSON has no number for that. `source` is the file, with its
     checksum, that an answer was taken from rather than recorded; `gold` is the answer that people give, where they do.
+    `whole`: every message of the assistant is to be learned, not the last alone.
     """
 
     prompt: str
@@ -52,6 +53,7 @@ class About:
     source: str = ""
     source_sha256: str = ""
     gold: str | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

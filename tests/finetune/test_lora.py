@@ -1,5 +1,6 @@
 """Students: packed rows teach what rows of their own do, only the assistant's tokens count, and a run can go on."""
 
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from finetune.grading import grade, measure
-from finetune.lora import Job, divergence, train
+from finetune.lora import Job, divergence, surprise, train
 from finetune.merge import merge
 from finetune.rows import NOT_LEARNED, Row, collate, encode, pack
 from finetune.run import About, register, save
@@ -52,6 +53,25 @@ def test_only_the_assistant_s_tokens_are_learned(base: Path) -> None:
     learned = [label for label in row.labels if label != NOT_LEARNED]
     assert chat.tokenizer.decode(learned) == "red <end>"
     assert chat.tokenizer.decode(row.ids) == "<user> kite says red <end> <assistant> red <end>"
+
+
+def test_every_message_of_the_assistant_is_learned_of_a_whole_dialogue(base: Path) -> None:
+    chat = ChatTokenizer(base)
+    said = (Message("user", "kite says red"), Message("assistant", "red"), Message("user", "what is"))
+    one = replace(TRACES[0], messages=(*said, Message("assistant", "kite")))
+    learned = {
+        whole: chat.tokenizer.decode([label for label in row.labels if label != NOT_LEARNED])
+        for whole in (True, False)
+        for row in [encode(replace(one, metadata=replace(one.metadata, whole=whole)), chat)]
+    }
+    assert learned == {True: "red <end> kite <end>", False: "kite <end>"}
+
+
+def test_surprise_is_the_mean_over_what_is_learned() -> None:
+    logits = torch.zeros(1, 3, 4)
+    wanted = torch.tensor([[1, NOT_LEARNED, 2]])
+    assert float(surprise(logits, wanted)) == pytest.approx(math.log(4))
+    assert float(surprise(logits, wanted, 4)) == pytest.approx(math.log(4) / 2)
 
 
 def test_packed_rows_give_the_loss_of_rows_of_their_own(base: Path) -> None:
