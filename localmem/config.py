@@ -52,6 +52,9 @@ class LLMSettings(Section):
     """The server at url runs with --scheduling-policy priority: replies then go ahead of background prompts."""
     adapters: Mapping[str, Path] = Field(default_factory=dict)
     """LoRA folders by prompt name (theanine/link) or by system (theanine)."""
+    shipped_adapters: bool = True
+    """Adapters that come with localmem answer the prompts of their model that they learned, where `adapters` names
+    none and no server is given by url."""
 
 
 class RetrievalSettings(Section):

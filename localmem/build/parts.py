@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
+from localmem.weights.adapters import shipped_adapters
 from localmem.weights.folder import model_path
 from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
@@ -60,6 +61,15 @@ def wants_vllm(settings: Settings) -> bool:
     if settings.llm.backend != "auto":
         return settings.llm.backend == "vllm"
     return settings.llm.url is not None or (find_spec("vllm") is not None and _cuda())
+
+
+def adapters(settings: Settings) -> dict[str, Path]:
+    """Which adapter answers which prompts: those that the settings name, over those that come with localmem."""
+    named = {name: Path(folder) for name, folder in settings.llm.adapters.items()}
+    if not settings.llm.shipped_adapters or settings.llm.url is not None:
+        return named
+    shipped = shipped_adapters(settings.model).items()
+    return {name: folder for name, folder in shipped if name.partition("/")[0] not in named} | named
 
 
 def memory_position(settings: Settings) -> str:
@@ -196,7 +206,7 @@ def _in_process(settings: Settings, progress: Progress) -> Backbone:
             context_length=settings.llm.context_length,
             device=settings.llm.device,
             dtype=settings.llm.dtype,
-            adapters=settings.llm.adapters,
+            adapters=adapters(settings),
         )
     return Backbone(llm, lambda: None)
 
@@ -250,14 +260,14 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
         settings=VllmSettings(
             context_length=settings.llm.context_length,
             dtype=settings.llm.dtype,
-            lora=bool(settings.llm.adapters),
+            lora=bool(adapters(settings)),
             arguments=settings.llm.arguments,
         ),
         progress=_Stages(progress),
     )
     server.start()
     llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
-    for name, folder in settings.llm.adapters.items():
+    for name, folder in adapters(settings).items():
         llm.load_adapter(name, folder)
     return Backbone(llm, server.stop, llm.answers)
 

@@ -85,8 +85,8 @@ def _run(
         "model": settings.model,
         "system": settings.system,
         "opening": scene.opening,
-        "with_memory": _said(_ask(remembering, [scene.opening], scene.today)[0]),
-        "without_memory": _said(_ask(forgetful, [scene.opening], scene.today)[0]),
+        "with_memory": _said(ask_each(remembering, [scene.opening], scene.today)[0]),
+        "without_memory": _said(ask_each(forgetful, [scene.opening], scene.today)[0]),
         "questions": _both_ways(remembering, forgetful, questions, scene.today),
     }
 
@@ -104,7 +104,7 @@ def _both_ways(
     remembering: "ChatAgent", forgetful: "ChatAgent", questions: Sequence[Question], today: datetime
 ) -> list[dict[str, object]]:
     texts = [question.question for question in questions]
-    rows = zip(questions, _ask(remembering, texts, today), _ask(forgetful, texts, today), strict=True)
+    rows = zip(questions, ask_each(remembering, texts, today), ask_each(forgetful, texts, today), strict=True)
     return [
         {
             "question": question.question,
@@ -117,7 +117,7 @@ def _both_ways(
     ]
 
 
-def _ask(agent: "ChatAgent", texts: Sequence[str], today: datetime) -> list["Reply"]:
+def ask_each(agent: "ChatAgent", texts: Sequence[str], today: datetime) -> list["Reply"]:
     """Each text as the first turn of a session of its own; nothing is kept."""
     from localmem.types import Session, Turn
 

@@ -2,6 +2,7 @@
 
 import click
 
+from localmem.cli.eval_abstention import abstention
 from localmem.cli.eval_calibrate import calibrate
 from localmem.cli.eval_compression import compression
 from localmem.cli.eval_judge import judge
@@ -29,3 +30,4 @@ eval_.add_command(retrieval)
 eval_.add_command(segmentation)
 eval_.add_command(teafarm)
 eval_.add_command(text)
+eval_.add_command(abstention)

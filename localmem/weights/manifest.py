@@ -125,6 +125,20 @@ class Entry(_Strict):
         return sha256(lines.encode()).hexdigest() if self.files else None
 
 
+class Adapter(_Strict):
+    """A LoRA adapter that comes with localmem, in models/adapters/`name`: for which model and which prompts.
+
+    Replies of `base` go through it unless the settings say otherwise.
+    """
+
+    name: Name
+    base: Name
+    prompts: tuple[str, ...]
+    licence: str
+    files: dict[RelativePath, FileSum]
+    notes: str = ""
+
+
 class Pin(_Strict):
     """What a pull got from a hub: the commit and the checksum of every file."""
 
@@ -136,6 +150,7 @@ class _Shipped(_Strict):
     version: Literal[1]
     groups: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     models: tuple[Entry, ...] = ()
+    adapters: tuple[Adapter, ...] = ()
 
 
 class Local(_Strict):
@@ -171,11 +186,14 @@ def models_dir() -> Path:
 
 
 class Manifest:
-    """Every model that has a name here, by name, and the groups of names that `pull` takes."""
+    """Every model that has a name here, by name, the groups of names that `pull` takes, and the shipped adapters."""
 
-    def __init__(self, models: Mapping[str, Entry], groups: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, models: Mapping[str, Entry], groups: Mapping[str, Sequence[str]], adapters: Sequence[Adapter] = ()
+    ) -> None:
         self.models = dict(models)
         self.groups = {name: tuple(members) for name, members in groups.items()}
+        self.adapters = tuple(adapters)
 
     @classmethod
     def load(cls, directory: Path | None = None, shipped: Path | None = None) -> Self:
@@ -190,7 +208,7 @@ class Manifest:
         if len(models) < len(content.models):
             raise BadSettings(f"{path} lists a model twice: give each model a name of its own")
         # A user's model keeps its name when a later version of localmem ships one of the same name.
-        return cls(models | local.models, content.groups)
+        return cls(models | local.models, content.groups, content.adapters)
 
     def entry(self, name: str) -> Entry:
         """The model of this name. Raises BadInput, naming the nearest one."""

@@ -1,0 +1,62 @@
+"""Adapters that come with localmem: whole, small, and used for the prompts they learned unless the settings differ."""
+
+from pathlib import Path
+
+import pytest
+
+from localmem import build
+from localmem.config import Settings
+from localmem.errors import ModelDamaged
+from localmem.llm.adapter_notes import changed, read_notes
+from localmem.resources import resource
+from localmem.weights import adapters as shipped
+from localmem.weights.adapters import shipped_adapters, wrong_files
+from localmem.weights.manifest import Adapter, FileSum, Manifest
+
+MODEL = "smollm2-135m-instruct"
+
+
+@pytest.fixture
+def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An adapter of three bytes for replies of the starter, and nothing else shipped."""
+    folder = tmp_path / "models" / "adapters" / "small"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"abc")
+    entry = Adapter(
+        name="small",
+        base=MODEL,
+        prompts=("agent/respond", "rsum/respond"),
+        licence="Apache-2.0",
+        files={"weights": FileSum(size=3, sha256="ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")},
+    )
+    monkeypatch.setattr(shipped, "resource", lambda relative: tmp_path / relative)
+    monkeypatch.setattr(Manifest, "load", lambda: Manifest({}, {}, [entry]))
+    return folder
+
+
+def test_those_that_come_with_localmem_are_whole_and_fit_the_prompts_of_today() -> None:
+    for adapter in Manifest.load().adapters:
+        assert wrong_files(adapter) == []
+        assert sum(held.size for held in adapter.files.values()) < 10_000_000
+        notes = read_notes(resource(f"models/adapters/{adapter.name}"))
+        assert notes is not None
+        assert set(adapter.prompts) == set(notes.prompts)
+        assert changed(notes, None) == []
+
+
+def test_they_answer_their_prompts_unless_the_settings_say_otherwise(one: Path) -> None:
+    assert shipped_adapters(MODEL) == {"agent/respond": one, "rsum/respond": one}
+    assert shipped_adapters("another") == {}
+    assert build.adapters(Settings(model=MODEL)) == {"agent/respond": one, "rsum/respond": one}
+    mine = Settings.model_validate({"model": MODEL, "llm": {"adapters": {"rsum": "mine", "agent/respond": "yours"}}})
+    assert build.adapters(mine) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
+    without = Settings.model_validate({"model": MODEL, "llm": {"shipped_adapters": False}})
+    served = Settings.model_validate({"model": MODEL, "llm": {"url": "http://127.0.0.1:1/v1"}})
+    assert build.adapters(without) == build.adapters(served) == {}
+
+
+def test_one_that_is_not_whole_is_told_of(one: Path) -> None:
+    (one / "weights").write_bytes(b"ab")
+    assert wrong_files(Manifest.load().adapters[0]) == ["weights"]
+    with pytest.raises(ModelDamaged, match="not of 3 bytes"):
+        shipped_adapters(MODEL)
