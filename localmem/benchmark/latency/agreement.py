@@ -198,7 +198,7 @@ def _task(
     text: str, answer: int, salt: str, llm: LLM, clock: Clock, began: float, samples: list[Sample]
 ) -> Callable[[float | None], None]:
     extra = {"ignore_eos": True, "cache_salt": salt}
-    prompt = Prompt("bench/bare", (Message("user", text),), max_tokens=answer, extra=extra)
+    prompt = Prompt("bench/bare", (Message("user", text),), max_tokens=answer, seed=None, extra=extra)
     talk = Talk("agreement", "user", _Nobody(), clock, iter(()), past.BEGAN, began, answer)
     asked = Asked(Sample("agreement", "turn", "user", "", 1, 0.0, None, 0.0), prompt)
 
