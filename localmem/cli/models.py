@@ -15,6 +15,7 @@ from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
 
 if TYPE_CHECKING:
     from localmem.weights import Entry, MemoryPosition, Role
+    from localmem.weights.manifest import Adapter
 
 _ROLES = ("llm", "encoder", "reranker", "classifier", "compressor", "nli", "adapter")
 _POSITIONS = ("system", "last")
@@ -37,7 +38,8 @@ def list_models(as_json: bool) -> None:
     from localmem.weights import Manifest, models_dir
 
     directory = models_dir()
-    rows = [_row(entry, directory) for entry in Manifest.load(directory).models.values()]
+    manifest = Manifest.load(directory)
+    rows = [_row(entry, directory) for entry in manifest.models.values()] + [_along(one) for one in manifest.adapters]
     if as_json:
         print_json(rows)
         return
@@ -56,6 +58,16 @@ def _row(entry: "Entry", directory: Path) -> dict[str, object]:
     folder = directory / entry.name
     content = entry.model_dump(mode="json", exclude={"files", "approximate_size", "convert"}, exclude_none=True)
     return {**content, "size": entry.size, "state": state(entry, folder), "path": str(folder)}
+
+
+def _along(adapter: "Adapter") -> dict[str, object]:
+    """One that comes with localmem."""
+    from localmem.weights.adapters import folder_of, wrong_files
+
+    content = adapter.model_dump(mode="json", exclude={"files"})
+    state = "damaged" if wrong_files(adapter) else "present"
+    size = sum(held.size for held in adapter.files.values())
+    return {**content, "role": "adapter", "size": size, "state": state, "path": str(folder_of(adapter))}
 
 
 def _bytes(size: object) -> int | None:

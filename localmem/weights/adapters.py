@@ -26,9 +26,17 @@ def shipped_adapters(model: str) -> dict[str, Path]:
     return found
 
 
+def folder_of(adapter: Adapter) -> Path:
+    """Where it stands. Raises ModelDamaged where it does not."""
+    try:
+        return resource(f"{_FOLDER}/{adapter.name}")
+    except FileNotFoundError as error:
+        raise ModelDamaged(f"the adapter {adapter.name} is not part of this installation; install it again") from error
+
+
 def wrong_files(adapter: Adapter) -> list[str]:
     """The files of an adapter whose size or checksum is not the manifest's."""
-    folder = resource(f"{_FOLDER}/{adapter.name}")
+    folder = folder_of(adapter)
     return [name for name, expected in adapter.files.items() if not _same(folder / name, expected)]
 
 
@@ -37,10 +45,7 @@ def _same(path: Path, expected: FileSum) -> bool:
 
 
 def _whole(adapter: Adapter) -> Path:
-    try:
-        folder = resource(f"{_FOLDER}/{adapter.name}")
-    except FileNotFoundError as error:
-        raise ModelDamaged(f"the adapter {adapter.name} is not part of this installation; install it again") from error
+    folder = folder_of(adapter)
     for name, expected in adapter.files.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != expected.size:
