@@ -1,6 +1,6 @@
 """`localmem bench agreement`: this bench beside vLLM's own, on one server and the same prompts. Knows how it looks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -67,15 +67,22 @@ def _served(settings: "Settings") -> "Iterator[tuple[LLM, Server]]":
     from localmem.weights import model_path
 
     name, path = settings.model, model_path(settings.model)
-    with VllmServer(path, name=name, log=settings.data / "vllm.log", progress=_stage) as served:
+    with VllmServer(path, name=name, log=settings.data / "vllm.log", progress=_stages()) as served:
         llm = VllmLLM(served.url, name=name, tokenizer=path, api_key=served.api_key, server=served)
         yield llm, Server(served.url, served.api_key, name, path)
         llm.close()
 
 
-def _stage(stage: str, seconds: float) -> None:
-    if seconds % 20 < 1:
-        note(f"vLLM: {stage} ({seconds:.0f} s)")
+def _stages() -> "Callable[[str, float], None]":
+    """Tells of each stage of the server's start once."""
+    told: set[str] = set()
+
+    def stage(name: str, seconds: float) -> None:
+        if name not in told:
+            told.add(name)
+            note(f"vLLM: {name} ({seconds:.0f} s)")
+
+    return stage
 
 
 def _told(
