@@ -173,6 +173,8 @@ def _trainer_type() -> "type[Trainer]":
             kept = (wanted != NOT_LEARNED).any(0).nonzero()[:, 0]  # a vocabulary is wide, and few positions are learned
             outputs = model(**inputs, logits_to_keep=kept)
             loss = surprise(outputs.logits, wanted[:, kept], num_items_in_batch)
+            if num_items_in_batch is not None:
+                loss = loss * self.accelerator.num_processes  # each has a part, and their gradients' mean is taken
             if self.soft and len(at):
                 places = torch.stack([at[:, 0], torch.searchsorted(kept, at[:, 1].contiguous())], 1)
                 loss = loss + self.soft * divergence(outputs.logits, places, ids, probabilities)

@@ -67,8 +67,9 @@ def graded(
 
 
 def routed(settings: "Settings", adapters: Mapping[str, Path]) -> "Settings":
-    """The settings with these adapters, by prompt name, in place of any others."""
-    return settings.model_copy(update={"llm": settings.llm.model_copy(update={"adapters": dict(adapters)})})
+    """The settings with these adapters, by prompt name, in place of any others, those that come with localmem too."""
+    alone = {"adapters": dict(adapters), "shipped_adapters": False}
+    return settings.model_copy(update={"llm": settings.llm.model_copy(update=alone)})
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
