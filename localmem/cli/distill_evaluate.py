@@ -37,7 +37,7 @@ Row = dict[str, object]
     "runs",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="What `distill train` made: an adapter, or a trained part. May be given again.",
+    help="What `distill train` or `merge` made: an adapter, a trained part, a merged model. May be given again.",
     metavar="RUN",
 )
 @click.option(

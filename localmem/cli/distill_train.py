@@ -42,7 +42,7 @@ _FRESH_RATE = 1e-3  # of a T5 from nothing: 5e-5 suits weights that know somethi
 @click.option(
     "--dora",
     is_flag=True,
-    help="Learn direction and length of the weights apart; vLLM serves such an adapter merged only.",
+    help="Learn direction and length of the weights apart; such an adapter is served merged only.",
 )
 @click.option("--qlora", is_flag=True, help="Hold the base model in 4 bits while it learns; needs bitsandbytes.")
 @click.option("--pack", type=click.IntRange(64), default=2048, show_default=True, help="Tokens of a row.")

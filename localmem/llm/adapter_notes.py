@@ -60,7 +60,23 @@ def changed(notes: AdapterNotes, template_sha256: str | None) -> list[str]:
 
 
 def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
-    """Logs what differs. An adapter with a changed prompt still serves, worse or better."""
+    """Logs what differs. An adapter with a changed prompt still serves, worse or better.
+
+    Raises BadSettings for a DoRA adapter: neither vLLM nor peft, for rows of several adapters, computes one.
+    """
+    if _is_dora(folder):
+        raise BadSettings(
+            f"the adapter in {folder} was trained with DoRA, which is served merged only; run `localmem distill merge`"
+        )
     notes = read_notes(folder)
     for what in changed(notes, template_sha256) if notes else ():
         log.warning("adapter %s: %s; train it again", folder.name, what)
+
+
+def _is_dora(folder: Path) -> bool:
+    """Not where the folder cannot be read: whoever loads it tells that."""
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and bool(config.get("use_dora"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localmem.errors import BadInput
+from localmem.errors import BadInput, BadSettings
 from localmem.llm.adapter_notes import FILE, AdapterNotes, changed, read_notes, save_notes, warn_of_changes
 from localmem.prompts import load
 
@@ -37,3 +37,12 @@ def test_notes_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("[]", encoding="utf-8")
     with pytest.raises(BadInput, match="train the adapter again"):
         read_notes(tmp_path)
+
+
+def test_an_adapter_that_is_served_merged_only_is_told_of(tmp_path: Path) -> None:
+    config = tmp_path / "adapter_config.json"
+    config.write_text('{"use_dora": false}', encoding="utf-8")
+    warn_of_changes(tmp_path, None)
+    config.write_text('{"use_dora": true}', encoding="utf-8")
+    with pytest.raises(BadSettings, match="was trained with DoRA, which is served merged only"):
+        warn_of_changes(tmp_path, None)
