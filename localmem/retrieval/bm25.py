@@ -73,6 +73,7 @@ class BM25Retriever:
         self._slots = Slots()
         self._counts = Postings()
         self._lengths: Floats = np.zeros(0)
+        self._damping: Floats | None = None  # of every slot, while all of them are searched and nothing changes
 
     def add(self, units: Sequence[Unit]) -> None:
         """Tokenise and index the keys of the units that are not there yet."""
@@ -85,10 +86,12 @@ class BM25Retriever:
             self._slots.add(new)
             self._counts.add(start, terms)
             self._lengths = np.append(self._lengths, [float(len(found)) for found in terms])
+            self._damping = None
 
     def remove(self, ids: Sequence[str]) -> None:
         """Forget these units. Their counts go when a fifth of all are dead."""
         with self._guard:
+            self._damping = None
             if self._slots.remove(ids) and self._slots.wasteful:
                 kept = self._slots.compact()
                 self._counts.keep(kept)
@@ -101,10 +104,9 @@ class BM25Retriever:
             count = int(np.count_nonzero(admitted))
             if k <= 0 or not count:
                 return [[] for _ in queries]
-            lengths = self._lengths if count == len(admitted) else self._lengths[admitted]
-            mean = float(lengths.mean()) or 1.0
+            damping = self._damped(admitted, count)
             return [
-                self._matches(self._scores(terms, admitted, count, mean), k)
+                self._matches(self._scores(terms, admitted, count, damping), k)
                 for terms in self._terms(queries, learn=False)
             ]
 
@@ -121,16 +123,26 @@ class BM25Retriever:
         )
         return ids
 
-    def _scores(self, terms: Sequence[int], admitted: NDArray[np.bool_], count: int, mean: float) -> Floats:
+    def _damped(self, admitted: NDArray[np.bool_], count: int) -> Floats:
+        """For each slot what its length takes off a count; kept for the next search when all slots are admitted."""
+        everything = count == len(admitted)
+        if self._damping is not None and everything:
+            return self._damping
+        mean = float((self._lengths if everything else self._lengths[admitted]).mean()) or 1.0
+        damping = self._k1 * (1 - self._b + self._b * self._lengths / mean)
+        self._damping = damping if everything else None
+        return damping
+
+    def _scores(self, terms: Sequence[int], admitted: NDArray[np.bool_], count: int, damping: Floats) -> Floats:
         """For each slot its score, 0 for one that shares no term or is not admitted. A repeated term counts again."""
         scores = np.zeros(len(admitted))
         for term, times in Counter(terms).items():
             slots, counts = self._counts.of(term)
-            within = admitted[slots]
-            slots, counts = slots[within], counts[within]
+            if count < len(admitted):
+                within = admitted[slots]
+                slots, counts = slots[within], counts[within]
             rarity = np.log1p((count - len(slots) + 0.5) / (len(slots) + 0.5))
-            damping = self._k1 * (1 - self._b + self._b * self._lengths[slots] / mean)
-            scores[slots] += times * rarity * counts / (counts + damping)  # a slot stands once in a term's list
+            scores[slots] += times * rarity * counts / (counts + damping[slots])  # a slot stands once in a term's list
         return scores
 
     def _matches(self, scores: Floats, k: int) -> list[Match]:

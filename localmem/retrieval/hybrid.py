@@ -6,6 +6,7 @@ Knows nothing of how they search: ranks alone count, so that scores of different
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from heapq import nsmallest
 from math import fsum
 
 from localmem.errors import BadSettings
@@ -72,16 +73,17 @@ class HybridRetriever:
         if k <= 0:
             return [[] for _ in queries]
         lists = [retriever.search(queries, max(k, self._depth), scope) for retriever in self._retrievers]
-        return [self._fuse(rankings)[:k] for rankings in zip(*lists, strict=True)]
+        return [self._fuse(rankings, k) for rankings in zip(*lists, strict=True)]
 
-    def _fuse(self, rankings: Sequence[Sequence[Match]]) -> list[Match]:
+    def _fuse(self, rankings: Sequence[Sequence[Match]], k: int) -> list[Match]:
         shares: defaultdict[str, list[float]] = defaultdict(list)
         for weight, ranking in zip(self._weights, rankings, strict=True):
             for rank, match in enumerate(ranking, start=1):
                 shares[match.id].append(weight / (self._constant + rank))
-        return self._ranked({key: fsum(parts) for key, parts in shares.items()})  # fsum: ties whatever the order
+        return self._ranked({key: fsum(parts) for key, parts in shares.items()}, k)  # fsum: ties whatever the order
 
-    def _ranked(self, scores: Mapping[str, float]) -> list[Match]:
+    def _ranked(self, scores: Mapping[str, float], k: int) -> list[Match]:
         with self._guard:
-            order = {key: self._order.get(key, self._added) for key in scores}
-        return [Match(key, scores[key]) for key in sorted(scores, key=lambda key: (-scores[key], order[key]))]
+            order = self._order
+            ranks = [(-score, order.get(key, self._added), key) for key, score in scores.items()]
+        return [Match(key, -score) for score, _, key in nsmallest(k, ranks)]

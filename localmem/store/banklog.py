@@ -53,13 +53,14 @@ class BankLog:
     def __init__(self, database: Database, codec: ChangeCodec) -> None:
         self.codec = codec
         self._add = database.many(insert(changes), _COLUMNS)
+        mark = database.mark  # asked before every reply, so it is written out once
+        self._version = f'SELECT version FROM banks WHERE "user" = {mark} AND system = {mark}'  # noqa: S608  # marks
 
     # -- versions --------------------------------------------------------------------------------------------------
 
     def version(self, connection: Connection, user: str, system: str) -> int:
         """0 for a bank that nothing was ever written to."""
-        query = select(banks.c.version).where(banks.c.user == user, banks.c.system == system)
-        return int(connection.execute(query).scalar() or 0)
+        return int(connection.exec_driver_sql(self._version, (user, system)).scalar() or 0)
 
     def advance(self, connection: Connection, user: str, system: str, read: int | None = None) -> int:
         """The new version. Raises Conflict when the bank is no longer the one of version `read` (None: any)."""
