@@ -113,14 +113,18 @@ def _train_operations(
     resume: bool,
     note: Callable[[str], None],
 ) -> Trained:
-    """The division by conversation stays as it is, so the lesson is made here and not by the trainer."""
+    """The division by conversation stays as it is, and what a teacher never says is not learned: so the lesson is made
+    here and not by the trainer.
+    """
     from finetune.folds import Fold
-    from finetune.operations import Job, learn, operation_pairs
+    from finetune.operations import Job, learn
     from finetune.operations import Lesson as Pairs
     from finetune.pairs import read_operations
 
     files = [learned.train, learned.valid]
-    fold = Fold(operation_pairs([learned.train]), list(read_operations(learned.valid).pairs))
+    fold = Fold(*(list(read_operations(path).pairs) for path in files))
+    if never := set(OPERATIONS) - {pair.label for pair in fold.train}:
+        note(f"the teacher never says {', '.join(sorted(never))}")
     pairs = Pairs(OPERATIONS, fold, plan, files, "Memory operations, from a teacher", out)
     job = Job(base=base, out=out, plan=plan, data=files, command=command)
     return learn(base, pairs, job, resume=resume, note=note)

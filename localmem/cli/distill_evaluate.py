@@ -188,7 +188,8 @@ class _Found:
         """A merged model beside the adapter that it was made of."""
         from localmem.evaluation.sections import Table
 
-        if not any(one.kind == "merged" for one in students):
+        kinds = [one.kind for one in students]
+        if kinds.count("merged") != 1 or kinds.count("adapter") != 1:
             return
         for stage in self.traces:
             rows = {str(row["kind"]): row for row in self.rows if row["stage"] == stage}

@@ -76,6 +76,17 @@ def test_an_encoder_learns_a_teacher_s_operations(tmp_path: Path) -> None:
     assert found.valid == 1.0
 
 
+def test_a_teacher_need_not_say_everything(tmp_path: Path) -> None:
+    traces = [trace for trace in operations(tmp_path) if trace.answer == "PASS"]
+    for part in PARTS:
+        write_traces(tmp_path / part / "operation.jsonl", traces)
+    told: list[str] = []
+    base = small_encoder(tmp_path / "base", VOCABULARY)
+    learned = lesson(tmp_path, "operation")
+    train("operation", base, learned, Plan(epochs=1), tmp_path / "run", "made", resume=False, note=told.append)
+    assert "the teacher never says APPEND, DELETE, REPLACE" in told
+
+
 def test_an_encoder_learns_a_teacher_s_segments(tmp_path: Path) -> None:
     traces = segments(tmp_path)
     base = small_encoder(tmp_path / "base", ["User", "Assistant", ":", *VOCABULARY])
