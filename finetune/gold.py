@@ -47,10 +47,10 @@ _FIT = {
 }
 
 _FEWEST, _MOST = 4, 12  # utterances of a dialogue: those that a small student learns in minutes
-_EACH = 90  # pairs of events of a relation
+_EACH = 66  # pairs of events of a relation
 _SIZES: Mapping[str, Mapping[str, int]] = {
-    "segment": {"train": 240, "valid": 24, "test": 100},
-    "link": {"train": 400, "valid": 42, "test": 168},
+    "segment": {"train": 160, "valid": 16, "test": 60},
+    "link": {"train": 280, "valid": 28, "test": 126},
 }
 
 
