@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from localmem.llm.tokenizer import ChatTokenizer
 
-MARGIN = 0.02  # nats; ten times what two engines differ by in float32, see configs/eval/results/distill.md
+MARGIN = 0.02  # nats; `apart` says how far two engines really are from each other
 
 Margin = Callable[[Prompt, str, str], float]  # of two answers to a prompt, in nats
 
@@ -66,6 +66,16 @@ def sameness(
     ]
     ties = sum(found <= margin for found in margins)
     return Sameness(name, len(prompts), len(prompts) - len(margins), ties, max(margins, default=0.0))
+
+
+def apart(reference: Sequence[Completion], other: Sequence[Completion]) -> float | None:
+    """The most that both give another log-probability to the option that the reference chose; None without choices."""
+    found = [
+        abs(one.choices[one.text] - two.choices[one.text])
+        for one, two in zip(reference, other, strict=True)
+        if one.choices and two.choices and one.text in one.choices and one.text in two.choices
+    ]
+    return max(found, default=None)
 
 
 def margin_in(prompt: Prompt, reference: Completion, other: Completion, margin_of: Margin) -> float:

@@ -74,7 +74,7 @@ def main(
     except LocalmemError as error:
         note(f"Error: {error}")
         sys.exit(2)
-    report = _report(found, prompts, ours, seconds, dtype, margin)
+    report = _report(found, prompts, ours, theirs, seconds, dtype, margin)
     if out:
         out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print_json(report)
@@ -198,13 +198,21 @@ def _same(
 
 
 def _report(
-    found: "Sequence[Sameness]", prompts: Prompts, ours: Answers, seconds: float, dtype: str, margin: float
+    found: "Sequence[Sameness]",
+    prompts: Prompts,
+    ours: Answers,
+    theirs: Answers,
+    seconds: float,
+    dtype: str,
+    margin: float,
 ) -> dict[str, object]:
+    from finetune.sameness import apart
     from localmem.benchmark.machine import machine, versions
 
     return {
         "models": [one.row() for one in found],
         "margin_nats": margin,
+        "choices_apart_nats": {name: apart(ours[name], theirs[name]) for name in prompts},
         "dtype": dtype,
         "prompts_at_once": sum(map(len, prompts.values())),
         "seconds_on_vllm": round(seconds, 1),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from finetune.sameness import Weighed, margin_in, sameness
+from finetune.sameness import Weighed, apart, margin_in, sameness
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.types import Choice, Completion, Message, Prompt
 from tests.finetune.small import small_chat
@@ -27,6 +27,13 @@ def test_answers_are_equal_tied_or_different() -> None:
 def test_a_choice_knows_its_margin() -> None:
     told = Completion("red", choices={"red": log(0.6), "blue": log(0.4)})
     assert margin_in(CHOICE, told, Completion("blue"), lambda *_: 9.0) == pytest.approx(log(1.5))
+
+
+def test_how_far_two_engines_are_apart() -> None:
+    one = Completion("red", choices={"red": log(0.6), "blue": log(0.4)})
+    two = Completion("blue", choices={"red": log(0.3), "blue": log(0.7)})
+    assert apart([one, one], [one, two]) == pytest.approx(log(2))
+    assert apart([Completion("red")], [Completion("red")]) is None
 
 
 def test_a_text_s_margin_is_where_it_parts(tmp_path: Path) -> None:
