@@ -191,6 +191,8 @@ def write(rows: Sequence[Row], wanted: Wanted) -> None:
         "nli_plan": asdict(job.nli_plan),
         "fresh_rate": wanted.fresh_rate,
         "window": job.window,
+        "balance": job.balance,
+        "apart": job.apart,
         "data": {path.name: digest(path) for path in (*job.data, *job.nli, *job.nli_valid)},
         "labels": OPERATIONS,
         "rows": [asdict(row) for row in rows],

@@ -12,7 +12,7 @@ from finetune.pairs import LabelledPair
 from finetune.t5 import FRESH, fresh_t5
 from finetune.training import Measure, Plan, Trained, arguments, check_checkpoints, quietly, run
 from localmem.errors import BadInput
-from localmem.text.pair_weights import LABELS, NOTES, config_of, digits, is_t5, question
+from localmem.text.pair_weights import APART, LABELS, NOTES, apart_of, config_of, digits, is_t5, question
 
 if TYPE_CHECKING:
     import torch
@@ -52,9 +52,10 @@ class EncoderLearner(Learner):
     """An encoder with a head of one number a label."""
 
     def rows(self, pairs: Sequence[LabelledPair]) -> list[dict[str, object]]:
+        more = {"return_token_type_ids": True} if apart_of(self.model.config.to_dict()) else {}
         return [
             {
-                **self.tokenizer(pair.first, pair.second, truncation=True, max_length=self._window),
+                **self.tokenizer(pair.first, pair.second, truncation=True, max_length=self._window, **more),
                 "labels": self.labels.index(pair.label),
             }
             for pair in pairs
@@ -100,32 +101,54 @@ class T5Learner(Learner):
         return cross_entropy(made["logits"][:, 0].float(), targets, reduction="none")
 
 
-def learner(base: str | Path, labels: Sequence[str], window: int, texts: Sequence[LabelledPair]) -> Learner:
+def learner(
+    base: str | Path, labels: Sequence[str], window: int, texts: Sequence[LabelledPair], apart: int = 0
+) -> Learner:
     """What is to learn: of a folder of weights, or a T5 from nothing whose tokenizer learns from `texts`.
 
-    A head that was trained for other labels is replaced by a fresh one; a T5 has none to replace. Raises BadInput.
+    A head that was trained for other labels is replaced by a fresh one; a T5 has none to replace. With `apart` so many
+    layers of a BERT read the two texts apart. Raises BadInput.
     """
+    if apart and not (isinstance(base, Path) and config_of(base).get("model_type") == "bert"):
+        raise BadInput(
+            f"only a BERT's layers can read the texts of a pair apart, and {base} is none; leave out --apart"
+        )
     if isinstance(base, str) and base.startswith(FRESH):
         model, tokenizer = fresh_t5(base, texts)
         return _t5(model, tokenizer, labels, window)
     folder = Path(base)
-    return _of_folder(folder, labels, window)
+    return _of_folder(folder, labels, window, apart)
 
 
-def _of_folder(folder: Path, labels: Sequence[str], window: int) -> Learner:
-    from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoTokenizer
+def _of_folder(folder: Path, labels: Sequence[str], window: int, apart: int) -> Learner:
+    from transformers import AutoTokenizer
 
     t5 = is_t5(config_of(folder))
-    kind = AutoModelForSeq2SeqLM if t5 else AutoModelForSequenceClassification
-    more = {} if t5 else {"id2label": dict(enumerate(labels)), "label2id": {name: n for n, name in enumerate(labels)}}
+    named = {"id2label": dict(enumerate(labels)), "label2id": {name: n for n, name in enumerate(labels)}}
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
         with quietly():
-            model = kind.from_pretrained(str(folder), **more, ignore_mismatched_sizes=True, **_LOCAL)
+            model = _weights(folder, {} if t5 else named, t5=t5, apart=apart)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise BadInput(f"{folder} is no model to start from: {reason}") from error
     return _t5(model, tokenizer, labels, window) if t5 else EncoderLearner(model, tokenizer, labels, window)
+
+
+def _weights(folder: Path, named: Mapping[str, object], *, t5: bool, apart: int) -> "PreTrainedModel":
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+
+    if apart:
+        from localmem.text.apart import ApartBert
+
+        config = AutoConfig.from_pretrained(str(folder), **named, **_LOCAL)
+        setattr(config, NOTES, {APART: apart})
+        more = {"config": config, "attn_implementation": "sdpa", "ignore_mismatched_sizes": True}
+        split: PreTrainedModel = ApartBert.from_pretrained(str(folder), **more, **_LOCAL)
+        return split
+    kind = AutoModelForSeq2SeqLM if t5 else AutoModelForSequenceClassification
+    plain: PreTrainedModel = kind.from_pretrained(str(folder), **named, ignore_mismatched_sizes=True, **_LOCAL)
+    return plain
 
 
 def _t5(

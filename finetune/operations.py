@@ -44,7 +44,8 @@ class Job:
     """What to train from what. `base` is a folder, or a T5 from nothing (`t5:tiny`).
 
     `nli` are files of inference pairs, `nli_valid` those to stop by (else a tenth of the others is kept back);
-    `balance` weighs labels by how rare they are. `window` is in tokens, `limit` bounds the inference pairs.
+    `balance` weighs labels by how rare they are; `apart` lower layers of a BERT read the two texts of a pair apart.
+    `window` is in tokens, `limit` bounds the inference pairs.
     """
 
     base: str | Path
@@ -56,6 +57,7 @@ class Job:
     nli_valid: Sequence[Path] = ()
     nli_plan: Plan = field(default_factory=Plan)
     balance: bool = False
+    apart: int = 0
     window: int = 128
     share: float = 0.1
     limit: int | None = None
@@ -116,7 +118,7 @@ def learn(base: str | Path, lesson: Lesson, job: Job, *, resume: bool, note: Cal
     from transformers import set_seed
 
     set_seed(lesson.plan.seed)
-    pupil = learner(base, lesson.labels, job.window, lesson.pairs.train)
+    pupil = learner(base, lesson.labels, job.window, lesson.pairs.train, job.apart)
     train, valid = lesson.pairs
     note(f"{lesson.title}: {len(train)} pairs to learn from, {len(valid)} to check on")
     weights = class_weights(train, lesson.labels) if job.balance else dict.fromkeys(lesson.labels, 1.0)
@@ -191,6 +193,7 @@ def _about(base: str | Path, lesson: Lesson, job: Job) -> About:
         settings={
             "regime": job.regime,
             "balance": job.balance,
+            "apart": job.apart,
             "window": job.window,
             "share": job.share,
             "limit": job.limit,

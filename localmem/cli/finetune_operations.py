@@ -54,6 +54,13 @@ Regime = Literal["scratch", "zero-shot", "transfer"]
 @click.option("--window", type=click.IntRange(8), default=128, show_default=True, help="Tokens of a pair.")
 @click.option("--balance", is_flag=True, help="Weigh each label by how rare it is.")
 @click.option(
+    "--apart",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Lower layers of a BERT that read a pair's two texts apart: a text of many pairs is then read once.",
+)
+@click.option(
     "--folds", type=click.IntRange(2), help="Compare bases and regimes by so many folds; trains no model to keep."
 )
 @click.option(
@@ -89,6 +96,7 @@ def operations(
     limit: int | None,
     window: int,
     balance: bool,
+    apart: int,
     folds: int | None,
     seeds: int,
     fresh_rate: float,
@@ -126,6 +134,7 @@ def operations(
         nli_valid=nli_valid,
         nli_plan=replace(plan, epochs=nli_epochs),
         balance=balance,
+        apart=apart,
         window=window,
         limit=limit,
         licence=licence,

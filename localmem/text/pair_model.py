@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localmem.batching import Batched
-from localmem.text.pair_weights import EncoderWeights, Pairs, PairWeights, Row, T5Weights, config_of, is_t5
+from localmem.text.pair_weights import EncoderWeights, Pairs, PairWeights, Row, T5Weights, apart_of, config_of, is_t5
 from localmem.weights.loading import one_at_a_time
 
 _ON_CPU, _ON_GPU = 16, 256  # pairs a batch
@@ -21,7 +21,8 @@ _ON_CPU, _ON_GPU = 16, 256  # pairs a batch
 class PairModel:
     """Weights load when first asked. `find` gives the folder, and raises what there is to raise when it is not there.
 
-    `device` is auto, cpu, cuda or cuda:N; a GPU computes in bfloat16. Calls of many threads join into batches.
+    `device` is auto, cpu, cuda or cuda:N; a GPU computes in bfloat16, and so does a CPU that has instructions for it.
+    Calls of many threads join into batches.
     """
 
     def __init__(self, find: Path | Callable[[], Path], *, device: str = "auto", batch: int | None = None) -> None:
@@ -52,18 +53,20 @@ class PairModel:
             if self._loaded is None:
                 folder = self._find if isinstance(self._find, Path) else self._find()
                 with one_at_a_time():
-                    weights = T5Weights if is_t5(config_of(folder)) else EncoderWeights
-                    self._loaded = weights(folder, self._device)
+                    self._loaded = _loaded(folder, self._device)
             return self._loaded
 
     def _run(self, pairs: list[tuple[str, str]]) -> list[Row]:
-        """Batches of pairs of like length, so that little of a batch is padding."""
         model = self._model()
-        size = self._batch or (_ON_CPU if model.on_cpu else _ON_GPU)
-        coded = model.code(pairs)
-        order = sorted(range(len(coded)), key=lambda index: len(coded[index]["input_ids"]))
-        found: dict[int, Row] = {}
-        for start in range(0, len(order), size):
-            part = order[start : start + size]
-            found.update(zip(part, model.rows([coded[index] for index in part]), strict=True))
-        return [found[index] for index in range(len(pairs))]
+        return model.read(pairs, self._batch or (_ON_CPU if model.on_cpu else _ON_GPU))
+
+
+def _loaded(folder: Path, device: str) -> PairWeights:
+    config = config_of(folder)
+    if is_t5(config):
+        return T5Weights(folder, device)
+    if not apart_of(config):
+        return EncoderWeights(folder, device)
+    from localmem.text.apart import ApartWeights
+
+    return ApartWeights(folder, device)

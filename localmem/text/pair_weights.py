@@ -8,9 +8,9 @@ never left to write freely: one step of the decoder is made, and of its logits o
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 Pairs = Sequence[tuple[str, str]]
 Row = NDArray[np.float32]
 Coded = dict[str, list[int]]  # one pair: the token ids and what else the tokenizer gives
+One = TypeVar("One")
+Made = TypeVar("Made")
 
 NOTES = "localmem"  # the config's field for what whoever trained a model tells whoever uses it
 LABELS = "labels"  # the note that holds a T5's labels, in the order of their digits
+APART = "apart"  # the note that says how many layers of a BERT read the two texts of a pair apart
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _T5_WINDOW = 512  # T5's positions are relative; this is what it was trained on
@@ -59,6 +62,25 @@ def labels_of(config: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(str(named[number]) for number in sorted(named, key=int)) if isinstance(named, dict) else ()
 
 
+def by_length(
+    items: Sequence[One], length: Callable[[One], int], size: int, call: Callable[[Sequence[One]], list[Made]]
+) -> list[Made]:
+    """What `call` makes of the items, in their order. Batches hold items of like length, so there is little padding."""
+    order = sorted(range(len(items)), key=lambda index: length(items[index]))
+    found: dict[int, Made] = {}
+    for start in range(0, len(order), size):
+        part = order[start : start + size]
+        found.update(zip(part, call([items[index] for index in part]), strict=True))
+    return [found[index] for index in range(len(items))]
+
+
+def apart_of(config: Mapping[str, object]) -> int:
+    """How many layers of the model read the two texts of a pair apart; 0 for a model as it is."""
+    notes = config.get(NOTES)
+    apart = notes.get(APART) if isinstance(notes, dict) else None
+    return apart if isinstance(apart, int) else 0
+
+
 def question(first: str, second: str) -> str:
     """A pair as T5 reads it (appendix B.4)."""
     return f"sentence 1: {first} sentence 2: {second}"
@@ -83,7 +105,8 @@ class PairWeights(ABC):
         except ImportError as error:
             raise MissingExtra(f"a trained classifier needs {error.name!r}; run `pip install localmem[cpu]`") from error
         where = place(device)
-        dtype = torch.float32 if where == "cpu" else torch.bfloat16
+        narrow = where != "cpu" or torch.cpu.get_capabilities().get("avx512_bf16", False)
+        dtype = torch.bfloat16 if narrow else torch.float32
         try:
             with no_progress_bar():
                 model = self._load(folder, dtype)
@@ -108,6 +131,10 @@ class PairWeights(ABC):
     @abstractmethod
     def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         """(n, labels), one pass."""
+
+    def read(self, pairs: Pairs, size: int) -> list[Row]:
+        """The probability of each label, in batches of `size` pairs of like length."""
+        return by_length(self.code(pairs), lambda one: len(one["input_ids"]), size, self.rows)
 
     def rows(self, coded: Sequence[Coded]) -> list[Row]:
         """The probability of each label; a batch of tokenised pairs, padded to the longest."""
@@ -134,9 +161,12 @@ class EncoderWeights(PairWeights):
         return model
 
     def code(self, pairs: Pairs) -> list[Coded]:
+        return self._coded(pairs)
+
+    def _coded(self, pairs: Pairs, **more: bool) -> list[Coded]:
         first, second = map(list, zip(*pairs, strict=True))
         window = min(self._tokenizer.model_max_length, self._positions)
-        return self._each(dict(self._tokenizer(first, second, truncation=True, max_length=window)))
+        return self._each(dict(self._tokenizer(first, second, truncation=True, max_length=window, **more)))
 
     def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         logits: torch.Tensor = self._model(**batch).logits

@@ -10,7 +10,7 @@ TEMPLATE = (
 )
 
 
-def small_encoder(folder: Path, words: Iterable[str]) -> Path:
+def small_encoder(folder: Path, words: Iterable[str], *, layers: int = 1) -> Path:
     """A BERT folder with random weights; every word is a token."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -37,7 +37,7 @@ def small_encoder(folder: Path, words: Iterable[str]) -> Path:
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=32,
-        num_hidden_layers=1,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=64,
