@@ -46,10 +46,13 @@ def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print
     """Trains, chooses the threshold, writes the run's folder. Raises BadInput before the first step."""
     from transformers import DataCollatorWithPadding, set_seed
 
-    learned, held_out = _dialogues(job)
+    learned, held_out = dialogues(job.train, job.valid, job.limit)
+    if not held_out:
+        learned, held_out = learned[len(learned) // 10 :], learned[: len(learned) // 10]
+        check_boundaries("validation", held_out)
     set_seed(job.plan.seed)
     model, tokenizer = _fresh(job)
-    examples, checked = (_encoded(dialogues, job, tokenizer) for dialogues in (learned, held_out))
+    examples, checked = (_encoded(part, job, tokenizer) for part in (learned, held_out))
     note(f"{len(learned)} dialogues with {len(examples)} gaps to learn from, {len(held_out)} to check on")
     seen = [one.segments for one in held_out]
     trained = fit(
@@ -69,15 +72,20 @@ def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print
     return trained
 
 
-def _dialogues(job: Job) -> tuple[list[Labelled], list[Labelled]]:
-    learned = [one for path in job.train for one in read_labelled(path)][: job.limit]
-    held_out = [one for path in job.valid for one in read_labelled(path)]
-    if not held_out:
-        learned, held_out = learned[len(learned) // 10 :], learned[: len(learned) // 10]
-    for name, dialogues in (("training", learned), ("validation", held_out)):
-        if not any(len(one.segments) > 1 for one in dialogues):
-            raise BadInput(f"the {len(dialogues)} {name} dialogues hold no boundary; give labelled ones")
+def dialogues(train: Sequence[Path], valid: Sequence[Path], limit: int | None) -> tuple[list[Labelled], list[Labelled]]:
+    """Those to learn from and those to check on, which may be none. Raises BadInput where either hold no boundary."""
+    learned = [one for path in train for one in read_labelled(path)][:limit]
+    held_out = [one for path in valid for one in read_labelled(path)]
+    check_boundaries("training", learned)
+    if held_out:
+        check_boundaries("validation", held_out)
     return learned, held_out
+
+
+def check_boundaries(name: str, found: Sequence[Labelled]) -> None:
+    """Raises BadInput where the dialogues hold none."""
+    if not any(len(one.segments) > 1 for one in found):
+        raise BadInput(f"the {len(found)} {name} dialogues hold no boundary; give labelled ones")
 
 
 def _fresh(job: Job) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
@@ -96,10 +104,10 @@ def _fresh(job: Job) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     return model, tokenizer
 
 
-def _encoded(dialogues: Sequence[Labelled], job: Job, tokenizer: "PreTrainedTokenizerBase") -> list[dict[str, object]]:
+def _encoded(marked: Sequence[Labelled], job: Job, tokenizer: "PreTrainedTokenizerBase") -> list[dict[str, object]]:
     """Each gap of each dialogue, in order, as the model reads it, with its label."""
     rows: list[dict[str, object]] = []
-    for one in dialogues:
+    for one in marked:
         starts = {segment.start for segment in one.segments}
         for gap, (left, right) in enumerate(job.gaps.pairs(exchange_texts(one.session)), start=1):
             coded = tokenizer(left, right, truncation=True, max_length=job.window)
@@ -108,8 +116,11 @@ def _encoded(dialogues: Sequence[Labelled], job: Job, tokenizer: "PreTrainedToke
 
 
 def _measures(right: Sequence[Sequence[range]], logits: "NDArray[np.float32]") -> dict[str, float]:
-    """The agreement at the best threshold, over whole dialogues."""
-    scores = _boundary_probabilities(logits)
+    return best_cut(right, _boundary_probabilities(logits))
+
+
+def best_cut(right: Sequence[Sequence[range]], scores: Sequence[float]) -> dict[str, float]:
+    """The agreement at the best threshold, over whole dialogues; `scores` are those of all their gaps, in order."""
     best, threshold = max(
         ((_agreement(right, scores, at), at) for at in _THRESHOLDS),
         key=lambda found: (found[0].score, -abs(found[1] - 0.5)),

@@ -149,8 +149,15 @@ def reranker(name: str, device: str) -> "Reranker":
 def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
     """A segmenter that `localmem finetune segmenter` trained, by its name or folder; one for all users."""
     from localmem.text.boundary_model import BoundarySegmenter
+    from localmem.text.learned_tiling import FILE, Learned, LearnedTiling
 
-    return BoundarySegmenter(pair_model(name, device))
+    folder = _folder(name)
+    if not (folder / FILE).is_file():
+        return BoundarySegmenter(pair_model(name, device))
+    _need("sentence_transformers", "cpu")
+    from localmem.retrieval.encoder import SentenceEncoder
+
+    return LearnedTiling(SentenceEncoder(folder, name=name, device=device), Learned.load(folder))
 
 
 @cache

@@ -25,6 +25,11 @@ def finetune() -> None:
 @files_option("--train", "Labelled dialogues (TIAGE, SuperDialSeg, DialSeg711).", required=True)
 @files_option("--valid", "To stop early and choose the threshold on; default: a tenth of the others.")
 @click.option("--limit", type=click.IntRange(2), help="The first so many dialogues only.")
+@click.option(
+    "--light",
+    is_flag=True,
+    help="Leave the encoder as it is and weigh what its vectors tell of each gap: minutes, and no plan to follow.",
+)
 @plan_options(epochs=4.0, batch=32, patience=2)
 @run_options
 def segmenter(
@@ -32,6 +37,7 @@ def segmenter(
     train: tuple[Path, ...],
     valid: tuple[Path, ...],
     limit: int | None,
+    light: bool,
     plan: "Plan",
     out: Path,
     name: str | None,
@@ -44,7 +50,14 @@ def segmenter(
     from finetune.segmenter import train as run
 
     job = Job(base_folder(base), train, valid, out, plan, limit=limit, command=command_line())
-    trained = run(job, resume=resume, note=note)
+    if light:
+        from finetune.tiling import LightJob
+        from finetune.tiling import train as run_light
+
+        easy = LightJob(job.base, train, valid, out, limit, plan.seed, job.licence, job.command)
+        trained = run_light(easy, note=note)
+    else:
+        trained = run(job, resume=resume, note=note)
     if name:
         register(out, name, job.licence)
     tell(trained, out, name, as_json=as_json)

@@ -38,26 +38,26 @@ class TextTiling:
         count = len(rows)
         if count < 2:
             return [range(count)] if count else []
-        depths = _depths(_likeness(rows, self._width))
-        deep = np.flatnonzero((depths > depths.mean() + self._cut * depths.std()) & (depths > 0))
-        return between({int(gap) + 1 for gap in deep}, count)
+        deep = depths(likeness(rows, self._width))
+        cut = np.flatnonzero((deep > deep.mean() + self._cut * deep.std()) & (deep > 0))
+        return between({int(gap) + 1 for gap in cut}, count)
 
 
-def _likeness(rows: Floats, width: int) -> Floats:
+def likeness(rows: Floats, width: int) -> Floats:
     """(n - 1,) cosines across the gaps of n exchanges."""
     sides = [(rows[max(0, gap - width) : gap].mean(0), rows[gap : gap + width].mean(0)) for gap in range(1, len(rows))]
     return np.array([left @ right / (np.linalg.norm(left) * np.linalg.norm(right) or 1.0) for left, right in sides])
 
 
-def _depths(likeness: Floats) -> Floats:
+def depths(alike: Floats) -> Floats:
     """For each gap half the sum of its distances to the nearest peak on the left and on the right."""
-    return (_climb(likeness) + _climb(likeness[::-1])[::-1] - 2 * likeness) / 2
+    return (_climb(alike) + _climb(alike[::-1])[::-1] - 2 * alike) / 2
 
 
-def _climb(likeness: Floats) -> Floats:
+def _climb(alike: Floats) -> Floats:
     """The height of the peak that is reached from each gap by going left for as long as it does not go down."""
-    peaks = likeness.copy()
+    peaks = alike.copy()
     for gap in range(1, len(peaks)):
-        if likeness[gap - 1] >= likeness[gap]:
+        if alike[gap - 1] >= alike[gap]:
             peaks[gap] = peaks[gap - 1]
     return peaks

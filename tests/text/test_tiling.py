@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from localmem.text.tiling import TextTiling, _depths
+from localmem.text.tiling import TextTiling, depths
 from localmem.types import Session
 from tests.fakes import WordEncoder, session
 
@@ -34,8 +34,8 @@ def test_one_topic_is_one_segment() -> None:
 
 
 def test_a_gap_is_as_deep_as_its_peaks_are_high() -> None:
-    depths = _depths(np.array([0.9, 0.1, 0.5, 0.4, 0.8]))
-    np.testing.assert_allclose(depths, [0.0, 0.6, 0.0, 0.25, 0.0])
+    deep = depths(np.array([0.9, 0.1, 0.5, 0.4, 0.8]))
+    np.testing.assert_allclose(deep, [0.0, 0.6, 0.0, 0.25, 0.0])
 
 
 def test_a_higher_cut_cuts_less() -> None:
