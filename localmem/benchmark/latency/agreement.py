@@ -1,7 +1,8 @@
 """Whether this bench and vLLM's own measure the same: the same prompts, sent to one server by each of them in turn.
 
 Ours is the bare part of `localmem bench latency` as it stands; theirs is `vllm bench serve` in a process of its own.
-Knows where the server is; starts none.
+The mean ITL differs by definition: vLLM counts the empty piece that opens a stream, so that n tokens have n gaps, one
+of them of no length; here they have n - 1, as TPOT has. Knows where the server is; starts none.
 """
 
 import json
