@@ -5,6 +5,7 @@ search, for the query's terms alone: an addition changes the rarity of words and
 the table that bm25s would keep. They are always those of an index built from scratch over the units that are admitted.
 """
 
+import re
 import threading
 import unicodedata
 from collections import Counter
@@ -39,6 +40,8 @@ _TOKEN = regex.compile(
     regex.VERSION1,
 )
 
+_ASCII_WORD = re.compile(r"[a-z0-9](?:[a-z0-9]|'(?=[a-z]))*")  # what _TOKEN finds where there are no other letters
+
 # The languages that bm25s has stop words for; PyStemmer says itself which ones it stems.
 _STOP_WORDS = frozenset({
     "chinese", "danish", "dutch", "english", "french", "german", "italian", "korean", "norwegian", "portuguese",
@@ -48,6 +51,8 @@ _STOP_WORDS = frozenset({
 
 def words(text: str) -> list[str]:
     """The words of a text, case folded; of scripts without spaces single characters and neighbouring pairs; emoji."""
+    if text.isascii():  # most English is, and a bank of 100,000 units is read anew at each start
+        return _ASCII_WORD.findall(text.lower())
     found: list[str] = []
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text).replace("’", "'").casefold()):
         token = match.group()

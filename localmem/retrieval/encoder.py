@@ -234,6 +234,17 @@ def passage_digest(text: str) -> str:
     return sha256(f"passage\0{text}".encode()).hexdigest()
 
 
+def _sound(kept: Mapping[str, bytes]) -> dict[str, Rows]:
+    """Those of the kept vectors that can be searched, by their digests; looked at together, for there may be many."""
+    sound: dict[str, Rows] = {}
+    for size in {len(row) for row in kept.values()}:
+        if size and size % 4 == 0:
+            digests = [digest for digest, row in kept.items() if len(row) == size]
+            rows = np.frombuffer(b"".join(kept[digest] for digest in digests), dtype="<f4").reshape(len(digests), -1)
+            sound.update((digests[at], rows[at]) for at in np.flatnonzero(_searchable(rows)))
+    return sound
+
+
 class EmbeddingCache(Protocol):
     """Vectors of passages by encoder and content. Safe for use from many threads."""
 
@@ -286,10 +297,7 @@ class CachedEncoder:
 
     def _kept(self, digests: Sequence[str]) -> dict[str, Rows]:
         found = self._cache.get(self.identity, digests)
-        rows = {
-            digest: np.frombuffer(kept, dtype="<f4") for digest, kept in found.items() if kept and len(kept) % 4 == 0
-        }
-        sound = {digest: row for digest, row in rows.items() if _searchable(row).all()}
+        sound = _sound(found)
         if len(sound) < len(found):
             self.damaged += len(found) - len(sound)
             log.warning("%d kept vectors of %s are damaged and are made anew", len(found) - len(sound), self.identity)

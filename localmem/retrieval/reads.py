@@ -8,6 +8,8 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
+from functools import lru_cache
 
 from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.types import Unit
@@ -48,8 +50,12 @@ class ReadsBefore:
 
     def _wide(self, unit: Unit) -> Unit:
         said = self._said[unit.session]
-        day = f"{unit.time.day} {unit.time:%B %Y}"
-        wide = replace(unit, key="\n".join([day, *said, unit.key]))
+        wide = replace(unit, key="\n".join([_spelled(unit.time.date()), *said, unit.key]))
         said.append(unit.key)
         self._known.add(unit.id)
         return wide
+
+
+@lru_cache(maxsize=256)  # units of one day come together
+def _spelled(day: date) -> str:
+    return f"{day.day} {day:%B %Y}"

@@ -124,3 +124,12 @@ def test_an_unknown_language_is_refused_with_the_nearest_name() -> None:
 )
 def test_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
+
+
+def test_plain_letters_are_told_apart_as_all_others_are() -> None:
+    """ASCII takes a quicker way, which a letter beyond it turns off."""
+    rng = random.Random(11)
+    characters = [*map(chr, range(128)), *"''''aeiou   "]
+    for _ in range(500):
+        text = "".join(rng.choices(characters, k=rng.randint(0, 40)))
+        assert words(text) == words(f"{text} é")[:-1], repr(text)
