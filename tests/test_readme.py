@@ -11,6 +11,7 @@ from localmem.agent import ChatAgent
 from localmem.benchmark.latency.plan import Plan
 from localmem.cli import _root
 from localmem.config import load_settings
+from localmem.evaluation.abstention import read_cases
 from localmem.resources import checkout_root, resource
 
 ROOT = checkout_root() or Path()
@@ -79,5 +80,8 @@ def test_each_shipped_settings_file_loads(path: Path) -> None:
         pytest.skip("the demo's content is no settings file; the demo's own test loads it")
     if path.parent == resource("configs/bench"):
         Plan.load(path, {})
+        return
+    if path.parent == resource("configs/eval/abstention"):
+        assert read_cases(path)
         return
     load_settings(path)
