@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-_Run = tuple[Ints, NDArray[np.int32]]  # sorted keys, and the count of each
+Counts = NDArray[np.int32]
+_Run = tuple[Ints, Counts]  # sorted keys, and the count of each
 
 _GROWTH = 4  # a run is merged into the one before it when it is at least so small a part of it
 
@@ -38,11 +39,14 @@ class Postings:
             last = self._runs.pop()
             self._runs.append(_merged(self._runs.pop(), last))
 
-    def of(self, term: int) -> tuple[Ints, Ints]:
+    def of(self, term: int) -> tuple[Ints, Counts]:
         """The slots that hold the term, each once, and how often each does."""
-        found = [(keys[cut], counts[cut]) for keys, counts in self._runs for cut in [_cut(keys, term)]]
-        slots = np.concatenate([np.zeros(0, dtype=np.int64), *(keys & 0xFFFFFFFF for keys, _ in found)])
-        return slots, np.concatenate([np.zeros(0, dtype=np.int64), *(counts for _, counts in found)])
+        cuts = [(keys, counts, _cut(keys, term)) for keys, counts in self._runs]
+        found = [(keys[cut] & 0xFFFFFFFF, counts[cut]) for keys, counts, cut in cuts if cut.start < cut.stop]
+        if len(found) == 1:  # a large bank that was added at once is one run, and its lists need no copy
+            return found[0]
+        slots = np.concatenate([np.zeros(0, dtype=np.int64), *(slots for slots, _ in found)])
+        return slots, np.concatenate([np.zeros(0, dtype=np.int32), *(counts for _, counts in found)])
 
     def keep(self, kept: NDArray[np.intp]) -> None:
         """Only these slots, which become 0, 1, 2, ..."""
