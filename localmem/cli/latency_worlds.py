@@ -12,6 +12,7 @@ from dataclasses import asdict
 from functools import cached_property
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from localmem import build
@@ -46,7 +47,6 @@ class Worlds:
         self._backbone = backbone
         self._place = place
         self._track = track
-        self._salts = count()
 
     @contextmanager
     def world(self, spec: Spec) -> Iterator[World]:
@@ -55,7 +55,7 @@ class Worlds:
         with tempfile.TemporaryDirectory(prefix="point-", dir=self._place) as folder:
             data = Path(folder) / "data"
             units = self._copy(spec, data)
-            llm = WatchedLLM(Salted(self._backbone, self._salt(spec)), clock)
+            llm = WatchedLLM(Salted(self._backbone, _salt(spec)), clock)
             with Runtime(self._of(spec.system, data), llm=llm, around=clock.watch) as runtime:
                 yield World(
                     home=runtime,
@@ -72,12 +72,6 @@ class Worlds:
     def _of(self, system: str, data: Path) -> Settings:
         changed = {"data": data, "database": None, "system": system, "options": _own(self._settings, system)}
         return self._settings.model_copy(update=changed)
-
-    def _salt(self, spec: Spec) -> Callable[[], str]:
-        """Of a point's own prompts: apart from every other point's; with a cold cache, each apart from all."""
-        base = f"{spec.id}/{next(self._salts)}/{id(self)}"
-        numbers = count()
-        return (lambda: base) if spec.cache == "warm" else (lambda: f"{base}/{next(numbers)}")
 
     # -- the past ----------------------------------------------------------------------------------------------------
 
@@ -163,6 +157,15 @@ def about(plan: Plan, settings: Settings) -> dict[str, object]:
 def _own(settings: Settings, system: str) -> Mapping[str, object]:
     """The options of the settings, for the system that they name."""
     return settings.options if settings.system == system else {}
+
+
+def _salt(spec: Spec) -> Callable[[], str]:
+    """Of a point's own prompts: apart from every other point's; with a cold cache, each apart from all.
+
+    vLLM takes no slash in a salt, and 128 characters at most.
+    """
+    base, numbers = token_hex(8), count()
+    return (lambda: base) if spec.cache == "warm" else (lambda: f"{base}-{next(numbers)}")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import count
+from secrets import token_hex
 
 from localmem.benchmark.latency import figures, past, state
 from localmem.benchmark.latency.clock import Clock, Salted
@@ -100,7 +101,7 @@ class _Run:
         self._talks = [self._talk(user) for user in users(spec)]
         self._writers = [self._talk(user) for user in writers(spec)]
         self._served: list[float] = []
-        self._salts = count()
+        self._token, self._salts = token_hex(8), count()
         self._bare = Salted(world.bare, self._salt)
         self._warm = True
 
@@ -248,8 +249,7 @@ class _Run:
 
     def _salt(self) -> str:
         """Of the bare requests: their prompts are cached apart from those of the turns."""
-        base = f"{self._spec.id}/{self._began}/bare"
-        return base if self._spec.cache == "warm" else f"{base}/{next(self._salts)}"
+        return self._token if self._spec.cache == "warm" else f"{self._token}-{next(self._salts)}"
 
     def _talk(self, user: str) -> Talk:
         plan, spec = self._plan, self._spec

@@ -1,5 +1,6 @@
 """The bench measures right: over a backbone of given times it finds these times, and what else takes time."""
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -202,3 +203,16 @@ def test_watching_changes_no_answer() -> None:
     assert collected(WatchedLLM(llm, Clock()).stream(ask(name="agent/respond"))) == collected(
         llm.stream(ask(name="agent/respond"))
     )
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_salts_are_such_as_vllm_takes_and_keep_turns_and_bare_requests_apart(tmp_path: Path, cache: str) -> None:
+    salts: list[str] = []
+
+    def script(prompt: Prompt) -> str:
+        salts.append(str(prompt.extra["cache_salt"]))
+        return "fine words"
+
+    _measured(tmp_path, ScriptedLLM(script), cache=(cache,), ends=0)
+    assert all(re.fullmatch(r"[0-9a-f-]{1,128}", salt) for salt in salts)
+    assert len(set(salts)) == (2 if cache == "warm" else len(salts))
