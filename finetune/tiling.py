@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _COMPONENTS = 32  # of the vectors' width, that the weights may use
 _FLAT = 1e-3  # of the widest direction's spread: what is less is no direction
-_STRENGTHS = (0.005, 0.02, 0.1, 0.5)  # scikit-learn's C: the less, the smaller the weights
+_STRENGTHS = (0.005, 0.02, 0.1)  # scikit-learn's C: the less, the smaller the weights
 _FOLDS = 5
 _ROUNDS = 500  # of the solver at most
 _TITLE = "Topical segmenter over an encoder's vectors"
