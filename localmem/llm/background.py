@@ -30,6 +30,11 @@ def in_background() -> Iterator[None]:
         _BEHIND.reset(token)
 
 
+def behind() -> bool:
+    """Whether nobody waits for what is asked on this thread now."""
+    return _BEHIND.get()
+
+
 class Background(Wrapper):
     """Marks the prompts of threads that are in the background; of all of these at most `limit` are under way."""
 
@@ -39,7 +44,7 @@ class Background(Wrapper):
         self._changed = threading.Condition()
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        if not _BEHIND.get():
+        if not behind():
             return self.inner.generate(prompts)
         marked = [replace(prompt, background=True) for prompt in prompts]
         results: list[Completion | Exception] = []

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from localmem.batching import Batched
 from localmem.errors import BadSettings, BadVectors, ModelMissing
+from localmem.llm.background import behind
 from localmem.retrieval.base import Encoder, Side
 from localmem.weights.loading import one_at_a_time
 
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Rows = NDArray[np.float32]
 _ON_CPU, _ON_GPU = 16, 128  # texts a batch; 16 was fastest of 4 to 128 for MiniLM on two cores
+_BEHIND = (
+    4  # texts of a session that is being remembered, after which whoever waits for a question's vector comes first
+)
 _Coded = tuple[Rows, bool]  # one row, and whether its text was cut
 
 
@@ -111,7 +115,12 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
         """(n, dimension) float32 rows of unit length, in the order of `texts`. Texts over the window are cut."""
         prefix = self._prefixes.get(side, "")
-        coded = self._batched([prefix + text for text in texts])
+        step = _BEHIND if behind() else max(len(texts), 1)
+        coded = [
+            row
+            for at in range(0, len(texts), step)
+            for row in self._batched([prefix + t for t in texts[at : at + step]])
+        ]
         if not coded:
             return np.zeros((0, self.dimension), dtype=np.float32)
         self._count_cut(sum(was_cut for _, was_cut in coded))

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors, ModelMissing
+from localmem.llm.background import in_background
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder, checked
 from tests.fakes import WordEncoder
@@ -285,3 +286,25 @@ def test_a_query_over_the_window_is_cut_counted_and_warned_of(tmp_path: Path, ca
     assert [message for message in caplog.messages if "cut" in message] == [
         "plain: 1 texts so far were cut to its window of 12 tokens"
     ]
+
+
+def test_texts_of_the_background_let_questions_in_between(encoder: SentenceEncoder) -> None:
+    """So a question waits for a few of them, not for all that a session's end encodes."""
+    calls: list[int] = []
+    run = encoder._batched._call
+
+    def watched(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
+        calls.append(len(texts))
+        return run(texts)
+
+    encoder._batched._call = watched
+    try:
+        texts = [f"text {number}" for number in range(10)]
+        waited_for = encoder.encode(texts, "passage")
+        with in_background():
+            behind = encoder.encode(texts, "passage")
+            assert encoder.encode([], "passage").shape == (0, encoder.dimension)
+    finally:
+        encoder._batched._call = run
+    assert calls == [10, 4, 4, 2]
+    assert behind == pytest.approx(waited_for, abs=1e-5)
