@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class Job:
     """What to train from what. `soft` is the weight of the teacher's distribution beside the loss of its words.
 
-    `pack` is the number of tokens of a row; a longer trace is left out and counted. `dora` splits weights into
+    `start` is an adapter to go on from; its own rank and form hold. `pack` is the number of tokens of a row; a longer
+    trace is left out and counted. `dora` splits weights into
     direction and length (Liu et al., 2024); `quantised` holds the base model in 4 bits (Dettmers et al., 2023).
     """
 
@@ -37,6 +38,7 @@ class Job:
     valid: Sequence[Path]
     out: Path
     plan: Plan
+    start: Path | None = None
     rank: int = 16
     dora: bool = False
     quantised: bool = False
@@ -100,6 +102,8 @@ def _student(job: Job) -> "PeftModel":
 
     base = _base(job)
     base.config.use_cache = False  # with a cache, attention would not keep the traces of a row apart
+    if job.start:
+        return _going_on(base, job.start)
     config = LoraConfig(
         r=job.rank,
         lora_alpha=2 * job.rank,
@@ -115,6 +119,17 @@ def _student(job: Job) -> "PeftModel":
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     return model
+
+
+def _going_on(base: "PreTrainedModel", start: Path) -> "PeftModel":
+    from peft import PeftModel
+
+    if not (start / "adapter_config.json").is_file():
+        raise BadInput(f"there is no adapter in {start} to go on from; give the --out of a run that is done")
+    try:
+        return PeftModel.from_pretrained(base, str(start), is_trainable=True)
+    except (RuntimeError, ValueError) as error:
+        raise BadInput(f"{start} does not suit the student: {' '.join(str(error).split())[:200]}") from error
 
 
 def _base(job: Job) -> "PreTrainedModel":
@@ -231,7 +246,14 @@ def _save(job: Job, model: "PeftModel", chat: ChatTokenizer, trained: Trained) -
             weight.data = weight.data.to(torch.bfloat16)
     prompts = {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces if trace.metadata.prompt_sha256}
     notes = AdapterNotes(base=job.base.name, prompts=prompts, template_sha256=chat.template_sha256)
-    how = {"rank": job.rank, "dora": job.dora, "quantised": job.quantised, "pack": job.pack, "soft": job.soft}
+    how = {
+        "start": job.start.name if job.start else None,
+        "rank": job.rank,
+        "dora": job.dora,
+        "quantised": job.quantised,
+        "pack": job.pack,
+        "soft": job.soft,
+    }
     about = About(
         title=f"Student for {', '.join(sorted({path.stem for path in job.train}))}",
         what=f"A LoRA adapter of rank {job.rank} on {job.base.name}, taught by {', '.join(_teachers(traces))}.",

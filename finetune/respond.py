@@ -1,7 +1,7 @@
 """Lessons for replies from memory: invented users tell an assistant things, and ask for them later or for other things.
 
 Draws who told what, what a system would recall of it, and what good replies are. Knows no model; the same seed gives
-the same lessons. `python -m finetune.respond DIR` writes them as traces that `localmem distill train` reads.
+the same lessons. `python -m finetune.respond DIR [COURSE]` writes them as traces that `localmem distill train` reads.
 """
 
 import sys
@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from finetune.respond_forms import PROMPTS, Told, recalled, served
 from finetune.respond_words import (
@@ -40,31 +40,53 @@ Kind = Literal["fact", "change", "was", "unknown", "talk"]
 Item = TypeVar("Item")
 
 AUTHOR = "written by hand"
-COUNTS: Mapping[Part, int] = {"train": 1300, "valid": 150, "test": 300}
-# What a hundred turns are about; "was" asks for what held before. Unknowns are fewer than facts, for a student that
-# always gave up would be right in them.
-SHARES: Mapping[Kind, int] = {"fact": 42, "change": 14, "was": 2, "unknown": 26, "talk": 16}
+
+
+class Course(NamedTuple):
+    """What a hundred turns are about ("was" asks for what held before), how often what is told or asked for next is of
+    the same topic, the same person or neither, and how many lessons there are.
+    """
+
+    shares: Mapping[Kind, int]
+    near: tuple[int, int, int]
+    counts: Mapping[Part, int]
+
+
+# In the first, unknowns are fewer than facts: a student that always gave up would be right in them. After it the
+# student knew too much of people of whom something else was told; the second, a short one, is more about that.
+COURSES: Mapping[int, Course] = {
+    1: Course(
+        {"fact": 42, "change": 14, "was": 2, "unknown": 26, "talk": 16},
+        (40, 30, 30),
+        {"train": 1300, "valid": 150, "test": 300},
+    ),
+    2: Course(
+        {"fact": 32, "change": 14, "was": 2, "unknown": 40, "talk": 12},
+        (30, 45, 25),
+        {"train": 320, "valid": 40, "test": 300},
+    ),
+}
 
 _OPENINGS = ("Hey, ", "Quick question: ", "Remind me: ", "Tell me, ", "I forgot. ", "Do you remember? ", "Hi! ")
 _NAMED: tuple[By, ...] = ("relation", "name", "both")
 
 
-def lessons(part: Part, count: int, seed: int = 0) -> list[Trace]:
+def lessons(part: Part, count: int, seed: int = 0, course: int = 1) -> list[Trace]:
     """`count` lessons of a part, each with an invented user of its own: dialogues to learn, single turns to check."""
-    return [_Lesson(part, f"{seed}/{part}/{number}").trace() for number in range(count)]
+    return [_Lesson(part, f"{seed}/{part}/{number}", COURSES[course]).trace() for number in range(count)]
 
 
-def main(folder: Path, seed: int = 0) -> None:
-    """Writes train, valid and test as `localmem distill sift` lays them out."""
-    for part, count in COUNTS.items():
-        write_traces(folder / part / "respond.jsonl", lessons(part, count, seed))
+def main(folder: Path, course: int = 1) -> None:
+    """Writes train, valid and test as `localmem distill sift` lays them out. Each course has people of its own."""
+    for part, count in COURSES[course].counts.items():
+        write_traces(folder / part / "respond.jsonl", lessons(part, count, course - 1, course))
 
 
 class _Lesson:
     """One invented user, their people, what they told, and what they ask today."""
 
-    def __init__(self, part: Part, name: str) -> None:
-        self._part, self._name = part, name
+    def __init__(self, part: Part, name: str, course: Course) -> None:
+        self._part, self._name, self._course = part, name, course
         self._random = random = Random(name)  # noqa: S311  # no secret
         self._prompt = random.choices(list(PROMPTS), weights=list(PROMPTS.values()))[0]
         self._names = {gender: list(share(values()[pool], part)) for gender, pool in (("f", "women"), ("m", "men"))}
@@ -157,7 +179,7 @@ class _Lesson:
     def _kinds(self) -> list[Kind]:
         """One kind to check; to learn, a few: about what changed at most once."""
         count = self._random.choices((1, 2, 3, 4), (2, 3, 3, 2))[0] if self._part == "train" else 1
-        kinds = self._random.choices(list(SHARES), weights=list(SHARES.values()), k=count)
+        kinds = self._random.choices(list(self._course.shares), list(self._course.shares.values()), k=count)
         changes = [kind for kind in kinds if kind in ("change", "was")]
         kept = [kind for kind in kinds if kind not in changes] + changes[:1]
         return self._random.sample(kept, len(kept))
@@ -228,7 +250,7 @@ class _Lesson:
 
     def _near(self, anchor: Fact | None) -> Fact | None:
         """Of the same topic but somebody else, another of the same person, or something else."""
-        kind = self._random.choices(("topic", "person", "any"), (40, 30, 30))[0]
+        kind = self._random.choices(("topic", "person", "any"), self._course.near)[0]
         other = self._new()
         if anchor is None or kind == "any":
             return other
@@ -289,4 +311,4 @@ def _message(number: int, text: str) -> Message:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:3]))

@@ -38,6 +38,7 @@ _FRESH_RATE = 1e-3  # of a T5 from nothing: 5e-5 suits weights that know somethi
     help="A chat model, an encoder or a T5 to start from: a name or a folder; t5:tiny: one from nothing.",
     metavar="M",
 )
+@click.option("--start", type=click.Path(path_type=Path), help="Go on from this adapter, a run's --out.", metavar="RUN")
 @click.option("--rank", type=click.IntRange(1), default=16, show_default=True, help="Of the adapter.")
 @click.option(
     "--dora",
@@ -61,6 +62,7 @@ def train(
     folder: Path,
     stages: Sequence[str],
     student: str,
+    start: Path | None,
     rank: int,
     dora: bool,
     qlora: bool,
@@ -96,6 +98,7 @@ def train(
             valid_files,
             out,
             plan,
+            start=start,
             rank=rank,
             dora=dora,
             quantised=qlora,
@@ -125,7 +128,7 @@ def _train_part(
     from finetune.parts import check_stage, lesson
     from finetune.parts import train as run
 
-    given = [name for name in ("rank", "dora", "qlora", "pack", "soft") if _was_given(name)]
+    given = [name for name in ("start", "rank", "dora", "qlora", "pack", "soft") if _was_given(name)]
     if given:
         raise click.UsageError(f"an encoder or a T5 takes no adapter: leave --{', --'.join(given)} away")
     stage = check_stage(stages, kind)

@@ -128,6 +128,13 @@ def student(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wanted.out
 
 
+def test_a_student_goes_on_from_an_adapter(base: Path, student: Path, tmp_path: Path) -> None:
+    wanted = job(base, tmp_path, start=student, plan=Plan(epochs=1, batch=1, learning_rate=1e-6))
+    assert train(wanted, note=lambda _: None).measures["loss"] < 0.3
+    with pytest.raises(BadInput, match="no adapter"):
+        train(replace(wanted, start=tmp_path, out=tmp_path / "other"), note=lambda _: None)
+
+
 def test_a_student_learns_and_is_served(base: Path, student: Path) -> None:
     llm = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
     asked = Prompt("x/respond", (Message("user", "boat says green"),), max_tokens=4)
