@@ -58,7 +58,7 @@ Regime = Literal["scratch", "zero-shot", "transfer"]
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Lower layers of a BERT that read a pair's two texts apart: a text of many pairs is then read once.",
+    help="Lower layers of a BERT that read a pair's texts apart: faster in batches, and less accurate.",
 )
 @click.option(
     "--folds", type=click.IntRange(2), help="Compare bases and regimes by so many folds; trains no model to keep."
