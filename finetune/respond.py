@@ -63,7 +63,7 @@ COURSES: Mapping[int, Course] = {
     2: Course(
         {"fact": 32, "change": 14, "was": 2, "unknown": 40, "talk": 12},
         (30, 45, 25),
-        {"train": 320, "valid": 40, "test": 300},
+        {"train": 200, "valid": 24, "test": 300},
     ),
 }
 
