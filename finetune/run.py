@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -73,7 +74,7 @@ def save(
         "base": about.base,
         "settings": dict(about.settings),
         "plan": asdict(plan),
-        "data": {path.name: digest(path) for path in about.data},
+        "data": dict(hashes(about.data)),
         "measures": trained.measures,
         **more,
         "seconds": round(trained.seconds, 1),
@@ -123,10 +124,16 @@ def _curve(axes: "Axes", log: Sequence[Mapping[str, float]], name: str, label: s
         axes.plot(*zip(*points, strict=True), marker=".", label=label)
 
 
+def hashes(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """Each file's name and sha256; with the folder's name where several files are called alike."""
+    names = Counter(path.name for path in files)
+    return [(path.name if names[path.name] == 1 else f"{path.parent.name}/{path.name}", digest(path)) for path in files]
+
+
 def _card(about: About, plan: Plan, trained: Trained) -> str:
     """The model's card, in Markdown."""
     measures = "\n".join(f"| {name} | {value:.4f} |" for name, value in trained.measures.items())
-    data = "\n".join(f"- `{path.name}`, sha256 `{digest(path)[:16]}`" for path in about.data)
+    data = "\n".join(f"- `{name}`, sha256 `{found[:16]}`" for name, found in hashes(about.data))
     more = "".join(f"{line}\n" for line in ("", *about.more)) if about.more else ""
     return f"""# {about.title}
 

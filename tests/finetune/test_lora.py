@@ -13,7 +13,7 @@ from finetune.grading import grade, measure
 from finetune.lora import Job, divergence, surprise, train
 from finetune.merge import merge
 from finetune.rows import NOT_LEARNED, Row, collate, encode, pack
-from finetune.run import About, register, save
+from finetune.run import About, hashes, register, save
 from finetune.traces import Teacher, Trace, trace_of, write_traces
 from finetune.training import Plan, Trained
 from localmem.errors import BadInput
@@ -258,6 +258,15 @@ def test_of_several_processes_the_first_alone_writes(tmp_path: Path, monkeypatch
     save(tmp_path / "run", torch.nn.Linear(1, 1), None, about, Plan(), Trained({}, [], 0.0, 0), {})
     assert register(tmp_path / "run", "name", "licence") is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / name for folder, name in (("train", "x.jsonl"), ("valid", "x.jsonl"), ("gold", "y"))]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(path.parent.name, encoding="utf-8")
+    assert [name for name, _ in hashes(paths)] == ["train/x.jsonl", "valid/x.jsonl", "y"]
+    assert len({found for _, found in hashes(paths)}) == 3
 
 
 def test_segments_and_choices_have_scores_of_their_own() -> None:
