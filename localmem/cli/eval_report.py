@@ -109,9 +109,11 @@ def _notes(folder: Path) -> list[str]:
     partial = [f"A PART: {words.format(about[name])}" for name, words in parts.items() if about.get(name)]
     checksum = (about["checksum"] or "unknown")[:12]
     data = ", ".join(f"{name} (sha256 {held['sha256'][:12]})" for name, held in about["data"].items())
+    adapters = [f"{prompt} answered through {adapter}" for prompt, adapter in about.get("adapters", {}).items()]
     return [
         *partial,
         f"backbone {about['model']}, weights {checksum}, prompts {about['prompts'][:12]}, half {about['half']}",
+        *adapters,
         f"data: {data}",
         f"git {about['versions'].get('git', 'unknown')}",
         *about["notes"],

@@ -184,6 +184,7 @@ def about_run(
     return {
         "model": settings.model,
         "checksum": known.checksum if known else None,
+        "adapters": adapters_of(settings),
         "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
         "systems": {
             name: {
@@ -198,6 +199,15 @@ def about_run(
         "versions": versions(),
         "notes": [f"{one.name}: {text}" for one in data for text in one.notes],
     }
+
+
+def adapters_of(settings: "Settings") -> dict[str, str]:
+    """The adapters that answer, those that come along included, by the prompts they answer: name and checksum."""
+    from localmem.build import adapters
+    from localmem.weights.folder import checksum
+
+    weights = {name: folder / "adapter_model.safetensors" for name, folder in adapters(settings).items()}
+    return {name: f"{path.parent.name} {checksum(path)[:12]}" for name, path in weights.items() if path.is_file()}
 
 
 def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:

@@ -131,6 +131,7 @@ def about(plan: Plan, settings: Settings) -> dict[str, object]:
     """What a run is of; another run in its folder must be of the same."""
     from localmem.benchmark.latency.device import Gpus
     from localmem.benchmark.machine import machine, versions
+    from localmem.cli.eval_run import adapters_of
     from localmem.config import system_options
     from localmem.prompts import digest_of_all
     from localmem.weights.manifest import Manifest
@@ -141,6 +142,7 @@ def about(plan: Plan, settings: Settings) -> dict[str, object]:
         "model": model,
         "checksum": known.checksum if known and not plan.scripted else None,
         "source": known.source.model_dump(mode="json") if known and known.source and not plan.scripted else None,
+        "adapters": {} if plan.scripted else adapters_of(settings),
         "arguments": plan.model_dump(mode="json", exclude={"models", "title"}),
         "seed": plan.seed,
         "prompts": digest_of_all(),

@@ -51,11 +51,13 @@ def test_a_system_joins_a_run_and_the_report_tells_of_both(tmp_path: Path) -> No
     joined = ran(out, data, "rsum", "--resume")
     assert joined.items() > first.items()
     assert {system for system, _ in joined} - {system for system, _ in first} == {"rsum"}
-    told = json.loads((out / "run.json").read_text(encoding="utf-8"))["systems"]
+    about = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    told = about["systems"]
     assert list(told) == ["none", "full_history", "utterance_retrieval/bm25", "rsum"]
     call("report", out)
     text = (out / "report.md").read_text(encoding="utf-8")
     assert all(name in text for name in told)
+    assert f"agent/respond answered through {about['adapters']['agent/respond']}" in text
     assert "Where do I live?" in (out / "report.html").read_text(encoding="utf-8")
 
 
