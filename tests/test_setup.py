@@ -206,7 +206,7 @@ def test_the_two_lists_never_mix_what_owns_the_same_folder() -> None:
 
 
 def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
-    """The manifest, the settings files and the prompts travel inside; weights go to the user's data folder."""
+    """The manifest, the settings, the prompts and small adapters travel inside; weights go to the data folder."""
     command = [
         sys.executable,
         "-m",
@@ -225,7 +225,9 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
     code = (
         "import localmem; from localmem.resources import resource; from localmem.weights import Manifest, models_dir\n"
         "print(localmem.__file__, resource('models/manifest.yaml'), resource('configs'), models_dir(), sep='\\n')\n"
-        "Manifest.load().expand(['starters'])"
+        "Manifest.load().expand(['starters'])\n"
+        "from localmem.weights.adapters import shipped_adapters\n"
+        "assert shipped_adapters('smollm2-135m-instruct')"
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("LOCALMEM_MODELS", "PYTHONPATH")}
     done = subprocess.run(
@@ -246,4 +248,5 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
     ]
     assert list((site / "prompts").rglob("*.md"))
     assert list((site / "data/configs").rglob("*.yaml"))
-    assert not list((tmp_path / "site").rglob("*.safetensors"))
+    weights = list((tmp_path / "site").rglob("*.safetensors"))
+    assert all(path.is_relative_to(site / "data/models/adapters") for path in weights)
