@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from time import perf_counter
 
 from localmem.agent import ChatAgent
@@ -279,8 +280,15 @@ def _prompt(agent: ChatAgent, dialogue: Session, recall: Recall, kind: Kind) -> 
     """A question asks for a short answer from memory; a dialogue is gone on with as in a chat."""
     if kind == "next":
         return agent.prompt(dialogue, recall)
+    instructions, max_tokens = _question()
+    return replace(agent.prompt(dialogue, recall, instructions), max_tokens=max_tokens)
+
+
+@cache
+def _question() -> tuple[str, int]:
+    """What every question is asked with, and how many tokens its answer may have."""
     asked = load("evaluation/question")
-    return replace(agent.prompt(dialogue, recall, asked.section("system")), max_tokens=asked.max_tokens)
+    return asked.section("system"), asked.max_tokens
 
 
 def _since(before: Mapping[str, Spent], after: Mapping[str, Spent]) -> dict[str, Spent]:
