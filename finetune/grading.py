@@ -12,9 +12,10 @@ from time import perf_counter
 from typing import NamedTuple
 
 from finetune.facts import Facts, facts, texts_of
-from finetune.footprint import Peak
+from finetune.footprint import give_back
 from finetune.sift import TEXTS, grounded, valid
 from finetune.traces import Trace
+from localmem.benchmark.latency.state import Watch
 from localmem.benchmark.load import percentiles
 from localmem.errors import BadReply
 from localmem.evaluation.metrics.bootstrap import Estimate, estimate
@@ -25,6 +26,7 @@ from localmem.text.segment import between
 from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
 
 SEGMENT = "segment"
+_LOOK = 0.05  # seconds between looks at the memory in use
 
 Ask = Callable[[Trace], Completion]
 
@@ -43,13 +45,13 @@ class Measured(NamedTuple):
 
 
 class Speed(NamedTuple):
-    """Of single calls, one after the other; and the peak of memory while they were answered."""
+    """Of single calls, one after the other; and the peak of memory meanwhile, of our processes and of all GPUs."""
 
     tokens_per_second: float
     p50_ms: float
     p95_ms: float
     memory_mib: float
-    gpu_mib: float
+    gpu_mib: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ def grade(
     ask = student if callable(student) else asking(student)
     answers: list[Completion] = []
     times: list[float] = []
-    with Peak() as peak:
+    give_back()
+    with Watch(_LOOK) as watch:
         for trace in traces:
             began = perf_counter()
             answers.append(ask(trace))
@@ -102,7 +105,8 @@ def grade(
             track(1)
     found = percentiles(times)
     tokens = sum(answer.usage.output for answer in answers)
-    speed = Speed(1000 * tokens / sum(times), found["p50"], found["p95"], peak.mib, peak.gpu_mib)
+    seen = watch.seen
+    speed = Speed(1000 * tokens / sum(times), found["p50"], found["p95"], seen.host_peak_mb, seen.device_peak_mb)
     measured = [measure(answer, trace, stage) for answer, trace in zip(answers, traces, strict=True)]
     return Grade(
         model=name,

@@ -91,7 +91,6 @@ def evaluate(
     each student in place and without.
     """
     from finetune.students import student_in
-    from localmem.benchmark.machine import machine, versions
     from localmem.evaluation.sections import terminal
 
     _check(runs, system, sources, out)
@@ -109,17 +108,7 @@ def evaluate(
     if system and out:
         whole = Whole(config, settings, system, sources, {"half": half, "limit": probes}, out)
         found.tables += whole.run([one for one in students if one.kind != "merged"], found.traces)
-    report: Row = {
-        "command": command_line(),
-        "stage": ", ".join(stages),
-        "students": found.rows,
-        "deltas": found.deltas,
-        "curves": found.curves,
-        "notes": found.notes,
-        "tables": [{"caption": table.caption, "head": table.head, "rows": table.rows} for table in found.tables],
-        "machine": machine(folder),
-        "versions": versions(),
-    }
+    report = _report(folder, stages, found)
     if out:
         _keep(out, found, students, report)
     if card:
@@ -130,6 +119,23 @@ def evaluate(
     click.echo(terminal(found.tables))
     for line in found.notes:
         note(line)
+
+
+def _report(folder: Path, stages: Sequence[str], found: "_Found") -> Row:
+    """Every figure, and what they were measured on."""
+    from localmem.benchmark.machine import machine, versions
+
+    return {
+        "command": command_line(),
+        "stage": ", ".join(stages),
+        "students": found.rows,
+        "deltas": found.deltas,
+        "curves": found.curves,
+        "notes": found.notes,
+        "tables": [{"caption": table.caption, "head": table.head, "rows": table.rows} for table in found.tables],
+        "machine": machine(folder),
+        "versions": versions(),
+    }
 
 
 def _check(runs: Sequence[Path], system: str | None, sources: Sequence[tuple[str, Path]], out: Path | None) -> None:
