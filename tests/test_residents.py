@@ -150,7 +150,7 @@ def test_one_that_cannot_be_made_leaves_nothing_behind() -> None:
 
 
 def test_many_users_talk_at_once_and_the_bound_holds() -> None:
-    """No more than the bound and one index for each thread; nobody has two agents at the same time."""
+    """No more than the bound and two indexes for each thread; nobody has two agents at the same time."""
     threads, users, bound = 8, 200, 20 * HELD
     residents = Residents(_make, memory=bound)
     talking: dict[str, list[ChatAgent]] = {}
@@ -174,7 +174,8 @@ def test_many_users_talk_at_once_and_the_bound_holds() -> None:
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(talk, range(threads)))
-    residents.get("user0")
+    for _ in range(3):  # a call measures sixteen of the agents, and there are a few more
+        residents.get("user0")
     assert residents.memory <= bound
-    assert most <= bound + threads * HELD
+    assert most <= bound + 2 * threads * HELD  # what a round of the threads' calls may have made, unseen as yet
     assert most > bound // 2
