@@ -140,20 +140,19 @@ class BM25Retriever:
 
     def _scores(self, terms: Sequence[int], admitted: NDArray[np.bool_], count: int, damping: Floats) -> Floats:
         """For each slot its score, 0 for one that shares no term or is not admitted. A repeated term counts again."""
-        scores = np.zeros(len(admitted))
-        for term, times in Counter(terms).items():
-            slots, counts = self._counts.of(term)
-            if count < len(admitted):
-                within = admitted[slots]
-                slots, counts = slots[within], counts[within]
-            rarity = np.log1p((count - len(slots) + 0.5) / (len(slots) + 0.5))
-            scores[slots] += times * rarity * counts / (counts + damping[slots])  # a slot stands once in a term's list
-        return scores
+        times = Counter(terms)
+        slots, counts, which = self._counts.of(list(times))
+        if count < len(admitted):
+            within = admitted[slots]
+            slots, counts, which = slots[within], counts[within], which[within]
+        holders = np.bincount(which, minlength=len(times))
+        rarity = np.log1p((count - holders + 0.5) / (holders + 0.5)) * np.fromiter(times.values(), dtype=np.float64)
+        return np.bincount(slots, rarity[which] * counts / (counts + damping[slots]), minlength=len(admitted))
 
     def _matches(self, scores: Floats, k: int) -> list[Match]:
         found = np.flatnonzero(scores)
         order = found[best(scores[found], found, k)]
-        return [Match(self._slots.id(int(slot)), float(scores[slot])) for slot in order]
+        return self._slots.matches(order, scores[order])
 
 
 def _tokenizer(language: str) -> "Tokenizer":

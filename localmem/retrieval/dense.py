@@ -184,7 +184,7 @@ class DenseRetriever:
             count = self._written = len(self._slots)
             if self._slots.live < count:
                 return  # a dead row may be an erased unit's, and nothing of it may reach the disk again
-            ids = [self._slots.id(slot) for slot in range(count)]
+            ids = self._slots.ids
             index, rows = self._index.dumped(), self._rows
         file.write(Kept(ids, marks_of(rows[:count]), index), self._made_by(kind))
 
@@ -264,7 +264,8 @@ class DenseRetriever:
 
     def _ranked(self, query: Rows, slots: NDArray[np.int64], k: int) -> list[Match]:
         scores = _products(self._rows, slots, query)
-        return [Match(self._slots.id(int(slots[at])), float(scores[at])) for at in best(scores, slots, k)]
+        order = best(scores, slots, k)
+        return self._slots.matches(slots[order], scores[order])
 
 
 def _products(rows: Rows, slots: NDArray[np.int64], query: Rows) -> NDArray[np.float64]:

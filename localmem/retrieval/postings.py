@@ -39,23 +39,32 @@ class Postings:
             last = self._runs.pop()
             self._runs.append(_merged(self._runs.pop(), last))
 
-    def of(self, term: int) -> tuple[Ints, Counts]:
-        """The slots that hold the term, each once, and how often each does."""
-        cuts = [(keys, counts, _cut(keys, term)) for keys, counts in self._runs]
-        found = [(keys[cut] & 0xFFFFFFFF, counts[cut]) for keys, counts, cut in cuts if cut.start < cut.stop]
-        if len(found) == 1:  # a large bank that was added at once is one run, and its lists need no copy
+    def of(self, terms: Sequence[int]) -> tuple[Ints, Counts, Ints]:
+        """The slots that hold each of the terms, how often they do, and which of `terms` it is that each slot holds.
+
+        A slot stands once for each term it holds; the slots of one term stand in a row in each run.
+        """
+        wanted = np.array(terms, dtype=np.int64)
+        found = [_found(run, wanted) for run in self._runs]
+        if len(found) == 1:  # a large bank that was added at once is one run
             return found[0]
-        slots = np.concatenate([np.zeros(0, dtype=np.int64), *(slots for slots, _ in found)])
-        return slots, np.concatenate([np.zeros(0, dtype=np.int32), *(counts for _, counts in found)])
+        nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        slots, counts, which = zip(nothing, *found, strict=True)
+        return np.concatenate(slots), np.concatenate(counts), np.concatenate(which)
 
     def keep(self, kept: NDArray[np.intp]) -> None:
         """Only these slots, which become 0, 1, 2, ..."""
         self._runs = [_kept(run, kept) for run in self._runs]
 
 
-def _cut(keys: Ints, term: int) -> slice:
-    first, end = np.searchsorted(keys, [term << 32, (term + 1) << 32])
-    return slice(int(first), int(end))
+def _found(run: _Run, terms: Ints) -> tuple[Ints, Counts, Ints]:
+    keys, counts = run
+    firsts, ends = np.searchsorted(keys, terms << 32), np.searchsorted(keys, (terms + 1) << 32)
+    which = np.repeat(np.arange(len(terms)), ends - firsts)
+    cuts = [slice(*cut) for cut in zip(firsts.tolist(), ends.tolist(), strict=True)]
+    if not cuts:
+        return keys[:0], counts[:0], which
+    return np.concatenate([keys[cut] for cut in cuts]) & 0xFFFFFFFF, np.concatenate([counts[cut] for cut in cuts]), which
 
 
 def _merged(older: _Run, newer: _Run) -> _Run:

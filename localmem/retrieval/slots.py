@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from localmem.retrieval.base import Scope, aware
+from localmem.retrieval.base import Match, Scope, aware
 from localmem.types import Unit
 
 _FEW = 1000  # dead positions that are not worth a compaction
@@ -55,8 +55,15 @@ class Slots:
         """Bytes, about. The ids themselves belong to the units."""
         return len(self) * _OBJECTS + self._alive.nbytes + self._times.nbytes + self._speakers.nbytes
 
-    def id(self, slot: int) -> str:
-        return self._ids[slot]
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """For each position the unit that stands or stood there."""
+        return tuple(self._ids)
+
+    def matches(self, slots: NDArray[np.integer], scores: NDArray[np.floating]) -> list[Match]:
+        """The units at these positions, with their scores."""
+        ids = self._ids
+        return [Match(ids[slot], score) for slot, score in zip(slots.tolist(), scores.tolist(), strict=True)]
 
     def slot(self, unit_id: str) -> int:
         """Where a unit that is there stands."""

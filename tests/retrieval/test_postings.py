@@ -9,7 +9,8 @@ from localmem.retrieval.postings import Postings
 
 
 def held(postings: Postings, term: int) -> dict[int, int]:
-    slots, counts = postings.of(term)
+    slots, counts, which = postings.of([41_000, term])
+    assert (which == 1).all()
     assert len(slots) == len(set(slots.tolist()))
     return dict(zip(slots.tolist(), counts.tolist(), strict=True))
 

@@ -15,7 +15,7 @@ def test_positions_follow_the_order_of_addition_and_survive_compaction() -> None
     assert slots.unknown(["b", "c", "a7", "c"]) == [1]
     kept = slots.compact()
     assert list(kept) == [n for n in range(1502) if n != 0]
-    assert [slots.id(at) for at in (0, 1498, 1499, 1500)] == ["a1", "a1499", "a0", "b"]
+    assert [slots.ids[at] for at in (0, 1498, 1499, 1500)] == ["a1", "a1499", "a0", "b"]
     assert (len(slots), slots.live) == (1501, 1501)
     assert slots.alive.all()
 
