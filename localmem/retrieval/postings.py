@@ -64,7 +64,8 @@ def _found(run: _Run, terms: Ints) -> tuple[Ints, Counts, Ints]:
     cuts = [slice(*cut) for cut in zip(firsts.tolist(), ends.tolist(), strict=True)]
     if not cuts:
         return keys[:0], counts[:0], which
-    return np.concatenate([keys[cut] for cut in cuts]) & 0xFFFFFFFF, np.concatenate([counts[cut] for cut in cuts]), which
+    slots = np.concatenate([keys[cut] for cut in cuts]) & 0xFFFFFFFF
+    return slots, np.concatenate([counts[cut] for cut in cuts]), which
 
 
 def _merged(older: _Run, newer: _Run) -> _Run:
