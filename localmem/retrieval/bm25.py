@@ -147,7 +147,8 @@ class BM25Retriever:
             slots, counts, which = slots[within], counts[within], which[within]
         holders = np.bincount(which, minlength=len(times))
         rarity = np.log1p((count - holders + 0.5) / (holders + 0.5)) * np.fromiter(times.values(), dtype=np.float64)
-        return np.bincount(slots, rarity[which] * counts / (counts + damping[slots]), minlength=len(admitted))
+        shares = rarity[which] * counts / (counts + damping[slots])
+        return np.bincount(slots, shares, minlength=len(admitted)).astype(np.float64, copy=False)
 
     def _matches(self, scores: Floats, k: int) -> list[Match]:
         found = np.flatnonzero(scores)
