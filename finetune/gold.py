@@ -47,10 +47,10 @@ _FIT = {
 }
 
 _FEWEST, _MOST = 4, 12  # utterances of a dialogue: those that a small student learns in minutes
-_EACH = 66  # pairs of events of a relation
+_EACH = 300  # pairs of events of a relation
 _SIZES: Mapping[str, Mapping[str, int]] = {
     "segment": {"train": 160, "valid": 16, "test": 60},
-    "link": {"train": 280, "valid": 28, "test": 126},
+    "link": {"train": 900, "valid": 56, "test": 140},
 }
 
 

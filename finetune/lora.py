@@ -101,7 +101,7 @@ def _student(job: Job) -> "PeftModel":
     from peft import LoraConfig, PeftModel, get_peft_model
 
     base = _base(job)
-    base.config.use_cache = False  # with a cache, attention would not keep the traces of a row apart
+    base.config.use_cache = False  # nothing is read twice
     if job.start:
         return _going_on(base, job.start)
     config = LoraConfig(

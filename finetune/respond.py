@@ -44,16 +44,18 @@ AUTHOR = "written by hand"
 
 class Course(NamedTuple):
     """What a hundred turns are about ("was" asks for what held before), how often what is told or asked for next is of
-    the same topic, the same person or neither, and how many lessons there are.
+    the same topic, the same person or neither, how many lessons there are, and how often of a hundred times small talk
+    is a longer chat with somebody who has a voice of their own.
     """
 
     shares: Mapping[Kind, int]
     near: tuple[int, int, int]
     counts: Mapping[Part, int]
+    chats: int = 0
 
 
 # In the first, unknowns are fewer than facts: a student that always gave up would be right in them. After it the
-# student knew too much of people of whom something else was told; the second, a short one, is more about that.
+# student knew too much of people of whom something else was told, and free chat surprised it; the second is about both.
 COURSES: Mapping[int, Course] = {
     1: Course(
         {"fact": 42, "change": 14, "was": 2, "unknown": 26, "talk": 16},
@@ -61,9 +63,10 @@ COURSES: Mapping[int, Course] = {
         {"train": 1300, "valid": 150, "test": 300},
     ),
     2: Course(
-        {"fact": 32, "change": 14, "was": 2, "unknown": 40, "talk": 12},
-        (30, 45, 25),
-        {"train": 200, "valid": 24, "test": 300},
+        {"fact": 26, "change": 10, "was": 2, "unknown": 38, "talk": 24},
+        (20, 60, 20),
+        {"train": 600, "valid": 60, "test": 300},
+        chats=60,
     ),
 }
 
@@ -228,6 +231,9 @@ class _Lesson:
 
     def _small_talk(self) -> Sequence[str]:
         """A turn and its reply, or a dialogue from its beginning."""
+        if self._course.chats and 100 * self._random.random() < self._course.chats:
+            lines = self._pick(self._kept(talk().chats))
+            return lines[: self._pick(range(4, len(lines) + 1, 2))]
         if self._random.random() > 0.2:
             return self._pick(self._kept(talk().turns))
         lines = self._pick(self._kept(talk().dialogues))

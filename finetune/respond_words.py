@@ -85,10 +85,14 @@ class Topic(_Strict):
 
 
 class Talk(_Strict):
-    """Small talk: turns with their replies, and dialogues whose lines are the user's and the assistant's by turns."""
+    """Small talk: turns with their replies, dialogues whose lines are the user's and the assistant's by turns.
+
+    Chats are longer, and the assistant's side has tastes of its own there.
+    """
 
     turns: tuple[Pair, ...]
     dialogues: tuple[tuple[str, ...], ...]
+    chats: tuple[tuple[str, ...], ...]
 
 
 class Words(_Strict):
@@ -208,8 +212,8 @@ def words() -> Words:
 
 @cache
 def talk() -> Talk:
-    """By talk.yaml."""
-    return Talk.model_validate(_file("talk"))
+    """By talk.yaml and chats.yaml."""
+    return Talk.model_validate({**_file("talk"), **_file("chats")})
 
 
 def _with_article(value: str) -> str:

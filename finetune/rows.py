@@ -1,11 +1,13 @@
 """Traces as a chat model learns them: tokens under its own template, with a label on the assistant's alone, packed.
 
-Several traces share a row, each with positions from 0, by which the model's attention keeps them apart. Knows tokens
-and no weights.
+Several traces share a row. Those of one prompt begin alike, so a row holds their common beginning once and each trace
+goes on from it, seeing that and itself: what is learned is the same, and less is read. Knows tokens and no weights.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import exp
 from random import Random
 from typing import TYPE_CHECKING
@@ -31,12 +33,18 @@ class Soft:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Tokens that are learned from together, and where the teacher's distributions are known."""
+    """Tokens that are learned from together, and where the teacher's distributions are known.
+
+    `branches` says of each token which trace it belongs to, counted from 1; 0 is what all of them begin with. `prompt`
+    is the name of the one that was asked.
+    """
 
     ids: tuple[int, ...]
     labels: tuple[int, ...]
     positions: tuple[int, ...]
+    branches: tuple[int, ...]
     soft: tuple[Soft, ...] = ()
+    prompt: str = ""
 
 
 def encode(trace: Trace, chat: ChatTokenizer) -> Row:
@@ -58,7 +66,14 @@ def encode(trace: Trace, chat: ChatTokenizer) -> Row:
         labels = [*labels, *[NOT_LEARNED] * (len(asked) - len(ids)), *told]
         ids = [*asked, *told]
         soft = _soft(trace, chat, len(asked) - 1)
-    return Row(tuple(ids), tuple(labels), tuple(range(len(ids))), (soft,) if soft else ())
+    return Row(
+        tuple(ids),
+        tuple(labels),
+        tuple(range(len(ids))),
+        (1,) * len(ids),
+        (soft,) if soft else (),
+        trace.metadata.prompt,
+    )
 
 
 def _answers(trace: Trace) -> list[int]:
@@ -70,26 +85,47 @@ def _answers(trace: Trace) -> list[int]:
 
 
 def pack(rows: Sequence[Row], size: int, seed: int) -> list[Row]:
-    """Rows of at most `size` tokens, the longest first into the first that has room; their order is drawn by seed."""
+    """Rows of at most `size` tokens, each of one prompt's traces, the longest first into the first that has room.
+
+    The order of the rows is drawn by seed.
+    """
+    asked: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        asked[row.prompt].append(row)
+    joined = [one for alike in asked.values() for one in _packed(alike, size)]
+    Random(seed).shuffle(joined)  # noqa: S311  # no secret
+    return joined
+
+
+def _packed(rows: Sequence[Row], size: int) -> list[Row]:
+    shared = _shared(rows)
     packs: list[list[Row]] = []
     room: list[int] = []
     for row in sorted(rows, key=lambda one: -len(one.ids)):
-        place = next((n for n, left in enumerate(room) if left >= len(row.ids)), None)
+        more = len(row.ids) - shared
+        place = next((n for n, left in enumerate(room) if left >= more), None)
         if place is None:
             packs.append([row])
             room.append(size - len(row.ids))
         else:
             packs[place].append(row)
-            room[place] -= len(row.ids)
-    joined = [_joined(held) for held in packs]
-    Random(seed).shuffle(joined)  # noqa: S311  # no secret
-    return joined
+            room[place] -= more
+    return [_joined(held, shared) for held in packs]
+
+
+def _shared(rows: Sequence[Row]) -> int:
+    """How many tokens all of them begin with, ahead of the token from which the first learned one is told."""
+    learned = min(next(at for at, label in enumerate(row.labels) if label != NOT_LEARNED) for row in rows)
+    first, last = min(row.ids for row in rows), max(row.ids for row in rows)  # what these two share, all share
+    alike = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return min(alike, learned - 1)
 
 
 def collate(rows: Sequence[Mapping[str, Row]]) -> "dict[str, torch.Tensor]":
-    """A batch, padded with tokens that each stand alone and are not learned.
+    """A batch, padded with tokens that nothing sees and that are not learned.
 
-    `soft_at` are (row, position), `soft_ids` and `soft_probabilities` have a row each of these, padded with -1 and 0.
+    `attention_mask` (rows, 1, tokens, tokens) says which tokens each token sees. `soft_at` are
+    (row, position), `soft_ids` and `soft_probabilities` have a row each of these, padded with -1 and 0.
     """
     import torch
 
@@ -105,6 +141,7 @@ def collate(rows: Sequence[Mapping[str, Row]]) -> "dict[str, torch.Tensor]":
         "input_ids": torch.tensor([padded(row.ids, 0) for row in held]),
         "labels": torch.tensor([padded(row.labels, NOT_LEARNED) for row in held]),
         "position_ids": torch.tensor([padded(row.positions, 0) for row in held]),
+        "attention_mask": _seen(torch.tensor([padded(row.branches, -1) for row in held])),
         "soft_at": torch.tensor([(number, one.at) for number, one in soft]).reshape(-1, 2),
         "soft_ids": torch.tensor([[*one.ids, *[-1] * (widest - len(one.ids))] for _, one in soft]).reshape(-1, widest),
         "soft_probabilities": torch.tensor(
@@ -113,17 +150,28 @@ def collate(rows: Sequence[Mapping[str, Row]]) -> "dict[str, torch.Tensor]":
     }
 
 
-def _joined(rows: Sequence[Row]) -> Row:
-    starts = [sum(len(row.ids) for row in rows[:number]) for number in range(len(rows))]
+def _seen(branches: "torch.Tensor") -> "torch.Tensor":
+    """Of each token those before it in its own trace, or in what all of the row begin with, and itself."""
+    import torch
+
+    own = branches[:, :, None] == branches[:, None, :]
+    return (own | (branches == 0)[:, None, :]).tril()[:, None].to(torch.bool)
+
+
+def _joined(rows: Sequence[Row], shared: int) -> Row:
+    first = rows[0]
+    starts = accumulate((len(row.ids) - shared for row in rows), initial=0)
     return Row(
-        tuple(token for row in rows for token in row.ids),
-        tuple(label for row in rows for label in row.labels),
-        tuple(position for row in rows for position in row.positions),
+        first.ids[:shared] + tuple(token for row in rows for token in row.ids[shared:]),
+        first.labels[:shared] + tuple(label for row in rows for label in row.labels[shared:]),
+        first.positions[:shared] + tuple(position for row in rows for position in row.positions[shared:]),
+        (0,) * shared + tuple(number for number, row in enumerate(rows, 1) for _ in row.ids[shared:]),
         tuple(
             Soft(start + one.at, one.ids, one.probabilities)
-            for start, row in zip(starts, rows, strict=True)
+            for start, row in zip(starts, rows, strict=False)
             for one in row.soft
         ),
+        first.prompt,
     )
 
 

@@ -75,7 +75,7 @@ def test_surprise_is_the_mean_over_what_is_learned() -> None:
 
 
 def test_packed_rows_give_the_loss_of_rows_of_their_own(base: Path) -> None:
-    """A trace must not see the one before it in its row."""
+    """A trace must not see the one before it in its row, and sees what all begin with as if it were its own."""
     from transformers import AutoModelForCausalLM
 
     chat = ChatTokenizer(base)
@@ -83,12 +83,15 @@ def test_packed_rows_give_the_loss_of_rows_of_their_own(base: Path) -> None:
     packed = pack(rows, 40, seed=0)
     assert 1 < len(packed) < len(rows)
     assert max(len(row.ids) for row in packed) <= 40
+    assert all(row.branches[0] == 0 for row in packed)  # they begin alike, and that is held once
+    assert sum(len(row.ids) for row in packed) < sum(len(row.ids) for row in rows)
     model = AutoModelForCausalLM.from_pretrained(str(base)).eval()
+    asked = ("input_ids", "position_ids", "attention_mask")
 
     def loss(held: list[Row]) -> float:
         inputs = collate([{"row": row} for row in held])
         with torch.inference_mode():
-            logits = model(**{name: inputs[name] for name in ("input_ids", "position_ids")}, use_cache=False).logits
+            logits = model(**{name: inputs[name] for name in asked}, use_cache=False).logits
         told = torch.nn.functional.cross_entropy(
             logits[:, :-1].flatten(0, 1), inputs["labels"][:, 1:].flatten(), ignore_index=NOT_LEARNED, reduction="sum"
         )
@@ -97,6 +100,14 @@ def test_packed_rows_give_the_loss_of_rows_of_their_own(base: Path) -> None:
     alone = sum(loss([row]) for row in rows)
     assert sum(loss([row]) for row in packed) == pytest.approx(alone, rel=1e-5)
     assert loss(list(packed)) == pytest.approx(alone, rel=1e-5)  # and side by side, padded
+
+
+def test_prompts_that_begin_otherwise_do_not_share_a_row(base: Path) -> None:
+    chat = ChatTokenizer(base)
+    rows = [encode(one, chat) for one in TRACES]
+    other = [replace(row, prompt="other", ids=tuple(reversed(row.ids))) for row in rows]
+    packed = pack([*rows, *other], 1000, seed=0)
+    assert sorted(row.prompt for row in packed) == sorted({"other", rows[0].prompt})
 
 
 def test_the_divergence_is_that_of_the_options_alone() -> None:
