@@ -70,8 +70,10 @@ def read_given(path: Path, stage: str, teacher: str | None = None) -> list[Trace
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {path} ({error}); give JSONL, a chat a line") from error
+    except OSError as error:
+        raise BadInput(f"cannot read {path} ({error.strerror}); give JSONL, a chat a line") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text in UTF-8 ({error.reason} at byte {error.start}); give JSONL") from error
     source = Source(path.name, sha256(text.encode()).hexdigest(), teacher or path.stem)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not lines:

@@ -93,3 +93,6 @@ def test_a_file_that_is_none_is_an_error(tmp_path: Path) -> None:
         read_given(tmp_path / "nosuch.jsonl", "respond")
     with pytest.raises(BadInput, match="holds no line"):
         read_given(written(tmp_path, ""), "respond")
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="no text in UTF-8"):
+        read_given(tmp_path / "binary.jsonl", "respond")

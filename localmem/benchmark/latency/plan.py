@@ -86,7 +86,10 @@ class Plan(BaseModel):
     @classmethod
     def load(cls, path: Path, given: Mapping[str, object]) -> "Plan":
         """A file's plan, with what was `given` in place of it. Raises BadInput and BadSettings."""
-        return cls.of({**read_yaml(path), **given}, f"{path}: ")
+        planned = read_yaml(path)
+        if not planned:
+            raise BadInput(f"{path} is an empty plan; name at least its systems, as configs/bench/cpu.yaml does")
+        return cls.of({**planned, **given}, f"{path}: ")
 
     @classmethod
     def of(cls, values: Mapping[str, object], place: str = "") -> "Plan":

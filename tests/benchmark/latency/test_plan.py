@@ -63,7 +63,7 @@ def test_a_wrong_plan_is_one_line(values: dict[str, object], complaint: str) -> 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["- a\n", "systems: [a\n", "users: x\n"])
+@pytest.mark.parametrize("text", ["- a\n", "systems: [a\n", "users: x\n", "", "# nothing\n"])
 def test_a_file_that_is_no_plan_names_itself(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(text)
