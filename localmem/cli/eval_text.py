@@ -43,6 +43,9 @@ _COUNTED = _NAMES[:4]
 @click.option("--stem", is_flag=True, help="ROUGE over Porter stems.")
 @click.option("--encoder", help="BERTScore: a name of the manifest, or a folder; default: the settings' encoder.")
 @click.option("--layers", type=click.IntRange(1), help="BERTScore: whose vectors are taken; default: the last.")
+@click.option(
+    "--adapter", type=click.Path(path_type=Path), help="MAUVE, perplexity: an adapter on the backbone.", metavar="DIR"
+)
 @click.option("--device", default="auto", show_default=True, help="Where models run: auto, cpu or cuda.")
 @click.option("--out", type=click.Path(path_type=Path), help="JSONL with the measures of each reply.", metavar="FILE")
 @config_option
@@ -56,6 +59,7 @@ def text(
     stem: bool,
     encoder: str | None,
     layers: int | None,
+    adapter: Path | None,
     device: str,
     out: Path | None,
     config: Path | None,
@@ -72,7 +76,7 @@ def text(
     from localmem.evaluation.replies import Models, measure, read_replies, shipped
 
     replies = read_replies(predictions) if predictions else shipped(path or Path())
-    models = AskedModels(settings_of(config, model=model), encoder, layers, device)
+    models = AskedModels(settings_of(config, model=model), encoder, layers, device, adapter)
     asked = tuple(dict.fromkeys(names))
     found = measure(replies, asked, models=Models(models.encoder, models.backbone), stem=stem)  # type: ignore[arg-type]  # checked by click
     if out is not None:
@@ -84,9 +88,15 @@ class AskedModels:
     """The models that measures ask, and what they were."""
 
     def __init__(
-        self, settings: "Settings", encoder: str | None = None, layers: int | None = None, device: str = "auto"
+        self,
+        settings: "Settings",
+        encoder: str | None = None,
+        layers: int | None = None,
+        device: str = "auto",
+        adapter: Path | None = None,
     ) -> None:
         self._settings, self._encoder, self._layers, self._device = settings, encoder, layers, device
+        self._adapter = adapter
         self._scorer: Scorer | None = None
         self.told: dict[str, str] = {}
 
@@ -104,8 +114,8 @@ class AskedModels:
         from localmem.evaluation.metrics.likelihood import Scorer
 
         if self._scorer is None:
-            self._scorer = Scorer(_folder(self._settings.model), device=self._device)
-            self.told["model"] = self._settings.model
+            self._scorer = Scorer(_folder(self._settings.model), adapter=self._adapter, device=self._device)
+            self.told["model"] = self._settings.model + (f" with {self._adapter.name}" if self._adapter else "")
         return self._scorer
 
 

@@ -46,13 +46,16 @@ def perplexity(found: Iterable[Likelihood]) -> float:
 
 
 class Scorer:
-    """The chat model in a local folder, as a judge of texts. Weights load at once; device is auto, cpu or cuda."""
+    """The chat model in a local folder, as a judge of texts, with the adapter in another where one is given.
 
-    def __init__(self, folder: Path, *, device: str = "auto", batch: int = _BATCH) -> None:
+    Weights load at once; device is auto, cpu or cuda.
+    """
+
+    def __init__(self, folder: Path, *, adapter: Path | None = None, device: str = "auto", batch: int = _BATCH) -> None:
         self._chat = ChatTokenizer(folder)
         self._batch = batch
         with one_at_a_time(), no_progress_bar():
-            self._model = _load(folder, place(device))
+            self._model = _load(folder, place(device), adapter)
         self._length = int(self._model.config.get_text_config(decoder=True).max_position_embeddings)
 
     def likelihoods(self, asked: Sequence[tuple[Sequence[Message], str]]) -> list[Likelihood]:
@@ -142,10 +145,22 @@ class _Row(NamedTuple):
     cut: int
 
 
-def _load(folder: Path, device: str) -> "PreTrainedModel":
+def _load(folder: Path, device: str, adapter: Path | None) -> "PreTrainedModel":
     import torch
     from transformers import AutoModelForCausalLM
 
     kind = torch.float32 if device == "cpu" else torch.bfloat16
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(folder), dtype=kind, local_files_only=True)
+    if adapter is not None:
+        _adapt(model, adapter)
     return model.to(device).eval()
+
+
+def _adapt(model: "PreTrainedModel", adapter: Path) -> None:
+    """The adapter's weights beside the model's. Raises BadInput for a folder that holds none for this model."""
+    if not (adapter / "adapter_config.json").is_file():
+        raise BadInput(f"there is no adapter in {adapter}; give the --out of `localmem distill train`")
+    try:
+        model.load_adapter(str(adapter))
+    except (RuntimeError, ValueError) as error:
+        raise BadInput(f"{adapter} does not suit the model: {' '.join(str(error).split())[:200]}") from error

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from localmem.errors import BadInput
 from localmem.evaluation.metrics.likelihood import Likelihood, Scorer, perplexity
 from localmem.evaluation.metrics.models import mauve
+from localmem.resources import resource
 from localmem.types import Message
 
 ASKED = [
@@ -41,6 +42,23 @@ def test_a_likelihood_is_the_model_s_own_loss(scorer: Scorer, starter_llm_dir: P
         assert ours.tokens == end.shape[1]
         assert ours.perplexity == pytest.approx(math.exp(loss), rel=1e-4)
     assert [one.cut for one in found] == [0, 0, 0]
+
+
+def test_an_adapter_is_what_peft_makes_of_it(scorer: Scorer, starter_llm_dir: Path) -> None:
+    from peft import PeftModel
+
+    folder = resource("models/adapters/smollm2-135m-respond")
+    adapted = Scorer(starter_llm_dir, adapter=folder, device="cpu")
+    plain = Scorer(starter_llm_dir, device="cpu")
+    plain._model = PeftModel.from_pretrained(plain._model, str(folder)).eval()  # type: ignore[assignment]  # called alike
+    found = [[one.log_probability for one in held.likelihoods(ASKED)] for held in (adapted, plain, scorer)]
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    assert found[0] != pytest.approx(found[2], rel=0.05)
+
+
+def test_a_folder_that_is_no_adapter_is_refused(starter_llm_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no adapter in"):
+        Scorer(starter_llm_dir, adapter=tmp_path, device="cpu")
 
 
 def test_what_the_model_would_say_is_likelier_than_nonsense(scorer: Scorer) -> None:
