@@ -50,7 +50,7 @@ def test_an_adapter_is_what_peft_makes_of_it(scorer: Scorer, starter_llm_dir: Pa
     folder = resource("models/adapters/smollm2-135m-respond")
     adapted = Scorer(starter_llm_dir, adapter=folder, device="cpu")
     plain = Scorer(starter_llm_dir, device="cpu")
-    plain._model = PeftModel.from_pretrained(plain._model, str(folder)).eval()  # type: ignore[assignment]  # called alike
+    plain._model = PeftModel.from_pretrained(plain._model, str(folder)).eval()
     found = [[one.log_probability for one in held.likelihoods(ASKED)] for held in (adapted, plain, scorer)]
     assert found[0] == pytest.approx(found[1], rel=1e-4)
     assert found[0] != pytest.approx(found[2], rel=0.05)
