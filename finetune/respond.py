@@ -55,7 +55,8 @@ class Course(NamedTuple):
 
 
 # In the first, unknowns are fewer than facts: a student that always gave up would be right in them. After it the
-# student knew too much of people of whom something else was told, and free chat surprised it; the second is about both.
+# student knew too much of people of whom something else was told, and free chat surprised it; the second is about both,
+# the third once more about the former.
 COURSES: Mapping[int, Course] = {
     1: Course(
         {"fact": 42, "change": 14, "was": 2, "unknown": 26, "talk": 16},
@@ -66,6 +67,12 @@ COURSES: Mapping[int, Course] = {
         {"fact": 26, "change": 10, "was": 2, "unknown": 38, "talk": 24},
         (20, 60, 20),
         {"train": 600, "valid": 60, "test": 300},
+        chats=60,
+    ),
+    3: Course(
+        {"fact": 36, "change": 8, "was": 0, "unknown": 42, "talk": 14},
+        (20, 60, 20),
+        {"train": 300, "valid": 24, "test": 300},
         chats=60,
     ),
 }
