@@ -49,7 +49,7 @@ _FIT = {
 _FEWEST, _MOST = 4, 12  # utterances of a dialogue: those that a small student learns in minutes
 _EACH = 300  # pairs of events of a relation
 _SIZES: Mapping[str, Mapping[str, int]] = {
-    "segment": {"train": 160, "valid": 16, "test": 60},
+    "segment": {"test": 60, "valid": 16, "train": 400},
     "link": {"train": 900, "valid": 56, "test": 140},
 }
 
