@@ -60,7 +60,7 @@ def test_segments_are_asked_for_as_secom_asks_and_answered_with_the_right_ones(t
     assert json.loads(trace.answer) == {"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}
     assert valid(trace.answer, trace)
     main("segment", path, tmp_path / "parts")
-    assert [one.id for one in read_traces(tmp_path / "parts" / "train" / "segment.jsonl")] == [trace.id]
+    assert [one.id for one in read_traces(tmp_path / "parts" / "test" / "segment.jsonl")] == [trace.id]
 
 
 def test_no_head_is_in_two_parts(atomic: Path) -> None:
