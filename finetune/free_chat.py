@@ -5,13 +5,15 @@ memory. Knows no model. `python -m finetune.free_chat FILE OUT [COUNT]` reads Sy
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from random import Random
 
+import click
+
+from finetune.program import FILE, PLACE, run_program
 from finetune.respond_forms import served
 from localmem.evaluation.datasets import persona_chat
 from localmem.evaluation.episodes import Episode, Probe
@@ -58,4 +60,9 @@ def main(path: Path, out: Path, count: int = COUNT) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:4]))
+    run_program(
+        main,
+        click.Argument(["path"], type=FILE, metavar="FILE"),
+        click.Argument(["out"], type=PLACE),
+        click.Argument(["count"], type=click.IntRange(1), default=COUNT),
+    )

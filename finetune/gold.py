@@ -5,7 +5,6 @@ is kept. Knows no weights. `python -m finetune.gold segment|link FILE DIR` write
 """
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import click
+
+from finetune.program import FILE, PLACE, run_program
 from finetune.respond_words import Fact, filled, topics, values
 from finetune.traces import Teacher, Trace, trace_of, write_traces
 from localmem.errors import BadInput
@@ -188,4 +190,9 @@ def main(stage: str, file: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    run_program(
+        main,
+        click.Argument(["stage"], type=click.Choice(list(_SIZES))),
+        click.Argument(["file"], type=FILE),
+        click.Argument(["folder"], type=PLACE),
+    )

@@ -4,7 +4,6 @@ Draws who told what, what a system would recall of it, and what good replies are
 the same lessons. `python -m finetune.respond DIR [COURSE]` writes them as traces that `localmem distill train` reads.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple, TypeVar
 
+import click
+
+from finetune.program import PLACE, run_program
 from finetune.respond_forms import PROMPTS, Told, recalled, served
 from finetune.respond_words import (
     HELD_OUT,
@@ -324,4 +326,8 @@ def _message(number: int, text: str) -> Message:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:3]))
+    run_program(
+        main,
+        click.Argument(["folder"], type=PLACE),
+        click.Argument(["course"], type=click.IntRange(min(COURSES), max(COURSES)), default=1),
+    )

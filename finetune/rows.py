@@ -152,10 +152,8 @@ def collate(rows: Sequence[Mapping[str, Row]]) -> "dict[str, torch.Tensor]":
 
 def _seen(branches: "torch.Tensor") -> "torch.Tensor":
     """Of each token those before it in its own trace, or in what all of the row begin with, and itself."""
-    import torch
-
     own = branches[:, :, None] == branches[:, None, :]
-    return (own | (branches == 0)[:, None, :]).tril()[:, None].to(torch.bool)
+    return (own | (branches == 0)[:, None, :]).tril()[:, None]
 
 
 def _joined(rows: Sequence[Row], shared: int) -> Row:
