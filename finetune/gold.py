@@ -51,7 +51,7 @@ _FIT = {
 _FEWEST, _MOST = 4, 12  # utterances of a dialogue: those that a small student learns in minutes
 _EACH = 300  # pairs of events of a relation
 _SIZES: Mapping[str, Mapping[str, int]] = {
-    "segment": {"test": 60, "valid": 16, "train": 400},
+    "segment": {"test": 60, "valid": 16, "train": 680},
     "link": {"train": 900, "valid": 56, "test": 140},
 }
 

@@ -112,7 +112,9 @@ def run(trainer: "Trainer", out: Path) -> Trained:
 
 
 def check_checkpoints(out: Path, *, resume: bool) -> None:
-    """Raises BadInput when there are checkpoints and no `resume`."""
+    """Raises BadInput when `out` holds a run that is done, or checkpoints and no `resume`."""
+    if (out / "run.json").exists():
+        raise BadInput(f"{out} holds a run that is done; give another --out")
     if _last_checkpoint(out) and not resume:
         raise BadInput(f"{out} holds checkpoints of an unfinished run; go on with --resume, or give another --out")
 

@@ -223,6 +223,9 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(base: Path, tmp_path: Pa
     ours, theirs = (_weights(one.out) for one in (whole, cut))
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    for resume in (False, True):
+        with pytest.raises(BadInput, match="holds a run that is done"):
+            train(whole, resume=resume, note=lambda _: None)
 
 
 def _stopped_after(wanted: Job, epochs: float) -> None:

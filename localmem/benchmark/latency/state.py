@@ -97,7 +97,7 @@ def marks(before: State, seen: Seen, after: State) -> list[str]:
 
 
 class Watch:
-    """Looks at memory, clocks and energy from a thread, every so many seconds, while the `with` lasts.
+    """Looks at memory, clocks and energy while the `with` lasts: when it begins, when it ends, and between from a thread.
 
     Afterwards `seen` tells what there was to see; it is an error to ask before.
     """
@@ -108,10 +108,12 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="localmem-watch", daemon=True)
         self._gpus = Gpus()
         self._looks = _Looks()
+        self._due, self._tree = 0.0, list[psutil.Process]()
         self._seen: Seen | None = None
 
     def __enter__(self) -> "Watch":
         self._begun = _Counters.now(self._gpus)
+        self._look()
         self._thread.start()
         return self
 
@@ -120,6 +122,7 @@ class Watch:
     ) -> None:
         self._over.set()
         self._thread.join()
+        self._look()
         self._seen = self._looks.seen(self._begun, _Counters.now(self._gpus))
 
     @property
@@ -130,14 +133,14 @@ class Watch:
         return self._seen
 
     def _run(self) -> None:
-        due, tree = 0.0, list[psutil.Process]()
-        while True:
-            if time.monotonic() >= due:
-                due, tree = time.monotonic() + _SELDOM, _tree()
-                self._looks.take_clock()
-            self._looks.take(tree, self._gpus)
-            if self._over.wait(self._every):
-                return
+        while not self._over.wait(self._every):
+            self._look()
+
+    def _look(self) -> None:
+        if time.monotonic() >= self._due:
+            self._due, self._tree = time.monotonic() + _SELDOM, _tree()
+            self._looks.take_clock()
+        self._looks.take(self._tree, self._gpus)
 
 
 # -- CPU time ----------------------------------------------------------------------------------------------------------

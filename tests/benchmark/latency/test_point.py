@@ -115,19 +115,19 @@ def test_a_slow_encoder_is_the_embeddings_doing(tmp_path: Path, monkeypatch: pyt
     class Slow(WordVectors):
         def encode(self, texts: Sequence[str], side: str) -> NDArray[np.float32]:
             if side == "query":
-                time.sleep(0.08)
+                time.sleep(0.25)
             return super().encode(texts, side)  # type: ignore[arg-type]
 
     slow = Slow(32)
     monkeypatch.setattr(build, "encoder", lambda settings, cache: slow)
     monkeypatch.setattr(Worlds, "_encoder", slow)
     (point,) = _measured(tmp_path, settings={"retrieval": {"retriever": "dense"}}).points
-    assert point.turns.stages["embed"].p50_ms >= 80
-    assert point.turns.stages["search"].p50_ms < 40
-    assert point.turns.stages["prompt"].p50_ms < 40
+    assert point.turns.stages["embed"].p50_ms >= 250
+    assert point.turns.stages["search"].p50_ms < 125
+    assert point.turns.stages["prompt"].p50_ms < 125
     assert point.overhead is not None
     assert point.overhead.own_ttft_p50_ms is not None
-    assert point.overhead.own_ttft_p50_ms <= point.overhead.ttft_p50_ms - 70
+    assert point.overhead.own_ttft_p50_ms <= point.overhead.ttft_p50_ms - 240
 
 
 def test_calls_of_the_memory_are_told_by_prompt(tmp_path: Path) -> None:

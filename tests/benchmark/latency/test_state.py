@@ -166,10 +166,12 @@ def test_a_watch_takes_peaks_and_the_energy_counter(driver: Driver) -> None:
 
 
 def test_a_card_without_a_counter_has_its_power_added_up(driver: Driver) -> None:
+    """100 W between the first look and the last, which lie around the sleep and inside the seconds."""
     driver.millijoules = None
     with Watch(every=0.01) as watch:
         time.sleep(0.2)
-    assert watch.seen.energy_j == pytest.approx(100 * watch.seen.seconds, rel=0.3)
+    assert watch.seen.energy_j is not None
+    assert 20 <= watch.seen.energy_j <= 100 * (watch.seen.seconds + 0.01)
 
 
 def test_without_a_driver_nothing_is_said_of_a_card(no_driver: None) -> None:
