@@ -97,7 +97,7 @@ def marks(before: State, seen: Seen, after: State) -> list[str]:
 
 
 class Watch:
-    """Looks at memory, clocks and energy while the `with` lasts: when it begins, when it ends, and between from a thread.
+    """Looks at memory, clocks and energy while the `with` lasts: as it begins and ends, and in between from a thread.
 
     Afterwards `seen` tells what there was to see; it is an error to ask before.
     """
