@@ -10,8 +10,11 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import dropwhile, takewhile
+from typing import NamedTuple
 
+from localmem.ahead import heard_ahead
 from localmem.errors import BadInput, Conflict, NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM, alternate
@@ -24,6 +27,15 @@ from localmem.types import Change, Completion, Exchange, Message, Prompt, Recall
 log = logging.getLogger(__name__)
 
 Adjust = Callable[[Prompt], Prompt]
+Announce = Callable[[Session], None]
+
+
+class Ready(NamedTuple):
+    """All that a reply to a dialogue needs: what was recalled, the prompt, and how the last turn stands in it."""
+
+    recall: Recall
+    prompt: Prompt
+    content: str
 
 
 class ChatAgent:
@@ -55,6 +67,7 @@ class ChatAgent:
         self.assistant = assistant
         self._journal: Journal = journal or NoJournal()
         self._opened = {session.id: session for session in opened}
+        # Never changed in place, so that a reply reads it while a turn is being written under the guard.
         self._waiting = {session.id: session for session in waiting}
         self._instructions = instructions
         self._in_system = memory_position == "system"
@@ -83,16 +96,30 @@ class ChatAgent:
         with self._guard:
             return tuple(self._waiting.values())
 
-    def hear(self, text: str, time: datetime, session_id: str | None = None) -> Session:
-        """The user's turn, durable on return, in the session named, else the one that goes on, else a new one."""
+    def hear(
+        self, text: str, time: datetime, session_id: str | None = None, announce: Announce | None = None
+    ) -> Session:
+        """The user's turn, durable on return, in the session named, else the one that goes on, else a new one.
+
+        `announce` is called before with the session as it will be, if the turn can be written.
+        """
         with self._guard:
             open_id = session_id or (self.session.id if self.session else uuid.uuid4().hex[:12])
-            return self._append(open_id, [Message("user", text)], time)
+            return self._append(open_id, [Message("user", text)], time, announce)
 
-    def hear_all(self, messages: Sequence[Message], time: datetime, session_id: str) -> Session:
-        """Turns of both sides that were said elsewhere, durable together on return."""
+    def hear_all(
+        self, messages: Sequence[Message], time: datetime, session_id: str, announce: Announce | None = None
+    ) -> Session:
+        """Turns of both sides that were said elsewhere, durable together on return; `announce` as in `hear`."""
         with self._guard:
-            return self._append(session_id, messages, time)
+            return self._append(session_id, messages, time, announce)
+
+    def prepare(self, dialogue: Session, instructions: str | None = None) -> Ready:
+        """What `reply` works out before it asks the model. Nothing changes."""
+        # What waits is read before the bank: a session remembered meanwhile is then seen twice, never not at all.
+        carried = self._carried(dialogue)
+        recall = self.memory.recall(dialogue)
+        return Ready(recall, *self._composed(dialogue, recall, instructions, carried))
 
     def reply(
         self,
@@ -101,15 +128,16 @@ class ChatAgent:
         dialogue: Session | None = None,
         instructions: str | None = None,
         adjust: Adjust | None = None,
+        ready: Ready | None = None,
     ) -> Generator[str, None, Reply]:
         """Answers the session's last turn piece by piece; the generator returns the whole Reply.
 
         A reply that is broken off (the generator is closed) is kept as far as it was given. `dialogue` is what the
         model sees where it differs from the session's log: it ends with the turn to answer. `adjust` may change the
-        prompt's sampling; `instructions` stand in for the agent's own.
+        prompt's sampling; `instructions` stand in for the agent's own. `ready` is what `prepare` gave for both.
         """
         session = dialogue or self._going(session_id)
-        recall, prompt, content = self._prepared(session, instructions)
+        recall, prompt, content = ready or self.prepare(session, instructions)
         prompt = adjust(prompt) if adjust else prompt
         said: list[str] = []
         whole = False
@@ -126,8 +154,9 @@ class ChatAgent:
         return Reply(turn, recall, prompt, completion)
 
     def stream(self, text: str, time: datetime) -> Generator[str, None, Reply]:
-        """`hear`, then `reply`."""
-        return (yield from self.reply(self.hear(text, time).id))
+        """`hear`, then `reply`; what is recalled is looked up while the turn is being written."""
+        session, ready = heard_ahead(partial(self.hear, text, time, None), self.prepare)
+        return (yield from self.reply(session.id, dialogue=session, ready=ready))
 
     def chat(self, text: str, time: datetime) -> Reply:
         """The whole reply at once."""
@@ -135,7 +164,7 @@ class ChatAgent:
 
     def answer(self, session: Session) -> Reply:
         """The reply to a session that is written nowhere: nothing changes, so many may be asked of one memory."""
-        recall, prompt, _ = self._prepared(session)
+        recall, prompt, _ = self.prepare(session)
         (completion,) = self.llm.generate([prompt])
         last = session.turns[-1]
         return Reply(self._turn(session, "assistant", completion.text, last.time), recall, prompt, completion)
@@ -190,7 +219,7 @@ class ChatAgent:
             logged = self._journal.close(session.id)
             del self._opened[session.id]
             self._places.forget(session.id)
-            self._waiting[session.id] = logged or session
+            self._waiting = {**self._waiting, session.id: logged or session}
             return session.id
 
     def commit(self, cause: str, changes: Sequence[Change]) -> None:
@@ -212,7 +241,7 @@ class ChatAgent:
         """A session that was closed elsewhere waits to be remembered here."""
         with self._guard:
             self._opened.pop(session.id, None)
-            self._waiting.setdefault(session.id, session)
+            self._waiting = {**self._waiting, session.id: self._waiting.get(session.id, session)}
 
     def remember(self, session_id: str) -> bool:
         """The job of a closed session: its changes are worked out and committed. False if that was done before."""
@@ -274,7 +303,9 @@ class ChatAgent:
             time = max(asked.time, session.turns[-1].time)  # the user may have gone on while the reply was made
             return self._append(session_id, [Message("assistant", text)], time).turns[-1], True
 
-    def _append(self, session_id: str, messages: Sequence[Message], time: datetime) -> Session:
+    def _append(
+        self, session_id: str, messages: Sequence[Message], time: datetime, announce: Announce | None = None
+    ) -> Session:
         with self._guard:
             session = self._opened.get(session_id) or Session(session_id)
             if session.turns and time < session.turns[-1].time:
@@ -286,6 +317,8 @@ class ChatAgent:
             for message in messages:
                 turn = self._turn(grown, message.role, message.content, time)
                 grown = replace(grown, turns=(*grown.turns, turn))
+            if announce:
+                announce(grown)
             self._journal.add_turns(session_id, grown.turns[len(session.turns) :])
             self._opened[session_id] = grown
             return grown
@@ -293,13 +326,6 @@ class ChatAgent:
     def _turn(self, session: Session, role: str, text: str, time: datetime) -> Turn:
         speaker = self.user if role == "user" else self.assistant
         return Turn(f"{session.id}.{_next_number(session)}", role, speaker, text, time)  # type: ignore[arg-type]
-
-    def _prepared(self, session: Session, instructions: str | None = None) -> tuple[Recall, Prompt, str]:
-        """What is recalled for the session's last turn, the prompt of the reply, and how its last turn stands there."""
-        # What waits is read before the bank: a session remembered meanwhile is then seen twice, never not at all.
-        carried = self._carried(session)
-        recall = self.memory.recall(session)
-        return recall, *self._composed(session, recall, instructions, carried)
 
     def _keep_in_place(self, session: Session, recall: Recall, content: str, completion: Completion) -> None:
         """The next prompt shows the turn as this one did, unless this one was too long to show everything."""
@@ -311,8 +337,7 @@ class ChatAgent:
     def _carried(self, dialogue: Session) -> tuple[Turn, ...]:
         """The last turns of sessions that are over and not yet remembered, but for those that the dialogue shows."""
         shown = {turn.id for turn in dialogue.turns}
-        with self._guard:
-            turns = [turn for session in self._waiting.values() for turn in session.turns if turn.id not in shown]
+        turns = [turn for session in self._waiting.values() for turn in session.turns if turn.id not in shown]
         return tuple(turns[-self._carry :]) if self._carry else ()
 
     def _finish(self, session: Session) -> bool:
@@ -321,7 +346,7 @@ class ChatAgent:
             done = self._journal.finish(session.id, changes)
             if done:
                 self.memory.apply(changes)
-            self._waiting.pop(session.id, None)
+            self._waiting = {name: one for name, one in self._waiting.items() if name != session.id}
         return done
 
     def _observe(self, exchange: Exchange) -> None:

@@ -1,5 +1,6 @@
 """The agent: what is written when, what a reply sees, and what happens when things break off."""
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -7,12 +8,12 @@ import pytest
 
 from localmem.agent import ChatAgent
 from localmem.bank import Bank
-from localmem.errors import LLMError, NotFound, OutOfOrder
+from localmem.errors import LLMError, NotFound, OutOfOrder, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.systems.exchange_retrieval import ExchangeRetrieval
-from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Prompt, Recall, Session
+from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
 
 
@@ -119,6 +120,36 @@ def test_a_failing_backbone_loses_no_word_of_the_user() -> None:
     with pytest.raises(LLMError):
         agent.chat("remember me", START)
     assert [turn.text for turns in journal.turns.values() for turn in turns] == ["remember me"]
+
+
+def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
+    recalling = threading.Event()
+
+    class Slow(MemoryJournal):
+        def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+            assert recalling.wait(30)
+            super().add_turns(session_id, turns)
+
+    class Seen(ExchangeRetrieval):
+        def recall(self, session: Session) -> Recall:
+            recalling.set()
+            return super().recall(session)
+
+    agent, journal, asked = _agent(journal=Slow(), memory=Seen(retriever=WordRetriever()))
+    agent.chat("hi", START)
+    assert len(asked) == 1
+    assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "Nice to hear."]
+
+
+def test_nothing_is_answered_that_could_not_be_written() -> None:
+    class Full(MemoryJournal):
+        def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+            raise StoreError("the disk is full")
+
+    agent, _, asked = _agent(journal=Full())
+    with pytest.raises(StoreError, match="full"):
+        agent.chat("hi", START)
+    assert (asked, agent.sessions) == ([], ())
 
 
 def test_turns_out_of_order_are_refused_and_nothing_is_written() -> None:

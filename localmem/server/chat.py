@@ -10,7 +10,7 @@ When the client hangs up, the talk is stopped: the backbone stops, and the words
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -20,10 +20,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from localmem.ahead import heard_ahead
 from localmem.errors import LocalmemError
 from localmem.server.answers import Answer, failure
 from localmem.server.problems import Problem, problem_of
 from localmem.server.services import Services, Shared, User
+from localmem.server.sessions import Heard
 from localmem.server.talk import Pieces, Talk
 from localmem.server.wire import Asked, ChatRequest, adjusted, asked, session_named
 from localmem.types import Reply
@@ -82,21 +84,28 @@ def check_model(services: Services, model: str) -> None:
 
 def _pieces(wanted: _Request, talk: Talk) -> Pieces:
     """On a worker thread: the user's turn is made durable, then the reply is given."""
-    services = wanted.services
-    started = perf_counter()
-    heard = services.desk.hear(wanted.user, wanted.asked.messages, wanted.named, talk)
-    services.metrics.turn_stored(perf_counter() - started)
+    services, instructions = wanted.services, _instructions(wanted)
+
+    def hear(announce: Callable[[Heard], None]) -> Heard:
+        started = perf_counter()
+        heard = services.desk.hear(wanted.user, wanted.asked.messages, wanted.named, talk, announce)
+        services.metrics.turn_stored(perf_counter() - started)
+        return heard
+
     try:
+        heard, ready = heard_ahead(hear, lambda said: said.agent.prepare(said.dialogue, instructions))
         return (
             yield from heard.agent.reply(
                 heard.dialogue.id,
                 dialogue=heard.dialogue,
-                instructions=_instructions(wanted),
+                instructions=instructions,
                 adjust=partial(adjusted, wanted.body),
+                ready=ready,
             )
         )
     except BaseException:
-        services.metrics.broken_off()
+        if talk.session:  # else nothing was heard
+            services.metrics.broken_off()
         raise
     finally:
         services.desk.done(wanted.user, talk)

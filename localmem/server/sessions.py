@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from localmem.agent import ChatAgent
+from localmem.agent import Announce, ChatAgent
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.runtime import Runtime
 from localmem.server.conversation import Fit, Place, best, fit
@@ -34,7 +34,7 @@ _PATIENCE = 30.0  # seconds that a stopped reply may take to write its last word
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The user's turn is durable. `dialogue` is what the model is to see of the session."""
+    """What a request said. `dialogue` is what the model is to see of the session."""
 
     agent: ChatAgent
     dialogue: Session
@@ -52,19 +52,24 @@ class Desk:
 
     # -- talking ---------------------------------------------------------------------------------------------------
 
-    def hear(self, user: str, sent: Sequence[Message], named: str | None, talk: Talk) -> Heard:
-        """Writes what is new of the messages; the last one is the user's. Raises BadInput, StoreError."""
+    def hear(
+        self, user: str, sent: Sequence[Message], named: str | None, talk: Talk, announce: Callable[[Heard], None]
+    ) -> Heard:
+        """Writes what is new of the messages, durable on return; the last one is the user's.
+
+        `announce` is called before with what will be returned, unless nothing is new. Raises BadInput, StoreError.
+        """
         if named is not None and not re.match(SESSION_ID, named):
             raise BadInput(f"session {named!r} cannot be used; give at most 100 letters, digits and . _ : ~ -")
         with self._lock(user):
             self._settle(user, [talk for talk in self._of(user) if talk.stopped])
             try:
-                heard = self._heard(user, sent, named)
+                heard = self._heard(user, sent, named, announce)
             except BadInput:
                 if not self._is_stale(user):
                     raise
                 self._runtime.forget_agent(user)
-                heard = self._heard(user, sent, named)
+                heard = self._heard(user, sent, named, announce)
             talk.session = heard.dialogue.id
             with self._guard:
                 self._talks.setdefault(user, set()).add(talk)
@@ -132,10 +137,10 @@ class Desk:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _heard(self, user: str, sent: Sequence[Message], named: str | None) -> Heard:
+    def _heard(self, user: str, sent: Sequence[Message], named: str | None, announce: Callable[[Heard], None]) -> Heard:
         agent = self._agent(user)
         place = self._named(agent, user, sent, named) if named else self._placed(agent, user, sent)
-        return Heard(agent, self._write(agent, place))
+        return Heard(agent, self._write(agent, place, lambda dialogue: announce(Heard(agent, dialogue))))
 
     def _agent(self, user: str) -> ChatAgent:
         agent = self._runtime.agent(user)
@@ -198,15 +203,18 @@ class Desk:
         for info in sorted(closed, key=lambda info: info.ended)[-_LOOKED_BACK:]:
             yield self._runtime.store.session(user, info.id)
 
-    def _write(self, agent: ChatAgent, place: Place) -> Session:
+    def _write(self, agent: ChatAgent, place: Place, announce: Announce) -> Session:
         """The new turns are durable; the session as the model is to see it."""
+
+        def shown(grown: Session) -> Session:
+            return Session(place.session_id, (*place.shown, *grown.turns[len(held) :]))
+
         if not place.new:
             return Session(place.session_id, place.shown)
         held = next((one.turns for one in agent.sessions if one.id == place.session_id), ())
         times = [self._now(), *(turn.time for turn in held[-1:])]
         time = max(times)  # a clock that was set back must not stop a talk
-        turns = agent.hear_all(place.new, time, place.session_id).turns
-        return Session(place.session_id, (*place.shown, *turns[len(held) :]))
+        return shown(agent.hear_all(place.new, time, place.session_id, lambda grown: announce(shown(grown))))
 
 
 def _family(name: str) -> str:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localmem.agent import ChatAgent
+from localmem.agent import Announce, ChatAgent
 from localmem.benchmark.disk import fsync_ms
 from localmem.benchmark.load import Plan, percentiles, rows, run, script
 from localmem.cli import bench
@@ -82,11 +82,13 @@ def test_seconds_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_turn_that_fails_is_counted_and_the_user_goes_on() -> None:
     class Unlucky(ChatAgent):
-        def hear(self, text: str, time: datetime, session_id: str | None = None) -> Session:
+        def hear(
+            self, text: str, time: datetime, session_id: str | None = None, announce: Announce | None = None
+        ) -> Session:
             if self.session and len(self.session.turns) == 2 and not self.__dict__.setdefault("failed", False):
                 self.__dict__["failed"] = True
                 raise StoreError("the disk is full")
-            return super().hear(text, time, session_id)
+            return super().hear(text, time, session_id, announce)
 
     measured = run(QUICK, lambda _user: Unlucky(memory=NoMemory(), llm=ScriptedLLM(script(QUICK))))
     assert measured.failed == {"StoreError": 3}

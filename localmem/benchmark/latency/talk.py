@@ -6,17 +6,18 @@ Knows agents by what it is given and the clock; knows no load and no files.
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from localmem.agent import ChatAgent
+from localmem.agent import ChatAgent, Ready
+from localmem.ahead import heard_ahead
 from localmem.benchmark.latency.clock import AFTER, Clock, Reading
 from localmem.benchmark.latency.result import Kind, Sample
 from localmem.errors import LocalmemError
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Spent
-from localmem.types import Completion, Prompt, Reply
+from localmem.types import Completion, Prompt, Reply, Session
 
 End = TypeVar("End")
 
@@ -101,8 +102,15 @@ class Talk:
     def _begin(self, text: str) -> Generator[str, None, Reply]:
         agent = self.home.agent(self.user)
         agent.refresh()
-        agent.hear(text, self.now, self.session)
-        return agent.reply(self.session, adjust=lambda prompt: replace(prompt, max_tokens=self.limit))
+        with self.clock.stage("store"):  # what is waited for beyond what is recalled meanwhile
+            hear = partial(agent.hear, text, self.now, self.session)
+            session, ready = heard_ahead(hear, partial(self._prepared, agent))
+        adjust = partial(replace, max_tokens=self.limit)
+        return agent.reply(session.id, dialogue=session, adjust=adjust, ready=ready)
+
+    def _prepared(self, agent: ChatAgent, dialogue: Session) -> Ready:
+        with self.clock.stage("prompt"):
+            return agent.prepare(dialogue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,8 @@ class _Timed:
         before = {"queue": late} if late > 0 else {}
         before |= {name: value for name, value in took.items() if not name.startswith(AFTER) and name not in _REPLY}
         first = took.get("first_token", 0.0)
-        prompt = max(ttft - first - sum(before.values()), 0.0)
+        left = ttft - first - sum(before.values())
+        prompt = before.pop("prompt", 0.0) + max(left, 0.0)
         after = {name: value for name, value in took.items() if name.startswith(AFTER)}
         rest = max(behind - sum(after.values()), 0.0)
         reply = {"prompt": prompt, "first_token": first, "decode": e2el - ttft}
