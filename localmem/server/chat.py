@@ -83,7 +83,7 @@ def check_model(services: Services, model: str) -> None:
 
 
 def _pieces(wanted: _Request, talk: Talk) -> Pieces:
-    """On a worker thread: the user's turn is made durable, then the reply is given."""
+    """On a worker thread: the user's turn is made durable while memory is asked, then the reply is given."""
     services, instructions = wanted.services, _instructions(wanted)
 
     def hear(announce: Callable[[Heard], None]) -> Heard:
