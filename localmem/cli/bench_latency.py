@@ -56,7 +56,7 @@ class Listed(click.ParamType[tuple[str, ...]]):
 @click.option("--warm-up", type=click.IntRange(0), help="Turns of each user that are thrown away first.")
 @click.option("--goodput", help="What makes a request a good one, in milliseconds.", metavar="ttft:300,e2el:5000")
 @click.option("--bare/--no-bare", default=None, help="Send each prompt to the bare backbone too.")
-@click.option("--ends", type=click.IntRange(0), help="Users whose sessions are remembered after each round.")
+@click.option("--ends", type=click.IntRange(0), help="Sessions of a point that are remembered when over.")
 @click.option("--during-ends", is_flag=True, default=None, help="Once more while sessions are being remembered.")
 @click.option("--seed", type=int, help="Of texts and arrivals.")
 @click.option("--out", type=click.Path(path_type=Path), help="The run's folder.", metavar="DIR")

@@ -63,8 +63,8 @@ class Plan(BaseModel):
     """Turns of each user that are thrown away before a point's first."""
     bare: bool = True
     """Send each turn's prompt once more, straight to the backbone."""
-    ends: int = Field(default=4, ge=0)
-    """Of how many users sessions are remembered when they are over, and that measured; 0: of none."""
+    ends: int = Field(default=8, ge=0)
+    """How many sessions of a point are remembered when they are over, and that measured; the others are only over."""
     during_ends: bool = False
     """Measure each point once more while sessions are being remembered in the background."""
     goodput: Mapping[Measure, PositiveFloat] = {"ttft": 300.0, "e2el": 5000.0}

@@ -101,6 +101,7 @@ class _Run:
         self._talks = [self._talk(user) for user in users(spec)]
         self._writers = [self._talk(user) for user in writers(spec)]
         self._served: list[float] = []
+        self._ended = 0
         self._token, self._salts = token_hex(8), count()
         self._bare = Salted(world.bare, self._salt)
         self._warm = True
@@ -180,7 +181,8 @@ class _Run:
 
     def _end_some(self, nudge: Callable[[], None]) -> None:
         """The first users' sessions are over; they are remembered while nobody talks."""
-        over = [] if self._warm else self._talks[: self._plan.ends]
+        over = [] if self._warm else self._talks[: self._plan.ends - self._ended]
+        self._ended += len(over)
         began = self._world.clock.now()
         self._jobs.expect(len(over))
         for talk in over:
