@@ -50,7 +50,9 @@ def vllm_server(
     if not any(item.get_closest_marker("vllm") for item in request.session.items):
         yield None
         return
-    settings = VllmSettings(context_length=CONTEXT, dtype="float32", lora=True, arguments=("--max-num-seqs", "32"))
+    # So few tokens a step that long prompts do not fit into one together.
+    arguments = ("--max-num-seqs", "32", "--max-num-batched-tokens", str(CONTEXT))
+    settings = VllmSettings(context_length=CONTEXT, dtype="float32", lora=True, arguments=arguments)
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     server = VllmServer(starter_llm_dir, name="starter", log=log, settings=settings)
     server.start_soon()

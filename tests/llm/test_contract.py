@@ -259,6 +259,15 @@ def test_giving_up_a_stream_of_the_server_frees_its_work(vllm_llm: VllmLLM, vllm
     assert _running(vllm_server) == 0
 
 
+@pytest.mark.vllm
+@pytest.mark.xdist_group("vllm")
+def test_long_prompts_with_seeds_do_not_end_the_server(vllm_llm: VllmLLM, vllm_server: VllmServer) -> None:
+    """A CPU build that read a part of one dies of it, and restarts; these do not fit into one step together."""
+    asked = [ask(f"{number} " + "and so on " * 220, temperature=0.8, seed=number) for number in range(4)]
+    assert len(vllm_llm.generate(asked)) == 4
+    assert vllm_server.starts == 1
+
+
 def _running(server: VllmServer) -> float:
     lines = httpx.get(f"{server.url}/metrics", trust_env=False).text.splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("vllm:num_requests_running"))

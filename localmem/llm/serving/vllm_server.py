@@ -141,6 +141,8 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
         command += ["--gpu-memory-utilization", str(settings.gpu_memory)]
     else:  # the smallest that its attention takes; with the default of 128 most of a short shared prefix is read anew
         command += ["--block-size", "32"]
+        # A CPU build (0.32) dies of a prompt with a seed that it reads in parts: its generator cannot be wound back.
+        command += ["--no-enable-chunked-prefill"]
     if settings.eager if settings.eager is not None else not on_gpu:
         command.append("--enforce-eager")
     if settings.lora or settings.adapters:
