@@ -19,6 +19,7 @@ from localmem.errors import BadInput, Conflict, NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM, alternate
 from localmem.memory import Memory
+from localmem.pieces import drained, teed
 from localmem.placed import Places
 from localmem.prompts import load
 from localmem.text.dialogue import day
@@ -142,7 +143,7 @@ class ChatAgent:
         said: list[str] = []
         whole = False
         try:
-            completion = yield from _tee(self.llm.stream(prompt), said)
+            completion = yield from teed(self.llm.stream(prompt), said)
             whole = True
         finally:
             if said and not whole:
@@ -160,7 +161,7 @@ class ChatAgent:
 
     def chat(self, text: str, time: datetime) -> Reply:
         """The whole reply at once."""
-        return _drain(self.stream(text, time))
+        return drained(self.stream(text, time))
 
     def answer(self, session: Session) -> Reply:
         """The reply to a session that is written nowhere: nothing changes, so many may be asked of one memory."""
@@ -393,26 +394,3 @@ def _check_order(session: Session) -> None:
                 f"turn {after.id!r} of {after.time.isoformat()} follows one of {before.time.isoformat()}; "
                 "give turns in the order they were said"
             )
-
-
-def _tee(pieces: Generator[str, None, Completion], said: list[str]) -> Generator[str, None, Completion]:
-    """Passes the pieces on and keeps a copy; closes the source when it is closed itself."""
-    try:
-        while True:
-            piece = next(pieces)
-            said.append(piece)
-            yield piece
-    except StopIteration as end:
-        completion: Completion = end.value
-        return completion
-    finally:
-        pieces.close()
-
-
-def _drain(pieces: Generator[str, None, Reply]) -> Reply:
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            reply: Reply = end.value
-            return reply

@@ -11,6 +11,7 @@ from localmem.batching import settled
 from localmem.errors import BadReply, LocalmemError
 from localmem.llm.answer_text import AnswerText
 from localmem.llm.base import alternate, check, check_json, fit
+from localmem.pieces import drained
 from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]
@@ -71,7 +72,7 @@ class ScriptedLLM:
 
     def _attempt(self, prompt: Prompt) -> Completion | LocalmemError:
         try:
-            return _drained(self.stream(prompt))
+            return drained(self.stream(prompt))
         except LocalmemError as error:
             return error
 
@@ -87,15 +88,6 @@ class ScriptedLLM:
         answer.add(said)
         words = _words(answer.text)
         return words[: prompt.max_tokens], len(words) > prompt.max_tokens
-
-
-def _drained(stream: Generator[str, None, Completion]) -> Completion:
-    while True:
-        try:
-            next(stream)
-        except StopIteration as end:
-            completion: Completion = end.value
-            return completion
 
 
 def _pause(seconds: float) -> None:
