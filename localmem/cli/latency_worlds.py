@@ -51,6 +51,8 @@ class Worlds:
     @contextmanager
     def world(self, spec: Spec) -> Iterator[World]:
         """One point's, for as long as the `with` lasts."""
+        from localmem.retrieval.dense import settle_all
+
         clock, scripted = Clock(), self._plan.scripted
         with tempfile.TemporaryDirectory(prefix="point-", dir=self._place) as folder:
             data = Path(folder) / "data"
@@ -66,6 +68,7 @@ class Worlds:
                     first_token_ms=1000 * scripted.first_token if scripted else None,
                     tells_cached=scripted is None,
                     remembering=_remembering,
+                    settle=settle_all,
                     jobs=_jobs_of(runtime, clock),
                 )
 

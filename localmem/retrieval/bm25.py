@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Scope
-from localmem.retrieval.postings import Postings
-from localmem.retrieval.slots import Slots, best
+from localmem.retrieval.postings import Found, Postings
+from localmem.retrieval.slots import Slots, best, contenders
 from localmem.types import Unit
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class BM25Retriever:
         self._slots = Slots()
         self._counts = Postings()
         self._lengths: Floats = np.zeros(0)
-        self._damping: Floats | None = None  # of every slot, while all of them are searched and nothing changes
+        self._mean: float | None = None  # length, while all units are searched and nothing changes
 
     def add(self, units: Sequence[Unit]) -> None:
         """Tokenise and index the keys of the units that are not there yet."""
@@ -91,12 +91,12 @@ class BM25Retriever:
             self._slots.add(new)
             self._counts.add(start, terms)
             self._lengths = np.append(self._lengths, [float(len(found)) for found in terms])
-            self._damping = None
+            self._mean = None
 
     def remove(self, ids: Sequence[str]) -> None:
         """Forget these units. Their counts go when a fifth of all are dead."""
         with self._guard:
-            self._damping = None
+            self._mean = None
             if self._slots.remove(ids) and self._slots.wasteful:
                 kept = self._slots.compact()
                 self._counts.keep(kept)
@@ -109,9 +109,9 @@ class BM25Retriever:
             count = int(np.count_nonzero(admitted))
             if k <= 0 or not count:
                 return [[] for _ in queries]
-            damping = self._damped(admitted, count)
+            mean = self._mean_length(admitted, count)
             return [
-                self._matches(self._scores(terms, admitted, count, damping), k)
+                self._matches(self._scores(terms, admitted, count, mean), k)
                 for terms in self._terms(queries, learn=False)
             ]
 
@@ -128,32 +128,43 @@ class BM25Retriever:
         )
         return ids
 
-    def _damped(self, admitted: NDArray[np.bool_], count: int) -> Floats:
-        """For each slot what its length takes off a count; kept for the next search when all slots are admitted."""
-        everything = count == len(admitted)
-        if self._damping is not None and everything:
-            return self._damping
-        mean = float((self._lengths if everything else self._lengths[admitted]).mean()) or 1.0
-        damping = self._k1 * (1 - self._b + self._b * self._lengths / mean)
-        self._damping = damping if everything else None
-        return damping
+    def _mean_length(self, admitted: NDArray[np.bool_], count: int) -> float:
+        """Of the admitted units; kept for the next search when that is all of them."""
+        if count < len(admitted):
+            return float(self._lengths[admitted].mean()) or 1.0
+        if self._mean is None:
+            self._mean = float(self._lengths.mean()) or 1.0
+        return self._mean
 
-    def _scores(self, terms: Sequence[int], admitted: NDArray[np.bool_], count: int, damping: Floats) -> Floats:
+    def _scores(self, terms: Sequence[int], admitted: NDArray[np.bool_], count: int, mean: float) -> Floats:
         """For each slot its score, 0 for one that shares no term or is not admitted. A repeated term counts again."""
         times = Counter(terms)
-        slots, counts, which = self._counts.of(list(times))
-        if count < len(admitted):
-            within = admitted[slots]
-            slots, counts, which = slots[within], counts[within], which[within]
-        holders = np.bincount(which, minlength=len(times))
+        found = self._counts.of(list(times))
+        everything = count == len(admitted)
+        holders = found.sizes.sum(axis=0) if everything else _admitted(found, admitted)
         rarity = np.log1p((count - holders + 0.5) / (holders + 0.5)) * np.fromiter(times.values(), dtype=np.float64)
-        shares = rarity[which] * counts / (counts + damping[slots])
-        return np.bincount(slots, shares, minlength=len(admitted)).astype(np.float64, copy=False)
+        # What is done for each entry is done in place, at single precision: there are hundreds of thousands of them.
+        damped = found.lengths * np.float32(self._k1 * self._b / mean)
+        damped += np.float32(self._k1 * (1 - self._b))
+        damped += found.counts
+        shares = found.spread(rarity.astype(np.float32))
+        shares *= found.counts
+        shares /= damped
+        scores = np.bincount(found.slots, shares, minlength=len(admitted)).astype(np.float64, copy=False)
+        return scores if everything else scores * admitted
 
     def _matches(self, scores: Floats, k: int) -> list[Match]:
-        found = np.flatnonzero(scores)
+        found = contenders(scores, k)
+        found = found[scores[found] > 0]
         order = found[best(scores[found], found, k)]
         return self._slots.matches(order, scores[order])
+
+
+def _admitted(found: Found, admitted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """How many admitted slots hold each term."""
+    terms = found.sizes.shape[1]
+    held = np.bincount(found.spread(np.arange(terms)), admitted[found.slots], minlength=terms)
+    return held.astype(np.float64, copy=False)
 
 
 def _tokenizer(language: str) -> "Tokenizer":

@@ -25,11 +25,12 @@ Kind = Literal["auto", "flat", "hnsw", "ivf"]
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-EXACT_UNTIL = 100_000  # units; "auto" scans every row of a bank up to this size
+EXACT_UNTIL = 20_000  # units; "auto" scans every row of a bank up to this size
 _HALF = 1.1e-3  # bounds the error of an inner product of unit rows that are both rounded to half precision: 2 * 2^-11
 _SINGLE = 1e-5  # the same for single precision, whatever the order of summation
 _BLOCK = 4096  # rows that are multiplied in double precision at a time
 _OUTGROWN = 4  # lists are made anew when there are so many times the rows that their centres were found among
+_BUILDER = "localmem-index"  # the threads that build behind
 _WRITTEN = 10  # a file is written anew when a tenth of the rows has come since
 
 
@@ -153,7 +154,7 @@ class DenseRetriever:
     def _keep_up_behind(self) -> None:
         """A thread of its own, which the process waits for at its end: the addition need not."""
         if self._builder is None or not self._builder.is_alive():
-            self._builder = threading.Thread(target=self._keep_up, name="index")
+            self._builder = threading.Thread(target=self._keep_up, name=_BUILDER)
             self._builder.start()
 
     def _keep_up(self) -> None:
@@ -244,10 +245,12 @@ class DenseRetriever:
         self, query: Rows, scores: Rows, slots: NDArray[np.int64], k: int, admitted: Mask, count: int
     ) -> list[Match]:
         """The best `k` of the proposed slots, or of all when the proposal may lack one of them."""
-        proposed = slots[slots >= 0]
-        proposed = proposed[admitted[proposed]]
-        matches = self._ranked(query, proposed, k)
         margin = _HALF if self._half else _SINGLE
+        there = slots >= 0
+        there[there] = admitted[slots[there]]
+        proposed, near = slots[there], scores[there]
+        worth = near >= near[k - 1] - 2 * margin if len(near) > k else slice(None)  # those that can be among the best
+        matches = self._ranked(query, proposed[worth], k)
         if len(proposed) == count or (len(matches) == k and scores[-1] + margin < matches[-1].score):
             return matches
         return self._ranked(query, self._scan(query, k, admitted), k)
@@ -266,6 +269,13 @@ class DenseRetriever:
         scores = _products(self._rows, slots, query)
         order = best(scores, slots, k)
         return self._slots.matches(slots[order], scores[order])
+
+
+def settle_all() -> None:
+    """Wait until no retriever of this process builds behind: to measure searches, not the building beside them."""
+    for thread in threading.enumerate():
+        if thread.name == _BUILDER:
+            thread.join()
 
 
 def _products(rows: Rows, slots: NDArray[np.int64], query: Rows) -> NDArray[np.float64]:

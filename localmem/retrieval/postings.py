@@ -2,19 +2,52 @@
 
 Knows neither words nor scores. A term and a slot are one number, the term in its upper 32 bits, in sorted runs: what is
 added is a short run of its own, and runs are merged when they have become alike in size, so that an addition costs
-little whatever is there, and a look-up reads few runs.
+little whatever is there, and a look-up reads few runs. How many terms a slot holds stands beside each of them, since to
+look it up slot by slot takes longer than all else that is done with a list.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Counts = NDArray[np.int32]
-_Run = tuple[Ints, Counts]  # sorted keys, and the count of each
+Floats = NDArray[np.float32]
+Number = TypeVar("Number", bound=np.generic)
 
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Sorted keys, how often the term stands there, and how many terms that slot holds; counts are whole below 2^24."""
+
+    keys: Ints
+    counts: Floats
+    lengths: Floats
+
+    @property
+    def memory(self) -> int:
+        return self.keys.nbytes + self.counts.nbytes + self.lengths.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Entries, one for each of the terms that a slot holds; `sizes` (runs x terms) says how many each has in a row."""
+
+    slots: Ints
+    counts: Floats
+    lengths: Floats
+    sizes: Ints
+
+    def spread(self, values: NDArray[Number]) -> NDArray[Number]:
+        """For each entry the value of its term."""
+        spread: NDArray[Number] = np.repeat(np.tile(values, len(self.sizes)), self.sizes.ravel())
+        return spread
+
+
+_SLOT = 0xFFFFFFFF
 _GROWTH = 4  # a run is merged into the one before it when it is at least so small a part of it
 
 
@@ -27,55 +60,59 @@ class Postings:
     @property
     def memory(self) -> int:
         """Bytes of the runs."""
-        return sum(keys.nbytes + counts.nbytes for keys, counts in self._runs)
+        return sum(run.memory for run in self._runs)
 
     def add(self, start: int, units: Sequence[Sequence[int]]) -> None:
         """The terms of the units in the slots from `start` on, which no unit had before."""
         terms = np.fromiter(chain.from_iterable(units), dtype=np.int64)
-        slots = np.repeat(np.arange(start, start + len(units)), [len(terms) for terms in units])
+        lengths = [len(terms) for terms in units]
+        slots = np.repeat(np.arange(start, start + len(units)), lengths)
         keys, counts = np.unique(terms << 32 | slots, return_counts=True)
-        self._runs.append((keys, counts.astype(np.int32)))
-        while len(self._runs) > 1 and len(self._runs[-1][0]) * _GROWTH >= len(self._runs[-2][0]):
+        sizes = np.array(lengths, dtype=np.float32)[(keys & _SLOT) - start]
+        self._runs.append(_Run(keys, counts.astype(np.float32), sizes))
+        while len(self._runs) > 1 and len(self._runs[-1].keys) * _GROWTH >= len(self._runs[-2].keys):
             last = self._runs.pop()
             self._runs.append(_merged(self._runs.pop(), last))
 
-    def of(self, terms: Sequence[int]) -> tuple[Ints, Counts, Ints]:
-        """The slots that hold each of the terms, how often they do, and which of `terms` it is that each slot holds.
-
-        A slot stands once for each term it holds; the slots of one term stand in a row in each run.
-        """
+    def of(self, terms: Sequence[int]) -> Found:
+        """The slots that hold each of the terms; a slot stands once for each term it holds."""
         wanted = np.array(terms, dtype=np.int64)
-        found = [_found(run, wanted) for run in self._runs]
-        if len(found) == 1:  # a large bank that was added at once is one run
-            return found[0]
-        nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
-        slots, counts, which = zip(nothing, *found, strict=True)
-        return np.concatenate(slots), np.concatenate(counts), np.concatenate(which)
+        firsts = np.array([np.searchsorted(run.keys, wanted << 32) for run in self._runs], dtype=np.int64)
+        ends = np.array([np.searchsorted(run.keys, (wanted + 1) << 32) for run in self._runs], dtype=np.int64)
+        cuts = [
+            (run, slice(*cut))
+            for run, *bounds in zip(self._runs, firsts.tolist(), ends.tolist(), strict=True)
+            for cut in zip(*bounds, strict=True)
+        ]
+        return Found(
+            slots=_joined(cuts, lambda run: run.keys, np.int64) & _SLOT,
+            counts=_joined(cuts, lambda run: run.counts, np.float32),
+            lengths=_joined(cuts, lambda run: run.lengths, np.float32),
+            sizes=ends - firsts,
+        )
 
     def keep(self, kept: NDArray[np.intp]) -> None:
         """Only these slots, which become 0, 1, 2, ..."""
         self._runs = [_kept(run, kept) for run in self._runs]
 
 
-def _found(run: _Run, terms: Ints) -> tuple[Ints, Counts, Ints]:
-    keys, counts = run
-    firsts, ends = np.searchsorted(keys, terms << 32), np.searchsorted(keys, (terms + 1) << 32)
-    which = np.repeat(np.arange(len(terms)), ends - firsts)
-    cuts = [slice(*cut) for cut in zip(firsts.tolist(), ends.tolist(), strict=True)]
-    if not cuts:
-        return keys[:0], counts[:0], which
-    slots = np.concatenate([keys[cut] for cut in cuts]) & 0xFFFFFFFF
-    return slots, np.concatenate([counts[cut] for cut in cuts]), which
+def _joined(
+    cuts: Sequence[tuple[_Run, slice]], of: Callable[[_Run], NDArray[np.generic]], kind: type[np.generic]
+) -> NDArray[Any]:
+    return np.concatenate([of(run)[cut] for run, cut in cuts]) if cuts else np.zeros(0, dtype=kind)
 
 
 def _merged(older: _Run, newer: _Run) -> _Run:
-    at = np.searchsorted(older[0], newer[0])
-    return np.insert(older[0], at, newer[0]), np.insert(older[1], at, newer[1])
+    at = np.searchsorted(older.keys, newer.keys)
+    return _Run(
+        np.insert(older.keys, at, newer.keys),
+        np.insert(older.counts, at, newer.counts),
+        np.insert(older.lengths, at, newer.lengths),
+    )
 
 
 def _kept(run: _Run, kept: NDArray[np.intp]) -> _Run:
-    keys, counts = run
-    slots = keys & 0xFFFFFFFF
+    slots = run.keys & _SLOT
     at = np.searchsorted(kept, slots)
     left = kept[np.minimum(at, len(kept) - 1)] == slots if len(kept) else np.zeros(len(slots), dtype=np.bool_)
-    return keys[left] >> 32 << 32 | at[left], counts[left]
+    return _Run(run.keys[left] >> 32 << 32 | at[left], run.counts[left], run.lengths[left])

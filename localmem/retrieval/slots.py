@@ -15,6 +15,7 @@ from localmem.types import Unit
 
 _FEW = 1000  # dead positions that are not worth a compaction
 _OBJECTS = 100  # bytes of the list, the dict and the numbers that a position needs beside the arrays
+_GROUPS = 16  # for each score that is wanted: so few of the best share a group that few besides are looked at
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -143,3 +144,17 @@ def best(scores: NDArray[np.floating], slots: NDArray[np.integer], k: int) -> ND
     order: NDArray[np.intp] = np.lexsort((slots[near], -scores[near]))
     chosen: NDArray[np.intp] = near[order[:k]]
     return chosen
+
+
+def contenders(scores: NDArray[np.floating], k: int) -> NDArray[np.intp]:
+    """Where scores stand that can be among the `k` highest, ties included, in order: no less, and not many more.
+
+    The highest scores of at least `k` groups are at least as many scores, so the `k`-th of them is a bar: most of a
+    long list is so compared twice, and nothing of it is put in order.
+    """
+    groups = _GROUPS * k
+    if len(scores) < 2 * groups:
+        return np.arange(len(scores))
+    whole = len(scores) // groups * groups
+    heads = scores[:whole].reshape(-1, groups).max(axis=0)
+    return np.flatnonzero(scores >= np.partition(heads, -k)[-k])

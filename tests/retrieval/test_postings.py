@@ -9,10 +9,10 @@ from localmem.retrieval.postings import Postings
 
 
 def held(postings: Postings, term: int) -> dict[int, int]:
-    slots, counts, which = postings.of([41_000, term])
-    assert (which == 1).all()
-    assert len(slots) == len(set(slots.tolist()))
-    return dict(zip(slots.tolist(), counts.tolist(), strict=True))
+    found = postings.of([41_000, term])
+    assert (found.spread(np.arange(2)) == 1).all()
+    assert found.sizes.sum() == len(found.slots) == len(set(found.slots.tolist()))
+    return dict(zip(found.slots.tolist(), found.counts.tolist(), strict=True))
 
 
 def test_what_was_added_in_pieces_is_found_as_a_whole_also_when_slots_are_dropped() -> None:

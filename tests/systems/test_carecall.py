@@ -463,7 +463,7 @@ def test_the_nearest_are_recalled_in_time_order_for_the_last_turns() -> None:
     assert found.proposed == ()
 
 
-def test_the_query_is_no_longer_than_the_setting() -> None:
+def test_the_query_is_no_longer_than_the_setting_and_begins_with_what_was_said_last() -> None:
     queries: list[str] = []
 
     class Asking(WordRetriever):
@@ -473,7 +473,7 @@ def test_the_query_is_no_longer_than_the_setting() -> None:
 
     memory = GoldMemory(retriever=Asking(), gold={}, k=5, query_turns=2)
     memory.recall(session("one", "two", "three"))
-    assert queries == ["Assistant: two\nUser: three"]
+    assert queries == ["User: three\nAssistant: two"]
 
 
 # -- when things go wrong ----------------------------------------------------------------------------------------------

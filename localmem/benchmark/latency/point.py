@@ -37,6 +37,7 @@ class World:
     `home` holds the agents, of `writers` too, whose sessions are remembered beside the users' talk. `bare` is the
     backbone with nothing around it, `first_token_ms` the time that a scripted one takes for it. `counters` are those of
     the server's prefix cache: tokens asked for, and found. `remembering` has sessions remembered while it lasts.
+    `settle` waits for what the users' first turns set going behind them.
     """
 
     home: Home
@@ -47,6 +48,7 @@ class World:
     first_token_ms: float | None
     tells_cached: bool
     remembering: Callable[[WatchedJobs], AbstractContextManager[Callable[[], None]]]
+    settle: Callable[[], None]
     jobs: Callable[[str, float, Write], WatchedJobs]
 
 
@@ -110,6 +112,7 @@ class _Run:
         """Warm up, then the rounds."""
         with self._world.remembering(self._jobs) as nudge:
             self._round("warm", self._plan.warm_up, nudge)
+            self._world.settle()
             self._warm = False
             self._kept.seconds.clear()
             self._count()

@@ -13,6 +13,7 @@ from pathlib import Path
 from localmem.errors import BadSettings, MissingExtra, ModelMissing
 from localmem.llm.serving.process import Progress, ServerCommand, ServerProcess
 
+_YIELDING = 5  # of nice: on a core that both want it takes a third of what this program takes
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _STAGES = (
     (r"vLLM API server version|non-default args", "starting vLLM"),
@@ -127,6 +128,8 @@ class VllmServer:
 def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu: bool) -> list[str]:
     # `vllm serve` looks up a distribution called vllm, which a CPU build is not; the module works for both.
     command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
+    if not on_gpu:  # its threads fill the cores: a question's embedding, which is short, would wait for whole steps
+        command = ["nice", "-n", str(_YIELDING), *command]
     command += ["--model", str(path), "--served-model-name", name, "--host", settings.host, "--port", str(port)]
     command += ["--dtype", settings.dtype, "--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     # What somebody waits for goes ahead of what is done in the background.

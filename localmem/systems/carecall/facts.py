@@ -36,7 +36,7 @@ class FactMemory(Memory):
     """Recalls the `k` sentences nearest to the dialogue (section 4.1, appendix B.3), and shows them in time order.
 
     A `k` of 0 recalls all of them ("all memories" with memory update, Theanine's baseline).
-    The query is the last `query_turns` turns: an encoder reads so many tokens and drops the end of what is longer.
+    The query is the last `query_turns` turns, the newest first: an encoder drops the end of what it has no room for.
     """
 
     name = "carecall"
@@ -53,7 +53,8 @@ class FactMemory(Memory):
     def _found(self, session: Session) -> list[Hit]:
         if not self._k:
             return [Hit(unit, 0.0) for unit in self.bank.live()]
-        return self.search(transcript(session.turns[-self._query_turns :]), self._k, Scope(now=session.turns[-1].time))
+        newest_first = transcript(reversed(session.turns[-self._query_turns :]))
+        return self.search(newest_first, self._k, Scope(now=session.turns[-1].time))
 
     def facts(self, role: Role) -> list[Unit]:
         """What is remembered about this side now, oldest first."""

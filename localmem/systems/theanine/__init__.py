@@ -39,7 +39,7 @@ from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair
 from localmem.systems.theanine.options import Options
 from localmem.systems.theanine.timelines import Timeline, drawn, random_of, units_of, written
 from localmem.text.answers import unusable, usable
-from localmem.text.dialogue import dated, day, line, transcript
+from localmem.text.dialogue import dated, day, transcript
 from localmem.text.parse import sentences
 from localmem.types import AddLink, AddUnit, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit
 
@@ -154,8 +154,7 @@ class Theanine(Memory):
     # -- Phase II: timelines ---------------------------------------------------------------------------------------
 
     def _nearest(self, bank: Bank, session: Session, k: int) -> list[Hit]:
-        newest_first = reversed(session.turns[-self._options.query_turns :])
-        query = "\n".join(line(turn) for turn in newest_first)
+        query = transcript(reversed(session.turns[-self._options.query_turns :]))  # newest first: encoders drop the end
         if not query:
             return []
         matches = self.index.search([query], k, Scope(now=session.turns[-1].time))[0]
