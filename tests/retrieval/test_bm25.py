@@ -1,11 +1,13 @@
 """BM25Retriever against bm25s alone, and how words are told apart."""
 
 import random
+from dataclasses import replace
 
 import bm25s
 import pytest
 
 from localmem.errors import BadSettings
+from localmem.retrieval.base import Scope
 from localmem.retrieval.bm25 import BM25Retriever, words
 from localmem.types import Unit
 from tests.fakes import unit
@@ -38,6 +40,26 @@ def test_scores_are_those_of_bm25s_over_the_units_that_are_there() -> None:
         names = list(live)
         expected = {names[at]: score for at, score in alone([one.key for one in live.values()], query).items()}
         assert {match.id: match.score for match in matches} == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_best_of_many_are_the_best_of_all_also_within_a_scope() -> None:
+    rng = random.Random(6)
+    units = [
+        replace(unit(str(n), " ".join(rng.choices("abcdefghij", k=6))), speaker=rng.choice(["Ann", "Bob"]))
+        for n in range(3000)
+    ]
+    retriever = BM25Retriever(language="none")
+    retriever.add(units)
+    for scope, admitted in [(None, units), (Scope(speaker="Ann"), [one for one in units if one.speaker == "Ann"])]:
+        scores = alone([one.key for one in admitted], "a b c")
+        (matches,) = retriever.search(["a b c"], 20, scope)
+        best = sorted(scores.values(), reverse=True)[:20]
+        assert [match.score for match in matches] == pytest.approx(best, rel=1e-5)
+        at = {one.id: index for index, one in enumerate(admitted)}
+        assert [match.score for match in matches] == pytest.approx(
+            [scores[at[match.id]] for match in matches], rel=1e-5
+        )
+        assert retriever.search(["nothing"], 20, scope) == [[]]
 
 
 def test_units_are_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:

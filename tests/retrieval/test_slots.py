@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from localmem.retrieval.slots import Slots, best
+from localmem.retrieval.slots import Slots, best, contenders
 from tests.fakes import unit
 
 
@@ -39,3 +39,16 @@ def test_best_cuts_at_k_with_ties_by_slot() -> None:
     assert list(best(scores, slots, 2)) == [3, 1]
     assert list(best(scores, slots, 3)) == [3, 1, 4]
     assert list(best(scores, slots, 99)) == [3, 1, 4, 2, 0]
+
+
+def test_contenders_hold_the_best_with_their_ties_and_few_besides() -> None:
+    rng = np.random.default_rng(4)
+    for size, k in [(5000, 10), (4096, 3), (321, 10), (40, 10), (0, 5)]:
+        scores = rng.integers(0, 60, size) / 7
+        found = contenders(scores, k)
+        assert list(found) == sorted(set(found.tolist()))
+        assert set(np.argsort(-scores, kind="stable")[:k].tolist()) <= set(found.tolist())
+        if size > k:
+            bar = np.sort(scores)[-k]
+            assert set(np.flatnonzero(scores >= bar).tolist()) <= set(found.tolist())
+    assert len(contenders(rng.random(100_000), 50)) < 150
