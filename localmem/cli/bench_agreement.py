@@ -114,5 +114,4 @@ def _table(rows: "Sequence[Row]") -> str:
         }
         for row in rows
     ]
-    told = tabulate(shown, headers="keys", floatfmt=".2f", disable_numparse=[3, 4])
-    return f"{told}\nmean ITL: vLLM's n tokens have n gaps, the first of no length; here they have n - 1"
+    return tabulate(shown, headers="keys", floatfmt=".2f", disable_numparse=[3, 4])

@@ -1,8 +1,8 @@
 """Whether this bench and vLLM's own measure the same: the same prompts, sent to one server by each of them in turn.
 
 Ours is the bare part of `localmem bench latency` as it stands; theirs is `vllm bench serve` in a process of its own.
-The mean ITL differs by definition: vLLM counts the empty piece that opens a stream, so that n tokens have n gaps, one
-of them of no length; here they have n - 1, as TPOT has. Knows where the server is; starts none.
+vLLM counts the empty piece that opens a stream, so that n tokens have n gaps, one of them of no length; elsewhere in
+this bench they have n - 1, as TPOT has, and here ours are given theirs. Knows where the server is; starts none.
 """
 
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -110,7 +110,8 @@ def ours(work: Work, llm: LLM) -> Figures:
     seconds = drive(Load("closed", concurrency=work.concurrency), tasks, clock.now, salt)
     if failed := [sample.error for sample in samples if sample.error]:
         raise LLMError(f"{len(failed)} of {len(samples)} requests failed: {failed[0]}")
-    return figures.figures(samples, seconds, {})
+    opened = [replace(sample, itl_ms=(0.0, *sample.itl_ms)) for sample in samples]
+    return figures.figures(opened, seconds, {})
 
 
 class Theirs:

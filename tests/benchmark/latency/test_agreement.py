@@ -62,6 +62,9 @@ def test_ours_sends_each_prompt_once_under_one_salt() -> None:
     assert {(prompt.max_tokens, prompt.extra["ignore_eos"]) for prompt in asked} == {(4, True)}
     assert (found["completed"], found["total_output_tokens"]) == (3, 12)
     assert found["mean_ttft_ms"] >= 20
+    assert found["mean_itl_ms"] == pytest.approx(found["mean_tpot_ms"] * 3 / 4, rel=0.01), (
+        "n gaps, the first of no length"
+    )
     ours(WORK, ScriptedLLM(answer))
     assert asked[-1].extra["cache_salt"] != salt, "the next round finds nothing in the cache"
 
