@@ -41,7 +41,7 @@ class LLMSettings(Section):
     device: str = "auto"
     """auto, cpu, cuda or cuda:N, for weights that run in process."""
     dtype: str = "auto"
-    """auto, float32, bfloat16 or float16."""
+    """auto (bfloat16 where the hardware has it), float32, bfloat16 or float16."""
     context_length: int | None = Field(default=None, ge=256)
     """Tokens of prompt and answer together; default: the model's own."""
     arguments: tuple[str, ...] = ()

@@ -1,0 +1,35 @@
+"""The command that serves a model: what a processor is asked for and what a GPU is."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from localmem.llm.serving.vllm_server import VllmSettings, _command
+
+
+def command(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
+    return _command(Path("weights"), "m", 8000, settings, on_gpu=on_gpu)
+
+
+def given(words: list[str], flag: str) -> str:
+    return words[words.index(flag) + 1]
+
+
+@pytest.mark.parametrize(("narrow", "expected"), [(True, "auto"), (False, "float32")])
+def test_a_processor_without_bfloat16_computes_in_single_precision(
+    narrow: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": narrow})
+    assert given(command(VllmSettings(), on_gpu=False), "--dtype") == expected
+    assert given(command(VllmSettings(), on_gpu=True), "--dtype") == "auto"
+    assert given(command(VllmSettings(dtype="bfloat16"), on_gpu=False), "--dtype") == "bfloat16"
+
+
+def test_on_a_processor_it_yields_to_this_program_and_reads_prompts_whole() -> None:
+    on_cpu, on_gpu = (command(VllmSettings(python="py"), on_gpu=where) for where in (False, True))
+    assert on_cpu[:4] == ["nice", "-n", "5", "py"]
+    assert on_gpu[0] == "py"
+    assert "--no-enable-chunked-prefill" in on_cpu
+    assert "--no-enable-chunked-prefill" not in on_gpu
+    assert "--gpu-memory-utilization" in on_gpu
