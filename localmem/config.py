@@ -65,7 +65,7 @@ class RetrievalSettings(Section):
     encoder: str = "minilm-l6-v2"
     """The encoder's name in the manifest."""
     index: Literal["auto", "flat", "hnsw", "ivf"] = "auto"
-    """How vectors are searched: flat compares all and is exact; auto is flat until a bank is large, then hnsw."""
+    """How vectors are searched: flat compares all and is exact; auto is flat up to 20,000 units, then hnsw."""
     index_half: bool = True
     """The index of vectors keeps 2 bytes a number in place of 4; what flat answers is the same."""
     half_life_days: float | None = Field(default=None, gt=0)

@@ -25,7 +25,7 @@ Kind = Literal["auto", "flat", "hnsw", "ivf"]
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-EXACT_UNTIL = 20_000  # units; "auto" scans every row of a bank up to this size
+EXACT_UNTIL = 20_000  # units; "auto" scans every row of a bank up to this size: beyond it, nothing else takes as long
 _HALF = 1.1e-3  # bounds the error of an inner product of unit rows that are both rounded to half precision: 2 * 2^-11
 _SINGLE = 1e-5  # the same for single precision, whatever the order of summation
 _BLOCK = 4096  # rows that are multiplied in double precision at a time

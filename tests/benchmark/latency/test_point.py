@@ -19,6 +19,7 @@ from localmem.config import load_settings
 from localmem.errors import BadInput, LLMError
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
+from localmem.retrieval import dense
 from localmem.types import Prompt
 
 FIRST, PER, WORDS = 0.05, 0.005, 9
@@ -64,6 +65,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def point(folder: Path) -> Point:
     (point,) = _measured(folder).points
     return point
+
+
+def test_what_is_built_behind_is_waited_for_between_warm_up_and_the_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(dense, "settle_all", lambda: seen.append(len(list(read_samples(tmp_path)))))
+    _measured(tmp_path, bar=Silent())
+    turns = [sample for sample in read_samples(tmp_path) if sample.kind == "turn"]
+    assert seen == [2 * sum(sample.warm_up and ".warm" in sample.session for sample in turns)], "each asked bare, too"
 
 
 def test_given_times_are_found_again(point: Point, folder: Path) -> None:
