@@ -27,6 +27,7 @@ from localmem.llm.decoding.keyvalues import RowCache, use_row_attention
 from localmem.llm.decoding.row import Row
 from localmem.llm.decoding.sampling import KNOWN_FIELDS, Sampler
 from localmem.llm.decoding.turns import Turns
+from localmem.llm.hardware import has_bfloat16
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
 from localmem.types import Choice, Completion, Prompt, Usage
 from localmem.weights.loading import one_at_a_time
@@ -236,8 +237,7 @@ def _device(name: str) -> torch.device:
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
-        narrow = device.type == "cuda" or torch.cpu.get_capabilities().get("avx512_bf16", False)
-        return torch.bfloat16 if narrow else torch.float32
+        return torch.bfloat16 if device.type == "cuda" or has_bfloat16() else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if name not in known:
         raise BadSettings(f"no such dtype as {name!r}; use auto, {', '.join(known)}")

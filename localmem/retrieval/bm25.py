@@ -78,7 +78,6 @@ class BM25Retriever:
         self._slots = Slots()
         self._counts = Postings()
         self._lengths: Floats = np.zeros(0)
-        self._mean: float | None = None  # length, while all units are searched and nothing changes
 
     def add(self, units: Sequence[Unit]) -> None:
         """Tokenise and index the keys of the units that are not there yet."""
@@ -91,12 +90,10 @@ class BM25Retriever:
             self._slots.add(new)
             self._counts.add(start, terms)
             self._lengths = np.append(self._lengths, [float(len(found)) for found in terms])
-            self._mean = None
 
     def remove(self, ids: Sequence[str]) -> None:
         """Forget these units. Their counts go when a fifth of all are dead."""
         with self._guard:
-            self._mean = None
             if self._slots.remove(ids) and self._slots.wasteful:
                 kept = self._slots.compact()
                 self._counts.keep(kept)
@@ -109,7 +106,7 @@ class BM25Retriever:
             count = int(np.count_nonzero(admitted))
             if k <= 0 or not count:
                 return [[] for _ in queries]
-            mean = self._mean_length(admitted, count)
+            mean = float((self._lengths if count == len(admitted) else self._lengths[admitted]).mean()) or 1.0
             return [
                 self._matches(self._scores(terms, admitted, count, mean), k)
                 for terms in self._terms(queries, learn=False)
@@ -127,14 +124,6 @@ class BM25Retriever:
             list(texts), update_vocab=learn, show_progress=False, allow_empty=False
         )
         return ids
-
-    def _mean_length(self, admitted: NDArray[np.bool_], count: int) -> float:
-        """Of the admitted units; kept for the next search when that is all of them."""
-        if count < len(admitted):
-            return float(self._lengths[admitted].mean()) or 1.0
-        if self._mean is None:
-            self._mean = float(self._lengths.mean()) or 1.0
-        return self._mean
 
     def _scores(self, terms: Sequence[int], admitted: NDArray[np.bool_], count: int, mean: float) -> Floats:
         """For each slot its score, 0 for one that shares no term or is not admitted. A repeated term counts again."""

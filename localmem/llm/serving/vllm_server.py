@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localmem.errors import BadSettings, MissingExtra, ModelMissing
+from localmem.llm.hardware import has_bfloat16
 from localmem.llm.serving.process import Progress, ServerCommand, ServerProcess
 
 _YIELDING = 5  # of nice: on a core that both want it takes a third of what this program takes
@@ -155,12 +156,8 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
 
 
 def _dtype(settings: VllmSettings, *, on_gpu: bool) -> str:
-    """The weights' own by default; a processor without bfloat16 reads prompts several times faster in float32."""
-    if settings.dtype != "auto" or on_gpu:
-        return settings.dtype
-    import torch
-
-    return "auto" if torch.cpu.get_capabilities().get("avx512_bf16", False) else "float32"
+    """The weights' own by default, but on a processor that does not compute in it."""
+    return "float32" if settings.dtype == "auto" and not on_gpu and not has_bfloat16() else settings.dtype
 
 
 def _lora_flags(settings: VllmSettings, *, on_gpu: bool) -> list[str]:

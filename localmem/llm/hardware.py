@@ -1,0 +1,8 @@
+"""What the processor of this machine can do. Knows no model."""
+
+
+def has_bfloat16() -> bool:
+    """Whether it computes in bfloat16; one that does not reads prompts several times faster in float32."""
+    import torch
+
+    return bool(torch.cpu.get_capabilities().get("avx512_bf16", False))
