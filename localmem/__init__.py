@@ -3,6 +3,7 @@
 The names below are the public Python interface. They load on first use, so importing the package costs nothing.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
     from localmem.memory import Memory
     from localmem.runtime import load_agent
     from localmem.types import Session, Turn
+
+# OpenMP's threads wait for one another a hundred times in an embedding, and by default spin for about a millisecond before
+# they let go of the core. On cores that others use too, a vLLM server on a CPU above all, nobody gets on meanwhile: what
+# takes 17 ms took 1.8 s (configs/bench/results/latency-cpu.md). It is read when the library loads, so it is set before.
+# Servers that localmem starts inherit it, since they share those cores.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __all__ = ["ChatAgent", "Memory", "Session", "Turn", "load_agent"]
 

@@ -6,6 +6,8 @@ Knows nothing of how they search: ranks alone count, so that scores of different
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from heapq import nsmallest
 from math import fsum
 
@@ -14,6 +16,7 @@ from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.types import Unit
 
 _OBJECTS = 90  # bytes of a dict's entry and its number
+_HANDS = ThreadPoolExecutor(128, "localmem-search")  # none is started before it is needed
 
 
 class HybridRetriever:
@@ -21,7 +24,9 @@ class HybridRetriever:
 
     Reciprocal rank fusion with its constant of 60 (Cormack, Clarke and Buettcher, SIGIR 2009, section 2). `depth` is
     how many matches of each retriever are fused, or `k` if that is more; `weights` default to 1 each. An `add` that
-    fails in one retriever can be repeated: those that have the units already leave them as they are.
+    fails in one retriever can be repeated: those that have the units already leave them as they are. All retrievers
+    search at the same time, the first on the caller's thread: let it be the one that has the query encoded, which
+    takes longer than what the others do meanwhile.
     """
 
     def __init__(
@@ -72,7 +77,10 @@ class HybridRetriever:
         """Fused matches, at most `k` a query, ties in the order of addition. Ranks count within the scope."""
         if k <= 0:
             return [[] for _ in queries]
-        lists = [retriever.search(queries, max(k, self._depth), scope) for retriever in self._retrievers]
+        depth = max(k, self._depth)
+        first, *others = self._retrievers
+        searching = [_HANDS.submit(copy_context().run, other.search, queries, depth, scope) for other in others]
+        lists = [first.search(queries, depth, scope), *(search.result() for search in searching)]
         return [self._fuse(rankings, k) for rankings in zip(*lists, strict=True)]
 
     def _fuse(self, rankings: Sequence[Sequence[Match]], k: int) -> list[Match]:

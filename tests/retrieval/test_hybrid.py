@@ -1,10 +1,12 @@
-"""HybridRetriever: the arithmetic of the fusion."""
+"""HybridRetriever: the arithmetic of the fusion, and searches side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Event
 
 import pytest
 
 from localmem.errors import BadSettings, BadVectors
+from localmem.llm.background import behind, in_background
 from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.hybrid import HybridRetriever
 from localmem.types import Unit
@@ -82,6 +84,45 @@ def test_more_is_asked_of_each_than_is_wanted() -> None:
     retriever.search(["x"], 30)
     retriever.search(["x"], 0)
     assert part.asked == [20, 30]
+
+
+class Doing(Fixed):
+    """Does something whenever it searches."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        super().__init__("a")
+        self.do = do
+
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
+        self.do()
+        return super().search(queries, k, scope)
+
+
+def _fail() -> None:
+    raise BadVectors("no vectors today")
+
+
+def test_the_others_search_while_the_first_one_waits() -> None:
+    called = Event()
+    waited: list[bool] = []
+    parts = [Doing(lambda: waited.append(called.wait(30))), Doing(called.set)]
+    added(HybridRetriever(parts), "a").search(["x"], 1)
+    assert waited == [True]
+
+
+@pytest.mark.parametrize("parts", [[Doing(_fail), Fixed("a")], [Fixed("a"), Doing(_fail)]], ids=["first", "other"])
+def test_an_error_of_either_is_the_caller_s(parts: list[Fixed]) -> None:
+    with pytest.raises(BadVectors, match="today"):
+        added(HybridRetriever(parts), "a").search(["x"], 1)
+
+
+def test_all_search_behind_others_where_the_caller_does() -> None:
+    seen: list[bool] = []
+    retriever = added(HybridRetriever([Doing(lambda: seen.append(behind())) for _ in range(3)]), "a")
+    retriever.search(["x"], 1)
+    with in_background():
+        retriever.search(["x"], 1)
+    assert seen == [False] * 3 + [True] * 3
 
 
 def test_an_addition_that_failed_can_be_repeated() -> None:
