@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from localmem.runtime import load_agent
     from localmem.types import Session, Turn
 
-# OpenMP's threads wait for one another a hundred times in an embedding, and by default spin for about a millisecond before
-# they let go of the core. On cores that others use too, a vLLM server on a CPU above all, nobody gets on meanwhile: what
-# takes 17 ms took 1.8 s (configs/bench/results/latency-cpu.md). It is read when the library loads, so it is set before.
-# Servers that localmem starts inherit it, since they share those cores.
+# OpenMP's threads wait for one another a hundred times in an embedding, and by default spin about a millisecond before
+# they let go of the core. On cores that others use too, such as a vLLM server's on a CPU, 17 ms so become 1.8 s
+# (configs/bench/results/latency-cpu.md). It is read when the library loads, so it is set before that. Servers that
+# localmem starts inherit it: they share those cores.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __all__ = ["ChatAgent", "Memory", "Session", "Turn", "load_agent"]

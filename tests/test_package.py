@@ -11,8 +11,7 @@ import pytest
 def test_openmp_is_told_not_to_spin_unless_the_user_says_how_long(given: str | None, found: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
     program = (
-        "import localmem, os, sys; "
-        "print(os.environ['GOMP_SPINCOUNT'], {'torch', 'numpy', 'faiss'} & {*sys.modules})"
+        "import localmem, os, sys; print(os.environ['GOMP_SPINCOUNT'], {'torch', 'numpy', 'faiss'} & {*sys.modules})"
     )
     said = subprocess.run(
         [sys.executable, "-c", program],
