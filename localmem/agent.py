@@ -27,6 +27,8 @@ from localmem.types import Change, Completion, Exchange, Message, Prompt, Recall
 
 log = logging.getLogger(__name__)
 
+_SHOWN = 4096  # tokens of memory in a session's dialogue, and no more than half of the context: a server keeps them all
+
 Adjust = Callable[[Prompt], Prompt]
 Announce = Callable[[Session], None]
 
@@ -75,7 +77,7 @@ class ChatAgent:
         self._carry = carry
         self._guard = threading.RLock()
         self._remembering = threading.Lock()
-        self._places = Places(llm.count_tokens, llm.context_length // 4)
+        self._places = Places(llm.count_tokens, min(_SHOWN, llm.context_length // 2))
 
     # -- talking ---------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 import itertools
 from datetime import timedelta
 
+import pytest
+
 from localmem.agent import ChatAgent
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -38,6 +40,17 @@ def talking(*, context_length: int = 8192, memory_position: str = "last") -> tup
 def told(agent: ChatAgent, memory: Told, recalled: str, text: str) -> None:
     memory.now = recalled
     agent.chat(text, START)
+
+
+@pytest.mark.parametrize(("context_length", "words", "turns"), [(65536, 1000, 4), (2000, 200, 5)])
+def test_memory_stays_until_it_is_4096_tokens_or_half_of_the_context(
+    context_length: int, words: int, turns: int
+) -> None:
+    agent, memory, asked = talking(context_length=context_length)
+    for turn in range(turns + 2):
+        told(agent, memory, " ".join([f"fact-{turn}"] * words), "And?")
+    assert "fact-0" in str(asked[turns].messages)
+    assert "fact-0" not in str(asked[turns + 1].messages)
 
 
 def test_a_prompt_begins_with_the_one_before_and_shows_only_new_memory() -> None:

@@ -43,7 +43,8 @@ class ServerCommand:
     """How to start a server and tell how it is.
 
     `health` answers 200 once it serves. `stages` are patterns of its log and what they mean to a user, in the order of
-    a start. `environment` is added to this program's. After `grace_seconds` of being asked to end it is killed.
+    a start. `environment` is added to this program's. After `grace_seconds` of being asked to end it is killed. `nice`
+    is by how much it yields a core to others.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ServerCommand:
     stages: Sequence[tuple[str, str]] = ()
     start_seconds: float = 900.0
     grace_seconds: float = 20.0
+    nice: int = 0
 
 
 class ServerProcess:
@@ -173,7 +175,7 @@ class ServerProcess:
         descriptor = os.open(how.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-I", guard.__file__, str(how.grace_seconds), *how.command],
+                [sys.executable, "-I", guard.__file__, str(how.grace_seconds), str(how.nice), *how.command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -14,7 +14,9 @@ from localmem.errors import BadSettings, MissingExtra, ModelMissing
 from localmem.llm.hardware import has_bfloat16
 from localmem.llm.serving.process import Progress, ServerCommand, ServerProcess
 
-_YIELDING = 5  # of nice: on a core that both want it takes a third of what this program takes
+# Of niceness: on a core that both want it takes a third of what this program takes. On a CPU its threads fill the
+# cores, and a question's embedding, which is short, would wait for whole steps.
+_YIELDING = 5
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _STAGES = (
     (r"vLLM API server version|non-default args", "starting vLLM"),
@@ -91,6 +93,7 @@ class VllmServer:
             environment=_environment(settings, self.api_key, on_gpu=on_gpu),
             stages=_STAGES,
             start_seconds=settings.start_seconds,
+            nice=0 if on_gpu else _YIELDING,
         )
         self._process = ServerProcess(how, progress=progress)
 
@@ -129,8 +132,6 @@ class VllmServer:
 def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu: bool) -> list[str]:
     # `vllm serve` looks up a distribution called vllm, which a CPU build is not; the module works for both.
     command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
-    if not on_gpu:  # its threads fill the cores: a question's embedding, which is short, would wait for whole steps
-        command = ["nice", "-n", str(_YIELDING), *command]
     command += ["--model", str(path), "--served-model-name", name, "--host", settings.host, "--port", str(port)]
     command += ["--dtype", _dtype(settings, on_gpu=on_gpu)]
     command += ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]

@@ -14,7 +14,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from localmem.errors import LLMUnavailable
-from localmem.llm.serving import process
+from localmem.llm.serving import guard, process
 from localmem.llm.serving.process import ServerCommand, ServerProcess
 
 # Serves /health once the file `ready` exists; has a child of its own, as vLLM has; `sick` makes it answer 503.
@@ -246,12 +246,26 @@ def test_an_exit_without_stop_leaves_nothing_behind(tmp_path: Path, unused_port:
     eventually(lambda: not any(_running(pid) for pid in pids))
 
 
+@pytest.mark.parametrize("nice", [0, 5])
+def test_a_command_yields_by_its_niceness_within_its_session_and_among_sessions(nice: int) -> None:
+    groups = Path("/proc/self/autogroup")
+    tell = f"import os, pathlib; print(os.nice(0), pathlib.Path({str(groups)!r}).read_text())"
+    arguments = ["1", str(nice), sys.executable, "-c", tell if groups.exists() else "import os; print(os.nice(0))"]
+    with subprocess.Popen(
+        [sys.executable, guard.__file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as asked:
+        assert asked.stdout is not None
+        said = asked.stdout.read().split()
+    assert int(said[0]) == os.nice(0) + nice
+    assert not groups.exists() or int(said[-1]) == nice
+
+
 def test_a_killed_guard_takes_the_server_with_it(stub: Stub) -> None:
     stub.server.start()
     server, child = stub.pids()
-    guard = stub.server.process_id
-    assert guard is not None
-    os.kill(guard, signal.SIGKILL)
+    number = stub.server.process_id
+    assert number is not None
+    os.kill(number, signal.SIGKILL)
     eventually(lambda: not _running(server))
     os.kill(child, signal.SIGKILL)
     stub.server.ensure_ready()
