@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from localmem.types import Session, Turn
 
 # OpenMP's threads wait for one another a hundred times in an embedding, and by default spin about a millisecond before
-# they let go of the core. On cores that others use too, such as a vLLM server's on a CPU, 26 ms so become 1 or 2 s
-# (configs/bench/results/latency-cpu.md). It is read when the library loads, so it is set before that. Servers that
-# localmem starts inherit it: they share those cores.
+# they let go of the core. On cores that others use too, such as a vLLM server's on a CPU, one embedding in twenty then
+# takes some hundred milliseconds in place of 25 (configs/bench/results/latency-cpu.md). It is read when the library
+# loads, so it is set before that. Servers that localmem starts inherit it: they share those cores.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __all__ = ["ChatAgent", "Memory", "Session", "Turn", "load_agent"]
