@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from localmem.llm.serving.vllm_server import VllmSettings, _command
+from localmem.llm.serving import vllm_server
+from localmem.llm.serving.process import ServerCommand
+from localmem.llm.serving.vllm_server import VllmServer, VllmSettings, _command
 
 
 def command(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
@@ -24,6 +26,18 @@ def test_a_processor_without_bfloat16_computes_in_single_precision(
     assert given(command(VllmSettings(), on_gpu=False), "--dtype") == expected
     assert given(command(VllmSettings(), on_gpu=True), "--dtype") == "auto"
     assert given(command(VllmSettings(dtype="bfloat16"), on_gpu=False), "--dtype") == "bfloat16"
+
+
+@pytest.mark.parametrize(("on_gpu", "nice"), [(False, 5), (True, 0)])
+def test_on_a_processor_it_yields_to_this_program(
+    on_gpu: bool, nice: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ServerCommand] = []
+    monkeypatch.setattr(vllm_server, "_on_gpu", lambda _: on_gpu)
+    monkeypatch.setattr(vllm_server, "ServerProcess", lambda how, progress: made.append(how))
+    (tmp_path / "config.json").touch()
+    VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings(port=8000))
+    assert [how.nice for how in made] == [nice]
 
 
 def test_on_a_processor_it_reads_prompts_whole() -> None:
