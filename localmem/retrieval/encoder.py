@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from localmem.batching import Batched
 from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.llm.background import behind
+from localmem.llm.hardware import has_bfloat16
 from localmem.retrieval.base import Encoder, Side
 from localmem.weights.loading import one_at_a_time
 
@@ -68,9 +69,10 @@ class SentenceEncoder:
     The weights load when first needed, once a process; a missing folder is an error at once. `checksum` is the sha256
     of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)
     narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of.
-    `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and float32 on a CPU; bfloat16 suits CPUs
-    that multiply it (twice as many texts a second, cosines off by some thousandths). Calls of many threads join;
-    `batch_size` texts go through the model at once, by default 16 on a CPU, whose caches that fits, and 128 on a GPU.
+    `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and on a CPU bfloat16 if it computes in that
+    (up to three times as many texts a second, cosines off by some thousandths, no evidence lost: latency-costs.md),
+    else float32. Calls of many threads join; `batch_size` texts go through the model at once, by default 16 on a CPU,
+    whose caches that fits, and 128 on a GPU.
     """
 
     def __init__(
@@ -171,13 +173,17 @@ def _load(path: Path, device: str, dtype: Dtype) -> "SentenceTransformer":
             device=where,
             local_files_only=True,
             trust_remote_code=False,
-            model_kwargs={"dtype": numbers(dtype, where)},
+            model_kwargs={"dtype": numbers(_fastest(where) if dtype == "auto" else dtype, where)},
         )
     return model.eval()
 
 
+def _fastest(where: str) -> Dtype:
+    return "bfloat16" if where == "cpu" and has_bfloat16() else "auto"
+
+
 def numbers(dtype: Dtype, where: str) -> "torch.dtype":
-    """The kind of number that weights are kept as on a device."""
+    """The kind of number that weights are kept as on a device: for "auto" float32 on a CPU, else float16."""
     import torch
 
     chosen = ("float32" if where == "cpu" else "float16") if dtype == "auto" else dtype

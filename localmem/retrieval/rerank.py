@@ -120,7 +120,8 @@ class CrossEncoderReranker:
     """A cross-encoder in a local folder, as sentence-transformers or transformers saves one; scores from 0 to 1.
 
     The weights load when first needed; a missing folder is an error at once. Of a pair over the model's window the
-    longer text is cut. `device` and `dtype` are as SentenceEncoder's. Threads wait for one another.
+    longer text is cut. `device` is as SentenceEncoder's; `dtype` auto is float16 on a GPU and float32 on a CPU. Threads
+    wait for one another.
     """
 
     def __init__(self, path: Path, *, name: str, device: str = "auto", dtype: Dtype = "auto") -> None:

@@ -26,7 +26,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def encoder(starter_encoder_dir: Path) -> SentenceEncoder:
-    return SentenceEncoder(starter_encoder_dir, name="minilm", batch_size=2)
+    return SentenceEncoder(starter_encoder_dir, name="minilm", batch_size=2, dtype="float32")
 
 
 def test_rows_are_of_unit_length_and_in_order(encoder: SentenceEncoder) -> None:
@@ -45,6 +45,20 @@ def test_vectors_are_those_of_sentence_transformers(encoder: SentenceEncoder, st
     reference = SentenceTransformer(str(starter_encoder_dir), device="cpu", local_files_only=True)
     expected = reference.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
     assert encoder.encode(TEXTS, "query") == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_a_processor_is_given_the_numbers_that_it_computes_in(
+    computes: bool, encoder: SentenceEncoder, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr("localmem.retrieval.encoder.has_bfloat16", lambda: computes)
+    auto = SentenceEncoder(starter_encoder_dir, name="minilm", device="cpu")
+    rows, exact = auto.encode(TEXTS, "query"), encoder.encode(TEXTS, "query")
+    assert auto._model().dtype == (torch.bfloat16 if computes else torch.float32)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(5), abs=1e-5)
+    assert np.sum(rows * exact, axis=1) == pytest.approx(np.ones(5), abs=1e-3 if computes else 1e-6)
 
 
 def test_no_texts_give_no_rows(encoder: SentenceEncoder) -> None:
@@ -90,7 +104,7 @@ def test_texts_over_the_window_are_cut_counted_and_warned_of(
 
 def test_prefixes_go_before_the_text_of_their_side(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
     prefixes: Mapping[Side, str] = {"query": "query: ", "passage": "passage: "}
-    prefixed = SentenceEncoder(starter_encoder_dir, name="minilm", prefixes=prefixes)
+    prefixed = SentenceEncoder(starter_encoder_dir, name="minilm", prefixes=prefixes, dtype="float32")
     assert prefixed.encode(["dog"], "query") == pytest.approx(encoder.encode(["query: dog"], "query"), abs=1e-5)
     assert prefixed.encode(["dog"], "passage") == pytest.approx(encoder.encode(["passage: dog"], "query"), abs=1e-5)
 
@@ -122,7 +136,7 @@ def test_a_device_that_is_not_there_is_refused(starter_encoder_dir: Path) -> Non
 
 
 def test_threads_get_their_own_rows(starter_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder(starter_encoder_dir, name="minilm")  # loads under the threads, too
+    encoder = SentenceEncoder(starter_encoder_dir, name="minilm", dtype="float32")  # loads under the threads, too
     texts = [f"{word} number {n}" for n in range(12) for word in ("dog", "a longer text about a cat and a house")]
     found: dict[str, NDArray[np.float32]] = {}
 
@@ -259,7 +273,7 @@ def test_a_plain_transformers_folder_is_mean_pooled_over_the_tokens_without_padd
     folder = plain_bert(tmp_path / "plain", words)
     capfd.readouterr()
     texts = ["anna has a dog", "cat", "a cat and a dog and anna has a cat"]
-    rows = SentenceEncoder(folder, name="plain", batch_size=8).encode(texts, "passage")
+    rows = SentenceEncoder(folder, name="plain", batch_size=8, dtype="float32").encode(texts, "passage")
     captured = capfd.readouterr()
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     for text, row in zip(texts, rows, strict=True):
