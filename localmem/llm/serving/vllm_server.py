@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localmem.errors import BadSettings, MissingExtra, ModelMissing
-from localmem.llm.hardware import has_bfloat16
+from localmem.llm.hardware import cores, has_bfloat16
 from localmem.llm.serving.process import Progress, ServerCommand, ServerProcess
 
 # Of niceness: on a core that both want it takes a third of what this program takes. On a CPU its threads fill the
 # cores, and a question's embedding, which is short, would wait for whole steps.
 _YIELDING = 5
+# A CPU build computes in a process of its own and keeps a core for the one that schedules, which spins while it waits.
+# Of two cores that is half: with both in one process a prompt is read 1.7 times as fast (latency-costs.md). Beyond
+# these many cores it is little, and vLLM binds its threads to them only in its own way.
+_FEW_CORES = 4
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _STAGES = (
     (r"vLLM API server version|non-default args", "starting vLLM"),
@@ -186,6 +190,8 @@ def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     if not on_gpu:
         environment["VLLM_CPU_KVCACHE_SPACE"] = str(settings.cpu_cache_gib)
+        if cores() <= _FEW_CORES:
+            environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     return environment
 
 

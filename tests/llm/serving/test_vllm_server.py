@@ -40,6 +40,17 @@ def test_on_a_processor_it_yields_to_this_program(
     assert [how.nice for how in made] == [nice]
 
 
+@pytest.mark.parametrize(
+    ("cores", "on_gpu", "alone"), [(2, False, True), (4, False, True), (8, False, False), (2, True, False)]
+)
+def test_on_few_cores_it_schedules_and_computes_in_one_process(
+    cores: int, on_gpu: bool, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_server, "cores", lambda: cores)
+    environment = vllm_server._environment(VllmSettings(), "key", on_gpu=on_gpu)
+    assert environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") == ("0" if alone else None)
+
+
 def test_on_a_processor_it_reads_prompts_whole() -> None:
     on_cpu, on_gpu = (command(VllmSettings(python="py"), on_gpu=where) for where in (False, True))
     assert "--no-enable-chunked-prefill" in on_cpu
