@@ -1,5 +1,6 @@
 """The command that serves a model: what a processor is asked for and what a GPU is."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,12 @@ def test_on_few_cores_it_schedules_and_computes_in_one_process(
     monkeypatch.setattr(vllm_server, "cores", lambda: cores)
     environment = vllm_server._environment(VllmSettings(), "key", on_gpu=on_gpu)
     assert environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") == ("0" if alone else None)
+
+
+def test_its_threads_spin_as_openmp_would_have_them_and_not_as_this_programs_do() -> None:
+    on_cpu, on_gpu = (vllm_server._environment(VllmSettings(), "key", on_gpu=where) for where in (False, True))
+    assert on_cpu["GOMP_SPINCOUNT"] == "300000" != os.environ["GOMP_SPINCOUNT"]
+    assert "GOMP_SPINCOUNT" not in on_gpu
 
 
 def test_on_a_processor_it_reads_prompts_whole() -> None:
