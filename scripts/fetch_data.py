@@ -11,6 +11,7 @@ eval teafarm` makes such sets), and the Korean original of CareCall-memory (had 
 
 import argparse
 import json
+import shutil
 import sys
 import tarfile
 import zipfile
@@ -278,14 +279,25 @@ def _unpacked(path: Path) -> list[Path]:
     try:
         if path.name.endswith(".tar.gz"):
             with tarfile.open(path) as tar:
-                tar.extractall(path.parent, filter="data")
-                return [path.parent / one.name for one in tar.getmembers() if one.isfile()]
+                return [_written(tar, one, path.parent) for one in tar.getmembers() if one.isfile()]
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:  # its extract takes no path out of the folder
                 return [Path(archive.extract(one, path.parent)) for one in archive.infolist() if not one.is_dir()]
         return [_as_lines(path)] if path.suffix == ".parquet" else [path]
     except (tarfile.TarError, zipfile.BadZipFile, OSError, ValueError) as error:
         raise Failed(f"{path} cannot be unpacked ({error}); delete it and fetch it anew") from error
+
+
+def _written(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Path:
+    """A file of the archive, in `folder`. Python before 3.11.4 has no filter that keeps it there, so this looks itself."""
+    target = (folder / member.name).resolve()
+    content = tar.extractfile(member)
+    if content is None or not target.is_relative_to(folder.resolve()):
+        raise ValueError(f"{member.name} would lie outside")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with content, target.open("wb") as stream:
+        shutil.copyfileobj(content, stream)
+    return folder / member.name
 
 
 def _as_lines(path: Path) -> Path:
