@@ -289,7 +289,7 @@ def _unpacked(path: Path) -> list[Path]:
 
 
 def _written(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Path:
-    """A file of the archive, in `folder`. Python before 3.11.4 has no filter that keeps it there, so this looks itself."""
+    """A file of the archive, in `folder` and nowhere else; Python before 3.11.4 has no filter that sees to it."""
     target = (folder / member.name).resolve()
     content = tar.extractfile(member)
     if content is None or not target.is_relative_to(folder.resolve()):
