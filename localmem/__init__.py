@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # OpenMP's threads wait for one another a hundred times in an embedding, and by default spin about a millisecond before
 # they let go of the core. On cores that others use too, such as a vLLM server's on a CPU, one embedding in twenty then
 # takes some hundred milliseconds in place of 25 (configs/bench/results/latency-cpu.md). It is read when the library
-# loads, so it is set before that. Servers that localmem starts inherit it: they share those cores.
+# loads, so it is set before that. A server that localmem starts on a CPU keeps OpenMP's own.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __all__ = ["ChatAgent", "Memory", "Session", "Turn", "load_agent"]

@@ -70,7 +70,7 @@ class SentenceEncoder:
     of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)
     narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of.
     `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and on a CPU bfloat16 if it computes in that
-    (up to three times as many texts a second, cosines off by some thousandths, no evidence lost: latency-costs.md),
+    (up to three times as many texts a second, recall within 0.003: latency-costs.md),
     else float32. Calls of many threads join; `batch_size` texts go through the model at once, by default 16 on a CPU,
     whose caches that fits, and 128 on a GPU.
     """
@@ -173,20 +173,16 @@ def _load(path: Path, device: str, dtype: Dtype) -> "SentenceTransformer":
             device=where,
             local_files_only=True,
             trust_remote_code=False,
-            model_kwargs={"dtype": numbers(_fastest(where) if dtype == "auto" else dtype, where)},
+            model_kwargs={"dtype": numbers(dtype, where, on_cpu="bfloat16" if has_bfloat16() else "float32")},
         )
     return model.eval()
 
 
-def _fastest(where: str) -> Dtype:
-    return "bfloat16" if where == "cpu" and has_bfloat16() else "auto"
-
-
-def numbers(dtype: Dtype, where: str) -> "torch.dtype":
-    """The kind of number that weights are kept as on a device: for "auto" float32 on a CPU, else float16."""
+def numbers(dtype: Dtype, where: str, *, on_cpu: Dtype = "float32") -> "torch.dtype":
+    """The kind of number that weights are kept as on a device: for "auto" `on_cpu` on a CPU, else float16."""
     import torch
 
-    chosen = ("float32" if where == "cpu" else "float16") if dtype == "auto" else dtype
+    chosen = (on_cpu if where == "cpu" else "float16") if dtype == "auto" else dtype
     kind: torch.dtype = getattr(torch, chosen)
     return kind
 

@@ -1,6 +1,5 @@
 """The command that serves a model: what a processor is asked for and what a GPU is."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -52,9 +51,9 @@ def test_on_few_cores_it_schedules_and_computes_in_one_process(
     assert environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") == ("0" if alone else None)
 
 
-def test_its_threads_spin_as_openmp_would_have_them_and_not_as_this_programs_do() -> None:
+def test_its_threads_spin_as_openmp_would_have_them_whatever_this_programs_do() -> None:
     on_cpu, on_gpu = (vllm_server._environment(VllmSettings(), "key", on_gpu=where) for where in (False, True))
-    assert on_cpu["GOMP_SPINCOUNT"] == "300000" != os.environ["GOMP_SPINCOUNT"]
+    assert on_cpu["GOMP_SPINCOUNT"] == "300000"
     assert "GOMP_SPINCOUNT" not in on_gpu
 
 
