@@ -12,17 +12,26 @@ from statistics import mean, stdev
 from time import perf_counter
 from typing import NamedTuple
 
-from finetune.folds import Fold, folds, split
-from finetune.judging import Pair, Said, endings, judge, to_ask
-from finetune.operations import NLI, Job, Lesson, Regime, at_fresh_rate, inferring, learn, operation_pairs
+from finetune.cross_validation import Fold, folds, split
+from finetune.operation_metrics import Pair, Said, endings, judge, to_ask
 from finetune.pairs import LabelledPair
-from finetune.run import digest
-from localmem.benchmark.machine import machine, versions
+from finetune.run_folder import digest
+from finetune.trainers.operation_classifier import (
+    NLI,
+    Job,
+    Lesson,
+    Regime,
+    at_fresh_rate,
+    inferring,
+    learn,
+    operation_pairs,
+)
+from localmem.classification.pair_classifier import PairModel
+from localmem.classification.pair_weights import config_of, labels_of
+from localmem.classification.trained_classifier import classifier_of
 from localmem.errors import BadInput
+from localmem.reporting.provenance import machine, versions
 from localmem.text.base import OPERATIONS, PairClassifier
-from localmem.text.pair_model import PairModel
-from localmem.text.pair_weights import config_of, labels_of
-from localmem.text.trained import classifier_of
 
 _RUNS = "runs.jsonl"
 

@@ -14,7 +14,7 @@ from random import Random
 import click
 
 from finetune.program import FILE, PLACE, run_program
-from finetune.respond_forms import served
+from finetune.reply_lessons.rendering import served
 from localmem.evaluation.datasets import persona_chat
 from localmem.evaluation.episodes import Episode, Probe
 from localmem.text.dialogue import day

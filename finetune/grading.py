@@ -11,18 +11,18 @@ from statistics import fmean
 from time import perf_counter
 from typing import NamedTuple
 
-from finetune.facts import Facts, facts, texts_of
 from finetune.footprint import give_back
-from finetune.sift import TEXTS, grounded, valid
-from finetune.traces import Trace
-from localmem.benchmark.latency.state import Watch
+from finetune.groundedness import Facts, facts, texts_of
+from finetune.traces.filtering import TEXTS, grounded, valid
+from finetune.traces.trace import Trace
+from localmem.benchmark.latency.machine_state import Watch
 from localmem.benchmark.load import percentiles
 from localmem.errors import BadReply
-from localmem.evaluation.metrics.bootstrap import Estimate, estimate
+from localmem.evaluation.metrics.segmentation import agreement
 from localmem.evaluation.metrics.text import rouge
 from localmem.llm.base import LLM
-from localmem.text.agreement import agreement
-from localmem.text.segment import between
+from localmem.reporting.bootstrap import Estimate, estimate
+from localmem.segmentation.segmenters import between
 from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
 
 SEGMENT = "segment"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from finetune.training import need, quietly
+from finetune.trainers.training import need, quietly
 from localmem.errors import BadInput
 from localmem.llm.adapter_notes import read_notes, save_notes
 

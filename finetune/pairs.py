@@ -1,7 +1,7 @@
 """Labelled sentence pairs to train and judge pair classifiers on, read from the published files and from our own.
 
 Inference pairs (SICK, SNLI, MultiNLI, KLUE-NLI), operation pairs (memory, summary), HaluMem's changes of preference.
-Knows no model. How pairs are divided is `finetune.folds`'.
+Knows no model. How pairs are divided is `finetune.cross_validation`'.
 """
 
 import csv
@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field
 
+from localmem.classification.nli_mapping import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, records
 from localmem.text.base import OPERATIONS
-from localmem.text.mapping import INFERENCES
 
 SHIPPED = Path(__file__).parent / "data" / "operations.jsonl"  # see finetune/data/README.md
 

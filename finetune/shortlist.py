@@ -10,7 +10,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from finetune.judging import Ending, Pair, Said
+from finetune.operation_metrics import Ending, Pair, Said
 from localmem.retrieval.base import Encoder
 from localmem.text.base import Operation, PairClassifier
 

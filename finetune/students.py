@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from finetune.grading import Ask, Grade, asking, grade
-from finetune.parts import asked, kind_of
-from finetune.traces import Trace
-from localmem import build
+from finetune.small_models import asked, kind_of
+from finetune.traces.trace import Trace
+from localmem import factory
 from localmem.errors import BadInput
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def _opened(
         return Opened(_merged(student, settings), lambda: None)
     names = {trace.metadata.prompt for trace in traces}
     adapters = dict.fromkeys(names, student.folder) if student.kind == "adapter" else {}
-    backbone = build.backbone(routed(settings, adapters), note)
+    backbone = factory.backbone(routed(settings, adapters), note)
     return Opened(asking(backbone.llm), backbone.close)
 
 
 def _merged(student: Student, settings: "Settings") -> Ask:
-    if build.wants_vllm(settings):
+    if factory.wants_vllm(settings):
         raise BadInput(
             f"{student.folder} is compared in process, and these settings ask for vLLM; set llm.backend to "
             "transformers, or register it with `localmem models import` and evaluate it as --student"

@@ -18,8 +18,8 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets import read_data
 from localmem.evaluation.datasets.files import Record, digest, records
 from localmem.evaluation.episodes import Data, Episode, Half, Probe, half_of
-from localmem.evaluation.retrieval import asked
-from localmem.evaluation.units import Builder, KeyForm, exchanges_of, keyed, turns_of
+from localmem.evaluation.evidence_retrieval import asked
+from localmem.evaluation.unit_builders import Builder, KeyForm, exchanges_of, keyed, turns_of
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.types import Session, Turn, Unit
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from localmem.agent import ChatAgent
+    from localmem.chat.agent import ChatAgent
     from localmem.memory import Memory
     from localmem.runtime import load_agent
     from localmem.types import Session, Turn
@@ -22,7 +22,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 __all__ = ["ChatAgent", "Memory", "Session", "Turn", "load_agent"]
 
 _HOMES = {
-    "ChatAgent": "localmem.agent",
+    "ChatAgent": "localmem.chat.agent",
     "Memory": "localmem.memory",
     "Session": "localmem.types",
     "Turn": "localmem.types",

@@ -1,6 +1,6 @@
 """Settings: flags over environment over YAML over defaults. Unknown keys are errors that name the nearest one.
 
-Knows no parts: `build` reads these settings and chooses. A system's own options live in configs/systems/<name>.yaml.
+Knows no parts: `factory` reads these settings and chooses. A system's own options live in configs/systems/<name>.yaml.
 """
 
 import os

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 try:
     import click
 
-    from localmem.cli.eval_run import Sources
+    from localmem.cli.eval.run import Sources
     from localmem.cli.options import note, print_json
     from localmem.errors import BadInput, LocalmemError
 except ImportError as error:
     sys.exit(f"check_adapters: {error}; run scripts/setup, then .venv/bin/python scripts/check_adapters.py")
 
 if TYPE_CHECKING:
-    from finetune.sameness import Margin, Sameness
+    from finetune.engine_parity import Margin, Sameness
     from localmem.llm.base import LLM
-    from localmem.llm.vllm import VllmLLM
+    from localmem.llm.vllm.llm import VllmLLM
     from localmem.types import Completion, Prompt
 
 BASE = "base"
@@ -82,7 +82,7 @@ def main(
 
 
 def _folder(model: str) -> Path:
-    from localmem.cli.training import base_folder
+    from localmem.cli.finetune.training_options import base_folder
 
     return base_folder(model)
 
@@ -92,7 +92,7 @@ def _prompts(
 ) -> "dict[str, list[Prompt]]":
     """Those of each adapter, under its name; the base model gets as many, of all of them."""
     from finetune.grading import prompt_of
-    from finetune.traces import read_traces
+    from finetune.traces.trace import read_traces
 
     if len(runs) < len(adapters):
         raise BadInput(f"two of the adapters are called alike ({', '.join(runs)}); rename a folder")
@@ -126,7 +126,7 @@ def _in_process(
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    from finetune.sameness import Margin, Weighed
+    from finetune.engine_parity import Margin, Weighed
     from localmem.llm.tokenizer import ChatTokenizer
     from localmem.llm.transformers import TransformersLLM
 
@@ -173,8 +173,8 @@ def _all(llm: "LLM", prompts: "Sequence[Prompt]") -> "list[Completion]":
 
 @contextmanager
 def _server(folder: Path, dtype: str) -> "Iterator[VllmLLM]":
-    from localmem.llm.serving.vllm_server import VllmServer, VllmSettings
-    from localmem.llm.vllm import VllmLLM
+    from localmem.llm.vllm.llm import VllmLLM
+    from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 
     settings = VllmSettings(dtype=dtype, lora=True, context_length=4096)
     with (
@@ -192,7 +192,7 @@ def _same(
     weigh: "Margin",
     margin: float,
 ) -> "Sameness":
-    from finetune.sameness import sameness
+    from finetune.engine_parity import sameness
 
     return sameness(name, prompts, ours, theirs, weigh, margin)
 
@@ -206,8 +206,8 @@ def _report(
     dtype: str,
     margin: float,
 ) -> dict[str, object]:
-    from finetune.sameness import apart
-    from localmem.benchmark.machine import machine, versions
+    from finetune.engine_parity import apart
+    from localmem.reporting.provenance import machine, versions
 
     return {
         "models": [one.row() for one in found],

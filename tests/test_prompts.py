@@ -18,7 +18,7 @@ from localmem.errors import BadSettings
 from localmem.evaluation.match import says
 from localmem.prompts import PromptFile, load, render
 from localmem.resources import resource
-from localmem.text.logs import Names, read_sessions
+from localmem.store.conversation_files import Names, read_sessions
 from localmem.types import Message
 
 _FOLDER = Path(prompts.__file__).parent

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from localmem.agent import ChatAgent
 from localmem.benchmark.latency.plan import Plan
+from localmem.chat.agent import ChatAgent
 from localmem.cli import _root
 from localmem.config import load_settings
 from localmem.evaluation.abstention import read_cases

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localmem.pictures import picture
+from localmem.reporting.plots import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

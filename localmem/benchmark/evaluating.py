@@ -13,8 +13,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from localmem.agent import ChatAgent
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.evaluation.answers import Answer, Work, answers_in, lines_in
 from localmem.evaluation.episodes import Data, Episode, Probe
 from localmem.evaluation.runner import Seat, run

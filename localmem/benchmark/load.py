@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from time import perf_counter, sleep
 
-from localmem.agent import ChatAgent
+from localmem.chat.agent import ChatAgent
 from localmem.errors import LocalmemError
 from localmem.types import Prompt
 

@@ -16,7 +16,7 @@ import click
 from localmem.cli.options import Moment, common, model_option, note, runtime_of, settings_of
 
 if TYPE_CHECKING:
-    from localmem.agent import ChatAgent
+    from localmem.chat.agent import ChatAgent
     from localmem.runtime import Runtime
     from localmem.types import Reply
 

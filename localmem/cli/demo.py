@@ -21,7 +21,7 @@ from localmem.evaluation.match import says
 from localmem.resources import resource
 
 if TYPE_CHECKING:
-    from localmem.agent import ChatAgent
+    from localmem.chat.agent import ChatAgent
     from localmem.config import Settings
     from localmem.runtime import Runtime
     from localmem.types import Reply
@@ -72,7 +72,7 @@ def _run(
     settings: "Settings", scene: Scene, questions: Sequence[Question], conversation: Path, stack: ExitStack
 ) -> dict[str, object]:
     from localmem.runtime import Runtime
-    from localmem.text.logs import Names, read_sessions
+    from localmem.store.conversation_files import Names, read_sessions
 
     runtime = stack.enter_context(Runtime(settings, progress=note))
     sessions = read_sessions(conversation, Names(user=scene.user, assistant=settings.chat.assistant_name))
@@ -93,7 +93,7 @@ def _run(
 
 def _without_memory(runtime: "Runtime") -> "ChatAgent":
     """The same model with nothing remembered and nothing kept."""
-    from localmem.agent import ChatAgent
+    from localmem.chat.agent import ChatAgent
     from localmem.systems.none import NoMemory
 
     chat = runtime.settings.chat

@@ -102,7 +102,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _models(settings: "Settings") -> Iterator[Finding]:
-    from localmem.build import wants_vllm
+    from localmem.factory import wants_vllm
     from localmem.weights.folder import model_path
 
     remote = wants_vllm(settings) and settings.llm.url is not None

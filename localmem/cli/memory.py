@@ -53,7 +53,7 @@ def remember(
     """
     from tqdm import tqdm
 
-    from localmem.text.logs import Names, read_sessions
+    from localmem.store.conversation_files import Names, read_sessions
 
     settings = settings_of(config, data, user, system, model=model)
     names = Names(settings.chat.user_name, settings.chat.assistant_name)

@@ -105,7 +105,7 @@ def import_(
 ) -> None:
     """Take in a folder of weights (the layout of transformers or sentence-transformers) under a name."""
     from localmem.weights.folder import human
-    from localmem.weights.take_in import Wishes, take_in
+    from localmem.weights.import_model import Wishes, take_in
 
     wishes = Wishes(name, role, licence, memory_position, link, replace)
     with _one_line():

@@ -29,7 +29,7 @@ def serve(
     settings = settings_of(config, data, None, system, model=model, server={"host": host, "port": port})
     try:
         from localmem.server.auth import check_binding
-        from localmem.server.run import serve as run
+        from localmem.server.listen import serve as run
     except ModuleNotFoundError as error:
         from localmem.errors import MissingExtra
 

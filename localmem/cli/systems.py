@@ -29,8 +29,8 @@ def systems(
     With --measure each replays a conversation on the backbone, and what its memory work costs a turn is shown: replies
     themselves are not counted, for they cost the same with every system.
     """
-    from localmem.build import SYSTEMS
     from localmem.config import system_options
+    from localmem.factory import SYSTEMS
 
     settings = settings_of(config, model=model)
     options = {name: system_options(name, _own(settings, name)) for name in only or SYSTEMS}
@@ -47,7 +47,7 @@ def _own(settings: "Settings", name: str) -> Mapping[str, object]:
 
 
 def _row(name: str, options: dict[str, object], cost: "Cost | None", settings: "Settings") -> dict[str, object]:
-    from localmem.build import SYSTEMS
+    from localmem.factory import SYSTEMS
 
     system = SYSTEMS[name]
     row: dict[str, object] = {"name": name, "remembers": system.remembers, "calls": system.calls, "options": options}
@@ -57,7 +57,7 @@ def _row(name: str, options: dict[str, object], cost: "Cost | None", settings: "
 def _print(names: list[str], options: dict[str, dict[str, object]], costs: "dict[str, Cost]") -> None:
     from tabulate import tabulate
 
-    from localmem.build import SYSTEMS
+    from localmem.factory import SYSTEMS
 
     head = ["system", "what it remembers", "asks the model"]
     rows = [[name, SYSTEMS[name].remembers, SYSTEMS[name].calls] for name in names]
@@ -80,12 +80,12 @@ def _costs(settings: "Settings", names: list[str], log: Path | None) -> "dict[st
 
     from tqdm import tqdm
 
-    from localmem import build
+    from localmem import factory
     from localmem.benchmark.cost import cost
     from localmem.llm.wrappers import Meter
     from localmem.resources import resource
     from localmem.runtime import Runtime
-    from localmem.text.logs import Names, read_sessions
+    from localmem.store.conversation_files import Names, read_sessions
 
     sessions = read_sessions(log or resource("configs/demo/conversation.jsonl"), Names())
     found: dict[str, Cost] = {}
@@ -94,8 +94,8 @@ def _costs(settings: "Settings", names: list[str], log: Path | None) -> "dict[st
         with Runtime(held, progress=note) as runtime:
             for name in tqdm(names, desc="measuring", unit="system", disable=None):
                 meter = Meter(runtime.llm.inner)
-                index = partial(build.retriever, held, runtime.encoder, before=build.SYSTEMS[name].before)
-                parts = build.Parts(meter, index)
+                index = partial(factory.retriever, held, runtime.encoder, before=factory.SYSTEMS[name].before)
+                parts = factory.Parts(meter, index)
                 chosen = held.model_copy(update={"system": name, "options": _own(settings, name)})
-                found[name] = cost(build.memory(chosen, parts), meter, sessions)
+                found[name] = cost(factory.memory(chosen, parts), meter, sessions)
     return found

@@ -13,9 +13,9 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, TypeAdapter
 
 from localmem.evaluation.episodes import Kind
-from localmem.evaluation.lines import Lines, read_lines
 from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.llm.wrappers import Spent
+from localmem.reporting.jsonl import Lines, read_lines
 from localmem.types import Change
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from localmem.evaluation.episodes import Data
-from localmem.evaluation.metrics.bootstrap import Estimate, difference, estimate
-from localmem.evaluation.retrieval import Result, asked
-from localmem.evaluation.units import Builder, shortened
+from localmem.evaluation.evidence_retrieval import Result, asked
+from localmem.evaluation.unit_builders import Builder, shortened
+from localmem.reporting.bootstrap import Estimate, difference, estimate
 from localmem.retrieval.base import Encoder
 from localmem.text.base import Compressor
 from localmem.text.dialogue import Count

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from localmem.bank import Bank
 from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of
 from localmem.evaluation.judging import Calibration, Item, Judge, Verdict
-from localmem.evaluation.lines import Lines, read_lines
+from localmem.reporting.jsonl import Lines, read_lines
 
 FILE = "verdicts.jsonl"
 

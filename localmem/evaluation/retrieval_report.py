@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from localmem.errors import BadInput
-from localmem.evaluation.metrics.bootstrap import Estimate, difference, estimate
-from localmem.evaluation.retrieval import BUDGETS, TURNS, Result, Row
-from localmem.evaluation.sections import Section, Table
-from localmem.pictures import picture
+from localmem.evaluation.evidence_retrieval import BUDGETS, TURNS, Result, Row
+from localmem.reporting.bootstrap import Estimate, difference, estimate
+from localmem.reporting.plots import picture
+from localmem.reporting.sections import Section, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,17 +13,17 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from time import perf_counter
 
-from localmem.agent import ChatAgent
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.errors import LocalmemError
 from localmem.evaluation.answers import Answer, Line, Read, Work, settled, unfailed
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Kind, Probe
-from localmem.evaluation.lines import Lines
 from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Spent
 from localmem.prompts import load
+from localmem.reporting.jsonl import Lines
 from localmem.text.dialogue import transcript
 from localmem.types import Change, Prompt, Recall, Session, Turn, Unit
 

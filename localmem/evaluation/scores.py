@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from localmem.evaluation.answers import Answer
 from localmem.evaluation.judgements import Judgement
-from localmem.evaluation.metrics.retrieval import recall_at
+from localmem.evaluation.metrics.ranking import recall_at
 from localmem.evaluation.metrics.text import locomo_f1, rouge, token_f1
 from localmem.evaluation.summary import Key, Scores, key
 

@@ -12,10 +12,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeVar
 
 from localmem.evaluation.answers import Answer, Line, Read, answers_of, reads_of
-from localmem.evaluation.metrics.bootstrap import Estimate, difference, estimate
-from localmem.evaluation.sections import Section, Shown, Table
 from localmem.llm.wrappers import Spent
-from localmem.pictures import picture
+from localmem.reporting.bootstrap import Estimate, difference, estimate
+from localmem.reporting.plots import picture
+from localmem.reporting.sections import Section, Shown, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

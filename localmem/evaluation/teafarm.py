@@ -19,12 +19,12 @@ from localmem.evaluation.datasets.dialogues import session as dated_session
 from localmem.evaluation.episodes import Data, Episode, Probe
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.judging.judges import RIGHT
-from localmem.evaluation.metrics.bootstrap import Estimate, estimate
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, record, text
+from localmem.llm.structured_output import says, usable
 from localmem.prompts import render
-from localmem.text.answers import says, usable
+from localmem.reporting.bootstrap import Estimate, estimate
 from localmem.text.dialogue import transcript
-from localmem.text.schemas import answer, record, text
 from localmem.text.summarize import Summarizer
 from localmem.types import JsonSchema, Session
 

@@ -11,7 +11,7 @@ from localmem.batching import settled
 from localmem.errors import BadReply, LocalmemError
 from localmem.llm.answer_text import AnswerText
 from localmem.llm.base import alternate, check, check_json, fit
-from localmem.pieces import drained
+from localmem.llm.streams import drained
 from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]

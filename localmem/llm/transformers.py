@@ -20,14 +20,14 @@ from localmem.llm.adapter_notes import warn_of_changes
 from localmem.llm.answer_text import AnswerText
 from localmem.llm.base import check, check_json, fit
 from localmem.llm.choices import ChoiceMass, steps_to_decide
-from localmem.llm.decoding.adapters import Adapters
-from localmem.llm.decoding.decoder import Decoder
-from localmem.llm.decoding.grammar import Grammars
-from localmem.llm.decoding.keyvalues import RowCache, use_row_attention
-from localmem.llm.decoding.row import Row
-from localmem.llm.decoding.sampling import KNOWN_FIELDS, Sampler
-from localmem.llm.decoding.turns import Turns
-from localmem.llm.hardware import has_bfloat16
+from localmem.llm.device import has_bfloat16
+from localmem.llm.engine.adapters import Adapters
+from localmem.llm.engine.decoder import Decoder
+from localmem.llm.engine.grammar import Grammars
+from localmem.llm.engine.keyvalues import RowCache, use_row_attention
+from localmem.llm.engine.row import Row
+from localmem.llm.engine.sampling import KNOWN_FIELDS, Sampler
+from localmem.llm.engine.turns import Turns
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
 from localmem.types import Choice, Completion, Prompt, Usage
 from localmem.weights.loading import one_at_a_time

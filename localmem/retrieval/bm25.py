@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.postings import Found, Postings
-from localmem.retrieval.slots import Slots, best, contenders
+from localmem.retrieval.row_ids import Slots, best, contenders
 from localmem.types import Unit
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Encoder, Match, Scope, Side
 from localmem.retrieval.encoder import checked
-from localmem.retrieval.indexes import Made, RowIndex, has_gpu
-from localmem.retrieval.kept import IndexFile, Kept, marks_of, still_there
-from localmem.retrieval.slots import Slots, best
+from localmem.retrieval.index_file import IndexFile, Kept, marks_of, still_there
+from localmem.retrieval.row_ids import Slots, best
+from localmem.retrieval.row_index import Made, RowIndex, has_gpu
 from localmem.types import Unit
 
 Kind = Literal["auto", "flat", "hnsw", "ivf"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from localmem.batching import Batched
 from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.llm.background import behind
-from localmem.llm.hardware import has_bfloat16
+from localmem.llm.device import has_bfloat16
 from localmem.retrieval.base import Encoder, Side
 from localmem.weights.loading import one_at_a_time
 

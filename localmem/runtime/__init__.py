@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
-from localmem import build
-from localmem.agent import ChatAgent
+from localmem import factory
+from localmem.chat.agent import ChatAgent
 from localmem.config import Settings, load_settings
 from localmem.errors import EncoderMismatch, LocalmemError
 from localmem.llm.background import Background
@@ -21,9 +21,9 @@ from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Wrapper
 from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever
+from localmem.runtime.agent_cache import Residents
 from localmem.runtime.reindexing import Reindexed, Track, reindex
-from localmem.runtime.rememberer import ATTEMPTS, Rememberer
-from localmem.runtime.residents import Residents
+from localmem.runtime.worker import ATTEMPTS, Rememberer
 from localmem.store.records import Job
 from localmem.store.sql import Store
 
@@ -63,7 +63,7 @@ class Runtime:
         progress: Callable[[str], None] = log.info,
         llm: LLM | None = None,
         encoder: Encoder | None = None,
-        around: build.Around = build.as_it_is,
+        around: factory.Around = factory.as_it_is,
     ) -> None:
         self.settings = settings
         self.store = Store.open(settings.store_url, indexes=settings.data / "index")
@@ -71,7 +71,7 @@ class Runtime:
         self._progress = progress
         self._encoder = encoder
         self._around = around
-        self._started: build.Backbone | None = None
+        self._started: factory.Backbone | None = None
         self._guard = threading.Lock()
         self._agents = Residents(self._new_agent, memory=settings.retrieval.memory_mb << 20)
         self._rememberer = Rememberer(self)
@@ -105,13 +105,13 @@ class Runtime:
         until it needs a vector, and closed sessions wait for a server with the settings' new encoder.
         """
         with self._guard:
-            self._encoder = self._encoder or self._around(build.encoder(self.settings, self.store.vectors))
+            self._encoder = self._encoder or self._around(factory.encoder(self.settings, self.store.vectors))
         self.store.vectors.check(self._encoder.identity)
         return self._encoder
 
     def reindex(self, track: Track) -> Reindexed:
         """All users' memory is from now on searched with the encoder that the settings name."""
-        return reindex(self.store, build.encoder(self.settings, self.store.embeddings), track)
+        return reindex(self.store, factory.encoder(self.settings, self.store.embeddings), track)
 
     def agent(self, user: str) -> ChatAgent:
         """The user's agent, with the bank as it is in the store now. Raises EncoderMismatch.
@@ -172,34 +172,34 @@ class Runtime:
     @cached_property
     def _memory_position(self) -> str:
         """Looked up once: the manifest is long, and a server makes an agent for every user."""
-        return build.memory_position(self.settings)
+        return factory.memory_position(self.settings)
 
     def _backbone(self) -> LLM:
-        self._started = build.backbone(self.settings, self._progress)
+        self._started = factory.backbone(self.settings, self._progress)
         return self._started.llm
 
     def memory_at(self, user: str, moment: datetime) -> Memory:
         """A memory of its own, as the user's stood at that moment; what becomes of it is kept nowhere."""
         bank = self.store.bank(user, self.settings.system, moment)
-        return build.memory(self.settings, self._parts(None), bank)
+        return factory.memory(self.settings, self._parts(None), bank)
 
-    def _parts(self, user: str | None) -> build.Parts:
+    def _parts(self, user: str | None) -> factory.Parts:
         """The user's index may be kept in a file of its own; what is compared once lives in memory."""
-        return build.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None), self._around)
+        return factory.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None), self._around)
 
     def _retriever(self, user: str | None) -> Retriever:
         settings = self.settings
-        before = build.SYSTEMS[settings.system].before if user else 0
+        before = factory.SYSTEMS[settings.system].before if user else 0
         if settings.retrieval.retriever == "bm25":
-            return build.retriever(settings, self.encoder, before=before, around=self._around)
+            return factory.retriever(settings, self.encoder, before=before, around=self._around)
         encoder = self.encoder()
         file = self.store.indexes.file(user, settings.system, encoder.identity) if user else None
-        return build.retriever(settings, lambda: encoder, file, before=before, around=self._around)
+        return factory.retriever(settings, lambda: encoder, file, before=before, around=self._around)
 
     def _new_agent(self, user: str) -> ChatAgent:
         settings, journal = self.settings, self._around(self.store.journal(user, self.settings.system))
         return ChatAgent(
-            memory=build.memory(settings, self._parts(user), journal.bank()),
+            memory=factory.memory(settings, self._parts(user), journal.bank()),
             llm=self.llm,
             journal=journal,
             opened=self.store.open_sessions(user),

@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from fastapi import FastAPI
 
 from localmem.runtime import Runtime
-from localmem.server import chat, health, memories, openai, problems
+from localmem.server import errors
+from localmem.server.dependencies import Services
 from localmem.server.idle import IdleWatch
 from localmem.server.metrics import Counted
-from localmem.server.services import Services
-from localmem.server.sessions import Clock
+from localmem.server.routes import completions, health, memories, openai
+from localmem.server.session_manager import Clock
 
 
 def utc_now() -> datetime:
@@ -29,9 +30,9 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
     # The documentation pages of the framework would load scripts from the network.
     app = FastAPI(title="localmem", docs_url=None, redoc_url=None, lifespan=_lifespan)
     app.state.services = services
-    for part in (chat, openai, memories, health):
+    for part in (completions, openai, memories, health):
         app.include_router(part.router)
-    problems.install(app)
+    errors.install(app)
     app.add_middleware(Counted, metrics=services.metrics)
     return app
 

@@ -15,7 +15,7 @@ from fastapi import Request
 
 from localmem.config import Settings
 from localmem.errors import BadSettings
-from localmem.server.problems import Problem
+from localmem.server.errors import Problem
 
 
 def is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 
 from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
-from localmem.server.sessions import Clock, Desk
+from localmem.server.session_manager import Clock, Desk
 from localmem.store.records import SessionInfo
 from localmem.types import Session
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localmem.runtime import ATTEMPTS, Runtime
-from localmem.server.sessions import Desk
+from localmem.server.session_manager import Desk
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _EVERY = 1_000_000

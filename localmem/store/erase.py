@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select, u
 
 from localmem.errors import NotFound
 from localmem.store import embeddings, jobs
-from localmem.store.banklog import BankLog, Logged
+from localmem.store.change_log import BankLog, Logged
+from localmem.store.dependents import made_of, standing_on
 from localmem.store.history import no_unit
-from localmem.store.lineage import made_of, standing_on
 from localmem.store.records import BatchState
 from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from sqlalchemy import Connection, and_, select
 
 from localmem.errors import NotFound
-from localmem.store.banklog import BankLog
-from localmem.store.codec import from_micros
-from localmem.store.lines import BatchLine, Header, JobLine, SessionLine, TurnLine, write
+from localmem.store.change_log import BankLog
+from localmem.store.export_lines import BatchLine, Header, JobLine, SessionLine, TurnLine, write
 from localmem.store.schema import batches, jobs, sessions, turns
+from localmem.store.serialization import from_micros
 from localmem.store.sessions import to_turn, users
 from localmem.types import Turn
 

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, select
 
 from localmem.errors import NotFound
-from localmem.store.banklog import BankLog
+from localmem.store.change_log import BankLog
 from localmem.store.records import Event, UnitHistory
 from localmem.store.schema import batches, changes
 from localmem.store.sessions import turns_by_id

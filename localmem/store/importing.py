@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, insert
 
 from localmem.errors import BadInput
-from localmem.store.banklog import BankLog, Batch
-from localmem.store.codec import check_text, to_micros, zone_of
+from localmem.store.change_log import BankLog, Batch
 from localmem.store.export import export_lines
-from localmem.store.lines import BatchLine, Header, JobLine, Line, LineCodec, SessionLine, TurnLine, write
+from localmem.store.export_lines import BatchLine, Header, JobLine, Line, LineCodec, SessionLine, TurnLine, write
 from localmem.store.schema import jobs, sessions, turns
+from localmem.store.serialization import check_text, to_micros, zone_of
 from localmem.store.sessions import users
 
 

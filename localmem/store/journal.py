@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from localmem.bank import Bank
 from localmem.store import jobs
-from localmem.store.banklog import BankLog, Batch
+from localmem.store.change_log import BankLog, Batch
 from localmem.store.database import Database
 from localmem.store.sessions import one, session_of_turn
 from localmem.store.turns import Append, named, to_row

@@ -10,9 +10,9 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, func, select
 
 from localmem.errors import NotFound
-from localmem.store.codec import from_micros
 from localmem.store.records import JobState, SessionInfo, SessionState, Unread
 from localmem.store.schema import batches, jobs, sessions, turns
+from localmem.store.serialization import from_micros
 from localmem.types import Session, Turn
 
 Value = TypeVar("Value")

@@ -13,18 +13,18 @@ from sqlalchemy import Connection
 
 from localmem.bank import Bank
 from localmem.store import history, jobs, sessions, undo
-from localmem.store.banklog import BankLog
-from localmem.store.codec import ChangeCodec
+from localmem.store.change_log import BankLog
 from localmem.store.database import Database
 from localmem.store.embeddings import EmbeddingTable
 from localmem.store.erase import Erased, Eraser
 from localmem.store.export import export_lines
 from localmem.store.importing import Imported, parse, restore
-from localmem.store.indexes import IndexFiles
+from localmem.store.index_files import IndexFiles
 from localmem.store.journal import StoreJournal
 from localmem.store.migrate import prepare
 from localmem.store.proof import prove
 from localmem.store.records import Job, Receipt, SessionInfo, SessionState, UnitHistory, Unread
+from localmem.store.serialization import ChangeCodec
 from localmem.store.turns import named
 from localmem.store.vectors import MemoryVectors
 from localmem.store.writer import Writer

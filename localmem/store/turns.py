@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, insert, update
 
 from localmem.errors import BadInput, LocalmemError, OutOfOrder
-from localmem.store.codec import check_text, from_micros, to_micros, zone_of
 from localmem.store.database import Database
 from localmem.store.schema import sessions, turns
+from localmem.store.serialization import check_text, from_micros, to_micros, zone_of
 from localmem.types import Turn
 
 Key = tuple[str, str]

@@ -6,8 +6,8 @@ from sqlalchemy import Connection, select, update
 
 from localmem.errors import NotFound
 from localmem.store import jobs
-from localmem.store.banklog import BankLog, Logged, of_bank
-from localmem.store.lineage import standing_on
+from localmem.store.change_log import BankLog, Logged, of_bank
+from localmem.store.dependents import standing_on
 from localmem.store.records import BatchState
 from localmem.store.schema import batches, sessions
 from localmem.store.sessions import chunks

@@ -16,11 +16,11 @@ from typing import Literal
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, many, text
+from localmem.llm.structured_output import says, unusable, usable
 from localmem.memory import Memory
 from localmem.prompts import render
-from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import line
-from localmem.text.schemas import answer, many, text
 from localmem.text.shown import all_that_fit, recalled, statements
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Completion, Recall, Session, Turn, Unit

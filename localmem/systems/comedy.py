@@ -13,13 +13,13 @@ from collections import Counter
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, many, text
+from localmem.llm.structured_output import says, unusable, usable
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import dated
 from localmem.text.history import newest
 from localmem.text.prose import names
-from localmem.text.schemas import answer, many, text
 from localmem.text.shown import statements
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Prompt, Recall, Session, SetNote, Unit

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, boolean, many, text
+from localmem.llm.structured_output import says, unusable, usable
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
-from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import dated, transcript
-from localmem.text.schemas import answer, boolean, many, text
 from localmem.types import AddUnit, Change, Completion, Exchange, Hit, Prompt, Recall, Session, Unit
 
 KINDS = (("summary",), ("knowledge", "note"), ("exchange",))  # a note is what people add by hand

@@ -11,8 +11,8 @@ from collections import Counter
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
+from localmem.llm.structured_output import unusable
 from localmem.memory import Memory
-from localmem.text.answers import unusable
 from localmem.text.history import newest, room, utterances, written
 from localmem.types import AddUnit, Change, Hit, Recall, Session
 

@@ -21,12 +21,12 @@ from typing import NamedTuple
 from localmem.bank import Bank
 from localmem.errors import BadSettings
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, many, number, record, text
+from localmem.llm.structured_output import unusable, usable
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.text.answers import unusable, usable
 from localmem.text.dialogue import dated, day, line, transcript
 from localmem.text.history import newest
-from localmem.text.schemas import answer, many, number, record, text
 from localmem.types import AddUnit, Change, Completion, Hit, Recall, Session, Turn, Unit
 
 _WRITE = "memochat/write"

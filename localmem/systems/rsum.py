@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from localmem.bank import Bank
 from localmem.errors import BadSettings
 from localmem.llm.base import LLM
+from localmem.llm.structured_output import unusable
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Retriever, Scope
-from localmem.text.answers import unusable
 from localmem.text.dialogue import dated, parts, transcript
 from localmem.text.history import UTTERANCE, newest, room, utterances, written
 from localmem.text.parse import sentences

@@ -12,9 +12,9 @@ from collections import Counter
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
+from localmem.llm.structured_output import unusable
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
-from localmem.text.answers import unusable
 from localmem.text.dialogue import dated
 from localmem.text.history import room
 from localmem.text.tokens import within

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, many, text
+from localmem.llm.structured_output import unusable, usable
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.text.answers import unusable, usable
 from localmem.text.dialogue import packed
 from localmem.text.history import utterances, written
-from localmem.text.schemas import answer, many, text
 from localmem.types import AddUnit, Change, Completion, Hit, Recall, Session, Unit
 
 _PROMPT = "summem/summarize"

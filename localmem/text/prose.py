@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from localmem.llm.base import LLM
+from localmem.llm.structured_output import repeats, unusable, usable
 from localmem.prompts import load, render
-from localmem.text.answers import repeats, unusable, usable
 from localmem.text.dialogue import parts, transcript
 from localmem.text.parse import sentences
 from localmem.types import Completion, Prompt, Turn

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from localmem.llm.base import LLM
-from localmem.text.answers import unusable
+from localmem.llm.structured_output import unusable
 from localmem.text.dialogue import dated
 from localmem.text.history import newest, room
 from localmem.types import Hit, Recall, Session, Unit

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, many, text
+from localmem.llm.structured_output import says, unusable, usable
 from localmem.prompts import load, render
-from localmem.text.answers import says, unusable, usable
 from localmem.text.dialogue import parts, transcript
-from localmem.text.schemas import answer, many, text
 from localmem.types import Completion, Prompt, Turn
 
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localmem.agent import Announce, ChatAgent
 from localmem.benchmark.disk import fsync_ms
 from localmem.benchmark.load import Plan, percentiles, rows, run, script
+from localmem.chat.agent import Announce, ChatAgent
 from localmem.cli import bench
 from localmem.errors import BadInput, StoreError
 from localmem.llm.scripted import ScriptedLLM

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localmem import build
+from localmem import factory
 from localmem.cli.chat import chat
 from localmem.config import system_names
 from localmem.llm.base import LLM
@@ -44,7 +44,7 @@ def llm(starter_llm_dir: Path, starter_encoder_dir: Path) -> LLM:
 def test_a_conversation_of_three_days(
     system: str, llm: LLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(build, "backbone", lambda *_: build.Backbone(llm, lambda: None))
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(llm, lambda: None))
     shown = ""
     for day, said in enumerate((FIRST_DAY, SECOND_DAY, THIRD_DAY), start=2):
         arguments = ["--system", system, "--data", str(tmp_path), "--now", f"2026-03-0{day}T18:00:00+00:00"]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from localmem.evaluation.compression import Keys, Searched, compared, compressed, kept, nearness, plain, similarity
 from localmem.evaluation.datasets import read_data
 from localmem.evaluation.episodes import Data
-from localmem.evaluation.retrieval import Measuring, Run, joined, measure
-from localmem.evaluation.units import turns_of
+from localmem.evaluation.evidence_retrieval import Measuring, Run, joined, measure
+from localmem.evaluation.unit_builders import turns_of
 from localmem.retrieval.base import Side
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, written

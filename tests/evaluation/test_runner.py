@@ -10,17 +10,17 @@ from time import monotonic, sleep
 
 import pytest
 
-from localmem.agent import ChatAgent
+from localmem.chat.agent import ChatAgent
 from localmem.errors import BadInput, LLMUnavailable
-from localmem.evaluation import wholes
+from localmem.evaluation import corpus_metrics
 from localmem.evaluation.answers import Answer, Line, Read, answers_in, answers_of, lines_in, reads_of, unfailed
 from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe
-from localmem.evaluation.replies import Models
+from localmem.evaluation.file_scoring import Models
 from localmem.evaluation.runner import Seat, probes_of, run
 from localmem.evaluation.scores import all_scores
-from localmem.evaluation.sections import Table
 from localmem.evaluation.summary import section
 from localmem.llm.scripted import ScriptedLLM
+from localmem.reporting.sections import Table
 from localmem.systems.full_history import FullHistory
 from localmem.systems.rsum import RecursiveSummary
 from localmem.types import Prompt, Session, Turn, Unit
@@ -118,7 +118,10 @@ def reported(found: list[Line], folder: Path) -> list[Table]:
     """All tables of the report but for what is in seconds."""
     still = timeless(found)
     scores = all_scores(answers_of(still), [])
-    return [*section("Run", [], still, scores, folder, against=("rsum",)).tables, *wholes.tables(still, (), NO_MODELS)]
+    return [
+        *section("Run", [], still, scores, folder, against=("rsum",)).tables,
+        *corpus_metrics.tables(still, (), NO_MODELS),
+    ]
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation import wholes
+from localmem.evaluation import corpus_metrics
 from localmem.evaluation.answers import Answer, Line, Read, Work
+from localmem.evaluation.file_scoring import Models
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.metrics.likelihood import Likelihood
-from localmem.evaluation.replies import Models
 from localmem.evaluation.scores import MARK, all_scores
-from localmem.evaluation.sections import Section, Table, markdown, page, read_section
 from localmem.evaluation.summary import front, key, section
 from localmem.llm.wrappers import Spent
+from localmem.reporting.sections import Section, Table, markdown, page, read_section
 from localmem.types import AddUnit, Unit
 
 NO_MODELS = Models(pytest.fail, pytest.fail)
@@ -108,7 +108,7 @@ def test_the_front_leaves_out_what_is_dearer_and_no_better() -> None:
 def test_texts_are_measured_together_and_memories_against_gold_ones() -> None:
     unit = Unit("u1", "Ana has a kite.", "Ana has a kite.", "sentence", "Ana", "s1", (), TIME, TIME)
     held = replace(read("rsum"), changes=(AddUnit(unit, TIME),), gold=("Ana has a kite.", "Ana lives in Lima."))
-    whole, memory = wholes.tables([held, *LINES[2:6]], (), NO_MODELS)
+    whole, memory = corpus_metrics.tables([held, *LINES[2:6]], (), NO_MODELS)
     row = dict(zip(whole.head, whole.rows[0], strict=True))
     assert row["BLEU-1"] == "100.000"
     assert row["F1"] == "1.000"  # the failed one is left out
@@ -130,7 +130,7 @@ def test_perplexity_counts_each_token_alike() -> None:
         answer("rsum", "q1", "x", likelihood=Likelihood(-1.0, 1, 0)),
         answer("rsum", "q2", "x", likelihood=Likelihood(-5.0, 2, 0)),
     ]
-    (table,) = wholes.tables(list(weighed), (), NO_MODELS)
+    (table,) = corpus_metrics.tables(list(weighed), (), NO_MODELS)
     assert dict(zip(table.head, table.rows[0], strict=True))["perplexity of gold"] == f"{exp(6 / 3):.3f}"
 
 

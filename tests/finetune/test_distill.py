@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from finetune.collect import Collector
-from finetune.sift import grounded, part_of, sift, valid, wrong_with
-from finetune.traces import About, Teacher, Trace, read_traces, stage_of, trace_of
+from finetune.traces.collect import Collector
+from finetune.traces.filtering import grounded, part_of, sift, valid, wrong_with
+from finetune.traces.trace import About, Teacher, Trace, read_traces, stage_of, trace_of
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.evaluation.answers import Work
+from localmem.llm.schemas import answer, text
 from localmem.llm.scripted import ScriptedLLM
 from localmem.prompts import load
-from localmem.text.schemas import answer, text
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 WORK = Work("theanine", "made", "e1")

@@ -7,7 +7,7 @@ import pytest
 
 from finetune.free_chat import main, replies
 from localmem.errors import BadInput
-from localmem.evaluation.replies import read_replies
+from localmem.evaluation.file_scoring import read_replies
 
 _SAID = "".join(f"User {1 + number % 2}: line {number}\n" for number in range(8))
 CSV = f'user 1 personas,user 2 personas,Best Generated Conversation\n"I bake.\nI am 40.",I sail.,"{_SAID}"\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.folds import folds
+from finetune.cross_validation import folds
 from finetune.pairs import SHIPPED, LabelledPair, counts, read_operations
 from localmem.text.base import OPERATIONS
 

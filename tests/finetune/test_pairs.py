@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from finetune.pairs import LabelledPair, PairSet, counts, read_inference, read_operations, read_preferences
+from localmem.classification.nli_mapping import INFERENCES
 from localmem.errors import BadInput
-from localmem.text.mapping import INFERENCES
 
 SICK = """pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment
 1\tA boy is running\tA "child" runs\t4.5\tENTAILMENT

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import finetune
-from finetune.sift import part_of
-from finetune.traces import Teacher, trace_of
+from finetune.traces.filtering import part_of
+from finetune.traces.trace import Teacher, trace_of
 from localmem.evaluation.answers import Work
 from localmem.evaluation.datasets import read_data
 from localmem.types import Completion, Message, Prompt

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from localmem.llm.scripted import ScriptedLLM
-from localmem.llm.serving.vllm_server import VllmServer, VllmSettings
 from localmem.llm.transformers import TransformersLLM
-from localmem.llm.vllm import VllmLLM
+from localmem.llm.vllm.llm import VllmLLM
+from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 from localmem.types import Choice, JsonSchema, Prompt
 
 CONTEXT = 1024

@@ -13,9 +13,9 @@ import pytest
 
 from localmem.errors import BadInput, BadReply, LocalmemError, PartialFailure, PromptTooLong
 from localmem.llm.base import LLM
-from localmem.llm.serving.vllm_server import VllmServer
 from localmem.llm.transformers import TransformersLLM
-from localmem.llm.vllm import VllmLLM
+from localmem.llm.vllm.llm import VllmLLM
+from localmem.llm.vllm.vllm_server import VllmServer
 from localmem.types import Choice, Completion, Message, Prompt
 from tests.llm.asking import ask, collected
 from tests.llm.conftest import CONTEXT

@@ -13,8 +13,8 @@ from localmem.retrieval.base import Retriever, Scope
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.hybrid import HybridRetriever
+from localmem.retrieval.recency import Timely
 from localmem.retrieval.rerank import Reranked
-from localmem.retrieval.timely import Timely
 from localmem.types import Unit
 from tests.fakes import START, WordEncoder, WordRetriever, unit
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors
-from localmem.retrieval import dense, indexes
+from localmem.retrieval import dense, row_index
 from localmem.retrieval.base import Scope, Side
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.encoder import SentenceEncoder
@@ -145,13 +145,13 @@ def test_an_unknown_kind_is_refused() -> None:
 def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_UNTIL", 2000)
     built: list[int] = []
-    make = indexes._graph
+    make = row_index._graph
 
     def watched(rows: Rows, half: bool) -> object:
         built.append(len(rows))
         return make(rows, half)
 
-    monkeypatch.setattr(indexes, "_graph", watched)
+    monkeypatch.setattr(row_index, "_graph", watched)
     rng = np.random.default_rng(2)
     rows = clustered(rng, 3050)
     retriever = DenseRetriever(TableEncoder(rows))
@@ -183,7 +183,7 @@ def test_a_part_of_the_rows_is_looked_at_and_nearly_all_is_found_in_any_scope(
     kind: dense.Kind, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where few are admitted all of them are looked at, and where that is too many the search goes further."""
-    monkeypatch.setattr(indexes, "_SCANNED", scanned)
+    monkeypatch.setattr(row_index, "_SCANNED", scanned)
     rows = clustered(np.random.default_rng(6), 4050)
     retriever = DenseRetriever(TableEncoder(rows), kind=kind)
     retriever.add([unit(str(n), time=START + timedelta(minutes=n)) for n in range(4000)])
@@ -201,13 +201,13 @@ def test_a_part_of_the_rows_is_looked_at_and_nearly_all_is_found_in_any_scope(
 
 def test_lists_that_a_bank_has_outgrown_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
-    make = indexes._lists
+    make = row_index._lists
 
     def watched(rows: Rows, half: bool) -> object:
         built.append(len(rows))
         return make(rows, half)
 
-    monkeypatch.setattr(indexes, "_lists", watched)
+    monkeypatch.setattr(row_index, "_lists", watched)
     retriever = DenseRetriever(TableEncoder(clustered(np.random.default_rng(7), 2000)), kind="ivf")
     for start in range(0, 2000, 100):
         retriever.add([unit(str(n)) for n in range(start, start + 100)])
@@ -218,14 +218,14 @@ def test_lists_that_a_bank_has_outgrown_are_made_anew(monkeypatch: pytest.Monkey
 
 def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     building, found = threading.Event(), threading.Event()
-    make = indexes._graph
+    make = row_index._graph
 
     def slow(rows: Rows, half: bool) -> object:
         building.set()
         assert found.wait(30)
         return make(rows, half)
 
-    monkeypatch.setattr(indexes, "_graph", slow)
+    monkeypatch.setattr(row_index, "_graph", slow)
     retriever = DenseRetriever(WordEncoder(), kind="hnsw")
     adding = threading.Thread(target=retriever.add, args=([unit("a", "dog"), unit("b", "cat")],))
     adding.start()
@@ -240,14 +240,14 @@ def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch
 def test_additions_do_not_wait_for_the_graph_that_auto_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_UNTIL", 2)
     building, go_on = threading.Event(), threading.Event()
-    make = indexes._graph
+    make = row_index._graph
 
     def slow(rows: Rows, half: bool) -> object:
         building.set()
         assert go_on.wait(30)
         return make(rows, half)
 
-    monkeypatch.setattr(indexes, "_graph", slow)
+    monkeypatch.setattr(row_index, "_graph", slow)
     retriever = DenseRetriever(WordEncoder())
     retriever.add([unit("a", "dog"), unit("b", "cat"), unit("c", "cow")])
     assert building.wait(30)
@@ -264,17 +264,17 @@ def test_additions_do_not_wait_for_the_graph_that_auto_builds(monkeypatch: pytes
 
 
 def test_a_graph_over_rows_that_have_moved_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = indexes._graph
+    make = row_index._graph
     retriever = DenseRetriever(TableEncoder(unit_rows(np.random.default_rng(4), 2001)), kind="hnsw")
 
     def overtaken(rows: Rows, half: bool) -> object:
         retriever.remove([str(n) for n in range(1500)])
         return make(rows, half)
 
-    monkeypatch.setattr(indexes, "_graph", overtaken)
+    monkeypatch.setattr(row_index, "_graph", overtaken)
     retriever.add([unit(str(n)) for n in range(2000)])
     (before,) = retriever.search(["1700"], 1)
-    monkeypatch.setattr(indexes, "_graph", make)
+    monkeypatch.setattr(row_index, "_graph", make)
     retriever.add([unit("2000")])
     found = retriever.search(["1700", "2000"], 1)
     assert [before[0].id, found[0][0].id, found[1][0].id] == ["1700", "1700", "2000"]

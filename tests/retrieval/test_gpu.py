@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from localmem.retrieval import dense, indexes
+from localmem.retrieval import dense, row_index
 from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.dense import DenseRetriever, Kind
 from tests.fakes import START, WordEncoder, unit
@@ -45,12 +45,12 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise AssertionError("a GPU has no selector")
 
-    keep: Callable[[indexes.Foreign, bool], indexes.Foreign] = lambda index, half: index  # noqa: E731
-    monkeypatch.setattr(indexes, "has_gpu", lambda: True)
+    keep: Callable[[row_index.Foreign, bool], row_index.Foreign] = lambda index, half: index  # noqa: E731
+    monkeypatch.setattr(row_index, "has_gpu", lambda: True)
     monkeypatch.setattr(dense, "has_gpu", lambda: True)
-    monkeypatch.setattr(indexes, "_gpu_flat", indexes._flat)
-    monkeypatch.setattr(indexes, "_to_gpu", keep)
-    monkeypatch.setattr(indexes.RowIndex, "_narrowed", refuses)
+    monkeypatch.setattr(row_index, "_gpu_flat", row_index._flat)
+    monkeypatch.setattr(row_index, "_to_gpu", keep)
+    monkeypatch.setattr(row_index.RowIndex, "_narrowed", refuses)
 
 
 @pytest.mark.parametrize("half", [True, False])
@@ -69,14 +69,14 @@ def test_auto_scans_on_a_gpu_whatever_the_size(pretended: None, monkeypatch: pyt
 @pytest.mark.gpu
 @pytest.mark.parametrize("half", [True, False])
 def test_a_scan_on_a_real_gpu_is_exact(half: bool) -> None:
-    if not indexes.has_gpu():
+    if not row_index.has_gpu():
         pytest.skip("needs a GPU, and FAISS built for it (the gpu extra)")
     assert answers("auto", half) == expected()
 
 
 @pytest.mark.gpu
 def test_lists_on_a_real_gpu_find_nearly_all_and_come_back_from_their_file(tmp_path: Path) -> None:
-    if not indexes.has_gpu():
+    if not row_index.has_gpu():
         pytest.skip("needs a GPU, and FAISS built for it (the gpu extra)")
     first = answers("ivf", file=tmp_path / "lists")
     assert (tmp_path / "lists").is_file()

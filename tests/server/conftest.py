@@ -14,8 +14,8 @@ from openai import OpenAI
 from localmem.config import load_settings
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
-from localmem.server.run import Server, listening
-from localmem.server.services import Services
+from localmem.server.dependencies import Services
+from localmem.server.listen import Server, listening
 from localmem.types import Completion, Prompt, Turn
 from tests.fakes import START, WordEncoder
 

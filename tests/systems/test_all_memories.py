@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import pytest
 
 from localmem.bank import Bank
-from localmem.build import SYSTEMS, Parts, memory
 from localmem.config import load_settings
+from localmem.factory import SYSTEMS, Parts, memory
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory

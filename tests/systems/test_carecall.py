@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localmem.bank import Bank
+from localmem.classification.llm_classifier import LLMClassifier
 from localmem.errors import BadInput, LLMUnavailable, PartialFailure
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
@@ -17,7 +18,6 @@ from localmem.prompts import render
 from localmem.retrieval.base import Match, Scope
 from localmem.systems.carecall import CareCall, Fuser, GoldMemory, HistoryAccumulate, WithoutMemory, read_gold
 from localmem.text.base import OPERATIONS, Labelled, Operation
-from localmem.text.classify import LLMClassifier
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Completion, Prompt, RetireUnit, Role, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, script, session, turns

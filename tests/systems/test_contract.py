@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from localmem import build
-from localmem.agent import ChatAgent
+from localmem import factory
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.config import Settings, load_settings
 from localmem.errors import BadReply, LLMError, OutOfOrder, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.resources import resource
-from localmem.store.codec import ChangeCodec
+from localmem.store.serialization import ChangeCodec
 from localmem.types import AddUnit, Change, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
 
@@ -36,13 +36,13 @@ def settings(request: pytest.FixtureRequest) -> Settings:
 
 
 def _memory(settings: Settings, bank: Bank | None = None, script: Script = obedient) -> Memory:
-    return build.memory(settings, build.Parts(ScriptedLLM(script), WordRetriever), bank)
+    return factory.memory(settings, factory.Parts(ScriptedLLM(script), WordRetriever), bank)
 
 
 def _agent(settings: Settings, script: Script = obedient) -> tuple[ChatAgent, MemoryJournal]:
     journal = MemoryJournal()
     llm = ScriptedLLM(script)
-    memory = build.memory(settings, build.Parts(llm, WordRetriever))
+    memory = factory.memory(settings, factory.Parts(llm, WordRetriever))
     return ChatAgent(memory=memory, llm=llm, journal=journal), journal
 
 

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from localmem.agent import ChatAgent
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory

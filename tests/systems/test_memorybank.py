@@ -7,8 +7,8 @@ from math import exp, log
 
 import pytest
 
-from localmem.agent import ChatAgent
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.memorybank import EVENTS, PORTRAIT, MemoryBank, retention

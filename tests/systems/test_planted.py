@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from localmem import build
-from localmem.agent import ChatAgent
+from localmem import factory
+from localmem.chat.agent import ChatAgent
 from localmem.config import load_settings
 from localmem.llm.scripted import ScriptedLLM
 from localmem.prompts import PromptFile
@@ -70,7 +70,7 @@ class Talk:
         settings = load_settings(ROOT / f"{name}.yaml", {"options": dict(options)} if options else None)
         self.remembers = name not in KEEP_NOTHING
         llm = ScriptedLLM(self._answer, context_length=16_000)
-        self.memory = build.memory(settings, build.Parts(llm, WordRetriever))
+        self.memory = factory.memory(settings, factory.Parts(llm, WordRetriever))
         self.journal = MemoryJournal()
         self.agent = ChatAgent(memory=self.memory, llm=llm, journal=self.journal)
         self.shown: list[str] = []

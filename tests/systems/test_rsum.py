@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from localmem.agent import ChatAgent
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.errors import BadSettings
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM

@@ -8,17 +8,17 @@ from datetime import timedelta
 
 import pytest
 
-from localmem.agent import ChatAgent
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.errors import BadReply
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
+from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
 from localmem.systems.secom import Continuation, IncrementalSeCom, SeCom
 from localmem.systems.secom.incremental import STARTS
 from localmem.text.base import Compressor, Segmenter
 from localmem.text.compress import RandomDrop
-from localmem.text.segment import EvenSegmenter, LLMSegmenter, WholeSegmenter
 from localmem.types import AddUnit, Change, Prompt, Session, SetNote, Unit
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, unit
 

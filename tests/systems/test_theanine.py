@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from localmem.agent import ChatAgent
 from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.theanine.link import OTHER, RELATIONS
 from localmem.types import AddUnit, Change, Choice, Link, Session, SetNote

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localmem.build.parts import compressor as build_compressor
 from localmem.errors import BadInput, MissingExtra, ModelMissing
+from localmem.factory.parts import compressor as build_compressor
 from localmem.text.base import Compressor
 from localmem.text.compress import LLMLingua2, RandomDrop
 

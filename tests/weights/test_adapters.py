@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localmem import build
+from localmem import factory
 from localmem.config import Settings
 from localmem.errors import ModelDamaged
 from localmem.llm.adapter_notes import changed, read_notes
@@ -47,12 +47,12 @@ def test_those_that_come_with_localmem_are_whole_and_fit_the_prompts_of_today() 
 def test_they_answer_their_prompts_unless_the_settings_say_otherwise(one: Path) -> None:
     assert shipped_adapters(MODEL) == {"agent/respond": one, "rsum/respond": one}
     assert shipped_adapters("another") == {}
-    assert build.adapters(Settings(model=MODEL)) == {"agent/respond": one, "rsum/respond": one}
+    assert factory.adapters(Settings(model=MODEL)) == {"agent/respond": one, "rsum/respond": one}
     mine = Settings.model_validate({"model": MODEL, "llm": {"adapters": {"rsum": "mine", "agent/respond": "yours"}}})
-    assert build.adapters(mine) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
+    assert factory.adapters(mine) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
     without = Settings.model_validate({"model": MODEL, "llm": {"shipped_adapters": False}})
     served = Settings.model_validate({"model": MODEL, "llm": {"url": "http://127.0.0.1:1/v1"}})
-    assert build.adapters(without) == build.adapters(served) == {}
+    assert factory.adapters(without) == factory.adapters(served) == {}
 
 
 def test_one_that_is_not_whole_is_told_of(one: Path) -> None:

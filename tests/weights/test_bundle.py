@@ -12,8 +12,8 @@ from localmem.errors import BadInput, ModelDamaged, ModelMissing
 from localmem.weights import Manifest, model_path
 from localmem.weights.bundle import bundle, unbundle
 from localmem.weights.folder import PARTIAL
+from localmem.weights.import_model import Wishes, take_in
 from localmem.weights.manifest import HubSource, Local
-from localmem.weights.take_in import Wishes, take_in
 from tests.weights.conftest import TINY, packaged, placed
 
 Ship = Callable[..., Path]

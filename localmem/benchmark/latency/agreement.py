@@ -19,12 +19,12 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from types import TracebackType
 
-from localmem.agent import ChatAgent
-from localmem.benchmark.latency import figures, past
-from localmem.benchmark.latency.clock import Clock
+from localmem.benchmark.latency import figures, synthetic_history
+from localmem.benchmark.latency.client import Asked, Talk
+from localmem.benchmark.latency.load_generator import drive
 from localmem.benchmark.latency.result import Load, Sample
-from localmem.benchmark.latency.talk import Asked, Talk
-from localmem.benchmark.latency.traffic import drive
+from localmem.benchmark.latency.stopwatch import Clock
+from localmem.chat.agent import ChatAgent
 from localmem.errors import LLMError
 from localmem.llm.base import LLM
 from localmem.types import Message, Prompt
@@ -61,7 +61,7 @@ class Work:
     @classmethod
     def made(cls, count: int, answer: int, concurrency: int, seed: int) -> "Work":
         """Prompts made up from a seed."""
-        said = past.words(0, 1, seed, "bench")
+        said = synthetic_history.words(0, 1, seed, "bench")
         return cls(tuple(" ".join(islice(said, _PARTS)) for _ in range(count)), answer, concurrency)
 
 
@@ -201,7 +201,7 @@ def _task(
 ) -> Callable[[float | None], None]:
     extra = {"ignore_eos": True, "cache_salt": salt}
     prompt = Prompt("bench/bare", (Message("user", text),), max_tokens=answer, seed=None, extra=extra)
-    talk = Talk("agreement", "user", _Nobody(), clock, iter(()), past.BEGAN, began, answer)
+    talk = Talk("agreement", "user", _Nobody(), clock, iter(()), synthetic_history.BEGAN, began, answer)
     asked = Asked(Sample("agreement", "turn", "user", "", 1, 0.0, None, 0.0), prompt)
 
     def task(due: float | None) -> None:

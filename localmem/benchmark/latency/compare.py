@@ -11,7 +11,7 @@ from pathlib import Path
 from localmem.benchmark.latency.figures import tpot
 from localmem.benchmark.latency.resample import Figure, Measured, Ratio, mean, percentile, ratio
 from localmem.benchmark.latency.result import SAMPLES, Kind, Part, Point, Sample, load_result, read_samples
-from localmem.evaluation.sections import Table
+from localmem.reporting.sections import Table
 
 Value = Callable[[Sample], float | None]
 

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from localmem.benchmark.latency.clock import Clock
+from localmem.benchmark.latency.client import end_sample
 from localmem.benchmark.latency.result import Sample
-from localmem.benchmark.latency.talk import end_sample
+from localmem.benchmark.latency.stopwatch import Clock
 
 
 class Runtime(Protocol):

@@ -1,6 +1,6 @@
 """Pictures of a latency run: curves, stacked bars, bars in pairs, a Pareto front. Knows no points of a run.
 
-Each function takes what is to be drawn as plain numbers and returns how: for `localmem.pictures`.
+Each function takes what is to be drawn as plain numbers and returns how: for `localmem.reporting.plots`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

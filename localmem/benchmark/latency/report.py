@@ -21,8 +21,8 @@ from localmem.benchmark.latency.chosen import Setting
 from localmem.benchmark.latency.plots import Curve
 from localmem.benchmark.latency.result import Part, Point
 from localmem.benchmark.latency.runs import Quality, Run
-from localmem.evaluation.sections import Section, Table, markdown
-from localmem.pictures import picture
+from localmem.reporting.plots import picture
+from localmem.reporting.sections import Section, Table, markdown
 
 AIM_HIT, AIM_TURN = 0.8, 4  # of prompt tokens from this turn on: what memory that is placed last allows
 

@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from localmem.errors import BadInput
-from localmem.evaluation.lines import read_lines
 from localmem.llm.wrappers import Spent
+from localmem.reporting.jsonl import read_lines
 
 SAMPLES, RESULT = "samples.jsonl", "result.json"
 

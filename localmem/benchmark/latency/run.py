@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from localmem.benchmark.latency.measurement import World, Write, measure, requests
 from localmem.benchmark.latency.plan import Plan, Spec
-from localmem.benchmark.latency.point import World, Write, measure, requests
 from localmem.benchmark.latency.result import (
     RESULT,
     SAMPLE,
@@ -22,7 +22,7 @@ from localmem.benchmark.latency.result import (
     save_result,
 )
 from localmem.errors import BadInput
-from localmem.evaluation.lines import Lines
+from localmem.reporting.jsonl import Lines
 
 _MAY_DIFFER = ("machine", "versions", "title", "plan")  # told as they were when the run began
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from localmem.benchmark.latency.compare import between, flat
 from localmem.benchmark.latency.result import Calls, Load, Part, Point, Sample, Share
-from localmem.evaluation.sections import Table
+from localmem.reporting.sections import Table
 
 MARK = "⚠"  # stands behind the name of a point that has marks
 _SPREAD = ("mean", "median", "std", "p50", "p90", "p95", "p99")

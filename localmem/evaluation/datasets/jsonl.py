@@ -28,7 +28,7 @@ from pydantic import Field
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, checked, digest, lines, parsed
 from localmem.evaluation.episodes import Data, Episode, Kind, Probe, counted, half_of, sessions_of
-from localmem.text.logs import Names, Time, read_line
+from localmem.store.conversation_files import Names, Time, read_line
 from localmem.types import Session, Turn
 
 _DEFAULT = "user"  # the episode of lines that name none

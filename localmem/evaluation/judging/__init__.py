@@ -6,8 +6,8 @@ judged comes as a mapping of strings.
 """
 
 from localmem.evaluation.judging.calibration import BELIEVABLE, PASSED, Calibration, calibrated
+from localmem.evaluation.judging.calibration_store import Model, calibration_of, model_of
 from localmem.evaluation.judging.judges import JUDGES, Item, Judge, Unit, judge_named
-from localmem.evaluation.judging.kept import Model, calibration_of, model_of
 from localmem.evaluation.judging.verdicts import Verdict, judged
 
 __all__ = [

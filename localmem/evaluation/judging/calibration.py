@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from localmem.errors import BadInput, MissingExtra
 from localmem.evaluation.judging.judges import Item, Judge, Pair, Words
 from localmem.evaluation.judging.verdicts import FLIPS, Verdict
-from localmem.evaluation.metrics.bootstrap import Estimate, estimate
+from localmem.reporting.bootstrap import Estimate, estimate
 
 BELIEVABLE = 0.6
 PASSED = 0.2

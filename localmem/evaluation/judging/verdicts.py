@@ -13,10 +13,10 @@ from itertools import islice
 from localmem.errors import BadInput
 from localmem.evaluation.judging.judges import FIRST, RIGHT, SECOND, TIE, Grades, Item, Judge, Numbers, Pair, Words
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer as json_answer
+from localmem.llm.schemas import number
+from localmem.llm.structured_output import unusable, usable
 from localmem.prompts import render
-from localmem.text.answers import unusable, usable
-from localmem.text.schemas import answer as json_answer
-from localmem.text.schemas import number
 from localmem.types import Choice, Completion, Format, Prompt
 
 Track = Callable[[int], object]  # told how many more prompts were answered

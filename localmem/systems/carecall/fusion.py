@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, boolean, text
+from localmem.llm.structured_output import repeats, unusable, usable
 from localmem.prompts import render
-from localmem.text.answers import repeats, unusable, usable
-from localmem.text.schemas import answer, boolean, text
 from localmem.types import Completion, Prompt
 
 Replaced = tuple[Sequence[str], str]  # the remembered sentences, and the new one that takes their place

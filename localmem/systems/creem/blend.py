@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from localmem.llm.base import LLM
+from localmem.llm.schemas import answer, many, record, text
+from localmem.llm.structured_output import repeats, unusable, usable
 from localmem.prompts import load, render
-from localmem.text.answers import repeats, unusable, usable
 from localmem.text.dialogue import day, line, transcript
 from localmem.text.recent import recent
-from localmem.text.schemas import answer, many, record, text
 from localmem.types import Completion, JsonSchema, Prompt, Turn, Unit
 
 Operation = Literal["New", "Redundant", "Updated"]

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pydantic import TypeAdapter
 
 from localmem.llm.base import LLM
+from localmem.llm.structured_output import usable
 from localmem.prompts import load, render
-from localmem.text.answers import usable
+from localmem.segmentation.segmenters import between
 from localmem.text.dialogue import transcript
 from localmem.text.recent import recent
-from localmem.text.segment import between
 from localmem.types import Choice, Exchange, Session, Turn
 
 STARTS = "secom/starts"

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
+from localmem.llm.structured_output import unusable, usable
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
@@ -38,7 +39,6 @@ from localmem.systems.theanine.held import Held
 from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair
 from localmem.systems.theanine.options import Options
 from localmem.systems.theanine.timelines import Timeline, drawn, random_of, units_of, written
-from localmem.text.answers import unusable, usable
 from localmem.text.dialogue import dated, day, transcript
 from localmem.text.parse import sentences
 from localmem.types import AddLink, AddUnit, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit

@@ -11,9 +11,9 @@ from math import exp
 from typing import NamedTuple, TypedDict
 
 from localmem.llm.base import LLM
+from localmem.llm.structured_output import usable
 from localmem.prompts import load, render
 from localmem.systems.theanine.dialogues import excerpt
-from localmem.text.answers import usable
 from localmem.text.dialogue import day
 from localmem.types import Choice, Completion, Unit
 

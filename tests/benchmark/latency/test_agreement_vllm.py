@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from localmem.benchmark.latency.agreement import Row, Server, Work, rounds, rows
-from localmem.llm.vllm import VllmLLM
+from localmem.llm.vllm.llm import VllmLLM
 
 FIRST, EACH, TOKENS = 0.4, 0.05, 9  # seconds to the first token, and between tokens
 

@@ -6,9 +6,9 @@ import pytest
 
 from localmem.benchmark.latency.plan import Plan, goodput_of
 from localmem.benchmark.latency.result import Load
-from localmem.build import SYSTEMS
 from localmem.config import load_settings, system_options
 from localmem.errors import BadInput, BadSettings, LocalmemError
+from localmem.factory import SYSTEMS
 from localmem.resources import resource
 from localmem.weights.manifest import Manifest
 

@@ -16,7 +16,7 @@ from localmem.benchmark.latency.runs import Run, quality, read_runs
 from localmem.cli.bench import bench
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Answer, Work, answers_in
-from localmem.evaluation.sections import Section, Table
+from localmem.reporting.sections import Section, Table
 from tests.benchmark.latency.made import part, point, request, saved
 
 

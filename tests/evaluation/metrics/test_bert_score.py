@@ -6,7 +6,7 @@ import bert_score
 import pytest
 
 from localmem.errors import BadInput, ModelMissing
-from localmem.evaluation.metrics.models import BertScore
+from localmem.evaluation.metrics.model_based import BertScore
 
 TEXTS = ["Ana lives in Porto.", "", "The dog is tired of running."]
 GOLDS = ["Ana moved to Porto.", "Something.", "The dog is tired of running."]

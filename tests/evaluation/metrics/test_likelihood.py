@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from localmem.errors import BadInput
 from localmem.evaluation.metrics.likelihood import Likelihood, Scorer, perplexity
-from localmem.evaluation.metrics.models import mauve
+from localmem.evaluation.metrics.model_based import mauve
 from localmem.resources import resource
 from localmem.types import Message
 

@@ -1,0 +1,1 @@
+"""Generated lessons in answering from memory."""

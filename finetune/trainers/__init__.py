@@ -1,0 +1,1 @@
+"""The trainers, one module a kind of model."""

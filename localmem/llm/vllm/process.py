@@ -1,0 +1,255 @@
+"""A server that this program started: waited for, watched, restarted once when it dies, ended with this program.
+
+Knows a command, a health address and a log file; knows nothing of what is served.
+"""
+
+import atexit
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import httpx
+
+from localmem.errors import LLMUnavailable
+from localmem.llm.vllm import guard
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, float], None]
+
+_POLL_SECONDS = 0.25
+# A server that has served this long has earned another restart.
+_STABLE_SECONDS = 600.0
+# A process that lives but does not answer for this long is taken for dead.
+_DEAF_SECONDS = 30.0
+# What the guard may take to kill what did not end.
+_KILL_SECONDS = 5.0
+_TAIL_BYTES = 16384
+_TAIL_LINES = 3
+_TAIL_WIDTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCommand:
+    """How to start a server and tell how it is.
+
+    `health` answers 200 once it serves. `stages` are patterns of its log and what they mean to a user, in the order of
+    a start. `environment` is added to this program's. After `grace_seconds` of being asked to end it is killed. `nice`
+    is by how much it yields a core to others.
+    """
+
+    name: str
+    command: Sequence[str]
+    health: str
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stages: Sequence[tuple[str, str]] = ()
+    start_seconds: float = 900.0
+    grace_seconds: float = 20.0
+    nice: int = 0
+
+
+class ServerProcess:
+    """Keeps one server running. All methods are safe to call from any thread."""
+
+    def __init__(self, how: ServerCommand, *, progress: Progress | None = None) -> None:
+        self._how = how
+        self._progress = progress or (lambda _stage, _seconds: None)
+        self._changed = threading.Condition()
+        self._state: Literal["new", "starting", "ready", "dead", "stopped"] = "new"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: threading.Thread | None = None
+        self._starts = 0
+        self._late = False
+        self._reason = ""
+
+    @property
+    def starts(self) -> int:
+        """How often the server was started; what was told to an earlier one is lost."""
+        return self._starts
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the guard that holds the server."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Starts the server and waits until it serves; LLMUnavailable with the end of its log when it does not."""
+        self.start_soon()
+        self.ensure_ready()
+
+    def start_soon(self) -> None:
+        """Starts the server and returns at once."""
+        with self._changed:
+            if self._state != "new":
+                return
+            self._state = "starting"
+        atexit.register(self.stop)
+        # The operating system ties a child's life to the thread that made it, so one thread makes and watches it.
+        self._watcher = threading.Thread(target=self._watch, name=f"{self._how.name}-watcher", daemon=True)
+        self._watcher.start()
+
+    def ensure_ready(self) -> None:
+        """Waits while the server starts, or starts again; LLMUnavailable when it is gone for good."""
+        deaf_since: float | None = None
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._state != "starting")
+                self._raise_if_gone()
+                starts = self._starts
+            if self._answers():
+                return
+            deaf_since = deaf_since or time.monotonic()
+            if time.monotonic() - deaf_since > _DEAF_SECONDS:
+                self._kill(starts)
+                deaf_since = None
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Ends the server and all it started."""
+        with self._changed:
+            if self._state in ("new", "stopped"):
+                return
+            # A server that is still loading is deaf to requests to end, and has nothing to put in order.
+            self._end(at_once=self._state == "starting")
+            self._state = "stopped"
+            self._changed.notify_all()
+        if self._watcher:
+            self._watcher.join(self._how.grace_seconds + _KILL_SECONDS)
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+        atexit.unregister(self.stop)
+
+    def _raise_if_gone(self) -> None:
+        if self._state == "dead":
+            raise LLMUnavailable(self._reason)
+        if self._state in ("new", "stopped"):
+            raise LLMUnavailable(f"the {self._how.name} server was stopped; start it again")
+
+    def _watch(self) -> None:
+        restarts = 0
+        while True:
+            ready_for = self._run_once()
+            with self._changed:
+                if self._state == "stopped":
+                    return
+                restarts = 0 if ready_for > _STABLE_SECONDS else restarts
+                again = restarts == 0 and ready_for > 0  # what never served would fail in the same way again
+                self._reason = self._why()
+                self._state = "starting" if again else "dead"
+                self._changed.notify_all()
+            if not again:
+                logger.error("%s", self._reason)
+                return
+            restarts += 1
+            logger.warning("%s; starting it again", self._reason)
+
+    def _run_once(self) -> float:
+        """Runs the server until it ends; the seconds it served."""
+        with self._changed:
+            if self._state == "stopped":
+                return 0.0
+            self._process = process = self._spawn()
+            self._starts += 1
+        ready = time.monotonic() if self._await_ready(process) else None
+        if ready is None:
+            self._end(at_once=True)
+        process.wait()
+        self._end()
+        return time.monotonic() - ready if ready is not None else 0.0
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        how = self._how
+        how.log.parent.mkdir(parents=True, exist_ok=True)
+        if how.log.exists():
+            how.log.replace(how.log.with_name(f"{how.log.name}.before"))
+        descriptor = os.open(how.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-I", guard.__file__, str(how.grace_seconds), str(how.nice), *how.command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **how.environment},
+                start_new_session=True,
+            )
+
+    def _await_ready(self, process: "subprocess.Popen[bytes]") -> bool:
+        began = time.monotonic()
+        while process.poll() is None and self._state != "stopped":
+            seconds = time.monotonic() - began
+            if self._answers():
+                with self._changed:
+                    if self._state == "starting":
+                        self._state = "ready"
+                    self._changed.notify_all()
+                self._progress("ready", seconds)
+                return True
+            if seconds > self._how.start_seconds:
+                self._late = True
+                return False
+            self._progress(self._stage(), seconds)
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(self._how.health, timeout=5.0, trust_env=False).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def _stage(self) -> str:
+        log = _tail(self._how.log)
+        reached = [words for pattern, words in self._how.stages if re.search(pattern, log)]
+        return reached[-1] if reached else "starting"
+
+    def _kill(self, starts: int) -> None:
+        """Ends a server that is deaf, unless another was started meanwhile; the watcher does the rest."""
+        with self._changed:
+            if self._starts == starts and self._process and self._process.poll() is None:
+                logger.warning("the %s server lives but has not answered for %.0f s", self._how.name, _DEAF_SECONDS)
+                self._state = "starting"
+                self._end()
+
+    def _end(self, *, at_once: bool = False) -> None:
+        """Closing its input tells the guard to end everything, if it has not ended."""
+        stdin = self._process.stdin if self._process else None
+        if stdin is None or stdin.closed:
+            return
+        with suppress(BrokenPipeError):  # the guard has ended by itself
+            if at_once:
+                stdin.write(b"!")
+            stdin.close()
+
+    def _why(self) -> str:
+        code = self._process.returncode if self._process else None
+        how = f"was not ready after {self._how.start_seconds:.0f} s" if self._late else f"ended with code {code}"
+        log = self._how.log
+        return f"the {self._how.name} server {how}; its log says: {_telling(_tail(log))} (all of it: {log})"
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _telling(text: str) -> str:
+    """The lines of a log's end that name an error, or else the last ones, as one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\b\w*(Error|Exception)\b.*:", line)]
+    chosen = list(dict.fromkeys(errors or lines))[-_TAIL_LINES:]
+    return " | ".join(line[-_TAIL_WIDTH:] for line in chosen) or "nothing"

@@ -1,0 +1,224 @@
+"""A vLLM server of our own: the command, the environment and the flags that serve one model on this machine.
+
+Knows vLLM's command line, on GPU and CPU builds; keeping the process alive is process.py's affair.
+"""
+
+import secrets
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localmem.errors import BadSettings, MissingExtra, ModelMissing
+from localmem.llm.device import cores, has_bfloat16
+from localmem.llm.vllm.process import Progress, ServerCommand, ServerProcess
+
+# Of niceness: on a core that both want it takes a third of what this program takes. On a CPU its threads fill the
+# cores, and a question's embedding, which is short, would wait for whole steps.
+_YIELDING = 5
+# A CPU build computes in a process of its own and keeps a core for the one that schedules, which spins while it waits.
+# Of two cores that is half: with both in one process the first token comes 1.7 times as soon (latency-cpu.md). Beyond
+# so many cores it is little, and vLLM binds threads to cores only where it has two.
+_FEW_CORES = 4
+# How long a thread of OpenMP spins before it sleeps: its own default, which what this program sets for itself would
+# shorten. A step waits a hundred times for all threads, and each wake-up costs (ITL 25 ms in place of 17).
+_SPINS = "300000"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_STAGES = (
+    (r"vLLM API server version|non-default args", "starting vLLM"),
+    (r"EngineCore|Initializing a V1 LLM engine", "starting the engine"),
+    (r"Starting to load model|Loading (model )?weights|Loading safetensors", "loading weights"),
+    (r"Loading weights took|Model loading took", "measuring memory"),
+    (r"torch\.compile|Dynamo bytecode|Compiling a graph", "compiling"),
+    (r"GPU KV cache size|KV cache size|Warming up|Capturing CUDA graphs", "warming up"),
+    (r"Starting vLLM (API )?server|Application startup", "opening the port"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VllmSettings:
+    """What a server is asked for.
+
+    `context_length` None is the model's own. `adapters` are LoRA folders served from the start, by served name; `lora`
+    lets more be loaded while it runs, `adapter_limit` in all, of rank `lora_rank` at most. `eager` None compiles on a
+    GPU and not on a CPU, where compiling takes minutes. `gpu_memory` is the share of the GPU's memory to take,
+    `cpu_cache_gib` the cache of a CPU build. `arguments` are passed to vLLM as they are. `python` is the interpreter
+    that has vLLM.
+    """
+
+    context_length: int | None = None
+    dtype: str = "auto"
+    adapters: Mapping[str, Path] = field(default_factory=dict)
+    lora: bool = False
+    lora_rank: int = 32
+    adapter_limit: int = 4
+    eager: bool | None = None
+    gpu_memory: float = 0.9
+    cpu_cache_gib: int = 1
+    host: str = "127.0.0.1"
+    port: int | None = None
+    arguments: Sequence[str] = ()
+    python: str = sys.executable
+    start_seconds: float = 900.0
+
+
+class VllmServer:
+    """Serves the model in `path` under `name`. Use as a context manager, or call `start` and `stop`.
+
+    It listens on loopback unless told otherwise and asks for a key that only this program knows. `log` is a file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str,
+        log: Path,
+        settings: VllmSettings | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        settings = settings or VllmSettings()
+        if len(settings.adapters) > settings.adapter_limit:
+            raise BadSettings(
+                f"{len(settings.adapters)} adapters exceed the limit of {settings.adapter_limit}; raise it"
+            )
+        if not (path / "config.json").is_file():
+            raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
+        port = settings.port or _free_port(settings.host)
+        self.name = name
+        self.api_key = secrets.token_urlsafe(24)
+        self.url = f"http://{_reachable(settings.host)}:{port}"
+        self.adapters = tuple(settings.adapters)
+        self.adapter_limit = settings.adapter_limit if settings.lora or settings.adapters else 0
+        on_gpu = _on_gpu(settings)
+        how = ServerCommand(
+            name=f"vLLM ({name})",
+            command=_command(path, name, port, settings, on_gpu=on_gpu),
+            health=f"{self.url}/health",
+            log=log,
+            environment=_environment(settings, self.api_key, on_gpu=on_gpu),
+            stages=_STAGES,
+            start_seconds=settings.start_seconds,
+            nice=0 if on_gpu else _YIELDING,
+        )
+        self._process = ServerProcess(how, progress=progress)
+
+    @property
+    def starts(self) -> int:
+        """How often it was started; adapters loaded into an earlier one are lost."""
+        return self._process.starts
+
+    @property
+    def process_id(self) -> int | None:
+        return self._process.process_id
+
+    def start(self) -> None:
+        """Starts it and waits until it serves."""
+        self._process.start()
+
+    def start_soon(self) -> None:
+        """Starts it and returns at once; `ensure_ready` waits."""
+        self._process.start_soon()
+
+    def ensure_ready(self) -> None:
+        """Waits while it starts; LLMUnavailable, with the end of its log, when it is gone for good."""
+        self._process.ensure_ready()
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def __enter__(self) -> "VllmServer":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu: bool) -> list[str]:
+    # `vllm serve` looks up a distribution called vllm, which a CPU build is not; the module works for both.
+    command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--model", str(path), "--served-model-name", name, "--host", settings.host, "--port", str(port)]
+    command += ["--dtype", _dtype(settings, on_gpu=on_gpu)]
+    command += ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
+    # What somebody waits for goes ahead of what is done in the background.
+    command += ["--scheduling-policy", "priority"]
+    # A prompt says how it is to be sampled; the model's own settings must not change that behind its back.
+    command += ["--generation-config", "vllm"]
+    # Free whitespace would let a small model write blanks until its tokens are spent.
+    command += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
+    if settings.context_length:
+        command += ["--max-model-len", str(settings.context_length)]
+    if on_gpu:
+        command += ["--gpu-memory-utilization", str(settings.gpu_memory)]
+    else:  # the smallest that its attention takes; with the default of 128 most of a short shared prefix is read anew
+        command += ["--block-size", "32"]
+        # A CPU build (0.32) dies of a prompt with a seed that it reads in parts: its generator cannot be wound back.
+        command += ["--no-enable-chunked-prefill"]
+    if settings.eager if settings.eager is not None else not on_gpu:
+        command.append("--enforce-eager")
+    if settings.lora or settings.adapters:
+        command += _lora_flags(settings, on_gpu=on_gpu)
+    return [*command, *settings.arguments]
+
+
+def _dtype(settings: VllmSettings, *, on_gpu: bool) -> str:
+    """The weights' own by default, but on a processor that does not compute in it."""
+    return "float32" if settings.dtype == "auto" and not on_gpu and not has_bfloat16() else settings.dtype
+
+
+def _lora_flags(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
+    # A CPU build (0.32) gives the last slot's adapter to requests that asked for none, when they share a step with one
+    # that did: it looks their adapter up at index -1. So the last slot must stay empty there.
+    slots = settings.adapter_limit if on_gpu else settings.adapter_limit + 1
+    flags = ["--enable-lora", "--max-lora-rank", str(settings.lora_rank), "--max-loras", str(slots)]
+    if settings.adapters:
+        flags += ["--lora-modules", *(f"{served}={folder}" for served, folder in settings.adapters.items())]
+    return flags
+
+
+def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[str, str]:
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_API_KEY": api_key,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if settings.host in _LOOPBACK:
+        environment["VLLM_HOST_IP"] = "127.0.0.1"  # where its own processes meet; otherwise the machine's outer address
+    if settings.lora:
+        environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    if not on_gpu:
+        environment["VLLM_CPU_KVCACHE_SPACE"] = str(settings.cpu_cache_gib)
+        environment["GOMP_SPINCOUNT"] = _SPINS
+        if cores() <= _FEW_CORES:
+            environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    return environment
+
+
+def _on_gpu(settings: VllmSettings) -> bool:
+    """Whether the interpreter that has vLLM sees a GPU; asked of this one, since it is nearly always the same."""
+    if settings.python != sys.executable and not Path(settings.python).is_file():
+        raise BadSettings(f"no interpreter at {settings.python!r} to run vLLM with; give the python of its environment")
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra("vLLM needs torch; run scripts/setup, or give the URL of a running server") from error
+    return bool(torch.cuda.is_available())
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _reachable(host: str) -> str:
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # told apart, not bound
+    address = everywhere.get(host, host)
+    return f"[{address}]" if ":" in address else address

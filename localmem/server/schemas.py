@@ -1,0 +1,175 @@
+"""What comes over the wire: the bodies of requests, and what they mean for a prompt. Knows no HTTP and no agent.
+
+A chat request may hold fields that are not listed here: they are sampling fields of the backbone's own server and go
+there as they are. Fields whose answer localmem could not give back (tools, several choices, log-probabilities) are
+refused instead of ignored.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from localmem.server.errors import Problem
+from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
+
+SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
+
+
+class Part(BaseModel):
+    """One part of a message; only those of type text can be used."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    text: str | None = None
+
+
+class SentMessage(BaseModel):
+    """A message as OpenAI's clients send it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[Part] | None = None
+
+
+class StreamOptions(BaseModel):
+    """How a stream is given."""
+
+    model_config = ConfigDict(extra="allow")
+
+    include_usage: bool | None = None
+
+
+class JsonSchemaFormat(BaseModel):
+    """A named JSON schema."""
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+    form: dict[str, object] = Field(alias="schema")
+
+
+class ResponseFormat(BaseModel):
+    """The form that an answer must have."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFormat | None = None
+
+
+class ChatRequest(BaseModel):
+    """POST /v1/chat/completions. What is not listed is passed on to the backbone."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    messages: Annotated[list[SentMessage], Field(min_length=1)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    response_format: ResponseFormat | None = None
+    metadata: dict[str, object] | None = None
+    user: str | None = None
+    n: int | None = None
+    tools: list[object] | None = None
+    functions: list[object] | None = None
+    tool_choice: object = None
+    function_call: object = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    modalities: list[str] | None = None
+    audio: object = None
+    store: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A chat request in localmem's words: the dialogue without system messages, and those joined, None without any."""
+
+    messages: Sequence[Message]
+    instructions: str | None
+
+
+def asked(request: ChatRequest) -> Asked:
+    """The dialogue that was sent. Raises Problem for what localmem cannot do."""
+    _check_abilities(request)
+    texts = [(message.role, _text(message, number)) for number, message in enumerate(request.messages)]
+    system = [text for role, text in texts if role in ("system", "developer") and text.strip()]
+    # A client that stopped a reply before its first word sends it back empty: it was never said.
+    dialogue = [_message(role, text) for role, text in texts if role in ("user", "assistant") and text.strip()]
+    last_role, last_text = texts[-1]
+    if last_role != "user" or not last_text.strip():
+        raise Problem(400, "the last message must be the user's and hold text", param="messages")
+    return Asked(dialogue, "\n\n".join(system) if system else None)
+
+
+def adjusted(request: ChatRequest, prompt: Prompt) -> Prompt:
+    """The prompt of the reply with the request's sampling. Without a seed in the request the backbone picks one."""
+    stops = [request.stop] if isinstance(request.stop, str) else request.stop
+    limit = request.max_completion_tokens or request.max_tokens
+    return replace(
+        prompt,
+        max_tokens=limit or prompt.max_tokens,
+        temperature=prompt.temperature if request.temperature is None else request.temperature,
+        seed=request.seed,
+        stop=prompt.stop if stops is None else (*prompt.stop, *(stop for stop in stops if stop)),
+        format=_format(request.response_format),
+        extra={key: value for key, value in (request.model_extra or {}).items() if value is not None},
+    )
+
+
+def session_named(header: str | None, metadata: Mapping[str, object] | None) -> str | None:
+    """The session that the client names, in the header or else in the body's metadata."""
+    named = header or (metadata or {}).get("session")
+    return str(named) if named else None
+
+
+def _message(role: str, text: str) -> Message:
+    return Message("user" if role == "user" else "assistant", text)
+
+
+def _text(message: SentMessage, number: int) -> str:
+    if message.role in ("tool", "function"):
+        raise Problem(400, f"message {number} has role {message.role!r}; localmem knows no tools", param="messages")
+    if not isinstance(message.content, list):
+        return message.content or ""
+    for part in message.content:
+        if part.type != "text" or part.text is None:
+            raise Problem(
+                400,
+                f"message {number} holds a part of type {part.type!r}; localmem reads text only, leave it out",
+                param=f"messages.{number}.content",
+            )
+    return "\n".join(part.text or "" for part in message.content)
+
+
+def _format(wanted: ResponseFormat | None) -> Format:
+    if wanted is None or wanted.type == "text":
+        return FreeText()
+    if wanted.type == "json_object":
+        return JsonSchema({"type": "object"})
+    if wanted.json_schema is None:
+        raise Problem(400, "response_format json_schema lacks json_schema.schema", param="response_format")
+    return JsonSchema(wanted.json_schema.form)
+
+
+def _check_abilities(request: ChatRequest) -> None:
+    _format(request.response_format)
+    cannot = {
+        "n": request.n not in (None, 1),
+        "tools": bool(request.tools),
+        "functions": bool(request.functions),
+        "logprobs": bool(request.logprobs),
+        "modalities": request.modalities not in (None, [], ["text"]),
+        "audio": request.audio is not None,
+    }
+    for name, asked_for in cannot.items():
+        if asked_for:
+            raise Problem(400, f"localmem gives one answer in plain text; leave {name} out", param=name)

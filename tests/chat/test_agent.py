@@ -1,0 +1,227 @@
+"""The agent: what is written when, what a reply sees, and what happens when things break off."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+
+from localmem.bank import Bank
+from localmem.chat.agent import ChatAgent
+from localmem.errors import LLMError, NotFound, OutOfOrder, StoreError
+from localmem.llm.scripted import ScriptedLLM
+from localmem.memory import Memory
+from localmem.retrieval.base import Retriever
+from localmem.systems.exchange_retrieval import ExchangeRetrieval
+from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Prompt, Recall, Session, Turn
+from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
+
+
+def _agent(
+    answer: str = "Nice to hear.", *, journal: MemoryJournal | None = None, memory: Memory | None = None, **more: object
+) -> tuple[ChatAgent, MemoryJournal, list[Prompt]]:
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> str:
+        asked.append(prompt)
+        return answer
+
+    journal = journal or MemoryJournal()
+    memory = memory or ExchangeRetrieval(retriever=WordRetriever(), k=1)
+    return ChatAgent(memory=memory, llm=ScriptedLLM(script), journal=journal, **more), journal, asked  # type: ignore[arg-type]
+
+
+def test_the_user_turn_is_written_before_the_reply_is_made() -> None:
+    journal = MemoryJournal()
+    written: list[int] = []
+
+    def script(prompt: Prompt) -> str:
+        written.append(sum(len(turns) for turns in journal.turns.values()))
+        return "hello"
+
+    agent = ChatAgent(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
+    reply = agent.chat("hi", START)
+    assert written == [1]
+    assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "hello"]
+    assert reply.turn.text == "hello"
+
+
+def test_what_was_said_is_recalled_after_the_session_ended() -> None:
+    agent, journal, asked = _agent()
+    agent.chat("my dog is called Bruno", START)
+    ended = agent.end_session()
+    assert journal.closed == [ended]
+    agent.chat("what is my dog called", START + timedelta(days=1))
+    assert "Bruno" in asked[-1].messages[-1].content
+    assert "Bruno" not in asked[0].messages[-1].content.replace("my dog is called Bruno", "")
+
+
+def test_memory_stands_where_the_model_reads_it_best() -> None:
+    for position, place in (("system", 0), ("last", -1)):
+        agent, _, asked = _agent(memory_position=position)
+        agent.read([session("my dog is called Bruno", "a fine name")])
+        agent.chat("what is my dog called", START + timedelta(days=1))
+        messages = asked[-1].messages
+        assert "Bruno" in messages[place].content
+        assert "Bruno" not in messages[-1 - place].content
+        assert messages[-1].content.endswith("what is my dog called")
+
+
+def test_sessions_not_yet_remembered_stay_in_sight() -> None:
+    agent, _, asked = _agent(carry=2)
+    agent.chat("one", START)
+    agent.chat("my cat is Tom", START)
+    agent.close()
+    agent.chat("hello again", START + timedelta(days=1))
+    seen = "\n".join(message.content for message in asked[-1].messages)
+    assert "my cat is Tom" in seen
+    assert "one" not in seen.split()
+
+
+class Meanwhile(ExchangeRetrieval):
+    """Its recall is over just before another thread has remembered what waited."""
+
+    def __init__(self) -> None:
+        super().__init__(retriever=WordRetriever())
+        self.then: Callable[[], object] = lambda: None
+
+    def recall(self, session: Session) -> Recall:
+        found = super().recall(session)
+        self.then()
+        return found
+
+
+def test_a_session_remembered_during_a_reply_is_never_out_of_sight() -> None:
+    memory = Meanwhile()
+    agent, _, asked = _agent(memory=memory)
+    agent.chat("my cat is Tom", START)
+    closed = agent.close()
+    assert closed is not None
+    memory.then = lambda: agent.waiting and agent.remember(closed)
+    agent.chat("what is my cat called", START + timedelta(days=1))
+    assert agent.waiting == ()
+    assert "my cat is Tom" in "\n".join(message.content for message in asked[-1].messages)
+
+
+def test_a_reply_that_is_broken_off_is_kept_as_far_as_it_was_given() -> None:
+    agent, journal, _ = _agent("one two three four")
+    pieces = agent.stream("count", START)
+    assert next(pieces) + next(pieces) == "one two"
+    pieces.close()
+    assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["count", "one two"]
+
+
+def test_a_failing_backbone_loses_no_word_of_the_user() -> None:
+    def script(prompt: Prompt) -> str:
+        raise LLMError("the server is gone")
+
+    journal = MemoryJournal()
+    agent = ChatAgent(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
+    with pytest.raises(LLMError):
+        agent.chat("remember me", START)
+    assert [turn.text for turns in journal.turns.values() for turn in turns] == ["remember me"]
+
+
+def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
+    recalling = threading.Event()
+
+    class Slow(MemoryJournal):
+        def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+            assert recalling.wait(30)
+            super().add_turns(session_id, turns)
+
+    class Seen(ExchangeRetrieval):
+        def recall(self, session: Session) -> Recall:
+            recalling.set()
+            return super().recall(session)
+
+    agent, journal, asked = _agent(journal=Slow(), memory=Seen(retriever=WordRetriever()))
+    agent.chat("hi", START)
+    assert len(asked) == 1
+    assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "Nice to hear."]
+
+
+def test_nothing_is_answered_that_could_not_be_written() -> None:
+    class Full(MemoryJournal):
+        def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
+            raise StoreError("the disk is full")
+
+    agent, _, asked = _agent(journal=Full())
+    with pytest.raises(StoreError, match="full"):
+        agent.chat("hi", START)
+    assert (asked, agent.sessions) == ([], ())
+
+
+def test_turns_out_of_order_are_refused_and_nothing_is_written() -> None:
+    agent, journal, _ = _agent()
+    agent.chat("now", START)
+    with pytest.raises(OutOfOrder, match="order"):
+        agent.chat("yesterday", START - timedelta(days=1))
+    assert sum(len(turns) for turns in journal.turns.values()) == 2
+
+
+def test_answer_changes_nothing() -> None:
+    agent, journal, _ = _agent()
+    agent.read([session("my dog is called Bruno", "a fine name")])
+    before, commits = agent.memory.bank, len(journal.commits)
+    reply = agent.answer(Session("probe", session("what is my dog called", name="probe").turns))
+    assert "Bruno" in reply.recall.text
+    assert agent.memory.bank is before
+    assert len(journal.commits) == commits
+    assert agent.sessions == ()
+
+
+def test_a_session_is_remembered_once() -> None:
+    agent, journal, _ = _agent()
+    agent.chat("my dog is called Bruno", START)
+    closed = agent.close()
+    assert closed is not None
+    assert agent.remember(closed) is True
+    assert len(agent.memory.bank.units) == 1
+    with pytest.raises(NotFound):
+        agent.remember(closed)
+    assert len(journal.commits) == 1
+
+
+def test_a_bank_changed_elsewhere_is_read_again_before_the_commit() -> None:
+    agent, journal, _ = _agent()
+    agent.chat("my dog is called Bruno", START)
+    journal.elsewhere([AddUnit(unit("other", "my parrot is called Kiwi"), START)])
+    agent.end_session()
+    assert {u.text for u in agent.memory.bank.live()} >= {"my parrot is called Kiwi"}
+    assert len(agent.memory.bank.units) == 2
+    assert agent.memory.recall(session("parrot called Kiwi")).hits[0].unit.id == "other"
+
+
+class Counting(Memory):
+    """Marks what each reply recalled: a system that works each turn."""
+
+    name = "counting"
+
+    def __init__(self, *, retriever: Retriever | None = None) -> None:
+        super().__init__(bank=Bank().apply([AddUnit(unit("u"), START)]), retriever=retriever)
+        self.seen: list[int] = []
+
+    def recall(self, session: Session) -> Recall:
+        self.seen.append(len(session.turns))
+        return Recall("something", tuple(Hit(u, 1.0) for u in self.bank.live()))
+
+    def observe(self, exchange: Exchange) -> list[Change]:
+        assert exchange.recall is not None
+        assert exchange.reply is not None
+        count = self.bank.marks.get(("u", "recalled"), 0.0)
+        return [MarkUnit(hit.unit.id, "recalled", count + 1, exchange.reply.time) for hit in exchange.recall.hits]
+
+    def end_session(self, session: Session) -> Sequence[Change]:  # type: ignore[override]
+        return []
+
+
+def test_observe_is_committed_after_each_reply_and_when_a_past_session_is_read() -> None:
+    memory = Counting()
+    agent, journal, _ = _agent(memory=memory)
+    agent.chat("hi", START)
+    assert memory.bank.marks == {("u", "recalled"): 1.0}
+    agent.read([session("a", "b", "c", "d", name="past")])
+    assert memory.bank.marks == {("u", "recalled"): 3.0}
+    assert memory.seen == [1, 1, 3]
+    assert [cause for cause, _ in journal.commits if cause.startswith("past.")] == ["past.1", "past.3"]

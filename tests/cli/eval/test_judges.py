@@ -1,0 +1,177 @@
+"""`localmem eval calibrate` and `localmem eval teafarm`, from outside; real weights where they are quick."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localmem import factory
+from localmem.cli.eval.calibrate import calibrate
+from localmem.cli.eval.judge import judge
+from localmem.cli.eval.teafarm import make, run_teafarm
+from localmem.errors import BadInput
+from localmem.evaluation.datasets import teabag
+from localmem.factory import parts
+from localmem.llm.scripted import ScriptedLLM
+from localmem.resources import resource
+from localmem.types import Choice, Prompt
+from tests.cli.conftest import Run
+from tests.evaluation.fixtures import LOCOMO, written
+from tests.evaluation.judging.test_inference import Words
+from tests.fakes import obedient
+
+SHIPPED = resource("configs/eval/teafarm.json")
+
+# What somebody says in the sessions that gives the question's mistake away, by the beginning of the question.
+FACTS = {
+    "Shall I order": "I do not eat meat any more",
+    "It must be loud": "I moved on the tenth of May",
+    "Are you working": "no more nights",
+    "You saw so much": "I never went to Lima",
+    "I have a toy mouse": "Sixpence died last week",
+    "With all this rain": "left the bakery",
+}
+
+
+def attentive(prompt: Prompt) -> str:
+    """Answers a counterfactual question rightly where the prompt holds the fact; judges by the word "no"."""
+    if isinstance(prompt.format, Choice):
+        given = prompt.messages[1].content.partition("Given answer: ")[2]
+        return "correct" if given.startswith("No") else "incorrect"
+    told = "\n".join(message.content for message in prompt.messages)
+    asked = prompt.messages[-1].content
+    (fact,) = (fact for question, fact in FACTS.items() if question in asked)
+    return "No, that is not so." if fact in told else "Yes, of course!"
+
+
+@pytest.fixture
+def backbone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The commands ask `attentive`, or whatever makes choices and JSON; the names of the prompts are told."""
+    asked: list[str] = []
+
+    def script(prompt: Prompt) -> str:
+        asked.append(prompt.name)
+        plain = prompt.name == "judge/correct" or isinstance(prompt.format, Choice | type(None))
+        return attentive(prompt) if plain or prompt.name.endswith("/respond") else obedient(prompt)
+
+    monkeypatch.setenv("LOCALMEM_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("LOCALMEM_RETRIEVAL__RETRIEVER", "bm25")
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(script), lambda: None))
+    return asked
+
+
+def test_who_remembers_is_not_fooled(backbone: list[str], tmp_path: Path) -> None:
+    """The shipped set from end to end: five sessions read, the sixth shown, the question asked of either speaker."""
+    given = ["--systems", "full_history,none", "--out", str(tmp_path / "run"), "--json"]
+    done = CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert [(one["system"], one["rate"]["mean"], one["questions"]) for one in report["systems"]] == [
+        ("full_history", 1.0, 6),
+        ("none", 0.0, 6),
+    ]
+    assert report["judge"]["calibration"] is None
+    assert report["judge"]["believable"] is False
+    assert backbone.count("judge/correct") == 12
+    backbone.clear()
+    again = CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
+    assert json.loads(again.stdout) == report
+    assert not backbone  # all of it was in the folder
+
+
+def test_a_table_for_people_and_a_folder_of_another_run(backbone: list[str], tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "run"), "--limit", "2"]
+    assert CliRunner().invoke(run_teafarm, ["--systems", "none", *out]).exit_code == 0
+    table = CliRunner().invoke(run_teafarm, ["--systems", "none", *out])
+    assert re.search(r"none +0\.00 \[0\.00, 0\.00\] +2 ", table.stdout)
+    assert "uncalibrated: run `localmem eval calibrate`" in table.stdout
+    with pytest.raises(BadInput, match="a run with another data, limit"):
+        CliRunner().invoke(run_teafarm, ["--systems", "none", "--out", str(tmp_path / "run")], catch_exceptions=False)
+
+
+def test_a_judge_that_cannot_say_what_is_right_is_refused(tmp_path: Path) -> None:
+    given = ["--systems", "none", "--out", str(tmp_path), "--judge", "rating"]
+    with pytest.raises(BadInput, match="give correct"):
+        CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
+
+
+def test_a_set_is_made_of_a_data_set_and_goes_on(backbone: list[str], tmp_path: Path) -> None:
+    path, out = written(tmp_path, LOCOMO), tmp_path / "made.jsonl"
+    given = ["--data", "locomo", "--path", str(path), "--out", str(out), "--json"]
+    made = json.loads(CliRunner().invoke(make, given, catch_exceptions=False).stdout)
+    assert (made["episodes"], made["questions"], made["held_before"]) == (1, 2, 0)
+    (episode,) = teabag.read(out).episodes
+    assert {probe.speaker for probe in episode.probes} == {"Ana", "Ben"}
+    backbone.clear()
+    again = json.loads(CliRunner().invoke(make, given, catch_exceptions=False).stdout)
+    assert (again["episodes"], again["held_before"], backbone) == (1, 1, [])
+
+
+def test_calibration_is_told_kept_and_found_by_a_run(backbone: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    told = CliRunner().invoke(calibrate, ["--judge", "correct", "--out", str(out)], catch_exceptions=False)
+    assert "not believable: kappa" in told.stdout
+    assert "vague" in told.stdout
+    (held,) = json.loads(out.read_text())
+    assert (held["judge"], held["figures"]["items"], held["believable"]) == ("correct", len(backbone), False)
+    assert (tmp_path / "data" / "calibration.json").is_file()
+    given = ["--systems", "none", "--limit", "1", "--out", str(tmp_path / "run")]
+    assert "not believable: kappa" in CliRunner().invoke(run_teafarm, given, catch_exceptions=False).stdout
+
+
+def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the backbone, and only what entails what; calibrated like any judge."""
+    folder, out = tmp_path / "nli", tmp_path / "run"
+    folder.mkdir()
+    (folder / "model.safetensors").write_text("weights")
+    monkeypatch.setattr(parts, "pair_model", lambda *_: Words())
+    teafarm = ["--systems", "none", "--limit", "1", "--out", str(out)]
+    assert CliRunner().invoke(run_teafarm, teafarm, catch_exceptions=False).exit_code == 0
+    backbone.clear()
+    assert CliRunner().invoke(calibrate, ["--nli", str(folder)], catch_exceptions=False).exit_code == 0
+    told = CliRunner().invoke(judge, [str(out), "--judge", "entailment", "--nli", str(folder)], catch_exceptions=False)
+    assert "entailment: not believable: kappa" in told.stderr
+    verdicts = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    (given,) = [one for one in verdicts if one["judge"] == "entailment"]
+    assert (given["label"], given["model"].partition("@")[0]) == ("neutral", "nli")
+    assert not backbone
+    with pytest.raises(BadInput, match="give --judge entailment"):
+        CliRunner().invoke(judge, [str(out), "--nli", str(folder)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--judge", "correct,score", "--labelled", "x.jsonl"], "give one --judge"),
+        (["--judge", "wise"], "no judge 'wise'"),
+        (["--nli", "roberta-large-mnli", "--judge", "score"], "leave --nli away"),
+        (["--judge", "preference", "--samples", "2"], "odd number"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: list[str], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        CliRunner().invoke(calibrate, given, catch_exceptions=False)
+
+
+def test_the_starter_weights_judge(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
+    """A few items of three forms; that its verdicts are worth little is what calibration is there to show."""
+    lines = resource("configs/eval/calibration/entailment.jsonl").read_text().splitlines()[:3]
+    path = tmp_path / "few.jsonl"
+    path.write_text("\n".join(lines))
+    done = localmem("eval", "calibrate", "--judge", "entailment", "--labelled", path, "--data", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    (held,) = json.loads(done.stdout)
+    assert held["model"]["name"] == "smollm2-135m-instruct"
+    assert (held["figures"]["items"], held["figures"]["unusable"]) == (3, 0)
+    assert len(held["prompt_sha256"]) == len(held["model"]["checksum"]) == 64
+
+
+def test_the_starter_weights_answer_a_shipped_question(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
+    out = tmp_path / "run"
+    done = localmem("eval", "teafarm", "run", "--systems", "exchange_retrieval", "--limit", 1, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["systems"]
+    assert (row["questions"], row["failed"], row["unjudged"]) == (1, 0, 0)
+    assert len((out / "verdicts.jsonl").read_text().splitlines()) == 1

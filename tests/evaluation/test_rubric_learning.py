@@ -1,0 +1,165 @@
+"""Reflection: the worst dialogues, in mini-batches, give one rubric item and one example each."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localmem import factory
+from localmem.cli.eval import eval_
+from localmem.errors import BadReply
+from localmem.evaluation.datasets.segmented_dialogues import Labelled
+from localmem.evaluation.metrics.segmentation import Agreement
+from localmem.evaluation.rubric_learning import Judged, Reflector, judge
+from localmem.llm.scripted import ScriptedLLM
+from localmem.segmentation.rubric import Rubric
+from localmem.segmentation.segmenters import EvenSegmenter
+from localmem.types import JsonSchema, Prompt
+from tests.fakes import obedient, session
+
+
+def _labelled(name: str, *sizes: int) -> Labelled:
+    ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
+    segments = tuple(range(end - size, end) for end, size in zip(ends, sizes, strict=True))
+    return Labelled(session(*(f"{name} remark {n}" for n in range(2 * ends[-1])), name=name), segments)
+
+
+def _silent(_step: str, _done: int, _of: int) -> None:
+    pass
+
+
+def _judged(count: int) -> list[Judged]:
+    """Dialogue d1 is a little wrong, the last one most; d0 is right."""
+    return [Judged(_labelled(f"d{n}", 2, 2), (range(4),), Agreement(0.0, 0.0, n / count)) for n in range(count)]
+
+
+def _answers(asked: list[Prompt], *, example: int = 1, replaces: int = 0) -> Callable[[Prompt], str]:
+    def script(prompt: Prompt) -> str:
+        asked.append(prompt)
+        item = f"Criterion {len(asked)}."
+        return json.dumps({"reflection": f"Why {len(asked)}.", "example": example, "item": item, "replaces": replaces})
+
+    return script
+
+
+def test_every_dialogue_is_judged_by_its_right_segments() -> None:
+    told: list[tuple[str, int, int]] = []
+    dialogues = [_labelled(f"d{n}", 3, 3) for n in range(20)]
+    judged = judge(EvenSegmenter(3), dialogues, lambda *step: told.append(step))
+    assert [one.error for one in judged] == [0.0] * 20
+    assert told == [("segmenting", 16, 20), ("segmenting", 20, 20)]
+    assert judge(EvenSegmenter(1), dialogues[:1], _silent)[0].error > 0.5
+
+
+def test_the_worst_in_mini_batches_give_an_item_and_an_example_each() -> None:
+    asked: list[Prompt] = []
+    reflector = Reflector(ScriptedLLM(_answers(asked, example=2)), hard=6, batches=3, items=10, examples=2)
+    rubric = reflector.learn(_judged(10), _silent)
+    assert rubric.items == ("Criterion 1.", "Criterion 2.", "Criterion 3.")
+    assert [example.reflection for example in rubric.examples] == ["Why 1.", "Why 2."]
+    assert "d8 remark 0" in rubric.examples[0].dialogue  # the second of the worst two, d9 and d8
+    first, second, _ = (prompt.messages[-1].content for prompt in asked)
+    assert "d9 remark 0" in first
+    assert "d7 remark 0" not in first
+    assert "d7 remark 0" in second
+    assert 'Right: {"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}' in first
+    assert 'Predicted: {"segments": [{"first": 0, "last": 3}]}' in first
+    assert "(none)" in first
+    assert "1. Criterion 1." in second
+
+
+def test_an_item_may_replace_another_and_the_oldest_goes_when_there_are_too_many() -> None:
+    corrected = Reflector(ScriptedLLM(_answers([], replaces=1)), hard=3, batches=3).learn(_judged(4), _silent)
+    assert corrected.items == ("Criterion 3.",)
+    few = Reflector(ScriptedLLM(_answers([])), hard=3, batches=3, items=2).learn(_judged(4), _silent)
+    assert few.items == ("Criterion 2.", "Criterion 3.")
+
+
+def test_the_schema_names_conversations_and_items_that_are_there() -> None:
+    asked: list[Prompt] = []
+    Reflector(ScriptedLLM(_answers(asked)), hard=4, batches=2).learn(_judged(9), _silent)
+    form = asked[1].format
+    assert isinstance(form, JsonSchema)
+    fields = json.loads(json.dumps(form.schema))["properties"]
+    assert (fields["example"]["minimum"], fields["example"]["maximum"]) == (1, 2)
+    assert (fields["replaces"]["minimum"], fields["replaces"]["maximum"]) == (0, 1)
+
+
+def test_a_mini_batch_is_shown_as_far_as_it_fits() -> None:
+    asked: list[Prompt] = []
+    llm = ScriptedLLM(_answers(asked), context_length=1300)
+    dialogues = [Judged(_labelled(f"d{n}", 20, 5), (range(25),), Agreement(0.0, 1.0, 1.0)) for n in range(4)]
+    Reflector(llm, hard=4, batches=1).learn(dialogues, _silent)
+    text = asked[0].messages[-1].content
+    assert "d0 remark 0" in text
+    assert "d3 remark 0" not in text
+    assert "numbered 1 to 1." in text
+
+
+def test_an_answer_that_cannot_be_used_adds_nothing_and_is_counted() -> None:
+    def script(prompt: Prompt) -> str:
+        raise BadReply(f"{prompt.name} was cut")
+
+    cut = Reflector(ScriptedLLM(script), hard=2, batches=2)
+    assert cut.learn(_judged(4), _silent) == Rubric()
+    assert cut.fallbacks == {"secom/reflect": 2}
+    elsewhere = Reflector(ScriptedLLM(_answers([], example=9)), hard=2, batches=2)
+    assert elsewhere.learn(_judged(4), _silent) == Rubric()
+    assert elsewhere.fallbacks == {"secom/reflect": 2}
+
+
+def test_where_nothing_is_wrong_there_is_nothing_to_learn() -> None:
+    assert Reflector(ScriptedLLM(lambda _: pytest.fail("asked"))).learn(_judged(1), _silent) == Rubric()
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    lines = [
+        {"id": f"d{n}", "dialogue": "user: a[NEWLINE]agent: b[NEWLINE][BOUNDARY][NEWLINE]user: c[NEWLINE]agent: d"}
+        for n in range(4)
+    ]
+    path = tmp_path / "data.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return path
+
+
+def test_the_command_measures_and_learns(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = factory.Backbone(ScriptedLLM(obedient), lambda: None)
+    monkeypatch.setattr(factory, "backbone", lambda *_: backbone)
+    out = data.with_name("rubric.yaml")
+    arguments = ["segmentation", "--data", str(data), "--limit", "3", "--reflect", "--learned", str(out), "--json"]
+    done = CliRunner().invoke(eval_, arguments, catch_exceptions=False)
+    report = json.loads(done.stdout)
+    assert report["dialogues"] == 3
+    (row,) = report["segmenters"]
+    assert 0 <= row["window_diff"] <= 1
+    assert row["fallbacks"] == 0
+    assert list(Rubric.load(out).items) == report["items"]
+    plain = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), "--rubric", str(out)])
+    assert "window_diff" in plain.stdout
+
+
+def test_segmenters_are_compared_in_one_table(data: Path) -> None:
+    names = [argument for name in ("even", "random") for argument in ("--segmenter", name)]
+    done = CliRunner().invoke(
+        eval_, ["segmentation", "--data", str(data), "--chunk", "2", "--skip", "1", "--json", *names]
+    )
+    report = json.loads(done.stdout)
+    assert report["dialogues"] == 3
+    even, other = report["segmenters"]
+    assert (even["segmenter"], even["f1"], even["p_k"], even["score"]) == ("even", 1.0, 0.0, 1.0)
+    assert (other["segmenter"], other["score"] < 1) == ("random", True)
+    beyond = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), "--skip", "9"])
+    assert "no dialogue after the first 9" in str(beyond.exception)
+
+
+@pytest.mark.parametrize("more", [["--reflect"], ["--learned", "x.yaml"]])
+def test_reflection_and_its_file_go_together(data: Path, more: list[str]) -> None:
+    done = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), *more])
+    assert done.exit_code == 2
+    assert "go together" in done.output

@@ -1,0 +1,291 @@
+"""Decoding in a changing batch, held against the plain way: each prompt alone, all of it read anew for every token."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+from transformers import PreTrainedModel
+
+from localmem.errors import LLMError
+from localmem.llm.answer_text import AnswerText
+from localmem.llm.engine.adapters import Adapters
+from localmem.llm.engine.decoder import Decoder
+from localmem.llm.engine.keyvalues import RowCache, use_row_attention
+from localmem.llm.engine.row import Row
+from localmem.llm.engine.sampling import Sampler
+from tests.llm.asking import ask
+
+VOCABULARY = 97
+END = 2
+CPU = torch.device("cpu")
+SMALL: dict[str, object] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.3,
+    "eos_token_id": END,
+}
+SLIDING: dict[str, object] = {"sliding_window": 8}
+KINDS: dict[str, tuple[str, dict[str, object]]] = {
+    "llama": ("LlamaConfig", {}),
+    "qwen3": ("Qwen3Config", {"head_dim": 16}),
+    "mistral, sliding window": ("MistralConfig", SLIDING),
+    "gemma3, window in some layers": ("Gemma3TextConfig", SLIDING | {"head_dim": 8, "sliding_window_pattern": 2}),
+    "lfm2, convolutions": ("Lfm2Config", {"full_attn_idxs": [1], "conv_L_cache": 3}),
+}
+JOINABLE = ("llama", "qwen3")
+
+
+class Words:
+    """Stands in for a tokenizer: a token is its number."""
+
+    def add(self, token: int) -> str:
+        return f"{token} "
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def model(kind: str) -> PreTrainedModel:
+    return small(kind)
+
+
+@pytest.fixture(scope="module")
+def llama() -> PreTrainedModel:
+    return small("llama")
+
+
+def small(kind: str) -> PreTrainedModel:
+    torch.manual_seed(3)
+    name, more = KINDS[kind]
+    config = getattr(transformers, name)(**SMALL | more)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    if RowCache(model.config).joinable:
+        use_row_attention(model)
+    return model
+
+
+def decoder(model: PreTrainedModel, *, limit: int = 4, prefix_tokens: int = 0) -> Decoder:
+    return Decoder(Adapters(model), [END], limit=limit, prefix_tokens=prefix_tokens)
+
+
+def row(ids: Sequence[int], limit: int = 12, *, background: bool = False, salt: str | None = None) -> Row:
+    prompt = replace(ask(extra={"cache_salt": salt} if salt else None), background=background)
+    return Row(
+        prompt=prompt,
+        ids=list(ids),
+        limit=limit,
+        ends=frozenset({END}),
+        sampler=Sampler(prompt, ids, CPU),
+        pieces=Words(),  # type: ignore[arg-type]
+        text=AnswerText(()),
+    )
+
+
+def some_rows(count: int, seed: int = 0) -> list[Row]:
+    chance = random.Random(seed)
+    return [
+        row([chance.randrange(3, VOCABULARY) for _ in range(chance.randrange(1, 40))], chance.randrange(1, 20))
+        for _ in range(count)
+    ]
+
+
+@torch.inference_mode()
+def plainly(model: PreTrainedModel, asked: Row) -> list[int]:
+    """The greedy answer, one full forward pass a token."""
+    output: list[int] = []
+    while len(output) < asked.limit and (not output or output[-1] != END):
+        logits = model(input_ids=torch.tensor([[*asked.ids, *output]]), use_cache=False).logits
+        output.append(int(logits[0, -1].argmax()))
+    return output
+
+
+def finish(decoder: Decoder, rows: Sequence[Row]) -> None:
+    for _ in range(1000):
+        if all(row.done for row in rows):
+            return
+        decoder.step()
+    pytest.fail("it does not end")
+
+
+def test_rows_that_come_and_go_are_answered_as_if_alone(kind: str, model: PreTrainedModel) -> None:
+    assert RowCache(model.config).joinable == (kind in JOINABLE)
+    rows = some_rows(14)
+    batch = decoder(model)
+    for start in range(0, 14, 2):  # two more arrive with every other step
+        batch.add(rows[start : start + 2])
+        batch.step()
+        batch.step()
+    finish(batch, rows)
+    assert [row.output for row in rows] == [plainly(model, row) for row in rows]
+    assert batch.rows == 0
+
+
+def test_a_dropped_row_leaves_the_others_as_they_were(model: PreTrainedModel) -> None:
+    rows = some_rows(6, seed=1)
+    for one in rows:
+        one.limit = 10
+    batch = decoder(model, limit=4)
+    batch.add(rows)
+    for _ in range(4):
+        batch.step()
+    rows[0].dropped = rows[5].dropped = True
+    batch.prune()
+    assert batch.rows == len([one for one in rows if not one.done and not one.dropped])
+    kept = rows[1:5]
+    finish(batch, kept)
+    assert [row.output for row in kept] == [plainly(model, row) for row in kept]
+
+
+def test_a_beginning_read_before_is_not_read_again(llama: PreTrainedModel) -> None:
+    batch = decoder(llama, prefix_tokens=400)
+    shared = list(range(3, 63))
+    first, second, other = row([*shared, 70]), row([*shared, 80, 81]), row([90, *shared])
+    for one in (first, second, other):
+        batch.add([one])
+        finish(batch, [one])
+    assert (first.cached, second.cached, other.cached) == (0, 60, 0)
+    again = row([*first.ids, *first.output, 5, 6])
+    batch.add([again])
+    finish(batch, [again])
+    assert again.cached >= len(first.ids)
+    for one in (first, second, other, again):
+        assert one.output == plainly(llama, one)
+
+
+def test_the_same_prompt_again_reads_its_last_token(llama: PreTrainedModel) -> None:
+    batch = decoder(llama, prefix_tokens=200)
+    twice = [row(range(3, 53)), row(range(3, 53))]
+    for one in twice:
+        batch.add([one])
+        finish(batch, [one])
+    assert twice[1].cached == 49
+    assert twice[1].output == twice[0].output
+
+
+class Failing:
+    """Makes a model's forward raise as `when` says, which is told the number of the call and of rows."""
+
+    def __init__(self, model: PreTrainedModel, error: BaseException, when: Callable[[int, int], bool]) -> None:
+        self.calls = 0
+        self.error, self.when = error, when
+        self.handle = model.register_forward_pre_hook(self._look, with_kwargs=True)
+
+    def _look(self, _module: object, _args: object, kwargs: dict[str, torch.Tensor]) -> None:
+        self.calls += 1
+        if self.when(self.calls, len(kwargs["input_ids"])):
+            raise self.error
+
+
+def test_full_memory_is_met_with_smaller_batches(llama: PreTrainedModel, caplog: pytest.LogCaptureFixture) -> None:
+    rows = some_rows(8, seed=2)
+    batch = decoder(llama, limit=8, prefix_tokens=200)
+    failing = Failing(llama, torch.OutOfMemoryError("out of memory"), lambda call, count: count > 2)
+    batch.add(rows)
+    finish(batch, rows)
+    failing.handle.remove()
+    assert [row.error for row in rows] == [None] * 8
+    assert [row.output for row in rows] == [plainly(llama, row) for row in rows]
+    assert "at most 2 answers at a time" in caplog.text
+
+
+def test_what_never_fits_fails_alone(llama: PreTrainedModel) -> None:
+    rows = [row(range(3, 9)), row([4] * 30), row(range(5, 9))]
+    batch = decoder(llama, limit=4)
+    failing = Failing(llama, torch.OutOfMemoryError("out of memory"), lambda call, count: count > 1)
+    wide = llama.register_forward_pre_hook(_too_wide, with_kwargs=True)
+    batch.add(rows)
+    finish(batch, rows)
+    failing.handle.remove()
+    wide.remove()
+    assert isinstance(rows[1].error, LLMError)
+    assert "could not be answered: too wide" in str(rows[1].error)
+    assert [rows[n].output for n in (0, 2)] == [plainly(llama, rows[n]) for n in (0, 2)]
+
+
+def _too_wide(_module: object, _args: object, kwargs: dict[str, torch.Tensor]) -> None:
+    if kwargs["input_ids"].shape[1] >= 30:
+        raise torch.OutOfMemoryError("too wide")
+
+
+def test_a_pass_that_fails_fails_its_rows_and_no_others(llama: PreTrainedModel) -> None:
+    rows = some_rows(6, seed=4)
+    batch = decoder(llama, limit=2)
+    failing = Failing(llama, RuntimeError("a kernel\nbroke"), lambda call, count: call == 3)
+    batch.add(rows)
+    finish(batch, rows)
+    failing.handle.remove()
+    failed = [row for row in rows if row.error]
+    assert 0 < len(failed) <= 2
+    assert {str(row.error) for row in failed} == {"prompt 'test/ask' could not be answered: a kernel broke"}
+    assert all(row.output == plainly(llama, row) for row in rows if not row.error)
+
+
+def test_an_interrupt_loses_nothing_of_what_goes_on(llama: PreTrainedModel) -> None:
+    rows = some_rows(5, seed=5)
+    batch = decoder(llama, limit=3)
+    failing = Failing(llama, KeyboardInterrupt(), lambda call, count: call in (2, 5, 9))
+    batch.add(rows)
+    interrupts = 0
+    while not all(row.done for row in rows):
+        try:
+            batch.step()
+        except KeyboardInterrupt:
+            interrupts += 1
+    failing.handle.remove()
+    assert interrupts == 3
+    assert [row.output for row in rows] == [plainly(llama, row) for row in rows]
+
+
+def test_numbers_that_overflow_fail_their_row_alone(llama: PreTrainedModel) -> None:
+    rows = [row(range(3, 9)), row(range(5, 9))]
+    rows[1].sampler = Sampler(ask(temperature=1.0), rows[1].ids, CPU)
+    batch = decoder(llama)
+
+    def spoil(_module: object, _args: object, output: transformers.modeling_outputs.CausalLMOutputWithPast) -> None:
+        assert output.logits is not None
+        output.logits[-1] = torch.nan
+
+    handle = llama.register_forward_hook(spoil)
+    batch.add([rows[1]])
+    batch.step()
+    handle.remove()
+    assert rows[1].done
+    assert "overflowed" in str(rows[1].error)
+    batch.add([rows[0]])
+    finish(batch, rows)
+    assert rows[0].output == plainly(llama, rows[0])
+
+
+def test_what_somebody_waits_for_is_read_before_what_stands_in_the_background(llama: PreTrainedModel) -> None:
+    chance = random.Random(5)
+    ids = [[chance.randrange(3, VOCABULARY) for _ in range(8)] for _ in range(4)]
+    behind, ahead = [row(one, background=True) for one in ids[:2]], [row(one) for one in ids[2:]]
+    batch = decoder(llama, limit=8)
+    batch.add([*behind, *ahead])
+    batch.step()
+    assert all(one.output for one in ahead)
+    assert not any(one.output for one in behind)
+    finish(batch, [*behind, *ahead])
+    assert [one.output for one in behind] == [plainly(llama, one) for one in behind]
+
+
+def test_a_prefix_is_found_again_under_its_own_salt_alone(llama: PreTrainedModel) -> None:
+    ids = list(range(3, 60))
+    batch = decoder(llama, prefix_tokens=400)
+    for salt, cached in (("a", False), ("a", True), ("b", False), (None, False), (None, True), ("b", True)):
+        asked = row(ids, salt=salt)
+        batch.add([asked])
+        finish(batch, [asked])
+        assert bool(asked.cached) == cached, salt
+        assert asked.output == plainly(llama, asked)

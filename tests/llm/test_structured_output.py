@@ -1,0 +1,70 @@
+"""Answers outside their format are told apart from a backbone that failed."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from localmem.errors import BadReply, LLMError, LLMUnavailable, PartialFailure
+from localmem.llm.scripted import ScriptedLLM
+from localmem.llm.structured_output import repeats, usable
+from localmem.types import Completion, JsonSchema, Message, Prompt
+
+
+def _prompt(name: str, asked: str) -> Prompt:
+    return Prompt(name, (Message("user", asked),), format=JsonSchema({"type": "object"}))
+
+
+def _llm(*broken: str, error: LLMError | None = None) -> ScriptedLLM:
+    def script(prompt: Prompt) -> str:
+        if error and prompt.messages[0].content in broken:
+            raise error
+        return '{"cut' if prompt.messages[0].content in broken else "{}"
+
+    return ScriptedLLM(script)
+
+
+def _texts(llm: ScriptedLLM, *asked: str) -> tuple[list[str | None], Counter[str]]:
+    fallbacks: Counter[str] = Counter()
+    answers = usable(llm, [_prompt("a/b", text) for text in asked], fallbacks)
+    return [answer.text if answer else None for answer in answers], fallbacks
+
+
+def test_what_came_outside_its_format_is_none_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    assert _texts(_llm("2"), "1", "2", "3") == (["{}", None, "{}"], Counter({"a/b": 1}))
+    assert "a/b" in caplog.text
+
+
+def test_one_prompt_and_all_prompts_outside_their_format() -> None:
+    assert _texts(_llm("1"), "1") == ([None], Counter({"a/b": 1}))
+    assert _texts(_llm("1", "2"), "1", "2") == ([None, None], Counter({"a/b": 2}))
+
+
+def test_an_error_that_all_prompts_share_is_as_one() -> None:
+    class Alike(ScriptedLLM):
+        def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+            raise BadReply("cut short")
+
+    fallbacks: Counter[str] = Counter()
+    assert usable(Alike(lambda _: "{}"), [_prompt("a/b", "1"), _prompt("a/c", "2")], fallbacks) == [None, None]
+    assert fallbacks == {"a/b": 1, "a/c": 1}
+
+
+def test_a_backbone_that_fails_is_not_a_fallback() -> None:
+    gone = LLMUnavailable("no server answers")
+    with pytest.raises(LLMUnavailable):
+        _texts(_llm("1", error=gone), "1")
+    with pytest.raises(PartialFailure):
+        _texts(_llm("1", error=gone), "1", "2")
+
+
+def test_a_sentence_of_the_instructions_is_told_from_one_of_the_dialogue() -> None:
+    prompt = Prompt("a/b", (Message("system", "For example: Ana has a parrot."), Message("user", "Bo has a dog, too.")))
+    assert repeats(prompt, "Ana has a parrot.")
+    assert not repeats(prompt, "Bo has a dog, too.")
+    assert not repeats(prompt, "Ana has a dog.")
+    assert not repeats(prompt, "a parrot."), "so few words may stand there by chance"
+
+
+def test_no_prompts_ask_nothing() -> None:
+    assert _texts(ScriptedLLM(lambda _: pytest.fail("nothing is to be asked"))) == ([], Counter())

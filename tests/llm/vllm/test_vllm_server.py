@@ -1,0 +1,64 @@
+"""The command that serves a model: what a processor is asked for and what a GPU is."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from localmem.llm.vllm import vllm_server
+from localmem.llm.vllm.process import ServerCommand
+from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings, _command
+
+
+def command(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
+    return _command(Path("weights"), "m", 8000, settings, on_gpu=on_gpu)
+
+
+def given(words: list[str], flag: str) -> str:
+    return words[words.index(flag) + 1]
+
+
+@pytest.mark.parametrize(("narrow", "expected"), [(True, "auto"), (False, "float32")])
+def test_a_processor_without_bfloat16_computes_in_single_precision(
+    narrow: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": narrow})
+    assert given(command(VllmSettings(), on_gpu=False), "--dtype") == expected
+    assert given(command(VllmSettings(), on_gpu=True), "--dtype") == "auto"
+    assert given(command(VllmSettings(dtype="bfloat16"), on_gpu=False), "--dtype") == "bfloat16"
+
+
+@pytest.mark.parametrize(("on_gpu", "nice"), [(False, 5), (True, 0)])
+def test_on_a_processor_it_yields_to_this_program(
+    on_gpu: bool, nice: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ServerCommand] = []
+    monkeypatch.setattr(vllm_server, "_on_gpu", lambda _: on_gpu)
+    monkeypatch.setattr(vllm_server, "ServerProcess", lambda how, progress: made.append(how))
+    (tmp_path / "config.json").touch()
+    VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings(port=8000))
+    assert [how.nice for how in made] == [nice]
+
+
+@pytest.mark.parametrize(
+    ("cores", "on_gpu", "alone"), [(2, False, True), (4, False, True), (8, False, False), (2, True, False)]
+)
+def test_on_few_cores_it_schedules_and_computes_in_one_process(
+    cores: int, on_gpu: bool, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_server, "cores", lambda: cores)
+    environment = vllm_server._environment(VllmSettings(), "key", on_gpu=on_gpu)
+    assert environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") == ("0" if alone else None)
+
+
+def test_its_threads_spin_as_openmp_would_have_them_whatever_this_programs_do() -> None:
+    on_cpu, on_gpu = (vllm_server._environment(VllmSettings(), "key", on_gpu=where) for where in (False, True))
+    assert on_cpu["GOMP_SPINCOUNT"] == "300000"
+    assert "GOMP_SPINCOUNT" not in on_gpu
+
+
+def test_on_a_processor_it_reads_prompts_whole() -> None:
+    on_cpu, on_gpu = (command(VllmSettings(python="py"), on_gpu=where) for where in (False, True))
+    assert "--no-enable-chunked-prefill" in on_cpu
+    assert "--no-enable-chunked-prefill" not in on_gpu
+    assert "--gpu-memory-utilization" in on_gpu

@@ -1,0 +1,529 @@
+"""The vLLM backend against a loopback server that writes down every request and answers as it is told.
+
+What is asked here is what goes over the wire and what is made of answers; a real vLLM is asked in the contract test.
+"""
+
+import http.server
+import json
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import BadReply, BadSettings, LLMError, LLMUnavailable, PartialFailure
+from localmem.llm.vllm.llm import VllmLLM
+from localmem.llm.vllm.vllm_server import VllmServer
+from localmem.types import Completion, Message, Prompt, Usage
+from tests.llm.asking import ask, collected
+
+Json = dict[str, object]
+Reply = tuple[int, object] | None
+
+CHAT = "/v1/chat/completions"
+WAIT = "<wait>"
+
+
+@dataclass
+class Peer:
+    """A server: what it was asked, and how it answers. `reply` None drops the connection; a list is a stream."""
+
+    port: int = 0
+    asked: list[tuple[str, Json]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    reply: Callable[[str, Json], Reply] = lambda path, body: (200, answer("fine"))
+    sent: threading.Event = field(default_factory=threading.Event)
+    hung_up: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def bodies(self, path: str = CHAT) -> list[Json]:
+        return [body for asked, body in self.asked if asked == path]
+
+
+def answer(text: str | None, finish: str = "stop", logprobs: object = None) -> Json:
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    return {"choices": [choice | {"logprobs": logprobs}], "usage": usage}
+
+
+def streamed(*texts: str, finish: str = "stop") -> list[str]:
+    pieces: list[object] = [{"choices": [{"delta": {"role": "assistant", "content": ""}}]}]
+    pieces += [{"choices": [{"delta": {"content": text}, "finish_reason": None}]} for text in texts]
+    pieces += [{"choices": [{"delta": {}, "finish_reason": finish}]}]
+    pieces += [{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(texts)}}]
+    return [json.dumps(piece) for piece in pieces] + ["[DONE]"]
+
+
+def refusal(message: str) -> Json:
+    return {"error": {"message": message, "type": "BadRequestError", "code": 400}}
+
+
+def logprob(token: str, weights: dict[str, float]) -> Json:
+    """A decoded token with the likeliest twenty: those given, and others that the format forbids."""
+    listed = [
+        {"token": name, "logprob": math.log(weight), "bytes": list(name.encode())} for name, weight in weights.items()
+    ]
+    forbidden = [{"token": f"#{n}", "logprob": -9999.0, "bytes": [35, 48 + n % 10]} for n in range(20 - len(listed))]
+    return {
+        "token": token,
+        "logprob": math.log(weights[token]),
+        "bytes": list(token.encode()),
+        "top_logprobs": [*listed, *forbidden],
+    }
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers as the peer is told."""
+
+    protocol_version = "HTTP/1.1"
+    peer: Peer
+
+    def do_GET(self) -> None:
+        self._answer({})
+
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, body: Json) -> None:
+        self.peer.asked.append((self.path, body))
+        self.peer.headers.append(dict(self.headers))
+        reply = self.peer.reply(self.path, body)
+        if reply is None:
+            self.close_connection = True
+        elif isinstance(reply[1], list):
+            self._stream(reply[1])
+        else:
+            self._whole(*reply)
+
+    def _whole(self, status: int, content: object) -> None:
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self, events: list[str]) -> None:
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        for event in events:
+            if event == WAIT:
+                self._wait()
+                return
+            self.wfile.write(f"data: {event}\n\n".encode())
+            self.wfile.flush()
+
+    def _wait(self) -> None:
+        """Until the other side closes the connection."""
+        self.peer.sent.set()
+        if self.rfile.read(1) == b"":
+            self.peer.hung_up.set()
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    peer = Peer()
+    bound: type[Handler] = type("Bound", (Handler,), {"peer": peer})
+    server = Server(("127.0.0.1", 0), bound)
+    peer.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield peer
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def remote(peer: Peer) -> Iterator[VllmLLM]:
+    remote = VllmLLM(peer.url, name="model", context_length=4096, api_key="secret")
+    yield remote
+    remote.close()
+
+
+def test_a_prompt_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
+    done = remote.generate([ask("Hi", max_tokens=9, temperature=0.5, seed=3, stop=["\n"], extra={"top_p": 0.9})])[0]
+    assert peer.bodies() == [
+        {
+            "model": "model",
+            "messages": [
+                {"role": "system", "content": "You are a helpful assistant."},
+                {"role": "user", "content": "Hi"},
+            ],
+            "max_tokens": 9,
+            "temperature": 0.5,
+            "seed": 3,
+            "stop": ["\n"],
+            "stream": False,
+            "top_p": 0.9,
+        }
+    ]
+    assert done == Completion("fine", "stop", Usage(input=7, output=3, cached=5))
+    assert peer.headers[0]["Authorization"] == "Bearer secret"
+
+
+def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: VllmLLM) -> None:
+    extra = {
+        "messages": [],
+        "model": "other",
+        "stream": True,
+        "stream_options": {},
+        "max_tokens": 1,
+        "n": 2,
+        "user": "u",
+    }
+    remote.generate([ask("Hi", max_tokens=9, seed=None, extra=extra)])
+    body = peer.bodies()[0]
+    assert (body["model"], body["stream"], body["max_tokens"], body["user"]) == ("model", False, 9, "u")
+    assert body["messages"]
+    assert not {"stream_options", "n", "seed"} & set(body)
+
+
+def test_what_is_done_in_the_background_is_ranked_behind_where_the_server_ranks(peer: Peer, remote: VllmLLM) -> None:
+    behind = replace(ask(), background=True)
+    ranking = VllmLLM(peer.url, name="m", context_length=4096, priorities=True)
+    ranking.generate([ask()])
+    ranking.generate([behind])
+    remote.generate([behind])
+    ranking.close()
+    assert [body.get("priority") for body in peer.bodies()] == [None, 1, None]
+
+
+def test_the_servers_counters_of_its_prefix_cache(peer: Peer, remote: VllmLLM) -> None:
+    counters = [
+        "# HELP vllm:prefix_cache_queries_total Tokens looked up.",
+        'vllm:prefix_cache_queries_total{engine="0",model_name="m"} 1200.0',
+        'vllm:prefix_cache_queries_total{engine="1",model_name="m"} 300.0',
+        'vllm:prefix_cache_hits_total{engine="0",model_name="m"} 900.0',
+    ]
+    peer.reply = lambda path, body: (200, "\n".join(counters).encode())
+    assert remote.prefix_cache() == (1500, 900)
+    peer.reply = lambda path, body: (200, b"vllm:num_requests_running 0.0")
+    assert remote.prefix_cache() is None
+
+
+def test_the_schema_goes_over_the_wire(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (200, answer('{"a": 1}'))
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    remote.generate([ask(schema=schema)])
+    assert peer.bodies()[0]["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": True},
+    }
+
+
+def test_the_choice_goes_over_the_wire_and_is_cut_where_it_is_decided(peer: Peer, remote: VllmLLM) -> None:
+    step = logprob("RE", {"RE": 0.5, "R": 0.1, "REP": 0.2, "P": 0.2})
+    peer.reply = lambda path, body: (
+        200,
+        answer("REPL", "length", {"content": [step, logprob("PL", {"PL": 0.75, "TI": 0.25})]}),
+    )
+    done = remote.generate([ask(choice=["REPLACE", "RETIRE", "PASS"], stop=["E"], max_tokens=50)])[0]
+    body = peer.bodies()[0]
+    assert body["structured_outputs"] == {"choice": ["REPLACE", "RETIRE", "PASS"]}
+    assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 3)
+    assert "stop" not in body
+    assert "guided_choice" not in body
+    assert (done.text, done.finish) == ("REPLACE", "stop")
+    assert done.choices is not None
+    assert {option: math.exp(weight) for option, weight in done.choices.items()} == pytest.approx(
+        {"REPLACE": 0.2 + 0.6 * 0.75, "RETIRE": 0.6 * 0.25, "PASS": 0.2}
+    )
+
+
+def test_options_past_the_twentieth_are_below_it(peer: Peer, remote: VllmLLM) -> None:
+    listed = {f"{chr(97 + n)}": 0.04 for n in range(19)} | {"t": 0.02}
+    peer.reply = lambda path, body: (200, answer("a", "length", {"content": [logprob("a", listed)]}))
+    done = remote.generate([ask(choice=[*listed, "zebra"])])[0]
+    assert done.choices is not None
+    assert done.choices["zebra"] == pytest.approx(done.choices["t"] - 1.0)
+
+
+def test_a_server_that_leaves_the_options_is_told_on(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (200, answer("perhaps"))
+    with pytest.raises(
+        BadReply, match=r"'test/ask' was answered 'perhaps'; the server did not keep to \['yes', 'no'\]"
+    ):
+        remote.generate([ask(choice=["yes", "no"])])
+
+
+def test_neighbours_of_one_role_are_joined(peer: Peer, remote: VllmLLM) -> None:
+    remote.generate([Prompt("x", (Message("user", "one"), Message("user", "two")))])
+    assert peer.bodies()[0]["messages"] == [{"role": "user", "content": "one\n\ntwo"}]
+
+
+def test_a_batch_is_sent_side_by_side_and_kept_in_order(peer: Peer, remote: VllmLLM) -> None:
+    together = threading.Barrier(16)
+
+    def reply(path: str, body: Json) -> Reply:
+        together.wait(10)
+        messages = body["messages"]
+        assert isinstance(messages, list)
+        return 200, answer(messages[-1]["content"])
+
+    peer.reply = reply
+    done = remote.generate([ask(str(number)) for number in range(16)])
+    assert [completion.text for completion in done] == [str(number) for number in range(16)]
+
+
+def test_what_the_server_refuses_is_one_line_and_not_sent_again(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (400, refusal("no such\nparameter"))
+    with pytest.raises(LLMError, match=r"refused prompt 'test/ask' \(400: no such parameter\)") as caught:
+        remote.generate([ask()])
+    assert "\n" not in str(caught.value)
+    assert len(peer.asked) == 1
+    with pytest.raises(LLMError, match="refused"):
+        collected(remote.stream(ask()))
+    assert len(peer.asked) == 2
+
+
+def test_one_refusal_does_not_fail_its_neighbours(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (400, refusal("bad")) if body["max_tokens"] == 3 else (200, answer("fine"))
+    with pytest.raises(PartialFailure) as caught:
+        remote.generate([ask(), ask(max_tokens=3), ask()])
+    assert [type(result) for result in caught.value.results] == [Completion, LLMError, Completion]
+
+
+@pytest.mark.parametrize("first", [None, (503, {"message": "restarting"})], ids=["connection", "status"])
+def test_what_failed_is_sent_once_more_when_the_server_is_well(peer: Peer, remote: VllmLLM, first: Reply) -> None:
+    peer.reply = lambda path, body: first if len(peer.bodies()) == 1 and path == CHAT else (200, answer("fine"))
+    assert remote.generate([ask()])[0].text == "fine"
+    assert [path for path, _ in peer.asked] == [CHAT, "/health", CHAT]
+
+
+def test_a_stream_that_failed_before_it_began_is_asked_for_once_more(peer: Peer, remote: VllmLLM) -> None:
+    def reply(path: str, body: Json) -> Reply:
+        if path != CHAT:
+            return 200, {}
+        return None if len(peer.bodies()) == 1 else (200, streamed("fi", "ne"))
+
+    peer.reply = reply
+    assert collected(remote.stream(ask()))[1].text == "fine"
+
+
+def test_what_fails_twice_is_an_error(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (500, refusal("engine")) if path == CHAT else (200, {})
+    with pytest.raises(LLMError, match=r"failed at prompt 'test/ask' \(500: engine\)"):
+        remote.generate([ask()])
+    assert len(peer.bodies()) == 2
+
+
+def test_no_server_is_unavailable(unused_port: int) -> None:
+    remote = VllmLLM(f"http://127.0.0.1:{unused_port}/v1/", name="model", context_length=4096)
+    with pytest.raises(LLMUnavailable, match=f"no server answers at http://127.0.0.1:{unused_port} "):
+        remote.generate([ask()])
+    with pytest.raises(LLMUnavailable, match="mend the address"):
+        collected(remote.stream(ask()))
+    remote.close()
+
+
+def test_an_answer_that_takes_too_long_is_not_asked_for_again(peer: Peer) -> None:
+    held = threading.Event()
+    peer.reply = lambda path, body: (held.wait(10), (200, answer("late")))[1]
+    remote = VllmLLM(peer.url, name="model", context_length=4096, timeout=0.2)
+    with pytest.raises(LLMUnavailable, match="gave no answer to prompt 'test/ask' in 0 s"):
+        remote.generate([ask()])
+    held.set()
+    assert len(peer.bodies()) == 1
+    remote.close()
+
+
+def test_a_stream_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (200, streamed("Hel", "lo", finish="length"))
+    pieces, done = collected(remote.stream(ask()))
+    assert pieces == ["Hel", "lo"]
+    assert done == Completion("Hello", "length", Usage(input=7, output=2))
+    assert peer.bodies()[0]["stream"] is True
+    assert peer.bodies()[0]["stream_options"] == {"include_usage": True}
+
+
+def test_a_stream_given_up_hangs_up(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (200, [*streamed("Hel")[:2], WAIT])
+    stream = remote.stream(ask())
+    assert next(stream) == "Hel"
+    assert peer.sent.wait(10)
+    assert not peer.hung_up.is_set()
+    stream.close()
+    assert peer.hung_up.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        (streamed("Hel")[:2], "the stream ended before the answer did"),
+        ([streamed("Hel")[1], json.dumps(refusal("too warm"))], r"refused prompt 'test/ask' \(400: too warm\)"),
+        (["{"], "not what the OpenAI protocol says"),
+    ],
+)
+def test_a_broken_stream_is_an_error(peer: Peer, remote: VllmLLM, events: list[str], complaint: str) -> None:
+    peer.reply = lambda path, body: (200, events)
+    with pytest.raises(LLMError, match=complaint):
+        collected(remote.stream(ask()))
+    assert len(peer.asked) == 1
+
+
+def test_another_protocol_is_an_error(peer: Peer, remote: VllmLLM) -> None:
+    for content in (b"<html>", b'{"choices": []}', b'{"nothing": 1}'):
+        peer.reply = lambda path, body, content=content: (200, content)  # type: ignore[misc]
+        with pytest.raises(LLMError, match=r"OpenAI"):
+            remote.generate([ask()])
+
+
+def test_json_cut_short_is_a_bad_reply(peer: Peer, remote: VllmLLM) -> None:
+    peer.reply = lambda path, body: (200, answer('{"a": ', "length"))
+    with pytest.raises(BadReply, match="raise its max_tokens above 16"):
+        remote.generate([ask(schema={})])
+
+
+def test_the_server_says_how_much_it_can_hold(peer: Peer) -> None:
+    models = {"data": [{"id": "model", "max_model_len": 700}, {"id": "adapter", "parent": "model"}]}
+    peer.reply = lambda path, body: (200, models if path == "/v1/models" else answer("fine"))
+    remote = VllmLLM(peer.url, name="model")
+    assert remote.context_length == 700
+    assert remote.context_length == 700
+    assert len(peer.asked) == 1
+    other = VllmLLM(peer.url, name="other")
+    with pytest.raises(LLMError, match="does not serve 'other'; it serves model, adapter"):
+        other.generate([ask()])
+    remote.close()
+    other.close()
+
+
+def test_the_server_counts_where_no_tokenizer_is_given(peer: Peer) -> None:
+    def reply(path: str, body: Json) -> Reply:
+        if path != "/tokenize":
+            return 200, answer("fine")
+        shown = body.get("messages") or [{"content": body.get("prompt")}]
+        assert isinstance(shown, list)
+        return 200, {"count": sum(len(message["content"].split()) for message in shown)}
+
+    peer.reply = reply
+    remote = VllmLLM(peer.url, name="model", context_length=300)
+    assert remote.count_tokens(["a b c", ""]) == [3, 0]
+    done = remote.generate(
+        [ask("word " * 500, max_tokens=10, extra={"chat_template_kwargs": {"enable_thinking": False}})]
+    )
+    assert 210 < done[0].trimmed < 260
+    counted = peer.bodies("/tokenize")[-1]
+    assert counted["chat_template_kwargs"] == {"enable_thinking": False}
+    assert counted["model"] == "model"
+    roomy = VllmLLM(peer.url, name="model", context_length=4096)
+    asked = len(peer.bodies("/tokenize"))
+    roomy.generate([ask("surely short enough")])
+    assert len(peer.bodies("/tokenize")) == asked
+    remote.close()
+    roomy.close()
+
+
+def test_prompts_are_routed_to_adapters(peer: Peer) -> None:
+    remote = VllmLLM(peer.url, name="model", context_length=4096, adapters={"rsum": "student", "rsum/update": "other"})
+    remote.generate([ask(name=name) for name in ("rsum/respond", "rsum/update", "rsumx/respond")])
+    named = sorted(str(body["model"]) for body in peer.bodies())
+    assert named == ["model", "other", "student"]
+    remote.close()
+
+
+def test_adapters_on_the_wire(peer: Peer, remote: VllmLLM, tmp_path: Path) -> None:
+    served = ["model"]
+
+    def reply(path: str, body: Json) -> Reply:
+        if path == "/v1/models":
+            return 200, {"data": [{"id": name} for name in served]}
+        if path == "/v1/load_lora_adapter":
+            served.append(str(body["lora_name"]))
+        return 200, b"Success" if "lora" in path else answer("fine")
+
+    peer.reply = reply
+    remote.load_adapter("rsum", tmp_path)
+    remote.load_adapter("rsum", tmp_path)
+    remote.generate([ask(name="rsum/update")])
+    remote.unload_adapter("rsum")
+    remote.generate([ask(name="rsum/update")])
+    assert [path for path, _ in peer.asked if "lora" in path] == [
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+    ]
+    assert peer.bodies("/v1/load_lora_adapter")[0] == {"lora_name": "rsum", "lora_path": str(tmp_path)}
+    assert [body["model"] for body in peer.bodies()] == ["rsum", "model"]
+
+
+class OwnServer:
+    """Stands in for a server of our own: counts its starts, and comes back when it is asked to."""
+
+    def __init__(self) -> None:
+        self.starts = 1
+        self.adapters = ()
+        self.adapter_limit = 1
+        self.waited = 0
+        self.gone = False
+
+    def ensure_ready(self) -> None:
+        self.waited += 1
+        if self.gone:
+            raise LLMUnavailable("the vLLM server ended with code 1; its log says: RuntimeError: full")
+
+
+@pytest.fixture
+def own(peer: Peer) -> Iterator[tuple[OwnServer, VllmLLM]]:
+    server = OwnServer()
+    stands_in: VllmServer = server  # type: ignore[assignment]
+    remote = VllmLLM(peer.url, name="model", context_length=4096, server=stands_in)
+    yield server, remote
+    remote.close()
+
+
+def test_a_restart_is_waited_for_and_adapters_are_loaded_again(
+    peer: Peer, own: tuple[OwnServer, VllmLLM], tmp_path: Path
+) -> None:
+    server, remote = own
+    peer.reply = lambda path, body: (200, {"data": [{"id": "model"}]} if path == "/v1/models" else b"ok")
+    remote.load_adapter("rsum", tmp_path)
+
+    def reply(path: str, body: Json) -> Reply:
+        if path == CHAT and server.starts == 1:
+            server.starts = 2
+            return None
+        return 200, answer("fine") if path == CHAT else b"ok"
+
+    peer.asked.clear()
+    peer.reply = reply
+    assert remote.generate([ask(name="rsum/update")])[0].text == "fine"
+    assert [path for path, _ in peer.asked] == [CHAT, "/v1/load_lora_adapter", CHAT]
+    assert server.waited == 2
+    with pytest.raises(BadSettings, match="one more than the 1"):
+        remote.load_adapter("other", tmp_path)
+
+
+def test_a_server_gone_for_good_is_reported_with_its_log(peer: Peer, own: tuple[OwnServer, VllmLLM]) -> None:
+    server, remote = own
+    server.gone = True
+    peer.reply = lambda path, body: None
+    with pytest.raises(LLMUnavailable, match="its log says: RuntimeError: full"):
+        remote.generate([ask()])
+    with pytest.raises(LLMUnavailable, match="its log says: RuntimeError: full"):
+        collected(remote.stream(ask()))
+    assert len(peer.bodies()) == 2
+
+
+def test_proxies_of_the_environment_are_not_used(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    remote = VllmLLM(peer.url, name="model", context_length=4096)
+    assert remote.generate([ask()])[0].text == "fine"
+    remote.close()

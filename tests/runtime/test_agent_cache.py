@@ -1,0 +1,181 @@
+"""Which agents stay in memory: the bounds hold, nobody in use is lost, and whoever comes back finds everything."""
+
+import threading
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+
+from localmem.chat.agent import ChatAgent
+from localmem.errors import StoreError
+from localmem.llm.scripted import ScriptedLLM
+from localmem.memory import Memory
+from localmem.runtime.agent_cache import Residents
+from localmem.types import Change, Prompt, Recall, Session
+from tests.fakes import START, WordRetriever, unit
+
+HELD = 1000  # bytes of one agent's index: ten units of the fake retriever
+
+
+class Sized(Memory):
+    """Its index holds ten units once it was needed."""
+
+    name = "sized"
+
+    def recall(self, session: Session) -> Recall:
+        self.index.add([unit(f"u{number}") for number in range(10)])
+        return Recall("")
+
+    def end_session(self, session: Session) -> Sequence[Change]:  # type: ignore[override]
+        return []
+
+
+def _say(prompt: Prompt) -> str:
+    return "I see."
+
+
+def _make(user: str) -> ChatAgent:
+    return ChatAgent(memory=Sized(retriever=WordRetriever()), llm=ScriptedLLM(_say))
+
+
+def _talk(residents: Residents, user: str) -> "weakref.ref[ChatAgent]":
+    agent = residents.get(user)
+    agent.chat("Hello.", START)
+    return weakref.ref(agent)
+
+
+def test_the_least_recently_used_is_let_go_and_freed() -> None:
+    residents = Residents(_make, memory=3 * HELD)
+    agents = {user: _talk(residents, user) for user in ("ann", "bob", "cid")}
+    _talk(residents, "ann")
+    assert len(residents) == 3
+    agents["dan"] = _talk(residents, "dan")
+    agents["eve"] = _talk(residents, "eve")
+    assert [user for user, agent in agents.items() if agent() is None] == ["bob"]
+    residents.get("ann")
+    assert agents["cid"]() is None
+    assert residents.memory == 3 * HELD
+
+
+def test_one_index_may_be_larger_than_the_bound() -> None:
+    residents = Residents(_make, memory=HELD // 2)
+    agent = _talk(residents, "ann")
+    assert residents.get("ann") is agent()
+    residents.get("bob")
+    assert agent() is None
+
+
+def test_agents_without_an_index_are_bounded_too() -> None:
+    residents = Residents(_make, memory=HELD, agents=5)
+    agents = [weakref.ref(residents.get(f"user{number}")) for number in range(20)]
+    assert len(residents) == 5
+    assert [agent() is None for agent in agents] == [True] * 15 + [False] * 5
+
+
+def test_an_agent_in_use_is_the_same_for_everybody() -> None:
+    residents = Residents(_make, memory=HELD)
+    agent = residents.get("ann")
+    pieces = agent.stream("Tell me.", START)
+    del agent
+    assert next(pieces)
+    for number in range(5):
+        _talk(residents, f"user{number}")
+    again = residents.get("ann")
+    assert [turn.text for turn in again.sessions[0].turns] == ["Tell me."]
+    list(pieces)
+    assert [turn.text for turn in again.sessions[0].turns] == ["Tell me.", "I see."]
+
+
+def test_what_is_in_use_counts_so_that_idle_ones_make_room() -> None:
+    residents = Residents(_make, memory=3 * HELD)
+    used = [residents.get("ann"), residents.get("bob")]
+    for agent in used:
+        agent.chat("Hello.", START)
+    for number in range(10):
+        _talk(residents, f"user{number}")
+        assert residents.memory <= 4 * HELD  # the bound, and the turn that was just held
+    assert [residents.get("ann"), residents.get("bob")] == used
+
+
+def test_forgotten_is_made_afresh_though_it_is_in_use() -> None:
+    residents = Residents(_make, memory=HELD)
+    agent = residents.get("ann")
+    residents.forget("ann")
+    residents.forget("nobody")
+    assert residents.get("ann") is not agent
+
+
+def test_users_who_come_do_not_wait_for_one_that_is_made() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make(user: str) -> ChatAgent:
+        if user == "slow":
+            begun.set()
+            assert go_on.wait(30)
+        return _make(user)
+
+    residents = Residents(make, memory=HELD)
+    others = [name for name in map(str, range(100)) if residents._stripe(name) is not residents._stripe("slow")]
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(residents.get, "slow"), pool.submit(residents.get, "slow")
+        assert begun.wait(30)
+        residents.get(others[0])
+        go_on.set()
+        assert first.result() is second.result()
+
+
+def test_a_crowd_is_bounded_though_only_some_are_measured_at_a_time() -> None:
+    """Indexes that grew since they were looked at are found within a few dozen calls."""
+    residents = Residents(_make, memory=500 * HELD)
+    for number in range(800):
+        _talk(residents, f"user{number}")
+        assert residents.memory <= 540 * HELD
+    assert len(residents) > 450
+
+
+def test_one_that_cannot_be_made_leaves_nothing_behind() -> None:
+    def make(user: str) -> ChatAgent:
+        if user == "bad":
+            raise StoreError("the disk is full")
+        return _make(user)
+
+    residents = Residents(make, memory=HELD)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            residents.get("bad")
+    assert residents.get("ann") is residents.get("ann")
+    assert len(residents) == 1
+
+
+def test_many_users_talk_at_once_and_the_bound_holds() -> None:
+    """No more than the bound and two indexes for each thread; nobody has two agents at the same time."""
+    threads, users, bound = 8, 200, 20 * HELD
+    residents = Residents(_make, memory=bound)
+    talking: dict[str, list[ChatAgent]] = {}
+    guard = threading.Lock()
+    most = 0
+
+    def talk(seed: int) -> None:
+        nonlocal most
+        random = Random(seed)
+        for _ in range(200):
+            user = f"user{int(random.paretovariate(0.5)) % users}"
+            agent = residents.get(user)
+            with guard:
+                talking.setdefault(user, []).append(agent)
+                assert all(other is agent for other in talking[user])
+                most = max(most, residents.memory)
+            agent.chat("Hello.", START)
+            with guard:
+                talking[user].pop()
+            del agent
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(talk, range(threads)))
+    for _ in range(3):  # a call measures sixteen of the agents, and there are a few more
+        residents.get("user0")
+    assert residents.memory <= bound
+    assert most <= bound + 2 * threads * HELD  # what a round of the threads' calls may have made, unseen as yet
+    assert most > bound // 2

@@ -1,0 +1,219 @@
+"""The runtime on a real store: users kept apart, jobs done in the background, again after a failure, in order."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from weakref import ref
+
+import pytest
+
+from localmem.chat.agent import ChatAgent
+from localmem.config import Settings, load_settings
+from localmem.errors import LLMError
+from localmem.llm.scripted import ScriptedLLM
+from localmem.runtime import Runtime, load_agent, worker
+from localmem.runtime.agent_cache import Residents
+from localmem.types import Prompt, Session
+from tests.fakes import START, WordEncoder, session, turns
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(flags={"data": tmp_path / "data", "system": "rsum"})
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_POLL", 0.01)
+    return
+
+
+def _until(true: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not come to pass within ten seconds")
+
+
+def _rsum(prompt: Prompt) -> str:
+    """A memory that lists what was said, so that the order of sessions shows."""
+    if prompt.name != "rsum/update":
+        return "I see."
+    said = [line for message in prompt.messages for line in message.content.splitlines()]
+    return " ".join(f"{line.removeprefix('User: ')}" for line in said if line.startswith(("User: Fact", "Fact")))
+
+
+def _open(settings: Settings, script: Callable[[Prompt], str] = _rsum) -> Runtime:
+    return Runtime(settings, llm=ScriptedLLM(script), encoder=WordEncoder())
+
+
+def test_closed_sessions_are_remembered_in_the_background(settings: Settings, quick: None) -> None:
+    with _open(settings) as runtime:
+        runtime.remember_in_background()
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+        runtime.nudge()
+        _until(lambda: not agent.waiting)
+        assert agent.memory.bank.notes == {"summary": "Fact one."}
+        assert runtime.store.bank("ana", "rsum").notes == {"summary": "Fact one."}
+
+
+def test_users_share_nothing(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        for user in ("ana", "ben"):
+            runtime.agent(user).chat(f"Fact of {user}.", START)
+            runtime.agent(user).end_session()
+        for user, other in (("ana", "ben"), ("ben", "ana")):
+            assert runtime.store.bank(user, "rsum").notes == {"summary": f"Fact of {user}."}
+            assert other not in "".join(runtime.store.export(user))
+
+
+def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, quick: None) -> None:
+    failures = 2
+
+    def script(prompt: Prompt) -> str:
+        nonlocal failures
+        if prompt.name == "rsum/update" and failures:
+            failures -= 1
+            raise LLMError("the backbone is gone")
+        return _rsum(prompt)
+
+    with _open(settings, script) as runtime:
+        agent = runtime.agent("ana")
+        for day in range(3):
+            agent.chat(f"Fact {day}.", START + timedelta(days=day))
+            agent.close()
+        runtime.remember_in_background()
+        _until(lambda: not agent.waiting)
+        assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
+
+
+def test_what_was_not_done_is_done_at_the_next_start(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.close()
+    with _open(settings) as runtime:
+        assert [session.turns[0].text for session in runtime.agent("ana").waiting] == ["Fact one."]
+        assert runtime.remember_all("ana") == 1
+        assert runtime.agent("ana").memory.bank.notes == {"summary": "Fact one."}
+        assert runtime.remember_all("ana") == 0
+
+
+def test_an_open_session_goes_on_after_a_restart(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        runtime.agent("ana").chat("Fact one.", START)
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact two.", START + timedelta(minutes=1))
+        assert [turn.text for turn in agent.sessions[0].turns] == ["Fact one.", "I see.", "Fact two.", "I see."]
+
+
+def test_two_processes_on_one_store_lose_nothing(settings: Settings) -> None:
+    with _open(settings) as one, _open(settings) as other:
+        one.agent("ana").chat("Fact one.", START)
+        other.agent("ana").chat("Fact two.", START)
+        one.agent("ana").end_session()
+        other.agent("ana").end_session()
+        assert other.store.bank("ana", "rsum").notes == {"summary": "Fact one.\nFact two."}
+
+
+def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("Fact one.", START)
+        agent.end_session()
+        spent = runtime.llm.spent()
+        assert {name: cost.calls for name, cost in spent.items()} == {"rsum/respond": 1, "rsum/update": 1}
+        assert all(cost.input_tokens > 0 and cost.output_tokens > 0 for cost in spent.values())
+
+
+def test_load_agent_takes_flags(tmp_path: Path) -> None:
+    agent = load_agent("ana", data=tmp_path / "data", system="none")
+    assert agent.memory.name == "none"
+    assert agent.session is None
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["words", "weights"])
+def test_a_user_who_was_let_go_finds_everything_as_it_was(
+    tmp_path: Path, real: bool, request: pytest.FixtureRequest
+) -> None:
+    if real:
+        request.getfixturevalue("starter_encoder_dir")
+    flags = {"data": tmp_path / "data", "system": "exchange_retrieval", "options": {"k": 2}}
+    settings = load_settings(flags=flags)
+    encoder = None if real else WordEncoder()
+    with Runtime(settings, llm=ScriptedLLM(_rsum), encoder=encoder) as runtime:
+        runtime.agent("ana").read(
+            [session(f"I like {what}.", "I see.", name=what) for what in ("sailing boats", "green tea", "old maps")]
+        )
+        runtime.agent("ana").chat("Which boats do I like?", START + timedelta(days=1))
+        before, agent = _seen(runtime.agent("ana")), ref(runtime.agent("ana"))
+        runtime._agents = Residents(runtime._new_agent, memory=1)
+        assert agent() is None
+        after = runtime.agent("ana")
+        assert after.memory.index_memory == 0
+        assert _seen(after) == before
+        reply = after.chat("And tea?", START + timedelta(days=1, minutes=1))
+        assert reply.turn.id.endswith(".3")
+        assert [turn.text for turn in after.sessions[0].turns][::2] == ["Which boats do I like?", "And tea?"]
+        assert len(after.sessions) == 1
+
+
+def _seen(agent: ChatAgent) -> tuple[object, ...]:
+    """What a next turn would see."""
+    asked = Session("probe", turns("Which boats do I like?", session="probe", start=START + timedelta(days=2)))
+    recall = agent.memory.recall(asked)
+    assert recall.hits
+    return agent.sessions, agent.waiting, agent.memory.bank, recall
+
+
+def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> None:
+    """In little: 60 users on a bound that a few indexes fill, talking from four threads."""
+    flags = {"data": settings.data, "system": "exchange_retrieval", "retrieval": {"memory_mb": 1}}
+    encoder = WordEncoder()
+    with Runtime(load_settings(flags=flags), llm=ScriptedLLM(_rsum), encoder=encoder) as runtime:
+        names = [f"user{number}" for number in range(60)]
+        for name in names:
+            runtime.agent(name).read([session(*[f"{name} likes thing {n}." for n in range(60)], name="s1")])
+        one = runtime.agent("user0").memory
+        assert one.search("thing", 1)
+        most = (1 << 20) + 5 * one.index_memory  # the bound, the last one, and what four threads have in use
+
+        def talk(name: str) -> bool:
+            agent = runtime.agent(name)
+            held = runtime._agents.memory
+            reply = agent.chat(f"What does {name} like?", START + timedelta(days=1))
+            return held <= most and all(name in hit.unit.text for hit in reply.recall.hits)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(talk, names * 3))
+        assert 3 < len(runtime._agents) < len(names)
+        for name in names:
+            (going,) = runtime.agent(name).sessions
+            assert len(going.turns) == 6
+
+
+def test_only_what_is_remembered_by_threads_of_its_own_stands_in_the_background(
+    settings: Settings, quick: None
+) -> None:
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> str:
+        asked.append(prompt)
+        return _rsum(prompt)
+
+    with _open(settings, script) as runtime:
+        runtime.remember_in_background()
+        agent = runtime.agent("ana")
+        agent.chat("I like sailing.", START)
+        agent.close()
+        runtime.nudge()
+        _until(lambda: not agent.waiting)
+    ranks = {prompt.name: prompt.background for prompt in asked}
+    assert ranks["rsum/update"]
+    assert not any(behind for name, behind in ranks.items() if "respond" in name)

@@ -1,0 +1,94 @@
+"""Learned tiling: what people's cuts teach is found again, and every session is covered."""
+
+import json
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from finetune.trainers.texttiling import LightJob, train
+from localmem.cli.finetune import finetune
+from localmem.errors import BadInput
+from localmem.evaluation.datasets.segmented_dialogues import read_labelled
+from localmem.factory.parts import trained_segmenter
+from localmem.segmentation.learned_texttiling import FILE, PLAIN, Learned, LearnedTiling, gap_features
+from localmem.types import Session
+from localmem.weights import Manifest
+from tests.fakes import WordEncoder, session
+from tests.finetune.small import small_encoder
+
+CATS = "user: my cat sleeps[NEWLINE]agent: the cat purrs[NEWLINE]user: a cat wants food"
+CARS = "user: the car broke down?[NEWLINE]agent: a car is dear[NEWLINE]user: my car is red"
+FLAT = Learned(weights=(0.0,) * PLAIN, bias=0.0, threshold=0.6)
+
+
+def dialogues(folder: Path, number: int = 30) -> Path:
+    path = folder / "dialogues.jsonl"
+    mark = "[NEWLINE][BOUNDARY][NEWLINE]"
+    kinds = cycle([[CATS, CARS], [CATS, CARS, CATS], [CARS, CATS, CARS, CATS]])
+    lines = [{"id": f"d{at}", "dialogue": mark.join(parts)} for at, parts in zip(range(number), kinds, strict=False)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = f"{CATS} {CARS}".replace("[NEWLINE]", " ").replace("?", "").split()
+    return small_encoder(tmp_path_factory.mktemp("base"), words)
+
+
+def test_what_people_cut_is_learned(base: Path, tmp_path: Path) -> None:
+    path = dialogues(tmp_path)
+    trained = train(LightJob(base, [path], (), tmp_path / "run"), note=lambda _: None)
+    assert trained.measures["score"] > 0.9
+    marked = read_labelled(path)[:3]
+    found = trained_segmenter(str(tmp_path / "run"), "cpu").segment(
+        [marked[0].session, session("hello", name="b"), Session("c"), marked[1].session]
+    )
+    assert found == [list(marked[0].segments), [range(1)], [], list(marked[1].segments)]
+    report = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert report["dialogues"] == 30
+    assert len(report["data"]["dialogues.jsonl"]) == 64
+    assert "| score |" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_command_registers_what_it_trained(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
+    path = dialogues(tmp_path)
+    given = ["segmenter", "--light", "--base", base, "--train", path, "--valid", path, "--out", tmp_path / "run"]
+    result = CliRunner().invoke(finetune, [*map(str, given), "--name", "light", "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["measures"]["score"] > 0.9
+    assert Manifest.load(tmp_path / "models").models["light"].role == "classifier"
+
+
+def test_a_gap_has_its_own_features_its_neighbours_and_two_vectors() -> None:
+    encoder = WordEncoder()
+    talk = session("my cat", "purrs", "the cat", "sleeps", "a car?", "is red", "car", "car")
+    (features, nothing) = gap_features(encoder, [talk, Session("none")])
+    assert nothing is None
+    assert features is not None
+    rows = encoder.encode(["x"], "passage")
+    assert features.shape == (3, PLAIN + 2 * rows.shape[1])
+    own = PLAIN // 3
+    np.testing.assert_array_equal(features[0, own : 2 * own], 0)  # before the first gap there is none
+    np.testing.assert_array_equal(features[1, own : 2 * own], features[0, :own])
+    np.testing.assert_array_equal(features[1, 2 * own : PLAIN], features[2, :own])
+
+
+def test_a_folder_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="encoder was exchanged"):
+        LearnedTiling(WordEncoder(), FLAT).segment([session("a", "b", "c", "d")])
+    (tmp_path / FILE).write_text("{}", encoding="utf-8")
+    with pytest.raises(BadInput, match="damaged"):
+        Learned.load(tmp_path)
+
+
+def test_dialogues_without_a_boundary_teach_nothing(base: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text(json.dumps({"id": "a", "dialogue": CATS}) + "\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="hold no boundary"):
+        train(LightJob(base, [plain], (), tmp_path / "run"), note=lambda _: None)
+    assert not (tmp_path / "run").exists()

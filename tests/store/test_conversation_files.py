@@ -1,0 +1,98 @@
+"""Reading past conversations: both formats, and what a bad record is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import BadInput
+from localmem.store.conversation_files import Names, read_sessions
+
+NAMES = Names("Ana", "Bot")
+
+
+def _file(tmp_path: Path, *lines: object) -> Path:
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), encoding="utf-8")
+    return path
+
+
+def _turn(role: str, text: str, time: str | None = None) -> dict[str, str]:
+    return {"role": role, "text": text} | ({"time": time} if time else {})
+
+
+def test_sessions_come_in_the_order_of_time_with_names_and_zones(tmp_path: Path) -> None:
+    late = {"id": "b", "time": "2026-03-03T09:00:00", "messages": [{"role": "user", "content": "hi again"}]}
+    early = {"id": "a", "turns": [_turn("user", "안녕 🎈", "2026-03-02T20:00:00+02:00"), _turn("assistant", "hey")]}
+    early["time"] = "2026-03-02T19:00:00Z"
+    first, second = read_sessions(_file(tmp_path, late, "", early), NAMES)
+    assert [session.id for session in (first, second)] == ["a", "b"]
+    assert [(turn.id, turn.speaker, turn.text) for turn in first.turns] == [
+        ("a.0", "Ana", "안녕 🎈"),
+        ("a.1", "Bot", "hey"),
+    ]
+    assert first.turns[0].time.isoformat() == "2026-03-02T20:00:00+02:00"
+    assert second.turns[0].time.isoformat() == "2026-03-03T09:00:00+00:00"
+
+
+def test_an_id_comes_from_the_content_when_there_is_none(tmp_path: Path) -> None:
+    record = {"turns": [_turn("user", "hi", "2026-03-02T18:00:00Z")]}
+    (first,) = read_sessions(_file(tmp_path, record), NAMES)
+    (again,) = read_sessions(_file(tmp_path, record), NAMES)
+    assert first == again
+    other = {"turns": [_turn("user", "ho", "2026-03-02T18:00:00Z")]}
+    assert read_sessions(_file(tmp_path, other), NAMES)[0].id != first.id
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ('{"turns": [', "line 2"),
+        ({"turns": []}, "line 2: turns"),
+        ({"turns": [_turn("user", "when?")]}, "line 2: the turn 'when?' has no time"),
+        ({"turns": [_turn("robot", "x", "2026-03-02")]}, "line 2: turns.0.role"),
+        ({"turns": [_turn("user", "x", "soon")]}, "line 2: turns.0.time"),
+        ({"turns": [_turn("system", "x", "2026-03-02")]}, "line 2: the session has no turn"),
+    ],
+)
+def test_a_bad_record_names_file_and_line(tmp_path: Path, line: object, says: str) -> None:
+    good = {"turns": [_turn("user", "hi", "2026-03-02T18:00:00Z")]}
+    with pytest.raises(BadInput) as error:
+        read_sessions(_file(tmp_path, good, line), NAMES)
+    assert "log.jsonl" in str(error.value)
+    assert says in str(error.value)
+
+
+def test_an_empty_or_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no session"):
+        read_sessions(_file(tmp_path), NAMES)
+    with pytest.raises(BadInput, match="cannot read"):
+        read_sessions(tmp_path / "absent.jsonl", NAMES)
+
+
+def test_an_openai_export_is_read_along_the_branch_shown_last(tmp_path: Path) -> None:
+    def node(parent: str | None, role: str, text: str, time: float) -> dict[str, object]:
+        content = {"content_type": "text", "parts": [text]}
+        return {"parent": parent, "message": {"author": {"role": role}, "content": content, "create_time": time}}
+
+    mapping = {
+        "root": {"parent": None, "message": None},
+        "s": node("root", "system", "be kind", 1.0),
+        "u": node("s", "user", "hello", 2.0),
+        "old": node("u", "assistant", "an answer thrown away", 3.0),
+        "new": node("u", "assistant", "hi there", 4.0),
+        "tool": node("new", "tool", "a search", 5.0),
+        "u2": node("tool", "user", "thanks", 6.0),
+    }
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([{"id": "c1", "current_node": "u2", "mapping": mapping}]))
+    (session,) = read_sessions(path, NAMES)
+    assert session.id == "c1"
+    assert [(turn.speaker, turn.text) for turn in session.turns] == [
+        ("Ana", "hello"),
+        ("Bot", "hi there"),
+        ("Ana", "thanks"),
+    ]
+    path.write_text('[{"id": "c1"}]')
+    with pytest.raises(BadInput, match="conversation 1 has no `mapping`"):
+        read_sessions(path, NAMES)
