@@ -191,7 +191,9 @@ class Prompt:
     """One request to an LLM. `name` is `<system>/<task>`: metering, capture, routing and fakes all key on it.
 
     `extra` holds further sampling fields of an OpenAI-style request; a server backend passes them on as they are.
-    Nobody waits for the answer to one in the `background`: it goes behind those that somebody waits for.
+    A `background` prompt is one that no user waits for: it is scheduled behind the others.
+    `inputs` are the values that the prompt file was rendered with, by input name. They are a record for whoever learns
+    from the prompt: no backend sends them, and two prompts that differ in them alone are equal.
     """
 
     name: str
@@ -203,6 +205,7 @@ class Prompt:
     format: Format = field(default_factory=FreeText)
     extra: Mapping[str, object] = field(default_factory=dict)
     background: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

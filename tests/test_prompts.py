@@ -4,6 +4,7 @@ A changed prompt fails its snapshot: look at the difference, then write them ane
 """
 
 import os
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -133,6 +134,21 @@ def test_what_a_user_typed_is_no_template() -> None:
     typed = "Ana: {{ user }} {% if x %} <b>"
     prompt = render("memory_retrieval/summarize", dialogue=typed, user="Ana", assistant="Ada")
     assert prompt.messages[1] == Message("user", f"Dialogue:\n{typed}\n\nIts answer:")
+
+
+def test_a_prompt_carries_the_values_it_was_rendered_with() -> None:
+    dialogue = "Ana: {{ user }}\nMemory so far:\nEMPTY"
+    prompt = render("rsum/update", memory="", dialogue=dialogue, limit=7)
+    assert prompt.inputs == {"memory": "", "dialogue": dialogue, "limit": "7"}
+    fuse = render("carecall/fuse", memories=["Ana lives in Évora.", "Ana rents."], sentence="Ana moved.")
+    assert fuse.inputs == {"memories": '["Ana lives in Évora.", "Ana rents."]', "sentence": "Ana moved."}
+
+
+def test_inputs_are_no_part_of_what_is_asked() -> None:
+    prompt = render("rsum/update", memory="", dialogue="Ana: Hi.", limit=7)
+    bare = replace(prompt, inputs={})
+    assert prompt == bare
+    assert repr(prompt) == repr(bare)
 
 
 def test_undeclared_and_missing_values_are_refused() -> None:

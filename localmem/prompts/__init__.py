@@ -4,6 +4,7 @@ Knows how to read, check and render them; what they say is theirs. Values are ne
 goes in as it is.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -45,7 +46,10 @@ class PromptFile(BaseModel):
 
 
 def render(name: str, *, form: Format | None = None, **values: object) -> Prompt:
-    """The prompt of this name with its values filled in: a system message (if the file has one) and a user message."""
+    """The prompt of this name with its values filled in: a system message (if the file has one) and a user message.
+
+    The values stay readable as the prompt's `inputs`. Raises BadSettings when values and declared inputs differ.
+    """
     file = load(name)
     messages: list[Message] = []
     if "system" in file.sections:
@@ -58,7 +62,16 @@ def render(name: str, *, form: Format | None = None, **values: object) -> Prompt
         temperature=file.temperature,
         stop=file.stop,
         format=form or FreeText(),
+        inputs=inputs_of(values),
     )
+
+
+def inputs_of(values: Mapping[str, object]) -> dict[str, str]:
+    """Values as a prompt carries them: a text as it is, anything else (a number, a list of texts) as JSON."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in values.items()
+    }
 
 
 @cache
