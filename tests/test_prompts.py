@@ -1,9 +1,5 @@
-"""Prompt files: each loads, declares what it uses, and reads as its snapshot says; the demo's content is sound.
+"""Prompt files: each loads, declares what it uses, and reads as its snapshot says; the demo's content is sound."""
 
-A changed prompt fails its snapshot: look at the difference, then write them anew with LOCALMEM_WRITE_SNAPSHOTS=1.
-"""
-
-import os
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,14 +12,15 @@ from localmem import prompts
 from localmem.cli.demo import Question
 from localmem.config import read_yaml
 from localmem.errors import BadSettings
-from localmem.evaluation.match import says
+from localmem.evaluation.metrics.text import contains_answer
 from localmem.prompts import PromptFile, load, render
 from localmem.resources import resource
 from localmem.store.conversation_files import Names, read_sessions
 from localmem.types import Message
+from tests.snapshots import Snapshots, snapshot_names
 
 _FOLDER = Path(prompts.__file__).parent
-_SNAPSHOTS = Path(__file__).parent / "snapshots"
+SNAPSHOTS = Snapshots(__file__)
 NAMES = sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.glob("*/*.md"))
 REPLIES = [name for name in NAMES if name.endswith("/respond")]
 SNAPSHOT = [
@@ -111,17 +108,13 @@ def test_the_control_never_shows_memory() -> None:
 def test_reads_as_the_snapshot(name: str) -> None:
     file = load(name)
     text = "\n".join(f"# {title}\n{filled(file, title)}" for title in file.sections) + "\n"
-    path = _SNAPSHOTS / f"{name.replace('/', '.')}.txt"
-    if os.environ.get("LOCALMEM_WRITE_SNAPSHOTS"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    SNAPSHOTS.check(name, text)
 
 
 def test_every_prompt_has_a_snapshot() -> None:
-    """Of its own here, or beside the tests of its system as system_task or, in the system's folder, task."""
-    kept = list(Path(__file__).parent.glob("**/snapshots/**/*.txt"))
-    known = {path.stem.replace(".", "_") for path in kept} | {f"{path.parent.name}_{path.stem}" for path in kept}
-    assert {name.replace("/", "_") for name in NAMES} <= known
+    """Here or beside the tests of its room, under its own name."""
+    SNAPSHOTS.check_names(SNAPSHOT)
+    assert set(NAMES) <= snapshot_names(Path(__file__).parent)
 
 
 def test_an_empty_memory_is_said_to_be_empty() -> None:
@@ -192,12 +185,12 @@ def test_the_demo_asks_twenty_different_questions_a_third_of_them_about_changes(
 @pytest.mark.parametrize("question", demo_questions(), ids=lambda question: question.question)
 def test_the_user_said_each_answer_and_no_question_gives_it_away(question: Question) -> None:
     told = demo_user_turns()
-    assert any(says(text, question.accept) for text in told)
-    assert not says(question.question, (*question.accept, *question.reject))
+    assert any(contains_answer(text, question.accept) for text in told)
+    assert not contains_answer(question.question, (*question.accept, *question.reject))
 
 
 @pytest.mark.parametrize("question", [q for q in demo_questions() if q.reject], ids=lambda question: question.question)
 def test_what_no_longer_holds_was_said_before_what_does(question: Question) -> None:
     told = demo_user_turns()
-    newest = max(n for n, text in enumerate(told) if says(text, question.accept))
-    assert any(says(text, question.reject) for text in told[:newest])
+    newest = max(n for n, text in enumerate(told) if contains_answer(text, question.accept))
+    assert any(contains_answer(text, question.reject) for text in told[:newest])

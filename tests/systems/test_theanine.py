@@ -12,9 +12,10 @@ import pytest
 
 from localmem.bank import Bank
 from localmem.chat.agent import ChatAgent
+from localmem.errors import BadReply
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.theanine.link import OTHER, RELATIONS
-from localmem.types import AddUnit, Change, Choice, Link, Session, SetNote
+from localmem.types import AddUnit, Change, Choice, Link, Prompt, Session, SetNote, Turn
 from tests.fakes import START, session, turns, unit
 from tests.systems.theanine_play import Play, days, links_of, live, make, text_of
 
@@ -206,3 +207,26 @@ def test_a_session_without_events_leaves_no_note() -> None:
 def _of_session(changes: Sequence[Change], name: str) -> int:
     """How many of the first changes are the session's."""
     return next(n for n, change in enumerate(changes) if isinstance(change, SetNote) and change.name.endswith(name)) + 1
+
+
+def test_user_words_are_no_template() -> None:
+    play = Play({"{{": ["Ana wrote {{ memory }}."]})
+    memory = make(llm=ScriptedLLM(play), refine=False)
+    live(memory, session("{{ 7 * 7 }}", name="s0"))
+    assert "{{ memory }}" in memory.recall(session("Ana wrote", name="q")).text
+    assert "{{ 7 * 7 }}" in text_of(play.asked[0])
+
+
+def test_a_bad_reply_to_the_summary_leaves_the_session_without_units() -> None:
+    def script(prompt: Prompt) -> str:
+        raise BadReply("cut")
+
+    memory = make(llm=ScriptedLLM(script))
+    assert memory.end_session(session("a", "b")) == []
+
+
+def test_turns_are_shown_with_their_speakers() -> None:
+    play = Play({"tea": ["Ana likes tea."]})
+    said = Session("s", (Turn("s.0", "user", "Ana", "tea", START), Turn("s.1", "assistant", "Bo", "fine", START)))
+    make(llm=ScriptedLLM(play)).end_session(said)
+    assert "Dialogue between Ana and Bo:\n\nAna: tea\nBo: fine" in text_of(play.asked[0])

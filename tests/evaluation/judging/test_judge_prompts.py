@@ -1,10 +1,4 @@
-"""The judges' and TeaFarm's prompts as they are rendered.
-
-A changed prompt fails its snapshot: look at the difference, then write them anew with LOCALMEM_WRITE_SNAPSHOTS=1.
-"""
-
-import os
-from pathlib import Path
+"""The judges' and TeaFarm's prompts as they are rendered."""
 
 import pytest
 
@@ -12,8 +6,9 @@ from localmem.evaluation.judging import JUDGES
 from localmem.evaluation.judging.verdicts import prompts_of
 from localmem.prompts import render
 from localmem.types import Prompt
+from tests.snapshots import Snapshots
 
-SNAPSHOTS = Path(__file__).parent.parent / "snapshots"
+SNAPSHOTS = Snapshots(__file__)
 ITEM = {
     "question": "Where does Ana live?",
     "gold": "In Porto.",
@@ -53,17 +48,11 @@ ASKED = _asked()
 
 @pytest.mark.parametrize("name", ASKED)
 def test_reads_as_the_snapshot(name: str) -> None:
-    text = "".join(f"# {message.role}\n{message.content}\n" for message in ASKED[name].messages)
-    path = SNAPSHOTS / f"{name}.txt"
-    if os.environ.get("LOCALMEM_WRITE_SNAPSHOTS"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    SNAPSHOTS.check(name, "".join(f"# {message.role}\n{message.content}\n" for message in ASKED[name].messages))
 
 
 def test_every_snapshot_is_of_a_prompt() -> None:
-    kept = {path.relative_to(SNAPSHOTS).with_suffix("").as_posix() for path in SNAPSHOTS.glob("*/*.txt")}
-    assert {name for name in kept if name.startswith(("judge/", "teafarm/"))} == set(ASKED)
+    SNAPSHOTS.check_names(ASKED)
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if name.startswith("judge/")])
