@@ -4,17 +4,15 @@ Knows no parts: `factory` reads these settings and chooses. A system's own optio
 """
 
 import os
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from localmem.errors import BadInput, BadSettings
+from localmem.errors import BadSettings
+from localmem.files import nearest, read_yaml
 from localmem.resources import resource
 
 _PREFIX = "LOCALMEM_"
@@ -170,7 +168,7 @@ def load_settings(config: Path | None = None, flags: Mapping[str, object] | None
     try:
         return Sourced(**_given(flags or {}))  # type: ignore[arg-type]  # checked by pydantic
     except ValidationError as error:
-        raise BadSettings(_explain(error.errors()[0], Settings)) from error
+        raise BadSettings(validation_line(error, Settings, "setting")) from error
 
 
 def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, object]:
@@ -180,12 +178,12 @@ def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, obje
     """
     known = system_names()
     if name not in known:
-        raise BadSettings(f"there is no system {name!r}{_nearest(name, known)}; `localmem systems` lists them")
+        raise BadSettings(f"there is no system {name!r}{nearest(name, known)}; `localmem systems` lists them")
     options: dict[str, object] = dict(read_yaml(resource(f"configs/systems/{name}.yaml")).get("options") or {})  # type: ignore[call-overload]
     for key in overrides:
         if key not in options:
             raise BadSettings(
-                f"system {name!r} has no option {key!r}{_nearest(key, options)}; it has {sorted(options) or 'none'}"
+                f"system {name!r} has no option {key!r}{nearest(key, options)}; it has {sorted(options) or 'none'}"
             )
     return {**options, **overrides}
 
@@ -193,19 +191,6 @@ def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, obje
 def system_names() -> list[str]:
     """Every system that has a file in configs/systems."""
     return sorted(path.stem for path in resource("configs/systems").glob("*.yaml"))
-
-
-def read_yaml(path: Path) -> dict[str, object]:
-    """A YAML file that holds a mapping. Raises BadInput with the file and, if known, the line."""
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}; give a readable YAML file") from error
-    except yaml.YAMLError as error:
-        raise BadInput(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(found or {}, dict):
-        raise BadInput(f"{path} holds a {type(found).__name__}; give `key: value` lines")
-    return found or {}
 
 
 def _data_home() -> Path:
@@ -223,20 +208,19 @@ def _check_environment() -> None:
     for variable in os.environ:
         known = variable.split("__")[0].upper() in fields or variable in _OTHER_VARIABLES
         if variable.startswith(_PREFIX) and not known:
-            near = _nearest(variable, fields | _OTHER_VARIABLES)
+            near = nearest(variable, fields | _OTHER_VARIABLES)
             raise BadSettings(f"environment variable {variable} is no setting{near}; unset it")
 
 
-def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
+def validation_line(error: ValidationError, model: type[BaseModel], noun: str) -> str:
+    """The first problem of a pydantic error as one line: the path of the `noun`, the value seen, the nearest name."""
+    problem = error.errors()[0]
     path = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "missing":
+        return f"{noun} {path!r} is required; set it"
     if problem["type"] != "extra_forbidden":
-        return f"setting {path!r} cannot be {problem['input']!r}: {problem['msg']}"
+        return f"{noun} {path!r} cannot be {problem['input']!r}: {problem['msg']}"
     for part in problem["loc"][:-1]:
         inner = model.model_fields[str(part)].annotation
         model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
-    return f"there is no setting {path!r}{_nearest(str(problem['loc'][-1]), model.model_fields)}"
-
-
-def _nearest(name: str, known: "Mapping[str, object] | list[str] | set[str]") -> str:
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown {noun} {path!r}{nearest(str(problem['loc'][-1]), model.model_fields)}"
