@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from localmem.evaluation.metrics.gold_memory import by_words, matched
+from localmem.evaluation.metrics.gold_memory import match_sentences, rouge_similarities
 from localmem.text.parse import sentences
 
 _WORD = re.compile(r"\w+")
@@ -31,7 +31,7 @@ def facts(answer: str, right: str, source: str) -> Facts:
     """
     told, wanted = facts_of(answer), [fact for fact in facts_of(right) if stands_in(fact, source)]
     held = sum(stands_in(fact, source) for fact in told)
-    recall = matched(by_words(told, wanted)).recall if told and wanted else float(not wanted)
+    recall = match_sentences(rouge_similarities(told, wanted)).recall if told and wanted else float(not wanted)
     return Facts(held / len(told) if told else 1.0, recall)
 
 

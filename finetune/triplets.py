@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets import read_data
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import Data, Episode, Half, Probe, half_of
+from localmem.evaluation.datasets import read_dataset
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
 from localmem.evaluation.evidence_retrieval import asked
 from localmem.evaluation.unit_builders import Builder, KeyForm, exchanges_of, keyed, turns_of
 from localmem.retrieval.bm25 import BM25Retriever
@@ -60,13 +60,13 @@ class Mining:
 class Material:
     """Data with its units, and the wrong texts that the file itself names for a question."""
 
-    data: Data
+    data: Dataset
     units: Builder
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, half: Half) -> "Material":
         """The episodes of one half."""
-        return replace(self, data=self.data.of(half))
+        return replace(self, data=self.data.select(half))
 
     def questions(self) -> int:
         """How many questions have evidence."""
@@ -85,7 +85,7 @@ def read(name: str, path: Path, unit: Literal["turn", "exchange"]) -> Material:
     if name == PAIRS:
         return _pairs(path)
     built = turns_of if unit == "turn" else exchanges_of
-    return Material(read_data(name, path), partial(_spoken, built))
+    return Material(read_dataset(name, path), partial(_spoken, built))
 
 
 def divided(material: Material) -> tuple[Material, Material]:
@@ -148,11 +148,11 @@ def _wrong(
 def _pairs(path: Path) -> Material:
     """Each group is a memory of its own, each text a session of its own."""
     groups: dict[str, list[_Pair]] = {}
-    for _, item in records(path, _Pair):
+    for _, item in read_records(path, _Pair):
         groups.setdefault(item.group, []).append(item)
     named: dict[str, tuple[str, ...]] = {}
     episodes = tuple(_episode(name, items, named) for name, items in groups.items())
-    return Material(Data(PAIRS, digest(path), episodes), _plain, named)
+    return Material(Dataset(PAIRS, file_sha256(path), episodes), _plain, named)
 
 
 def _plain(sessions: Sequence[Session]) -> list[Unit]:

@@ -19,7 +19,7 @@ from finetune.reply_lessons.vocabulary import Fact, filled, topics, values
 from finetune.traces.trace import Teacher, Trace, trace_of, write_traces
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
-from localmem.evaluation.datasets.segmented_dialogues import Labelled, read_labelled
+from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Recorder
@@ -65,7 +65,7 @@ class Linked(NamedTuple):
     relation: str
 
 
-def segment_traces(dialogues: Sequence[Labelled], data: str) -> list[Trace]:
+def segment_traces(dialogues: Sequence[SegmentedDialogue], data: str) -> list[Trace]:
     """What SeCom's segmenter asks of each dialogue, answered with its right segments."""
     found: list[Trace] = []
     for one in dialogues:
@@ -181,7 +181,7 @@ def divided(traces: Sequence[Trace], sizes: Mapping[str, int]) -> dict[str, list
 def main(stage: str, file: Path, folder: Path) -> None:
     """Writes the parts as `localmem distill sift` lays them out."""
     if stage == "segment":
-        dialogues = [one for one in read_labelled(file) if _FEWEST <= len(one.session.turns) <= _MOST]
+        dialogues = [one for one in read_segmented_dialogues(file) if _FEWEST <= len(one.session.turns) <= _MOST]
         traces = segment_traces(dialogues, file.stem)
     else:
         traces = link_traces(read_links(file, _EACH), file.stem)

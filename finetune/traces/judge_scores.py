@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 
 from finetune.traces.trace import Trace
 from localmem.errors import BadInput
-from localmem.evaluation.judgements import Bench
-from localmem.evaluation.judging import Item, Judge, Verdict, judge_named
-from localmem.reporting.jsonl import Lines
+from localmem.evaluation.judgements import JudgeSetup
+from localmem.evaluation.judging import Item, Judge, Verdict, get_judge
+from localmem.files import JsonlLog
 
 FOLDER = "opinions"
 
@@ -43,34 +43,34 @@ _FORM: TypeAdapter[Opinion] = TypeAdapter(Opinion)
 
 def judge_of_answers(name: str) -> Judge:
     """The judge of this name. Raises BadInput for one that needs more than an answer and what was asked."""
-    judge = judge_named(name)
+    judge = get_judge(name)
     if name not in SCALES:
         raise BadInput(f"the judge {name!r} does not look at one answer by itself; give one of {', '.join(SCALES)}")
     return judge
 
 
-def opinions_in(folder: Path, stage: str) -> Lines[Opinion]:
+def opinions_in(folder: Path, stage: str) -> JsonlLog[Opinion]:
     """The file of a collection's opinions on a stage, to be opened with `with` and written to."""
-    return Lines(folder / FOLDER / f"{stage}.jsonl", _FORM)
+    return JsonlLog(folder / FOLDER / f"{stage}.jsonl", _FORM)
 
 
 def scores_of(
-    bench: Bench, traces: Iterable[Trace], kept: Lines[Opinion], *, track: Callable[[int], object] = lambda _: None
+    bench: JudgeSetup, traces: Iterable[Trace], kept: JsonlLog[Opinion], *, track: Callable[[int], object] = lambda _: None
 ) -> dict[str, float | None]:
     """The judge's score of each trace by its id; what it said before is not asked again."""
     mine = (bench.judge.name, bench.model)
-    scores = {one.trace: one.score for one in kept.held if (one.judge, one.model) == mine}
+    scores = {one.trace: one.score for one in kept.records if (one.judge, one.model) == mine}
     asked = [trace for trace in traces if trace.id not in scores and _can(bench.judge, trace)]
     for start in range(0, len(asked), _BLOCK):
         part = asked[start : start + _BLOCK]
         for trace, score in zip(part, ask(bench, part), strict=True):
             scores[trace.id] = score
-            kept.write(Opinion(trace.id, *mine, score))
+            kept.append(Opinion(trace.id, *mine, score))
         track(len(part))
     return scores
 
 
-def ask(bench: Bench, traces: Sequence[Trace]) -> list[float | None]:
+def ask(bench: JudgeSetup, traces: Sequence[Trace]) -> list[float | None]:
     """A score for each answer, in their order."""
     verdicts = bench.ask([item_of(trace) for trace in traces])
     return [_score(bench.judge, verdict) for verdict in verdicts]

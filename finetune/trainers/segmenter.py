@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from finetune.run_folder import About, save
 from finetune.trainers.training import Plan, Trained, fit, quietly
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.segmented_dialogues import Labelled, read_labelled
-from localmem.evaluation.metrics.segmentation import Agreement, agreement, mean
+from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
+from localmem.evaluation.metrics.segmentation import Agreement, agreement, mean_agreement
 from localmem.segmentation.boundary_classifier import BOUNDARY, Gaps, exchange_texts
 from localmem.segmentation.segmenters import between
 
@@ -73,17 +73,19 @@ def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print
     return trained
 
 
-def dialogues(train: Sequence[Path], valid: Sequence[Path], limit: int | None) -> tuple[list[Labelled], list[Labelled]]:
+def dialogues(
+    train: Sequence[Path], valid: Sequence[Path], limit: int | None
+) -> tuple[list[SegmentedDialogue], list[SegmentedDialogue]]:
     """Those to learn from and those to check on, which may be none. Raises BadInput where either hold no boundary."""
-    learned = [one for path in train for one in read_labelled(path)][:limit]
-    held_out = [one for path in valid for one in read_labelled(path)]
+    learned = [one for path in train for one in read_segmented_dialogues(path)][:limit]
+    held_out = [one for path in valid for one in read_segmented_dialogues(path)]
     check_boundaries("training", learned)
     if held_out:
         check_boundaries("validation", held_out)
     return learned, held_out
 
 
-def check_boundaries(name: str, found: Sequence[Labelled]) -> None:
+def check_boundaries(name: str, found: Sequence[SegmentedDialogue]) -> None:
     """Raises BadInput where the dialogues hold none."""
     if not any(len(one.segments) > 1 for one in found):
         raise BadInput(f"the {len(found)} {name} dialogues hold no boundary; give labelled ones")
@@ -105,7 +107,9 @@ def _fresh(job: Job) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     return model, tokenizer
 
 
-def _encoded(marked: Sequence[Labelled], job: Job, tokenizer: "PreTrainedTokenizerBase") -> list[dict[str, object]]:
+def _encoded(
+    marked: Sequence[SegmentedDialogue], job: Job, tokenizer: "PreTrainedTokenizerBase"
+) -> list[dict[str, object]]:
     """Each gap of each dialogue, in order, as the model reads it, with its label."""
     rows: list[dict[str, object]] = []
     for one in marked:
@@ -136,7 +140,7 @@ def _agreement(right: Sequence[Sequence[range]], scores: Sequence[float], thresh
         count = segments[-1].stop if segments else 0
         starts = {gap for gap in range(1, count) if next(left) >= threshold}
         found.append(agreement(segments, between(starts, count)))
-    return mean(found)
+    return mean_agreement(found)
 
 
 def _boundary_probabilities(logits: "NDArray[np.float32]") -> list[float]:

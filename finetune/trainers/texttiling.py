@@ -24,7 +24,7 @@ from localmem.segmentation.learned_texttiling import PLAIN, Floats, Learned, gap
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-    from localmem.evaluation.datasets.segmented_dialogues import Labelled
+    from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
 
 _COMPONENTS = 32  # of the vectors' width, that the weights may use
 _FLAT = 1e-3  # of the widest direction's spread: what is less is no direction
@@ -52,7 +52,7 @@ class LightJob:
 class _Read:
     """Dialogues with the features of their gaps, and which gaps are boundaries."""
 
-    marked: "Sequence[Labelled]"
+    marked: "Sequence[SegmentedDialogue]"
     features: list[Floats]
     starts: list[NDArray[np.int64]]
 
@@ -82,7 +82,7 @@ def train(job: LightJob, *, note: Callable[[str], None] = print) -> Trained:
     return trained
 
 
-def _read(base: Path, marked: "Sequence[Labelled]") -> _Read:
+def _read(base: Path, marked: "Sequence[SegmentedDialogue]") -> _Read:
     """Only dialogues with a gap count."""
     from localmem.retrieval.encoder import SentenceEncoder
 
@@ -92,7 +92,7 @@ def _read(base: Path, marked: "Sequence[Labelled]") -> _Read:
     return _Read(long, features, [_starts(one) for one in long])
 
 
-def _starts(one: "Labelled") -> NDArray[np.int64]:
+def _starts(one: "SegmentedDialogue") -> NDArray[np.int64]:
     starts = {segment.start for segment in one.segments}
     return np.array([int(gap in starts) for gap in range(1, one.segments[-1].stop)], dtype=np.int64)
 

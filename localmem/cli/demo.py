@@ -16,12 +16,12 @@ import click
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
 from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
-from localmem.config import read_yaml
-from localmem.evaluation.match import says
+from localmem.evaluation.metrics.text import contains_answer
+from localmem.files import read_yaml
 from localmem.resources import resource
 
 if TYPE_CHECKING:
-    from localmem.chat.agent import ChatAgent
+    from localmem.chat.conversation import Conversation
     from localmem.config import Settings
     from localmem.runtime import Runtime
     from localmem.types import Reply
@@ -78,7 +78,7 @@ def _run(
     sessions = read_sessions(conversation, Names(user=scene.user, assistant=settings.chat.assistant_name))
     note(f"reading {len(sessions)} sessions of {scene.user}")
     remembering = runtime.agent(scene.user)
-    remembering.read(sessions)
+    remembering.writer.read(sessions)
     forgetful = _without_memory(runtime)
     note(f"asking {len(questions)} questions, with memory and without")
     return {
@@ -91,17 +91,19 @@ def _run(
     }
 
 
-def _without_memory(runtime: "Runtime") -> "ChatAgent":
+def _without_memory(runtime: "Runtime") -> "Conversation":
     """The same model with nothing remembered and nothing kept."""
-    from localmem.chat.agent import ChatAgent
+    from localmem.chat.conversation import Conversation
+    from localmem.chat.responder import Speakers
     from localmem.systems.none import NoMemory
 
     chat = runtime.settings.chat
-    return ChatAgent(memory=NoMemory(), llm=runtime.llm, user=chat.user_name, assistant=chat.assistant_name)
+    speakers = Speakers(chat.user_name, chat.assistant_name)
+    return Conversation(memory=NoMemory(), llm=runtime.llm, speakers=speakers)
 
 
 def _both_ways(
-    remembering: "ChatAgent", forgetful: "ChatAgent", questions: Sequence[Question], today: datetime
+    remembering: "Conversation", forgetful: "Conversation", questions: Sequence[Question], today: datetime
 ) -> list[dict[str, object]]:
     texts = [question.question for question in questions]
     rows = zip(questions, ask_each(remembering, texts, today), ask_each(forgetful, texts, today), strict=True)
@@ -110,22 +112,25 @@ def _both_ways(
             "question": question.question,
             "about": question.about,
             "accept": question.accept,
-            "with_memory": {**_said(told), "right": says(told.turn.text, question.accept, question.reject)},
-            "without_memory": {**_said(blank), "right": says(blank.turn.text, question.accept, question.reject)},
+            "with_memory": {**_said(told), "right": contains_answer(told.turn.text, question.accept, question.reject)},
+            "without_memory": {
+                **_said(blank),
+                "right": contains_answer(blank.turn.text, question.accept, question.reject),
+            },
         }
         for question, told, blank in rows
     ]
 
 
-def ask_each(agent: "ChatAgent", texts: Sequence[str], today: datetime) -> list["Reply"]:
+def ask_each(agent: "Conversation", texts: Sequence[str], today: datetime) -> list["Reply"]:
     """Each text as the first turn of a session of its own; nothing is kept."""
     from localmem.types import Session, Turn
 
     probes = [
-        Session(f"probe{n}", (Turn(f"probe{n}.0", "user", agent.user, text, today),)) for n, text in enumerate(texts)
+        Session(f"probe{n}", (Turn(f"probe{n}.0", "user", agent.responder.speakers.user, text, today),)) for n, text in enumerate(texts)
     ]
     with ThreadPoolExecutor(8) as pool:  # the backbone makes one batch of them
-        return list(pool.map(agent.answer, probes))
+        return list(pool.map(agent.responder.answer, probes))
 
 
 def _said(reply: "Reply") -> dict[str, object]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from localmem.config import read_yaml
 from localmem.errors import BadInput
+from localmem.files import read_yaml
 
 # "I don't know …", "you haven't told me …", "I'm not sure …", "you never mentioned …", "I have no record of …" and
 # the like.

@@ -9,19 +9,19 @@ from statistics import fmean
 
 from localmem.bank import Bank
 from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of
-from localmem.evaluation.file_scoring import COUNTED, Models, Name, Reply, measure
-from localmem.evaluation.metrics.gold_memory import by_words, matched, shared_words
+from localmem.evaluation.file_scoring import LEXICAL_METRICS, MetricName, ScorableReply, ScoringModels, score_replies
+from localmem.evaluation.metrics.gold_memory import match_sentences, rouge_similarities, shared_words
 from localmem.evaluation.metrics.likelihood import perplexity
 from localmem.reporting.sections import Table
 
 
-def tables(lines: Sequence[Line], more: Sequence[Name], models: Models) -> list[Table]:
+def tables(lines: Sequence[Line], more: Sequence[MetricName], models: ScoringModels) -> list[Table]:
     """For each data set its answers by system, and memories against gold ones; `more` measures ask `models`."""
     answers = answers_of(lines)
     found: list[Table] = []
-    for data in sorted({answer.work.data for answer in answers}):
+    for data in sorted({answer.work.dataset for answer in answers}):
         rows = []
-        for system in sorted({answer.work.system for answer in answers if answer.work.data == data}):
+        for system in sorted({answer.work.system for answer in answers if answer.work.dataset == data}):
             held = [one for one in answers if one.work[:2] == (system, data) and not one.error and one.gold[0].strip()]
             if held:
                 rows.append({"system": system, **_row(held, more, models)})
@@ -30,11 +30,12 @@ def tables(lines: Sequence[Line], more: Sequence[Name], models: Models) -> list[
     return [*found, *_memories(lines)]
 
 
-def _row(answers: Sequence[Answer], more: Sequence[Name], models: Models) -> dict[str, float]:
+def _row(answers: Sequence[Answer], more: Sequence[MetricName], models: ScoringModels) -> dict[str, float]:
     replies = [
-        Reply(answer.probe, answer.text, tuple(gold for gold in answer.gold if gold.strip())) for answer in answers
+        ScorableReply(answer.probe, answer.text, tuple(gold for gold in answer.gold if gold.strip()))
+        for answer in answers
     ]
-    found = measure(replies, (*COUNTED, *more), models=models).overall
+    found = score_replies(replies, (*LEXICAL_METRICS, *more), models=models).overall
     weighed = [answer.likelihood for answer in answers if answer.likelihood]
     return {**found, **({"perplexity of gold": perplexity(weighed)} if weighed else {})}
 
@@ -43,7 +44,9 @@ def _memories(lines: Sequence[Line]) -> list[Table]:
     """After each session with gold sentences: how many are held, and how much of what is held is one of them."""
     found: defaultdict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
     for work, held, gold in _held(lines):
-        found[work.data, work.system].append((*shared_words(held, gold), *matched(by_words(held, gold))))
+        found[work.dataset, work.system].append(
+            (*shared_words(held, gold), *match_sentences(rouge_similarities(held, gold)))
+        )
     names = [f"{what} {of}" for of in ("of words", "of sentences") for what in ("precision", "recall", "F1")]
     tables = []
     for data in sorted({data for data, _ in found}):

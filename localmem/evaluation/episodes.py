@@ -82,7 +82,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class Dataset:
     """A data set as read: `sha256` is that of its file; `notes` say what was odd in it and what was made of it."""
 
     name: str
@@ -90,7 +90,7 @@ class Data:
     episodes: tuple[Episode, ...]
     notes: tuple[str, ...] = ()
 
-    def of(self, half: Half | None, limit: int | None = None) -> "Data":
+    def select(self, half: Half | None, limit: int | None = None) -> "Dataset":
         """Only the episodes of this half, and of all together the first `limit` probes; their sessions stay whole."""
         kept: list[Episode] = []
         left = limit
@@ -101,9 +101,9 @@ class Data:
                 kept.append(replace(episode, probes=probes))
         return replace(self, episodes=tuple(kept))
 
-    def last(self, sessions: int) -> "Data":
+    def last_sessions(self, count: int) -> "Dataset":
         """Only the last so many sessions of each episode, and the probes that these can answer."""
-        return replace(self, episodes=tuple(_last(episode, sessions) for episode in self.episodes))
+        return replace(self, episodes=tuple(_last(episode, count) for episode in self.episodes))
 
 
 def _last(episode: Episode, count: int) -> Episode:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import msc_cc
-from localmem.evaluation.datasets.files import Record, records
+from localmem.evaluation.datasets.files import Record, read_records
 from localmem.evaluation.metrics.likelihood import perplexity
 from localmem.evaluation.metrics.model_based import mauve
 from localmem.evaluation.metrics.text import KINDS, Order, bleu, distinct, rouge, token_f1
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from localmem.evaluation.metrics.likelihood import Scorer
     from localmem.evaluation.metrics.model_based import BertScore
 
-Name = Literal["bleu", "rouge", "f1", "distinct", "bertscore", "mauve", "perplexity"]
-COUNTED: tuple[Name, ...] = ("bleu", "rouge", "f1", "distinct")  # measures that need no model
+MetricName = Literal["bleu", "rouge", "f1", "distinct", "bertscore", "mauve", "perplexity"]
+LEXICAL_METRICS: tuple[MetricName, ...] = ("bleu", "rouge", "f1", "distinct")  # measures that need no model
 ORDERS: tuple[Order, ...] = (1, 2, 4)  # of BLEU
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ScorableReply:
     """What was replied, what may be said instead, and what was shown to the model before."""
 
     id: str
@@ -49,7 +49,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class ScoringModels:
     """What measures ask; each is made when it is first needed."""
 
     encoder: Callable[[], "BertScore"]
@@ -69,38 +69,40 @@ class _Line(Record):
     prompt: list[_Said] = Field(default_factory=list)
 
 
-def read_replies(path: Path) -> list[Reply]:
+def read_replies(path: Path) -> list[ScorableReply]:
     """The replies in a file. Raises BadInput with file and line."""
-    found: list[Reply] = []
-    for place, line in records(path, _Line):
+    found: list[ScorableReply] = []
+    for place, line in read_records(path, _Line):
         golds = tuple(one for one in [line.reference, *line.references] if one and one.strip())
         if not golds:
             raise BadInput(f"{place}: it has no reference; add `reference` or `references`, what should have been said")
         prompt = tuple(Message(one.role, one.content) for one in line.prompt)
-        found.append(Reply(line.id or str(len(found) + 1), line.prediction, golds, prompt))
+        found.append(ScorableReply(line.id or str(len(found) + 1), line.prediction, golds, prompt))
     return found
 
 
-def shipped(path: Path) -> list[Reply]:
+def shipped(path: Path) -> list[ScorableReply]:
     """The baseline's replies in a file of msc_cc, beside what was really said."""
-    found = [Reply(one.id, one.reply, (one.reference,)) for one in msc_cc.baseline(path)]
+    found = [ScorableReply(one.id, one.reply, (one.reference,)) for one in msc_cc.baseline(path)]
     if not found:
         raise BadInput(f"{path} holds no reply that something follows; give a file of msc_cc")
     return found
 
 
-def measure(replies: Sequence[Reply], names: Sequence[Name], *, models: Models, stem: bool = False) -> Measured:
+def score_replies(
+    replies: Sequence[ScorableReply], names: Sequence[MetricName], *, models: ScoringModels, stem: bool = False
+) -> Measured:
     """These measures of all replies. BLEU is of 0 to 100 and, over all, no mean; perplexity is that of the golds."""
     overall: dict[str, float] = {}
     each: dict[str, Sequence[float]] = {}
     for name in names:
-        found = _counted(replies, name, stem) if name in COUNTED else _asked(replies, name, models)
+        found = _counted(replies, name, stem) if name in LEXICAL_METRICS else _asked(replies, name, models)
         overall |= found.overall
         each |= found.each
     return Measured(overall, each)
 
 
-def _counted(replies: Sequence[Reply], name: Name, stem: bool) -> Measured:
+def _counted(replies: Sequence[ScorableReply], name: MetricName, stem: bool) -> Measured:
     texts, golds = [one.text for one in replies], [one.golds for one in replies]
     if name == "bleu":
         found = {f"BLEU-{order}": bleu(texts, golds, order) for order in ORDERS}
@@ -113,7 +115,7 @@ def _counted(replies: Sequence[Reply], name: Name, stem: bool) -> Measured:
     return Measured({f"Distinct-{order}": distinct(texts, order) for order in (1, 2)})
 
 
-def _asked(replies: Sequence[Reply], name: Name, models: Models) -> Measured:
+def _asked(replies: Sequence[ScorableReply], name: MetricName, models: ScoringModels) -> Measured:
     if name == "bertscore":
         return _means({"BERTScore": _nearest(replies, models.encoder())})
     if name == "mauve":
@@ -121,7 +123,7 @@ def _asked(replies: Sequence[Reply], name: Name, models: Models) -> Measured:
     return _perplexity(replies, models)
 
 
-def _nearest(replies: Sequence[Reply], encoder: "BertScore") -> list[float]:
+def _nearest(replies: Sequence[ScorableReply], encoder: "BertScore") -> list[float]:
     """BERTScore's F1 by the gold that is nearest."""
     pairs = [(place, one.text, gold) for place, one in enumerate(replies) for gold in one.golds]
     found = encoder.score([text for _, text, _ in pairs], [gold for _, _, gold in pairs])
@@ -131,13 +133,13 @@ def _nearest(replies: Sequence[Reply], encoder: "BertScore") -> list[float]:
     return best
 
 
-def _mauve(replies: Sequence[Reply], backbone: "Scorer") -> float:
+def _mauve(replies: Sequence[ScorableReply], backbone: "Scorer") -> float:
     """An empty reply has no vector, so it is left out."""
     ours = [one.text for one in replies if one.text.strip()]
     return mauve(backbone.features(ours), backbone.features([one.golds[0] for one in replies]))
 
 
-def _perplexity(replies: Sequence[Reply], models: Models) -> Measured:
+def _perplexity(replies: Sequence[ScorableReply], models: ScoringModels) -> Measured:
     bare = [one.id for one in replies if not one.prompt]
     if bare:
         raise BadInput(f"reply {bare[0]} has no prompt, and {len(bare)} have none; perplexity needs one in each line")

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from localmem.bank import Bank
 from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of
 from localmem.evaluation.judging import Calibration, Item, Judge, Verdict
-from localmem.reporting.jsonl import Lines, read_lines
+from localmem.files import JsonlLog, read_log
 
 FILE = "verdicts.jsonl"
 
@@ -49,19 +49,19 @@ class Judgement:
 _FORM: TypeAdapter[Judgement] = TypeAdapter(Judgement)
 
 
-def judgements_in(folder: Path) -> Lines[Judgement]:
+def open_judgements(folder: Path) -> JsonlLog[Judgement]:
     """The file of a run's verdicts, to be opened with `with` and written to."""
-    return Lines(folder / FILE, _FORM)
+    return JsonlLog(folder / FILE, _FORM)
 
 
-def judged_in(folder: Path) -> list[Judgement]:
+def read_judgements(folder: Path) -> list[Judgement]:
     """A run's verdicts so far."""
     path = folder / FILE
-    return list(read_lines(path, _FORM)) if path.exists() else []
+    return list(read_log(path, _FORM)) if path.exists() else []
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class JudgeSetup:
     """Who judges: the judge, its model by name and checksum, how it asks, and its calibration, if it was measured."""
 
     judge: Judge
@@ -70,17 +70,19 @@ class Bench:
     calibration: Calibration | None
 
 
-def judge_all(bench: Bench, lines: Sequence[Line], against: str, kept: Lines[Judgement], *, block: int = 64) -> int:
+def judge_all(
+    bench: JudgeSetup, lines: Sequence[Line], against: str, kept: JsonlLog[Judgement], *, block: int = 64
+) -> int:
     """Verdicts on what the judge has not seen yet, written block by block; how many. It sees no failed answer."""
     name, known = bench.judge.name, bench.calibration
-    done = {one.case for one in kept.held if (one.judge, one.model) == (name, bench.model)}
+    done = {one.case for one in kept.records if (one.judge, one.model) == (name, bench.model)}
     cases = [(case, item) for case, item in cases_of(bench.judge, lines, against) if case not in done]
     for start in range(0, len(cases), block):
         part = cases[start : start + block]
         verdicts = bench.ask([item for _, item in part])
         for (case, _), verdict in zip(part, verdicts, strict=True):
             agreed, believed = (known.line, known.believable) if known else ("", False)
-            kept.write(Judgement(name, bench.model, agreed, believed, case, verdict.label, verdict.scores))
+            kept.append(Judgement(name, bench.model, agreed, believed, case, verdict.label, verdict.scores))
     return len(cases)
 
 
@@ -96,10 +98,10 @@ def _answers(judge: Judge, answers: Sequence[Answer], against: str) -> Iterator[
         fitting = (one for one in given if "question" not in judge.inputs or one.kind == "question")
         yield from ((Case(one.work, one.probe), _item(one)) for one in fitting)
         return
-    others = {(one.work.data, one.work.episode, one.probe): one for one in given if one.work.system == against}
+    others = {(one.work.dataset, one.work.episode, one.probe): one for one in given if one.work.system == against}
     of = "recalled" if judge.unit == "two recalls" else "answer"
     for one in given:
-        other = others.get((one.work.data, one.work.episode, one.probe))
+        other = others.get((one.work.dataset, one.work.episode, one.probe))
         if other and one.work.system != against:
             yield Case(one.work, one.probe, against), {**_item(one), "other": _item(other)[of]}
 
@@ -125,5 +127,5 @@ def _memories(lines: Iterable[Line]) -> Iterator[tuple[Case, Item]]:
     for work, reads in held.items():
         bank = Bank().apply(change for read in reads for change in read.changes)
         texts = [*(unit.text for unit in bank.live()), *bank.notes.values()]
-        said = "\n".join(read.said for read in reads)
+        said = "\n".join(read.transcript for read in reads)
         yield Case(work, ""), {"speaker": reads[0].user, "dialogue": said, "memory": "\n".join(texts)}

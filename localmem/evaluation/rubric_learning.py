@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localmem.evaluation.datasets.segmented_dialogues import Labelled
+from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
 from localmem.evaluation.metrics.segmentation import Agreement, agreement
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, number, text
-from localmem.llm.structured_output import unusable, usable
+from localmem.llm.structured_output import answer_format, count_fallback, generate_usable, integer, string
 from localmem.prompts import render
 from localmem.segmentation.rubric import Example, Rubric
 from localmem.segmentation.segmenters import numbered, written
@@ -32,10 +31,10 @@ _TEMPLATE = 64  # tokens that a chat template adds, at most
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class PredictedSegments:
     """A labelled dialogue, its predicted segments, and how far they agree."""
 
-    labelled: Labelled
+    labelled: SegmentedDialogue
     predicted: tuple[range, ...]
     agreement: Agreement
 
@@ -45,21 +44,23 @@ class Judged:
         return self.agreement.window_diff
 
 
-def judge(segmenter: Segmenter, dialogues: Sequence[Labelled], progress: Progress) -> list[Judged]:
+def evaluate_segmenter(
+    segmenter: Segmenter, dialogues: Sequence[SegmentedDialogue], progress: Progress
+) -> list[PredictedSegments]:
     """Each dialogue segmented and compared with its right segments, in order."""
-    judged: list[Judged] = []
+    judged: list[PredictedSegments] = []
     for start in range(0, len(dialogues), _BATCH):
         batch = dialogues[start : start + _BATCH]
         found = segmenter.segment([one.session for one in batch])
         judged += [
-            Judged(one, tuple(predicted), agreement(one.segments, predicted))
+            PredictedSegments(one, tuple(predicted), agreement(one.segments, predicted))
             for one, predicted in zip(batch, found, strict=True)
         ]
         progress("segmenting", len(judged), len(dialogues))
     return judged
 
 
-class Reflector:
+class RubricLearner:
     """Asks secom/reflect about the `hard` worst dialogues in `batches` mini-batches, for at most `items` items.
 
     `examples` of the chosen examples join the rubric. A mini-batch whose answer cannot be used adds nothing;
@@ -74,7 +75,7 @@ class Reflector:
         self._examples = examples
         self.fallbacks: Counter[str] = Counter()
 
-    def learn(self, judged: Sequence[Judged], progress: Progress) -> Rubric:
+    def learn(self, judged: Sequence[PredictedSegments], progress: Progress) -> Rubric:
         """A rubric from the worst of these; an empty one where none is wrong."""
         worst = sorted((one for one in judged if one.error > 0), key=lambda one: -one.error)[: self._hard]
         size = -(-len(worst) // self._batches) or 1
@@ -84,7 +85,7 @@ class Reflector:
             progress("reflecting", min(start + size, len(worst)), len(worst))
         return rubric
 
-    def _reflect(self, rubric: Rubric, batch: Sequence[Judged]) -> Rubric:
+    def _reflect(self, rubric: Rubric, batch: Sequence[PredictedSegments]) -> Rubric:
         items = "\n".join(f"{place}. {item}" for place, item in enumerate(rubric.items, 1))
         shown = self._fitting(items, [_example(place, one) for place, one in enumerate(batch, 1)])
         prompt = render(
@@ -94,10 +95,10 @@ class Reflector:
             examples="\n\n".join(shown),
             last=len(shown),
         )
-        (given,) = usable(self._llm, [prompt], self.fallbacks)
+        (given,) = generate_usable(self._llm, [prompt], self.fallbacks)
         return self._grown(rubric, batch[: len(shown)], given.text) if given else rubric
 
-    def _grown(self, rubric: Rubric, batch: Sequence[Judged], given: str) -> Rubric:
+    def _grown(self, rubric: Rubric, batch: Sequence[PredictedSegments], given: str) -> Rubric:
         match json.loads(given):
             case {"reflection": str(why), "example": int(place), "item": str(item), "replaces": int(old)} if (
                 item.strip() and 1 <= place <= len(batch)
@@ -107,7 +108,7 @@ class Reflector:
                     self._with(rubric.items, " ".join(item.split()), old),
                     (*rubric.examples, chosen)[: self._examples],
                 )
-        unusable("secom/reflect", f"its answer {given!r:.80} holds no new item", self.fallbacks)
+        count_fallback("secom/reflect", f"its answer {given!r:.80} holds no new item", self.fallbacks)
         return rubric
 
     def _with(self, items: tuple[str, ...], new: str, replaced: int) -> tuple[str, ...]:
@@ -126,22 +127,22 @@ class Reflector:
         return packed(examples, self._llm.count_tokens(examples), room)[0]
 
 
-def _example(place: int, one: Judged) -> str:
+def _example(place: int, one: PredictedSegments) -> str:
     return (
         f"Conversation {place}:\n{numbered(one.labelled.session.exchanges())}\n\n"
         f"Right: {written(one.labelled.segments)}\nPredicted: {written(one.predicted)}"
     )
 
 
-def _chosen(one: Judged, why: str) -> Example:
+def _chosen(one: PredictedSegments, why: str) -> Example:
     dialogue = numbered(one.labelled.session.exchanges())
     return Example(dialogue, written(one.labelled.segments), written(one.predicted), why)
 
 
 def _form(shown: int, items: int) -> JsonSchema:
-    return answer(
-        reflection=text(_LONGEST_REFLECTION),
-        example=number(1, shown),
-        item=text(_LONGEST_ITEM),
-        replaces=number(0, items),
+    return answer_format(
+        reflection=string(_LONGEST_REFLECTION),
+        example=integer(1, shown),
+        item=string(_LONGEST_ITEM),
+        replaces=integer(0, items),
     )

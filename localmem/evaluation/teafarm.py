@@ -16,12 +16,11 @@ from datetime import timedelta
 from localmem.evaluation.answers import Answer
 from localmem.evaluation.datasets.dialogues import as_heard_by
 from localmem.evaluation.datasets.dialogues import session as dated_session
-from localmem.evaluation.episodes import Data, Episode, Probe
+from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.judging.judges import RIGHT
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, record, text
-from localmem.llm.structured_output import says, usable
+from localmem.llm.structured_output import answer_format, generate_usable, is_informative, record, string
 from localmem.prompts import render
 from localmem.reporting.bootstrap import Estimate, estimate
 from localmem.text.dialogue import transcript
@@ -105,15 +104,15 @@ def questions(
         for number, sentences in enumerate(summaries, start=1)
         if sentences
     )
-    form = answer(fact=text(_LONGEST), question=text(_LONGEST), answer=text(_LONGEST))
+    form = answer_format(fact=string(_LONGEST), question=string(_LONGEST), answer=string(_LONGEST))
     sides = [(speakers[0], speakers[1]), (speakers[1], speakers[0])]
     prompts = [
         render("teafarm/question", form=form, asker=asker, other=other, summaries=shown) for asker, other in sides
     ]
     found = []
-    for (asker, other), prompt, given in zip(sides, prompts, usable(llm, prompts, counted), strict=True):
+    for (asker, other), prompt, given in zip(sides, prompts, generate_usable(llm, prompts, counted), strict=True):
         held = {name: " ".join(value.split()) for name, value in json.loads(given.text).items()} if given else {}
-        if held and all(says(held[name], prompt) for name in ("fact", "question", "answer")):
+        if held and all(is_informative(held[name], prompt) for name in ("fact", "question", "answer")):
             found.append(Question(asker, other, **held))
         else:
             counted["questions dropped: not written, or the instructions' own"] += 1
@@ -134,7 +133,7 @@ def leads(llm: LLM, asked: Sequence[Question], last: Session, counted: Counter[s
         for one in asked
     ]
     led: list[tuple[Said, ...] | None] = []
-    for one, given in zip(asked, usable(llm, prompts, counted), strict=True):
+    for one, given in zip(asked, generate_usable(llm, prompts, counted), strict=True):
         said = [(said["speaker"], said["text"]) for said in json.loads(given.text)["utterances"]] if given else []
         led.append(settled(said, one, counted))
     return led
@@ -157,7 +156,7 @@ def settled(said: Sequence[Said], asked: Question, counted: Counter[str]) -> tup
     return tuple(ended)
 
 
-def sided(data: Data) -> Data:
+def sided(data: Dataset) -> Dataset:
     """Every question as an episode of its own, in which its asker is the user and the other speaker the assistant.
 
     The agent speaks for the one who is asked (section 5.1), so it remembers all sessions from that side. It is not told
@@ -257,8 +256,8 @@ def _letters(words: str) -> str:
 
 def _lead_form(asked: Question) -> JsonSchema:
     speaker: Mapping[str, object] = {"type": "string", "enum": [asked.asker, asked.replier]}
-    said = record(speaker=speaker, text=text(_LONGEST))
-    return answer(utterances={"type": "array", "items": said, "minItems": FEWEST, "maxItems": MOST})
+    said = record(speaker=speaker, text=string(_LONGEST))
+    return answer_format(utterances={"type": "array", "items": said, "minItems": FEWEST, "maxItems": MOST})
 
 
 def _probe(name: str, asked: Question, said: Sequence[Said], last: Session) -> Probe:

@@ -37,12 +37,12 @@ class Whole:
         out: Path,
         notify: Notify,
     ) -> None:
-        from localmem.evaluation.datasets import read_data
+        from localmem.evaluation.datasets import read_dataset
 
         self._config, self._settings, self._system, self._limits = config, settings, system, limits
         half, limit = str(limits["half"]), limits["limit"]
         count = limit if isinstance(limit, int) else None
-        self._data = [narrowed(read_data(name, path), half, count, None) for name, path in sources]
+        self._data = [narrowed(read_dataset(name, path), half, count, None) for name, path in sources]
         self._out = out / "end-to-end"
         self._notify = notify
 
@@ -82,8 +82,8 @@ class Whole:
     def _lines(self, name: str, routes: Mapping[str, Path], options: Mapping[str, object]) -> "list[Line]":
         """What came of one run; what stands in its folder already is not done again."""
         from finetune.students import routed
-        from localmem.evaluation.answers import answers_in, lines_in
-        from localmem.evaluation.runner import probes_of, run
+        from localmem.evaluation.answers import open_answers, read_answers
+        from localmem.evaluation.runner import count_probes, run
 
         folder = self._out / name
         settings = routed(self._settings, routes)
@@ -92,9 +92,9 @@ class Whole:
         held = {self._system: chosen}
         claim(folder, about_run(settings, held, self._data, self._limits), resume=True)
         with ExitStack() as stack:
-            answers = stack.enter_context(answers_in(folder / ANSWERS))
+            answers = stack.enter_context(open_answers(folder / ANSWERS))
             self._notify(f"{self._system} with {name}: the answers are in {folder / ANSWERS}")
             llm, new_agent = agents_of(settings, held, stack, self._notify)
-            bar = progress(stack, probes_of(self._data))
+            bar = progress(stack, count_probes(self._data))
             run([self._system], self._data, new_agent, llm, answers, threads=_THREADS, track=bar, again=True)
-        return lines_in(folder / ANSWERS)
+        return read_answers(folder / ANSWERS)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 from localmem.errors import BadInput
 
 if TYPE_CHECKING:
-    from localmem.chat.agent import ChatAgent
+    from localmem.chat.conversation import Conversation
     from localmem.config import Settings
-    from localmem.evaluation.episodes import Data, Half
-    from localmem.evaluation.runner import NewAgent, Seat
+    from localmem.evaluation.episodes import Dataset, Half
+    from localmem.evaluation.runner import AgentSpec, NewAgent
     from localmem.llm.base import LLM
     from localmem.retrieval.base import Encoder, Retriever
 
@@ -28,7 +28,8 @@ RUN, ANSWERS = "run.json", "answers.jsonl"
 
 def settings_for(config: Path | None, model: str | None, name: str) -> "Settings":
     """The user's settings for a system or one of its variants. Raises BadSettings, BadInput."""
-    from localmem.config import load_settings, read_yaml, system_options
+    from localmem.config import load_settings, system_options
+    from localmem.files import read_yaml
     from localmem.resources import resource
 
     system, _, variant = name.partition("/")
@@ -42,10 +43,10 @@ def settings_for(config: Path | None, model: str | None, name: str) -> "Settings
     return load_settings(config, {"model": model, **read_yaml(folder / f"{variant}.yaml")})
 
 
-def narrowed(data: "Data", half: str, limit: int | None, sessions: int | None) -> "Data":
+def narrowed(data: "Dataset", half: str, limit: int | None, sessions: int | None) -> "Dataset":
     """What is to be run of a data set. Raises BadInput where that is nothing."""
-    kept = data.of(None if half == "all" else cast("Half", half))
-    kept = (kept.last(sessions) if sessions else kept).of(None, limit)
+    kept = data.select(None if half == "all" else cast("Half", half))
+    kept = (kept.last_sessions(sessions) if sessions else kept).select(None, limit)
     kept = replace(kept, episodes=tuple(one for one in kept.episodes if one.probes))
     if not kept.episodes:
         raise BadInput(
@@ -55,7 +56,7 @@ def narrowed(data: "Data", half: str, limit: int | None, sessions: int | None) -
 
 
 def about_run(
-    settings: "Settings", chosen: "Mapping[str, Settings]", data: "Sequence[Data]", narrowed: Mapping[str, object]
+    settings: "Settings", chosen: "Mapping[str, Settings]", data: "Sequence[Dataset]", narrowed: Mapping[str, object]
 ) -> dict[str, object]:
     """What a run is of; another run in its folder must be of the same."""
     from localmem.config import system_options
@@ -133,24 +134,24 @@ def agents_of(
     """The backbone, and what makes an agent of any of the systems on it. One encoder serves all; `notify` hears of
     long steps."""
     from localmem import factory
-    from localmem.chat.agent import ChatAgent
+    from localmem.chat.conversation import Conversation
+    from localmem.chat.responder import Speakers
 
     backbone = factory.backbone(settings, notify)
     stack.callback(backbone.close)
     encoder = _encoder(settings, stack)
 
-    def new_agent(seat: "Seat") -> "ChatAgent":
+    def new_agent(seat: "AgentSpec") -> "Conversation":
         held = chosen[seat.work.system]
 
         def index() -> "Retriever":
             return factory.retriever(held, encoder, before=factory.SYSTEMS[held.system].before)
 
-        return ChatAgent(
+        return Conversation(
             memory=factory.memory(held, factory.Parts(seat.llm, index), seat.bank),
             llm=seat.llm,
             journal=seat.journal,
-            user=seat.user,
-            assistant=seat.assistant,
+            speakers=Speakers(seat.user, seat.assistant),
             instructions=held.chat.instructions,
             memory_position=factory.memory_position(held),
         )

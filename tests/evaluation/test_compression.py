@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem.evaluation.compression import Keys, Searched, compared, compressed, kept, nearness, plain, similarity
-from localmem.evaluation.datasets import read_data
-from localmem.evaluation.episodes import Data
+from localmem.evaluation.datasets import read_dataset
+from localmem.evaluation.episodes import Dataset
 from localmem.evaluation.evidence_retrieval import Measuring, Run, joined, measure
 from localmem.evaluation.unit_builders import turns_of
 from localmem.retrieval.base import Side
@@ -43,21 +43,21 @@ class Drops:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Data:
-    return read_data("locomo", written(tmp_path, LOCOMO))
+def data(tmp_path: Path) -> Dataset:
+    return read_dataset("locomo", written(tmp_path, LOCOMO))
 
 
 def _count(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
 
-def _searched(data: Data, keys: Keys) -> Searched:
+def _searched(data: Dataset, keys: Keys) -> Searched:
     run = Run("bm25", keys.of, BM25Retriever)
     result = joined(measure(run, data, Measuring("turns", "question", 5, _count)))
     return Searched(keys, kept(keys, plain(data, turns_of), _count), "bm25", result)
 
 
-def test_cosines_to_related_and_unrelated_keys(data: Data) -> None:
+def test_cosines_to_related_and_unrelated_keys(data: Dataset) -> None:
     keys = plain(data, turns_of)
     bird, both, moved = nearness(data, keys, Words())
     # the question is (1, 3/4) of length 5/4, its evidence the parrot alone: 3/5; no other turn shares a word
@@ -73,7 +73,7 @@ def test_cosines_to_related_and_unrelated_keys(data: Data) -> None:
     assert "related_change" not in similarity(keys, [bird], [bird], (0, 200))
 
 
-def test_what_is_kept_and_what_is_found(data: Data) -> None:
+def test_what_is_kept_and_what_is_found(data: Dataset) -> None:
     keys = plain(data, turns_of)
     words = sum(_count([turn.text for session in data.episodes[0].sessions for turn in session.turns]))
     less = compressed(keys, "drops", Drops("soup)"), 0.9)
@@ -89,7 +89,7 @@ def test_what_is_kept_and_what_is_found(data: Data) -> None:
     }
 
 
-def test_a_key_of_nothing_stays_as_it_was(data: Data) -> None:
+def test_a_key_of_nothing_stays_as_it_was(data: Dataset) -> None:
     everything = Drops("Look", "at", "this", "(shares", "an", "image:", "a", "bowl", "of", "soup)")
     (units,) = compressed(plain(data, turns_of), "drops", everything, 0.5).units.values()
     assert units[2].key.startswith("Look at this")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets import read_data
+from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.evidence_retrieval import Measuring, Result, Run, joined, measure
 from localmem.evaluation.retrieval_report import PICTURE, differences, document, earlier, summaries, tables, write
 from localmem.evaluation.unit_builders import sessions_of, turns_of
@@ -25,7 +25,7 @@ def _result(path: Path, name: str = "turns", **changed: object) -> Result:
     settings = {"gold": "turns", "query": "question", "width": 10, "count": _words} | changed
     units = turns_of if name == "turns" else sessions_of
     run = Run(name, units, BM25Retriever)
-    return joined(measure(run, read_data("locomo", path), Measuring(**settings)))  # type: ignore[arg-type]  # as named
+    return joined(measure(run, read_dataset("locomo", path), Measuring(**settings)))  # type: ignore[arg-type]  # as named
 
 
 def test_each_question_with_evidence_is_measured(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_sessions_can_be_what_is_to_be_found(tmp_path: Path) -> None:
 
 
 def test_the_dialogue_before_a_question_can_be_searched_for(tmp_path: Path) -> None:
-    data = read_data("mtbenchplus", written(tmp_path, MTBENCHPLUS))
+    data = read_dataset("mtbenchplus", written(tmp_path, MTBENCHPLUS))
     found = {
         query: joined(measure(Run("r", turns_of, BM25Retriever), data, Measuring("turns", query, 10, _words)))
         for query in ("question", "dialogue")

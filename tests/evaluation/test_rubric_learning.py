@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from localmem import factory
 from localmem.cli.eval import eval_
 from localmem.errors import BadReply
-from localmem.evaluation.datasets.segmented_dialogues import Labelled
+from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
 from localmem.evaluation.metrics.segmentation import Agreement
-from localmem.evaluation.rubric_learning import Judged, Reflector, judge
+from localmem.evaluation.rubric_learning import PredictedSegments, RubricLearner, evaluate_segmenter
 from localmem.llm.scripted import ScriptedLLM
 from localmem.segmentation.rubric import Rubric
 from localmem.segmentation.segmenters import EvenSegmenter
@@ -20,19 +20,21 @@ from localmem.types import JsonSchema, Prompt
 from tests.fakes import obedient, session
 
 
-def _labelled(name: str, *sizes: int) -> Labelled:
+def _labelled(name: str, *sizes: int) -> SegmentedDialogue:
     ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
     segments = tuple(range(end - size, end) for end, size in zip(ends, sizes, strict=True))
-    return Labelled(session(*(f"{name} remark {n}" for n in range(2 * ends[-1])), name=name), segments)
+    return SegmentedDialogue(session(*(f"{name} remark {n}" for n in range(2 * ends[-1])), name=name), segments)
 
 
 def _silent(_step: str, _done: int, _of: int) -> None:
     pass
 
 
-def _judged(count: int) -> list[Judged]:
+def _judged(count: int) -> list[PredictedSegments]:
     """Dialogue d1 is a little wrong, the last one most; d0 is right."""
-    return [Judged(_labelled(f"d{n}", 2, 2), (range(4),), Agreement(0.0, 0.0, n / count)) for n in range(count)]
+    return [
+        PredictedSegments(_labelled(f"d{n}", 2, 2), (range(4),), Agreement(0.0, 0.0, n / count)) for n in range(count)
+    ]
 
 
 def _answers(asked: list[Prompt], *, example: int = 1, replaces: int = 0) -> Callable[[Prompt], str]:
@@ -47,15 +49,15 @@ def _answers(asked: list[Prompt], *, example: int = 1, replaces: int = 0) -> Cal
 def test_every_dialogue_is_judged_by_its_right_segments() -> None:
     told: list[tuple[str, int, int]] = []
     dialogues = [_labelled(f"d{n}", 3, 3) for n in range(20)]
-    judged = judge(EvenSegmenter(3), dialogues, lambda *step: told.append(step))
+    judged = evaluate_segmenter(EvenSegmenter(3), dialogues, lambda *step: told.append(step))
     assert [one.error for one in judged] == [0.0] * 20
     assert told == [("segmenting", 16, 20), ("segmenting", 20, 20)]
-    assert judge(EvenSegmenter(1), dialogues[:1], _silent)[0].error > 0.5
+    assert evaluate_segmenter(EvenSegmenter(1), dialogues[:1], _silent)[0].error > 0.5
 
 
 def test_the_worst_in_mini_batches_give_an_item_and_an_example_each() -> None:
     asked: list[Prompt] = []
-    reflector = Reflector(ScriptedLLM(_answers(asked, example=2)), hard=6, batches=3, items=10, examples=2)
+    reflector = RubricLearner(ScriptedLLM(_answers(asked, example=2)), hard=6, batches=3, items=10, examples=2)
     rubric = reflector.learn(_judged(10), _silent)
     assert rubric.items == ("Criterion 1.", "Criterion 2.", "Criterion 3.")
     assert [example.reflection for example in rubric.examples] == ["Why 1.", "Why 2."]
@@ -71,15 +73,15 @@ def test_the_worst_in_mini_batches_give_an_item_and_an_example_each() -> None:
 
 
 def test_an_item_may_replace_another_and_the_oldest_goes_when_there_are_too_many() -> None:
-    corrected = Reflector(ScriptedLLM(_answers([], replaces=1)), hard=3, batches=3).learn(_judged(4), _silent)
+    corrected = RubricLearner(ScriptedLLM(_answers([], replaces=1)), hard=3, batches=3).learn(_judged(4), _silent)
     assert corrected.items == ("Criterion 3.",)
-    few = Reflector(ScriptedLLM(_answers([])), hard=3, batches=3, items=2).learn(_judged(4), _silent)
+    few = RubricLearner(ScriptedLLM(_answers([])), hard=3, batches=3, items=2).learn(_judged(4), _silent)
     assert few.items == ("Criterion 2.", "Criterion 3.")
 
 
 def test_the_schema_names_conversations_and_items_that_are_there() -> None:
     asked: list[Prompt] = []
-    Reflector(ScriptedLLM(_answers(asked)), hard=4, batches=2).learn(_judged(9), _silent)
+    RubricLearner(ScriptedLLM(_answers(asked)), hard=4, batches=2).learn(_judged(9), _silent)
     form = asked[1].format
     assert isinstance(form, JsonSchema)
     fields = json.loads(json.dumps(form.schema))["properties"]
@@ -90,8 +92,8 @@ def test_the_schema_names_conversations_and_items_that_are_there() -> None:
 def test_a_mini_batch_is_shown_as_far_as_it_fits() -> None:
     asked: list[Prompt] = []
     llm = ScriptedLLM(_answers(asked), context_length=1300)
-    dialogues = [Judged(_labelled(f"d{n}", 20, 5), (range(25),), Agreement(0.0, 1.0, 1.0)) for n in range(4)]
-    Reflector(llm, hard=4, batches=1).learn(dialogues, _silent)
+    dialogues = [PredictedSegments(_labelled(f"d{n}", 20, 5), (range(25),), Agreement(0.0, 1.0, 1.0)) for n in range(4)]
+    RubricLearner(llm, hard=4, batches=1).learn(dialogues, _silent)
     text = asked[0].messages[-1].content
     assert "d0 remark 0" in text
     assert "d3 remark 0" not in text
@@ -102,16 +104,16 @@ def test_an_answer_that_cannot_be_used_adds_nothing_and_is_counted() -> None:
     def script(prompt: Prompt) -> str:
         raise BadReply(f"{prompt.name} was cut")
 
-    cut = Reflector(ScriptedLLM(script), hard=2, batches=2)
+    cut = RubricLearner(ScriptedLLM(script), hard=2, batches=2)
     assert cut.learn(_judged(4), _silent) == Rubric()
     assert cut.fallbacks == {"secom/reflect": 2}
-    elsewhere = Reflector(ScriptedLLM(_answers([], example=9)), hard=2, batches=2)
+    elsewhere = RubricLearner(ScriptedLLM(_answers([], example=9)), hard=2, batches=2)
     assert elsewhere.learn(_judged(4), _silent) == Rubric()
     assert elsewhere.fallbacks == {"secom/reflect": 2}
 
 
 def test_where_nothing_is_wrong_there_is_nothing_to_learn() -> None:
-    assert Reflector(ScriptedLLM(lambda _: pytest.fail("asked"))).learn(_judged(1), _silent) == Rubric()
+    assert RubricLearner(ScriptedLLM(lambda _: pytest.fail("asked"))).learn(_judged(1), _silent) == Rubric()
 
 
 # -- the command ---------------------------------------------------------------------------------------------------

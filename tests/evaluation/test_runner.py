@@ -9,14 +9,14 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
+from localmem.chat.conversation import Conversation
 
-from localmem.chat.agent import ChatAgent
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.evaluation import corpus_metrics
-from localmem.evaluation.answers import Answer, Line, Read, answers_in, answers_of, lines_in, reads_of, unfailed
-from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe
-from localmem.evaluation.file_scoring import Models
-from localmem.evaluation.runner import Seat, probes_of, run
+from localmem.evaluation.answers import Answer, Line, Read, open_answers, answers_of, read_answers, reads_of, successful
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe
+from localmem.evaluation.file_scoring import ScoringModels
+from localmem.evaluation.runner import AgentSpec, count_probes, run
 from localmem.evaluation.scores import all_scores
 from localmem.evaluation.summary import section
 from localmem.llm.scripted import ScriptedLLM
@@ -25,7 +25,7 @@ from localmem.systems.full_history import FullHistory
 from localmem.systems.rsum import RecursiveSummary
 from localmem.types import Prompt, Session, Turn, Unit
 
-NO_MODELS = Models(pytest.fail, pytest.fail)
+NO_MODELS = ScoringModels(pytest.fail, pytest.fail)
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
@@ -49,7 +49,7 @@ def episode(name: str, sessions: int = 3, *probes: Probe) -> Episode:
     return Episode(name, "report", tuple(session(name, number) for number in range(sessions)), asked)
 
 
-DATA = Data("made", "0" * 64, tuple(episode(f"e{number}") for number in range(4)))
+DATA = Dataset("made", "0" * 64, tuple(episode(f"e{number}") for number in range(4)))
 
 
 def script(asked: Prompt) -> str:
@@ -58,18 +58,18 @@ def script(asked: Prompt) -> str:
     return f"Summary of {len(last)} letters." if asked.name == "rsum/update" else f"Answer to {last[-20:]}"
 
 
-def new_agent(seat: Seat) -> ChatAgent:
+def new_agent(seat: AgentSpec) -> Conversation:
     if seat.work.system == "full_history":
         held: FullHistory | RecursiveSummary = FullHistory(llm=seat.llm, bank=seat.bank)
     else:
         held = RecursiveSummary(llm=seat.llm, bank=seat.bank)
-    return ChatAgent(memory=held, llm=seat.llm, journal=seat.journal, user=seat.user, assistant=seat.assistant)
+    return Conversation(memory=held, llm=seat.llm, journal=seat.journal, user=seat.user, assistant=seat.assistant)
 
 
-def lines(path: Path, llm: ScriptedLLM | None = None, data: Data = DATA, threads: int = 4) -> list[Line]:
-    with answers_in(path) as answers:
+def lines(path: Path, llm: ScriptedLLM | None = None, data: Dataset = DATA, threads: int = 4) -> list[Line]:
+    with open_answers(path) as answers:
         run(["full_history", "rsum"], [data], new_agent, llm or ScriptedLLM(script), answers, threads=threads)
-    return lines_in(path)
+    return read_answers(path)
 
 
 def timeless(found: list[Line]) -> list[Line]:
@@ -82,7 +82,7 @@ def test_every_session_is_read_and_every_probe_answered_once(tmp_path: Path) -> 
     found = lines(tmp_path / "a.jsonl")
     assert len(reads_of(found)) == 2 * 4 * 3
     assert (
-        len({(line.work, line.probe) for line in answers_of(found)}) == 2 * probes_of([DATA]) == len(answers_of(found))
+        len({(line.work, line.probe) for line in answers_of(found)}) == 2 * count_probes([DATA]) == len(answers_of(found))
     )
 
 
@@ -108,7 +108,7 @@ def test_a_run_that_was_killed_reports_what_an_uninterrupted_one_does(tmp_path: 
         while not (path.exists() and path.read_bytes().count(b"\n") > 12) and monotonic() < deadline:
             sleep(0.01)
         child.kill()
-    done = len(lines_in(path))
+    done = len(read_answers(path))
     whole = lines(tmp_path / "whole.jsonl")
     assert 12 < done < len(whole)
     assert reported(lines(path), tmp_path) == reported(whole, tmp_path)
@@ -150,7 +150,7 @@ def test_a_probe_that_fails_is_written_down_and_the_others_go_on(tmp_path: Path)
     assert [(line.work.system, line.probe, line.error) for line in failed] == [
         ("rsum", "e2/q1", "LLMUnavailable: the server went away; start it again")
     ]
-    assert len(answers_of(found)) == 2 * probes_of([DATA])
+    assert len(answers_of(found)) == 2 * count_probes([DATA])
 
 
 def test_a_session_that_cannot_be_remembered_is_written_down_and_the_next_is_read(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_what_failed_is_done_again_when_asked_for(tmp_path: Path) -> None:
     whole = lines(tmp_path / "whole.jsonl")
     path = tmp_path / "failed.jsonl"
     lines(path, ScriptedLLM(failing("rsum/update", "Fact 1 of e0")))
-    with answers_in(path) as answers:
+    with open_answers(path) as answers:
         run(
             ["full_history", "rsum"],
             [DATA],
@@ -175,14 +175,14 @@ def test_what_failed_is_done_again_when_asked_for(tmp_path: Path) -> None:
             answers,
             again=True,
         )
-    assert [line.probe for line in answers_of(lines_in(path)) if line.error] == []  # done before, so not asked again
-    assert timeless(lines_in(path)) == timeless(whole)
+    assert [line.probe for line in answers_of(read_answers(path)) if line.error] == []  # done before, so not asked again
+    assert timeless(read_answers(path)) == timeless(whole)
 
 
 def test_a_session_read_again_takes_what_came_after_it_along(tmp_path: Path) -> None:
     path = tmp_path / "failed.jsonl"
     lines(path, ScriptedLLM(failing("rsum/update", "Fact 1 of e0")))
-    held = unfailed(lines_in(path))
+    held = successful(read_answers(path))
     left = [line.session for line in reads_of(held) if line.work == ("rsum", "made", "e0")]
     assert left == ["e0-s0"]
     assert [line for line in answers_of(held) if line.work == ("rsum", "made", "e0")] == []
@@ -191,7 +191,7 @@ def test_a_session_read_again_takes_what_came_after_it_along(tmp_path: Path) -> 
 
 def test_a_probe_is_asked_after_its_session_and_changes_nothing(tmp_path: Path) -> None:
     probes = (probe("before", after=BEFORE_ALL), probe("first", after="e-s0"), probe("last"))
-    data = Data("made", "0" * 64, (episode("e", 3, *probes),))
+    data = Dataset("made", "0" * 64, (episode("e", 3, *probes),))
     found = [line for line in answers_of(lines(tmp_path / "a.jsonl", data=data)) if line.work.system == "full_history"]
     seen = {line.probe: line.recalled for line in found}
     assert "Fact" not in seen["before"]
@@ -203,7 +203,7 @@ def test_a_probe_is_asked_after_its_session_and_changes_nothing(tmp_path: Path) 
 
 def test_a_next_turn_is_said_by_the_speaker_that_the_probe_names(tmp_path: Path) -> None:
     heard = (Turn("d.0", "assistant", "Ana", "Hello.", START),)
-    data = Data(
+    data = Dataset(
         "made",
         "0" * 64,
         (episode("e", 1, probe("n", question="How was your week?", kind="next", dialogue=heard, speaker="Ana")),),
@@ -224,7 +224,7 @@ def test_a_next_turn_is_said_by_the_speaker_that_the_probe_names(tmp_path: Path)
 def test_given_memories_are_told_to_every_system_before_the_first_session(tmp_path: Path) -> None:
     time = START - timedelta(days=9)
     given = (Unit("m1", "Ana keeps bees.", "Ana keeps bees.", "memory", "Ana", "old", (), time, time),)
-    data = Data("made", "0" * 64, (replace(episode("e", 1), memories=given),))
+    data = Dataset("made", "0" * 64, (replace(episode("e", 1), memories=given),))
     found = lines(tmp_path / "a.jsonl", data=data)
     full = next(line for line in answers_of(found) if line.work.system == "full_history")
     assert full.recalled.index("Ana keeps bees.") < full.recalled.index("Fact 0")
@@ -248,7 +248,7 @@ def test_cost_is_told_by_stage_and_prompt(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"type": "answer"}\n', encoding="utf-8")
-    with pytest.raises(BadInput, match=r"a\.jsonl, line 1"), answers_in(path):
+    with pytest.raises(BadInput, match=r"a\.jsonl, line 1"), open_answers(path):
         pass
 
 

@@ -10,18 +10,18 @@ import pytest
 from localmem.errors import BadInput
 from localmem.evaluation import corpus_metrics
 from localmem.evaluation.answers import Answer, Line, Read, Work
-from localmem.evaluation.file_scoring import Models
+from localmem.evaluation.file_scoring import ScoringModels
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.evaluation.scores import MARK, all_scores
 from localmem.evaluation.summary import front, key, section
-from localmem.llm.wrappers import Spent
+from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.sections import Section, Table, markdown, page, read_section
 from localmem.types import AddUnit, Unit
 
-NO_MODELS = Models(pytest.fail, pytest.fail)
+NO_MODELS = ScoringModels(pytest.fail, pytest.fail)
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
-ONE = Spent(calls=1, input_tokens=100, output_tokens=10)
+ONE = PromptUsage(calls=1, input_tokens=100, output_tokens=10)
 
 
 def answer(system: str, probe: str, text: str, gold: str = "a red kite", **changed: object) -> Answer:
@@ -41,7 +41,7 @@ def answer(system: str, probe: str, text: str, gold: str = "a red kite", **chang
 
 
 def read(system: str, error: str = "") -> Read:
-    spent = {"rsum/update": Spent(calls=2, input_tokens=60, output_tokens=30)}
+    spent = {"rsum/update": PromptUsage(calls=2, input_tokens=60, output_tokens=30)}
     return Read(Work(system, "made", "e1"), "s1", "Ana", "Ana: A kite flew.", (), 3.0, spent, (), error)
 
 

@@ -12,7 +12,7 @@ import pytest
 from localmem.evaluation.answers import Answer, Work
 from localmem.evaluation.datasets import teabag
 from localmem.evaluation.datasets.dialogues import session as dated
-from localmem.evaluation.episodes import Data, Episode
+from localmem.evaluation.episodes import Dataset, Episode
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.teafarm import FEWEST, MOST, Farm, Question, Said, settled, sided, speakers_of, successes
 from localmem.llm.scripted import ScriptedLLM
@@ -212,7 +212,7 @@ def test_episodes_without_two_speakers_or_without_a_word_are_left_out() -> None:
 def test_each_question_is_asked_of_a_memory_that_heard_it_from_that_side() -> None:
     made = Farm(writer()).make(episode())
     assert made is not None
-    data = sided(Data("teabag", "0" * 64, (made,)))
+    data = sided(Dataset("teabag", "0" * 64, (made,)))
     ana, ben = data.episodes
     assert (ana.id, ben.id) == ("e1@Ben", "e1@Ana")  # who answers
     for one, asker in ((ana, "Ana"), (ben, "Ben")):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from finetune.trainers.texttiling import LightJob, train
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.segmented_dialogues import read_labelled
+from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.factory.parts import trained_segmenter
 from localmem.segmentation.learned_texttiling import FILE, PLAIN, Learned, LearnedTiling, gap_features
 from localmem.types import Session
@@ -43,7 +43,7 @@ def test_what_people_cut_is_learned(base: Path, tmp_path: Path) -> None:
     path = dialogues(tmp_path)
     trained = train(LightJob(base, [path], (), tmp_path / "run"), note=lambda _: None)
     assert trained.measures["score"] > 0.9
-    marked = read_labelled(path)[:3]
+    marked = read_segmented_dialogues(path)[:3]
     found = trained_segmenter(str(tmp_path / "run"), "cpu").segment(
         [marked[0].session, session("hello", name="b"), Session("c"), marked[1].session]
     )

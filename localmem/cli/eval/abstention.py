@@ -10,8 +10,8 @@ import click
 
 from localmem.cli.demo import ask_each
 from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
-from localmem.config import read_yaml
-from localmem.evaluation.match import says
+from localmem.evaluation.metrics.text import contains_answer
+from localmem.files import read_yaml
 from localmem.resources import resource
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _asked(
         runtime = stack.enter_context(Runtime(settings, progress=note))
         names = Names(user=case.user, assistant=settings.chat.assistant_name)
         agent = runtime.agent(case.user)
-        agent.read(read_sessions(resource(case.conversation), names))
+        agent.writer.read(read_sessions(resource(case.conversation), names))
         told = _told(case)
         note(f"asking {case.user}'s {len(told)} questions with an answer and {len(case.never)} without")
         texts = [*(one.question for one in told), *case.never]
@@ -100,7 +100,7 @@ def _told(case: "Case") -> "Sequence[Told]":
 def _row(case: "Case", question: str, answer: str, told: "Told | None") -> dict[str, object]:
     from localmem.evaluation.abstention import abstains
 
-    right = says(answer, told.accept, told.reject) if told else None
+    right = contains_answer(answer, told.accept, told.reject) if told else None
     return {"user": case.user, "question": question, "answer": answer, "right": right, "abstains": abstains(answer)}
 
 

@@ -24,9 +24,9 @@ from localmem.errors import BadInput
 
 if TYPE_CHECKING:
     from localmem.config import Settings
-    from localmem.evaluation.judging import Judge, Model, Verdict
-    from localmem.evaluation.judging.calibration import Calibration, Labelled
-    from localmem.evaluation.judging.calibration_store import Kept
+    from localmem.evaluation.judging import Judge, ModelIdentity, Verdict
+    from localmem.evaluation.judging.calibration import Calibration, LabelledSet
+    from localmem.evaluation.judging.calibration_store import CalibrationRecord
     from localmem.llm.base import LLM
 
 
@@ -63,22 +63,23 @@ def calibrate(
     The figures are kept in the data directory, and reports say of each verdict whether its judge was calibrated. A
     judge is believable from a kappa (for numbers, a mean Spearman) of 0.6 on.
     """
-    from localmem.evaluation.judging import calibrated
-    from localmem.evaluation.judging.calibration import read_labelled
-    from localmem.evaluation.judging.calibration_store import FILE, keep
+    from localmem.evaluation.judging import calibrate_judge
+    from localmem.evaluation.judging.calibration import read_labelled_set
+    from localmem.evaluation.judging.calibration_store import FILE, save_calibration
     from localmem.resources import resource
 
     chosen = _chosen(names, labelled, samples, nli)
     settings = settings_of(config, data, model=model)
     sets = [
-        read_labelled(labelled or resource(f"configs/eval/calibration/{judge.name}.jsonl"), judge) for judge in chosen
+        read_labelled_set(labelled or resource(f"configs/eval/calibration/{judge.name}.jsonl"), judge)
+        for judge in chosen
     ]
-    found: list[Kept] = []
+    found: list[CalibrationRecord] = []
     with ExitStack() as stack:
         asked = _Asked(settings, nli, seed, stack)
         for judge, held in zip(chosen, sets, strict=True):
-            figures = calibrated(judge, held, asked.verdicts(judge, held), seed=seed)
-            kept = keep(settings.data, judge, asked.model(judge), held, seed, figures)
+            figures = calibrate_judge(judge, held, asked.verdicts(judge, held), seed=seed)
+            kept = save_calibration(settings.data, judge, asked.model(judge), held, seed, figures)
             found.append(kept)
     reports = [asdict(one) | {"believable": one.figures.believable, "line": one.figures.line} for one in found]
     if out:
@@ -97,26 +98,26 @@ class _Asked:
         self._settings, self._nli, self._seed, self._stack = settings, nli, seed, stack
         self._llm: LLM | None = None
 
-    def verdicts(self, judge: "Judge", labelled: "Labelled") -> "list[Verdict]":
+    def verdicts(self, judge: "Judge", labelled: "LabelledSet") -> "list[Verdict]":
         """On all labelled items; a bar on a terminal."""
         if self._nli:
-            from localmem.evaluation.judging.inference import inferred
+            from localmem.evaluation.judging.inference import infer_verdicts
             from localmem.factory.parts import pair_model
 
-            return inferred(pair_model(self._nli, self._settings.llm.device), labelled.items)
+            return infer_verdicts(pair_model(self._nli, self._settings.llm.device), labelled.items)
         from tqdm import tqdm
 
-        from localmem.evaluation.judging import judged
+        from localmem.evaluation.judging import ask_judge
 
         total = judge.prompts * len(labelled.lines)
         with tqdm(total=total, desc=judge.name, unit="answer", disable=None) as bar:
-            return judged(self._backbone(), judge, labelled.items, seed=self._seed, track=bar.update)
+            return ask_judge(self._backbone(), judge, labelled.items, seed=self._seed, track=bar.update)
 
-    def model(self, judge: "Judge") -> "Model":
+    def model(self, judge: "Judge") -> "ModelIdentity":
         """What the calibration is of."""
-        from localmem.evaluation.judging.calibration_store import model_of, nli_model
+        from localmem.evaluation.judging.calibration_store import model_identity, nli_identity
 
-        return nli_model(self._nli) if self._nli else model_of(self._settings, judge)
+        return nli_identity(self._nli) if self._nli else model_identity(self._settings, judge)
 
     def _backbone(self) -> "LLM":
         if self._llm is None:
@@ -130,10 +131,10 @@ class _Asked:
 
 def _chosen(names: str | None, labelled: Path | None, samples: int | None, nli: str | None) -> "list[Judge]":
     """The judges that are asked for. Raises BadInput for what does not go together."""
-    from localmem.evaluation.judging import JUDGES, judge_named
+    from localmem.evaluation.judging import JUDGES, get_judge
 
     given = [name.strip() for name in names.split(",")] if names else ["entailment"] if nli else list(JUDGES)
-    judges = [judge_named(name) for name in given]
+    judges = [get_judge(name) for name in given]
     if labelled and len(judges) != 1:
         raise BadInput(f"{labelled} can be labelled for one judge only; give one --judge")
     if nli and given != ["entailment"]:
@@ -150,7 +151,7 @@ def _write(out: Path, reports: object) -> None:
         raise BadInput(f"cannot write {out} ({error.strerror}); choose another --out") from error
 
 
-def _shown(kept: "Kept") -> str:
+def _shown(kept: "CalibrationRecord") -> str:
     """One judge's figures for a person."""
     from tabulate import tabulate
 

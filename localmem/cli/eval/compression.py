@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from localmem.evaluation.compression import Draws, Keys, Searched
-    from localmem.evaluation.episodes import Data
+    from localmem.evaluation.episodes import Dataset
     from localmem.reporting.sections import Section, Table
 
 Document = dict[str, Any]
@@ -111,13 +111,14 @@ def compression(
 
     Each rate is measured with every compressor; without compression everything is measured once.
     """
-    from localmem.evaluation.datasets import read_data
+    from localmem.evaluation.datasets import read_dataset
     from localmem.evaluation.evidence_retrieval import DEPTHS, asked
-    from localmem.reporting.sections import Section, terminal
+    from localmem.reporting.pages import terminal
+    from localmem.reporting.sections import Section
 
     if not set(k) <= set(DEPTHS):
         raise BadInput(f"recall is measured at {', '.join(map(str, DEPTHS))} units; choose --k among them")
-    held = read_data(data, path).of(None if half == "all" else half, limit)
+    held = read_dataset(data, path).select(None if half == "all" else half, limit)
     questions = sum(len(asked(episode, "turns")) for episode in held.episodes)
     if not questions:
         raise BadInput(f"{path} has no question with evidence in half {half!r}; try --half all")
@@ -149,7 +150,7 @@ def compression(
 class _Runs:
     """The keys of all ways, searched by every retriever."""
 
-    def __init__(self, parts: Parts, data: "Data", unit: str, draws: "Draws") -> None:
+    def __init__(self, parts: Parts, data: "Dataset", unit: str, draws: "Draws") -> None:
         self._parts, self._data, self._unit, self._draws = parts, data, unit, draws
 
     def document(
@@ -255,11 +256,11 @@ def _shown(found: Document, sign: str = "") -> str:
 
 
 def _write(folder: Path, document: Document, section: "Section") -> None:
-    from localmem.reporting.plots import picture
-    from localmem.reporting.sections import keep
+    from localmem.reporting.plots import save_plot
+    from localmem.reporting.sections import save_report
 
-    keep(folder, section, document)
-    picture(folder / _PICTURE, lambda axes: _draw(axes, document["recall"]), width=7, height=4.5)
+    save_report(folder, section, document)
+    save_plot(folder / _PICTURE, lambda axes: _draw(axes, document["recall"]), width=7, height=4.5)
 
 
 def _draw(axes: "Axes", rows: "list[Document]") -> None:

@@ -13,7 +13,7 @@ from localmem.experiments.runs import ANSWERS, FULL
 
 if TYPE_CHECKING:
     from localmem.config import Settings
-    from localmem.evaluation.judgements import Bench
+    from localmem.evaluation.judgements import JudgeSetup
     from localmem.evaluation.judging import Judge
     from localmem.llm.base import LLM
 
@@ -48,22 +48,22 @@ def judge(
     --model is the judge's; it need not be the one that answered. How far it can be believed is `localmem eval
     calibrate`'s to say: run that first, or the report marks its verdicts.
     """
-    from localmem.evaluation.answers import lines_in
-    from localmem.evaluation.judgements import judge_all, judgements_in
-    from localmem.evaluation.judging import judge_named
+    from localmem.evaluation.answers import read_answers
+    from localmem.evaluation.judgements import judge_all, open_judgements
+    from localmem.evaluation.judging import get_judge
 
-    judges = [judge_named(name.strip()) for name in names.split(",")]
+    judges = [get_judge(name.strip()) for name in names.split(",")]
     judges = [one.sampled(samples) for one in judges] if samples else judges
     if nli and [one.name for one in judges] != ["entailment"]:
         raise BadInput(f"an NLI model says what entails what; with --nli give --judge entailment, not {names}")
-    settings, lines = settings_of(config, data, model=model), lines_in(folder / ANSWERS)
+    settings, lines = settings_of(config, data, model=model), read_answers(folder / ANSWERS)
     given: dict[str, int] = {}
     with ExitStack() as stack:
-        kept = stack.enter_context(judgements_in(folder))
+        kept = stack.enter_context(open_judgements(folder))
         llm = None if nli else _backbone(settings, stack)
         for one in judges:
             bench = bench_of(one, settings, llm, seed) if llm else _nli_bench(one, settings, str(nli))
-            note(f"{one.name}: {bench.calibration.line if bench.calibration else 'not calibrated on this model'}")
+            note(f"{one.name}: {bench.calibration.line if bench.calibration else 'not calibrate_judge on this model'}")
             given[one.name] = judge_all(bench, lines, against, kept)
     if as_json:
         print_json(given)
@@ -71,28 +71,28 @@ def judge(
         note(f"{name}: {count} verdicts; look at them with `localmem eval report {folder}`")
 
 
-def bench_of(judge: "Judge", settings: "Settings", llm: "LLM", seed: int = 0) -> "Bench":
+def bench_of(judge: "Judge", settings: "Settings", llm: "LLM", seed: int = 0) -> "JudgeSetup":
     """A judge on the settings' backbone, with what is known of it."""
-    from localmem.evaluation.judgements import Bench
-    from localmem.evaluation.judging import calibration_of, judged, model_of
+    from localmem.evaluation.judgements import JudgeSetup
+    from localmem.evaluation.judging import ask_judge, find_calibration, model_identity
 
-    model = model_of(settings, judge)
-    known = calibration_of(settings.data, judge, model)
-    return Bench(judge, f"{model.name}@{model.checksum[:12]}", partial(judged, llm, judge, seed=seed), known)
+    model = model_identity(settings, judge)
+    known = find_calibration(settings.data, judge, model)
+    return JudgeSetup(judge, f"{model.name}@{model.checksum[:12]}", partial(ask_judge, llm, judge, seed=seed), known)
 
 
-def _nli_bench(judge: "Judge", settings: "Settings", name: str) -> "Bench":
+def _nli_bench(judge: "Judge", settings: "Settings", name: str) -> "JudgeSetup":
     """The entailment judge on a trained NLI model."""
-    from localmem.evaluation.judgements import Bench
-    from localmem.evaluation.judging import calibration_of
-    from localmem.evaluation.judging.calibration_store import nli_model
-    from localmem.evaluation.judging.inference import inferred
+    from localmem.evaluation.judgements import JudgeSetup
+    from localmem.evaluation.judging import find_calibration
+    from localmem.evaluation.judging.calibration_store import nli_identity
+    from localmem.evaluation.judging.inference import infer_verdicts
     from localmem.factory.parts import pair_model
 
-    model = nli_model(name)
-    known = calibration_of(settings.data, judge, model)
-    ask = partial(inferred, pair_model(name, settings.llm.device))
-    return Bench(judge, f"{model.name}@{model.checksum[:12]}", ask, known)
+    model = nli_identity(name)
+    known = find_calibration(settings.data, judge, model)
+    ask = partial(infer_verdicts, pair_model(name, settings.llm.device))
+    return JudgeSetup(judge, f"{model.name}@{model.checksum[:12]}", ask, known)
 
 
 def _backbone(settings: "Settings", stack: ExitStack) -> "LLM":

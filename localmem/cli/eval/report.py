@@ -14,7 +14,7 @@ from localmem.errors import BadInput
 from localmem.experiments.runs import ANSWERS, BM25, FULL, RUN
 
 if TYPE_CHECKING:
-    from localmem.evaluation.file_scoring import Models, Name
+    from localmem.evaluation.file_scoring import MetricName, ScoringModels
     from localmem.evaluation.judgements import Judgement
     from localmem.reporting.sections import Section
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def report(
     folders: Sequence[Path],
     out: Path | None,
-    more: "Sequence[Name]",
+    more: "Sequence[MetricName]",
     encoder: str | None,
     config: Path | None,
     model: str | None,
@@ -53,11 +53,11 @@ def report(
     """
     from dataclasses import asdict
 
-    from localmem.evaluation.file_scoring import Models
+    from localmem.evaluation.file_scoring import ScoringModels
     from localmem.reporting.sections import markdown, page
 
     asked = AskedModels(settings_of(config, model=model), encoder)
-    models = Models(asked.encoder, asked.backbone)
+    models = ScoringModels(asked.encoder, asked.backbone)
     sections = [(folder, _section(folder, more, models)) for folder in folders]
     where = out or folders[0]
     told = markdown(sections, where)
@@ -75,21 +75,21 @@ def report(
     note(f"{html} and {text}")
 
 
-def _section(folder: Path, more: "Sequence[Name]", models: "Models") -> "Section":
+def _section(folder: Path, more: "Sequence[MetricName]", models: "ScoringModels") -> "Section":
     """An evaluation's own section; a run's is made anew, for it may have gone on or been judged."""
     from localmem.reporting.sections import read_section
 
     return _of_run(folder, more, models) if (folder / ANSWERS).exists() else read_section(folder)
 
 
-def _of_run(folder: Path, more: "Sequence[Name]", models: "Models") -> "Section":
+def _of_run(folder: Path, more: "Sequence[MetricName]", models: "ScoringModels") -> "Section":
     from localmem.evaluation import corpus_metrics
-    from localmem.evaluation.answers import answers_of, lines_in
-    from localmem.evaluation.judgements import judged_in
+    from localmem.evaluation.answers import answers_of, read_answers
+    from localmem.evaluation.judgements import read_judgements
     from localmem.evaluation.scores import all_scores
     from localmem.evaluation.summary import section
 
-    lines, judgements = lines_in(folder / ANSWERS), judged_in(folder)
+    lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
     scores = all_scores(answers_of(lines), judgements)
     notes = [*_notes(folder), *_judges(judgements)]
     found = section(f"Run {folder.name}", notes, lines, scores, folder, against=(FULL, BM25))

@@ -19,7 +19,7 @@ from localmem.experiments.retrieval_grid import Parts, Way, combined
 
 if TYPE_CHECKING:
     from localmem.config import Settings
-    from localmem.evaluation.episodes import Data
+    from localmem.evaluation.episodes import Dataset
     from localmem.evaluation.evidence_retrieval import Result
 
 
@@ -177,7 +177,8 @@ def retrieval(
     two of them question by question.
     """
     from localmem.evaluation.retrieval_report import PICTURE, differences, document, earlier, summaries, tables, write
-    from localmem.reporting.sections import Section, terminal
+    from localmem.reporting.pages import terminal
+    from localmem.reporting.sections import Section
 
     lists = {name: value for name, value in options.items() if isinstance(value, tuple)}
     given = Given(**{name: value for name, value in options.items() if name not in lists})  # type: ignore[arg-type]  # checked by click
@@ -212,16 +213,16 @@ def retrieval(
         click.echo("\n".join([terminal(shown), "", *notes]))
 
 
-def _data(given: Given) -> "Data":
-    from localmem.evaluation.datasets import read_data
+def _data(given: Given) -> "Dataset":
+    from localmem.evaluation.datasets import read_dataset
 
-    data = read_data(given.data, given.path)
+    data = read_dataset(given.data, given.path)
     if given.pool is not None:
         data = _pooled(data, given.pool)
-    return data.of(None if given.half == "all" else given.half, given.limit)
+    return data.select(None if given.half == "all" else given.half, given.limit)
 
 
-def _check(given: Given, ways: Sequence[Way], data: "Data") -> None:
+def _check(given: Given, ways: Sequence[Way], data: "Dataset") -> None:
     """Raises BadInput for what cannot be measured."""
     from localmem.evaluation.evidence_retrieval import asked
 
@@ -234,7 +235,7 @@ def _check(given: Given, ways: Sequence[Way], data: "Data") -> None:
         raise BadInput("a memory sentence is about a whole session and shows none of its turns; give --gold sessions")
 
 
-def _pooled(data: "Data", size: int) -> "Data":
+def _pooled(data: "Dataset", size: int) -> "Dataset":
     from localmem.evaluation.datasets import longmemeval
 
     if data.name != "longmemeval":
@@ -242,7 +243,7 @@ def _pooled(data: "Data", size: int) -> "Data":
     return longmemeval.among(data, size)
 
 
-def _results(ways: Sequence[Way], given: Given, data: "Data", parts: Parts) -> "list[Result]":
+def _results(ways: Sequence[Way], given: Given, data: "Dataset", parts: Parts) -> "list[Result]":
     """Every way over every episode; a bar on a terminal."""
     from tqdm import tqdm
 
@@ -276,7 +277,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
     yield out
 
 
-def _about(given: Given, ways: Sequence[Way], settings: "Settings", data: "Data", parts: Parts) -> dict[str, object]:
+def _about(given: Given, ways: Sequence[Way], settings: "Settings", data: "Dataset", parts: Parts) -> dict[str, object]:
     """What was measured, on what, with what."""
     from localmem.evaluation.evidence_retrieval import asked
     from localmem.reporting.provenance import versions

@@ -86,22 +86,22 @@ def run_(
     full_history (all text in the prompt) and utterance_retrieval/bm25 (plain search) always run beside them, with the
     same words asked. Every answer is in DIR at once: an interrupted run goes on with --resume.
     """
-    from localmem.evaluation.answers import answers_in
-    from localmem.evaluation.datasets import read_data
-    from localmem.evaluation.runner import probes_of, run
+    from localmem.evaluation.answers import open_answers
+    from localmem.evaluation.datasets import read_dataset
+    from localmem.evaluation.runner import count_probes, run
 
     settings = settings_of(config, model=model)
     wanted = _systems(systems)
     chosen = {name: settings_for(config, model, name) for name in wanted}
-    data = [narrowed(read_data(name, path), half, limit, sessions) for name, path in sources]
+    data = [narrowed(read_dataset(name, path), half, limit, sessions) for name, path in sources]
     about = about_run(
         settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions, "perplexity": perplexity}
     )
     claim(out, about, resume=resume)
     with ExitStack() as stack:
-        answers = stack.enter_context(answers_in(out / ANSWERS))
+        answers = stack.enter_context(open_answers(out / ANSWERS))
         llm, new_agent = agents_of(settings, chosen, stack, note)
-        bar = progress(stack, probes_of(data) * len(wanted))
+        bar = progress(stack, count_probes(data) * len(wanted))
         weigh = _weigh(settings) if perplexity else None
         run(wanted, data, new_agent, llm, answers, threads=threads, track=bar, weigh=weigh, again=again)
     note(f"every answer is in {out / ANSWERS}; look at them with `localmem eval report {out}`")

@@ -14,8 +14,8 @@ from localmem.errors import BadInput
 
 if TYPE_CHECKING:
     from localmem.config import Settings
-    from localmem.evaluation.datasets.segmented_dialogues import Labelled
-    from localmem.evaluation.rubric_learning import Judged
+    from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
+    from localmem.evaluation.rubric_learning import PredictedSegments
     from localmem.llm.base import LLM
     from localmem.segmentation.segmenters import LLMSegmenter
     from localmem.text.base import Segmenter
@@ -87,11 +87,11 @@ def segmentation(
         raise click.UsageError("--reflect and --learned go together: the learned rubric needs a file to go to")
     if reflect and names != ("llm",):
         raise click.UsageError("--reflect learns from the llm's mistakes: give no other --segmenter with it")
-    from localmem.evaluation.datasets.segmented_dialogues import read_labelled
-    from localmem.evaluation.rubric_learning import Reflector
+    from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
+    from localmem.evaluation.rubric_learning import RubricLearner
     from localmem.reporting.provenance import versions
 
-    dialogues = read_labelled(data)[skip:][:limit]
+    dialogues = read_segmented_dialogues(data)[skip:][:limit]
     if not dialogues:
         raise BadInput(f"{data} has no dialogue after the first {skip}; lower --skip")
     makers = _Makers(settings_of(config, model=model), rubric, chunk, width, cut, seed)
@@ -105,7 +105,7 @@ def segmentation(
             "versions": versions(),
         }
         if learned is not None:
-            learner = Reflector(makers.llm, hard=hard, batches=batches, items=items, examples=examples)
+            learner = RubricLearner(makers.llm, hard=hard, batches=batches, items=items, examples=examples)
             found = learner.learn(judged[0], _progress)
             found.save(learned)
             unused = learner.fallbacks.total()
@@ -178,16 +178,18 @@ class _Makers:
         return trained_segmenter(name, self._settings.retrieval.device)
 
 
-def _row(name: str, segmenter: "Segmenter", dialogues: "Sequence[Labelled]") -> "tuple[Row, list[Judged]]":
+def _row(
+    name: str, segmenter: "Segmenter", dialogues: "Sequence[SegmentedDialogue]"
+) -> "tuple[Row, list[PredictedSegments]]":
     """The measures over all dialogues; the first call, which loads what there is to load, is not in the time."""
-    from localmem.evaluation.metrics.segmentation import mean
-    from localmem.evaluation.rubric_learning import judge
+    from localmem.evaluation.metrics.segmentation import mean_agreement
+    from localmem.evaluation.rubric_learning import evaluate_segmenter
 
     segmenter.segment([dialogues[0].session])
     began = perf_counter()
-    judged = judge(segmenter, dialogues, _progress)
+    judged = evaluate_segmenter(segmenter, dialogues, _progress)
     seconds = perf_counter() - began
-    found = mean([one.agreement for one in judged])
+    found = mean_agreement([one.agreement for one in judged])
     row: Row = {
         "segmenter": name,
         **found._asdict(),
@@ -201,12 +203,13 @@ def _row(name: str, segmenter: "Segmenter", dialogues: "Sequence[Labelled]") -> 
 
 
 def _show(report: dict[str, object], out: Path | None, as_json: bool) -> None:
-    from localmem.reporting.sections import Section, Table, keep, terminal
+    from localmem.reporting.pages import terminal
+    from localmem.reporting.sections import Section, Table, save_report
 
     rows = cast("list[Row]", report["segmenters"])
     table = Table.of(f"{report['data']}, {report['dialogues']} dialogues", rows)
     if out is not None:
-        keep(out, Section(f"Segmentation {out.name}", (f"skipped: {report['skipped']}",), (table,)), report)
+        save_report(out, Section(f"Segmentation {out.name}", (f"skipped: {report['skipped']}",), (table,)), report)
     if as_json:
         print_json(report)
         return

@@ -19,7 +19,7 @@ from localmem.experiments.runs import ANSWERS, about_run, agents_of, claim, prog
 
 if TYPE_CHECKING:
     from localmem.config import Settings
-    from localmem.evaluation.episodes import Data, Episode
+    from localmem.evaluation.episodes import Dataset, Episode
     from localmem.evaluation.judging import Judge
     from localmem.evaluation.runner import NewAgent
     from localmem.evaluation.teafarm import Farm
@@ -59,10 +59,10 @@ def make(
     The backbone writes everything, so a larger --model makes better questions; read some before you rely on them.
     Episodes that FILE holds are not made again.
     """
-    from localmem.evaluation.datasets import read_data, teabag
+    from localmem.evaluation.datasets import read_dataset, teabag
     from localmem.evaluation.teafarm import Farm
 
-    data = read_data(name, path)
+    data = read_dataset(name, path)
     done = list(teabag.read(out).episodes) if out.exists() else []
     held = {episode.id for episode in done}
     wanted = [episode for episode in data.episodes[:limit] if episode.id not in held]
@@ -125,7 +125,7 @@ def run_teafarm(
     judge = _judge(judge_name, samples)
     settings = settings_of(config, data, model=model)
     chosen = {name: settings_for(config, model, name) for name in _names(systems)}
-    asked = sided(teabag.read(path or resource(SHIPPED)).of(None, limit))
+    asked = sided(teabag.read(path or resource(SHIPPED)).select(None, limit))
     asked = replace(asked, episodes=tuple(episode for episode in asked.episodes if episode.probes))
     narrowed = {"half": "all", "limit": limit, "sessions": None, "teafarm": True}
     claim(out, about_run(settings, chosen, [asked], narrowed), resume=True)
@@ -150,10 +150,10 @@ def _names(systems: str) -> list[str]:
 
 def _judge(name: str, samples: int | None) -> "Judge":
     """A judge that tells right from wrong. Raises BadInput."""
-    from localmem.evaluation.judging import JUDGES, judge_named
+    from localmem.evaluation.judging import JUDGES, get_judge
     from localmem.evaluation.judging.judges import RIGHT
 
-    judge = judge_named(name)
+    judge = get_judge(name)
     if RIGHT not in judge.scales:
         fitting = [one.name for one in JUDGES.values() if RIGHT in one.scales]
         raise BadInput(f"the judge {name!r} does not say what is right; give {' or '.join(fitting)}")
@@ -187,33 +187,35 @@ def _grow(
                 write(done)
 
 
-def _answer(out: Path, systems: Sequence[str], asked: "Data", new_agent: "NewAgent", llm: "LLM", threads: int) -> None:
+def _answer(
+    out: Path, systems: Sequence[str], asked: "Dataset", new_agent: "NewAgent", llm: "LLM", threads: int
+) -> None:
     """Every system answers every question that DIR does not hold yet."""
-    from localmem.evaluation.answers import answers_in
-    from localmem.evaluation.runner import probes_of, run
+    from localmem.evaluation.answers import open_answers
+    from localmem.evaluation.runner import count_probes, run
 
     with ExitStack() as stack:
-        answers = stack.enter_context(answers_in(out / ANSWERS))
-        bar = progress(stack, probes_of([asked]) * len(systems))
+        answers = stack.enter_context(open_answers(out / ANSWERS))
+        bar = progress(stack, count_probes([asked]) * len(systems))
         run(systems, [asked], new_agent, llm, answers, threads=threads, track=bar)
 
 
 def _report(
-    out: Path, systems: Sequence[str], asked: "Data", judge: "Judge", judging: "Settings", llm: "LLM"
+    out: Path, systems: Sequence[str], asked: "Dataset", judge: "Judge", judging: "Settings", llm: "LLM"
 ) -> dict[str, object]:
     """What is not judged yet is; then the success of each system."""
-    from localmem.evaluation.answers import Answer, answers_of, lines_in
-    from localmem.evaluation.judgements import judge_all, judged_in, judgements_in
+    from localmem.evaluation.answers import Answer, answers_of, read_answers
+    from localmem.evaluation.judgements import judge_all, open_judgements, read_judgements
     from localmem.evaluation.teafarm import successes
 
     bench = bench_of(judge, judging, llm)
     known = bench.calibration
-    lines = list(lines_in(out / ANSWERS))
+    lines = list(read_answers(out / ANSWERS))
     # A question that ends a chat is none to the agent, but it is to the judge.
     shown = [replace(line, kind="question") if isinstance(line, Answer) else line for line in lines]
-    with judgements_in(out) as kept:
+    with open_judgements(out) as kept:
         judge_all(bench, shown, "", kept)
-    verdicts = [one for one in judged_in(out) if (one.judge, one.model) == (judge.name, bench.model)]
+    verdicts = [one for one in read_judgements(out) if (one.judge, one.model) == (judge.name, bench.model)]
     return {
         "data": {"sha256": asked.sha256, "questions": sum(len(episode.probes) for episode in asked.episodes)},
         "judge": {

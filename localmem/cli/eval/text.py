@@ -14,7 +14,7 @@ from localmem.errors import BadInput
 
 if TYPE_CHECKING:
     from localmem.config import Settings
-    from localmem.evaluation.file_scoring import Measured, Reply
+    from localmem.evaluation.file_scoring import Measured, ScorableReply
     from localmem.evaluation.metrics.likelihood import Scorer
     from localmem.evaluation.metrics.model_based import BertScore
 
@@ -73,12 +73,12 @@ def text(
     """
     if (predictions is None) == (path is None) or (data is None) != (path is None):
         raise click.UsageError("give --predictions FILE, or --data msc_cc and --path FILE")
-    from localmem.evaluation.file_scoring import Models, measure, read_replies, shipped
+    from localmem.evaluation.file_scoring import ScoringModels, read_replies, score_replies, shipped
 
     replies = read_replies(predictions) if predictions else shipped(path or Path())
     models = AskedModels(settings_of(config, model=model), encoder, layers, device, adapter)
     asked = tuple(dict.fromkeys(names))
-    found = measure(replies, asked, models=Models(models.encoder, models.backbone), stem=stem)  # type: ignore[arg-type]  # checked by click
+    found = score_replies(replies, asked, models=ScoringModels(models.encoder, models.backbone), stem=stem)  # type: ignore[arg-type]  # checked by click
     if out is not None:
         _write(out, replies, found)
     _show(replies, found, models.told, as_json)
@@ -126,7 +126,7 @@ def _folder(name: str) -> Path:
     return folder if folder.is_dir() else model_path(name)
 
 
-def _write(out: Path, replies: "list[Reply]", found: "Measured") -> None:
+def _write(out: Path, replies: "list[ScorableReply]", found: "Measured") -> None:
     rows = ({name: values[place] for name, values in found.each.items()} for place in range(len(replies)))
     lines = (json.dumps({"id": one.id, **row}, ensure_ascii=False) for one, row in zip(replies, rows, strict=True))
     try:
@@ -135,7 +135,7 @@ def _write(out: Path, replies: "list[Reply]", found: "Measured") -> None:
         raise BadInput(f"cannot write {out} ({error.strerror}); choose another --out") from error
 
 
-def _show(replies: "list[Reply]", found: "Measured", told: dict[str, str], as_json: bool) -> None:
+def _show(replies: "list[ScorableReply]", found: "Measured", told: dict[str, str], as_json: bool) -> None:
     if as_json:
         print_json({"replies": len(replies), **told, "measures": dict(found.overall)})
         return

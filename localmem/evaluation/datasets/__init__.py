@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from localmem.errors import BadInput
-from localmem.evaluation.episodes import Data
+from localmem.evaluation.episodes import Dataset
 
 # name -> the module that reads it
 READERS: Mapping[str, str] = {
@@ -28,9 +28,9 @@ READERS: Mapping[str, str] = {
 }
 
 
-def read_data(name: str, path: Path) -> Data:
+def read_dataset(name: str, path: Path) -> Dataset:
     """The data set `name` out of a file. Raises BadInput for an unknown name or a file in another form."""
     if name not in READERS:
         raise BadInput(f"there is no reader for the data set {name!r}; give one of {', '.join(READERS)}")
-    data: Data = import_module(READERS[name]).read(path)
+    data: Dataset = import_module(READERS[name]).read(path)
     return data

@@ -18,8 +18,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from localmem.evaluation.datasets.dialogues import UNDATED, Names, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe, counted, differing, half_of
 from localmem.types import Session, Unit
 
 COUNTS = (770,)  # episodes: as many as there are first sessions (README of the data, "Data Statistics")
@@ -50,21 +50,21 @@ class _Episode(Record):
         return {"sessions": value} if isinstance(value, list) else value
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every list of sessions as an episode. Raises BadInput with file and record."""
     oddities: Counter[str] = Counter()
     names = Names()
-    episodes = tuple(_episode(item, names, oddities) for _, item in records(path, _Episode))
+    episodes = tuple(_episode(item, names, oddities) for _, item in read_records(path, _Episode))
     count = sum(len(episode.sessions) for episode in episodes)
     notes = (*differing("episodes", len(episodes), COUNTS), *differing("sessions", count, SESSIONS))
-    return Data("carecall", digest(path), episodes, (*counted(oddities), *notes))
+    return Dataset("carecall", file_sha256(path), episodes, (*counted(oddities), *notes))
 
 
 def summaries(path: Path) -> dict[str, tuple[str, ...]]:
     """By session id, the sentences that sum up that session alone."""
     names = Names()
     found: dict[str, tuple[str, ...]] = {}
-    for _, item in records(path, _Episode):
+    for _, item in read_records(path, _Episode):
         name = names.once(_name(item))
         found |= {f"{name}/{_number(one)}": tuple(one.summary) for one in item.sessions}
     return found

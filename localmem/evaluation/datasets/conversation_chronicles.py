@@ -18,8 +18,8 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import SAME_SPEAKER, UNDATED, Names, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of
 from localmem.text.parse import sentences
 from localmem.types import Session, Unit
 
@@ -61,13 +61,13 @@ class _Episode(Record):
         return (one for one in every if one[0])
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every record as an episode. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
     names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in records(path, _Episode))
+    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Episode))
     notes = (*counted(oddities), *differing("episodes", len(episodes), COUNTS))
-    return Data("conversation_chronicles", digest(path), episodes, notes)
+    return Dataset("conversation_chronicles", file_sha256(path), episodes, notes)
 
 
 def _episode(place: str, item: _Episode, names: Names, oddities: Counter[str]) -> Episode:

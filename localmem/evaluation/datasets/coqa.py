@@ -20,8 +20,8 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import UNDATED, session, surrounding
-from localmem.evaluation.datasets.files import Record, checked, digest, single
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, checked, file_sha256, single
+from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of
 from localmem.types import Session, Turn
 
 COUNTS = (500, 7199)  # passages of dev and train
@@ -56,7 +56,7 @@ class _File(Record):
     data: list[object] = Field(min_length=1)
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every passage as an episode. Raises BadInput with file and record."""
     oddities: Counter[str] = Counter()
     values = single(path, _File).data
@@ -72,7 +72,9 @@ def read(path: Path) -> Data:
         )
         for number, item in enumerate(items)
     )
-    return Data("coqa", digest(path), episodes, (*counted(oddities), *differing("passages", len(items), COUNTS)))
+    return Dataset(
+        "coqa", file_sha256(path), episodes, (*counted(oddities), *differing("passages", len(items), COUNTS))
+    )
 
 
 def _session(number: int, item: _Passage) -> Session:

@@ -18,8 +18,8 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import UNDATED, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, counted, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, counted, half_of
 from localmem.types import Unit
 
 _BOT, _USER = "Bot", "Usr"
@@ -40,14 +40,14 @@ class _Said(NamedTuple):
     rests_on: tuple[str, ...]
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every record as an episode. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
     episodes = tuple(
         _episode(place, f"c{number}", item, oddities)
-        for number, (place, item) in enumerate(records(path, _Chat), start=1)
+        for number, (place, item) in enumerate(read_records(path, _Chat), start=1)
     )
-    return Data("dulemon", digest(path), episodes, counted(oddities))
+    return Dataset("dulemon", file_sha256(path), episodes, counted(oddities))
 
 
 def _episode(place: str, name: str, item: _Chat, oddities: Counter[str]) -> Episode:

@@ -30,13 +30,13 @@ class Record(BaseModel):
 Read = TypeVar("Read", bound=Record)
 
 
-def digest(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """sha256 of the file. Raises BadInput for a file that cannot be read."""
     with _opened(path) as stream:
         return file_digest(stream, "sha256").hexdigest()
 
 
-def records(path: Path, form: type[Read]) -> Iterator[tuple[str, Read]]:
+def read_records(path: Path, form: type[Read]) -> Iterator[tuple[str, Read]]:
     """Each record with its place, out of a JSON list or JSONL. Raises BadInput with file and place."""
     found = False
     for place, value in _values(path):

@@ -26,8 +26,8 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, checked, digest, lines, parsed
-from localmem.evaluation.episodes import Data, Episode, Kind, Probe, counted, half_of, sessions_of
+from localmem.evaluation.datasets.files import Record, checked, file_sha256, lines, parsed
+from localmem.evaluation.episodes import Dataset, Episode, Kind, Probe, counted, half_of, sessions_of
 from localmem.store.conversation_files import Names, Time, read_line
 from localmem.types import Session, Turn
 
@@ -60,7 +60,7 @@ class _Held:
         self.probes: list[tuple[str, _Probe]] = []
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """An episode a user. Raises BadInput with file and line."""
     held: dict[str, _Held] = {}
     for place, text in lines(path):
@@ -77,7 +77,7 @@ def read(path: Path) -> Data:
         raise BadInput(f"{path} holds no record; a line of it must be a session with its turns, or a probe")
     oddities: Counter[str] = Counter()
     episodes = tuple(_episode(path, name, user, oddities) for name, user in held.items())
-    return Data("jsonl", digest(path), episodes, counted(oddities))
+    return Dataset("jsonl", file_sha256(path), episodes, counted(oddities))
 
 
 def _episode(path: Path, name: str, held: _Held, oddities: Counter[str]) -> Episode:

@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, digest, moment, records
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of, sessions_of
+from localmem.evaluation.datasets.files import Record, file_sha256, moment, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of, sessions_of
 from localmem.types import Session, Turn
 
 # The names of the categories, by their numbers in the file (LoCoMo's evaluation code, section 4.1 of the paper).
@@ -61,13 +61,13 @@ class _Turns(Record):
     turns: list[_Turn]
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every conversation as an episode. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
-    episodes = [_episode(place, item, oddities) for place, item in records(path, _Conversation)]
+    episodes = [_episode(place, item, oddities) for place, item in read_records(path, _Conversation)]
     asked = sum(len(episode.probes) for episode in episodes)
     notes = (*differing("conversations", len(episodes), COUNTS), *differing("questions", asked, QUESTIONS))
-    return Data("locomo", digest(path), tuple(episodes), (*counted(oddities), *notes))
+    return Dataset("locomo", file_sha256(path), tuple(episodes), (*counted(oddities), *notes))
 
 
 def _episode(place: str, item: _Conversation, oddities: Counter[str]) -> Episode:

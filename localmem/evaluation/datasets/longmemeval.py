@@ -18,8 +18,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, digest, moment, records
-from localmem.evaluation.episodes import Data, Episode, Half, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, moment, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, counted, differing, half_of
 from localmem.types import Role, Session, Turn
 
 COUNTS = (500,)  # questions
@@ -64,9 +64,9 @@ class _Either(Record):
     haystack_sessions: object = None
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Both forms, told apart by the first record. Raises BadInput with file and place."""
-    place, first = next(records(path, _Either))
+    place, first = next(read_records(path, _Either))
     if first.haystack_sessions is not None:
         return _haystacks(path)
     if first.evidence_sessions is None:
@@ -74,7 +74,7 @@ def read(path: Path) -> Data:
     return _pooled(path)
 
 
-def among(data: Data, size: int) -> Data:
+def among(data: Dataset, size: int) -> Dataset:
     """Pooled questions, each an episode of its own: its evidence among so many sessions of its half in all.
 
     The other sessions are drawn by a hash of both ids, so that a question's haystack is always the same. LongMemEval_S
@@ -93,16 +93,16 @@ def among(data: Data, size: int) -> Data:
 
 def _drawn(pool: Episode, probe: Probe, size: int) -> tuple[Session, ...]:
     others = [session for session in pool.sessions if session.id not in probe.sessions]
-    others.sort(key=lambda session: sha256(f"{probe.id}/{session.id}".encode()).digest())
+    others.sort(key=lambda session: sha256(f"{probe.id}/{session.id}".encode()).file_sha256())
     kept = {*probe.sessions, *(session.id for session in others[: max(0, size - len(probe.sessions))])}
     return tuple(session for session in pool.sessions if session.id in kept)
 
 
-def _haystacks(path: Path) -> Data:
+def _haystacks(path: Path) -> Dataset:
     oddities: Counter[str] = Counter()
-    episodes = [_haystack(place, item, oddities) for place, item in records(path, _Haystack)]
+    episodes = [_haystack(place, item, oddities) for place, item in read_records(path, _Haystack)]
     notes = (*counted(oddities), *differing("questions", len(episodes), COUNTS))
-    return Data("longmemeval", digest(path), tuple(episodes), notes)
+    return Dataset("longmemeval", file_sha256(path), tuple(episodes), notes)
 
 
 def _haystack(place: str, item: _Haystack, oddities: Counter[str]) -> Episode:
@@ -128,11 +128,11 @@ def _haystack(place: str, item: _Haystack, oddities: Counter[str]) -> Episode:
     return Episode(item.question_id, _half(item.question_id), _in_order(sessions.values()), (probe,))
 
 
-def _pooled(path: Path) -> Data:
+def _pooled(path: Path) -> Dataset:
     oddities: Counter[str] = Counter()
     pools: dict[Half, dict[str, Session]] = {"choose": {}, "report": {}}
     probes: dict[Half, list[Probe]] = {"choose": [], "report": []}
-    for place, item in records(path, _Evidence):
+    for place, item in read_records(path, _Evidence):
         if item.question is None:
             oddities["questions that the file does not word, left out"] += 1
             continue
@@ -148,7 +148,7 @@ def _pooled(path: Path) -> Data:
         probes[half].append(_probe(place, item, turns, tuple(dict.fromkeys(session.id for session in gold))))
     episodes = [Episode(half, half, _in_order(pools[half].values()), tuple(probes[half])) for half in pools]
     notes = (*counted(oddities), *differing("questions", sum(map(len, probes.values())), COUNTS))
-    return Data("longmemeval", digest(path), tuple(episodes), (_POOLED, *notes))
+    return Dataset("longmemeval", file_sha256(path), tuple(episodes), (_POOLED, *notes))
 
 
 def _half(question_id: str) -> Half:

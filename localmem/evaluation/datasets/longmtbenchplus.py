@@ -19,8 +19,8 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import UNDATED, Names, session
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of
 
 COUNTS = (11,)  # conversations
 QUESTIONS = (288,)
@@ -36,14 +36,14 @@ class _Conversation(Record):
     answers: list[str]
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every conversation as an episode. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
     names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in records(path, _Conversation))
+    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Conversation))
     asked = sum(len(episode.probes) for episode in episodes)
     notes = (*differing("conversations", len(episodes), COUNTS), *differing("questions", asked, QUESTIONS))
-    return Data("longmtbenchplus", digest(path), episodes, (*counted(oddities), *notes))
+    return Dataset("longmtbenchplus", file_sha256(path), episodes, (*counted(oddities), *notes))
 
 
 def _episode(place: str, item: _Conversation, names: Names, oddities: Counter[str]) -> Episode:

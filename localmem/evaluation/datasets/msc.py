@@ -20,8 +20,8 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import SAME_SPEAKER, UNDATED, Names, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import Data, Episode, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import Dataset, Episode, counted, differing, half_of
 from localmem.types import Session, Unit
 
 # Episodes in a file: session 5 has 500 (valid) and 501 (test), as have sessions 2 to 4, whose train files hold 4,000,
@@ -61,12 +61,14 @@ class _Episode(Record):
     init_personas: list[list[str]] = Field(default_factory=list)
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every record as an episode. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
     names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in records(path, _Episode))
-    return Data("msc", digest(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS)))
+    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Episode))
+    return Dataset(
+        "msc", file_sha256(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS))
+    )
 
 
 def _episode(place: str, item: _Episode, names: Names, oddities: Counter[str]) -> Episode:

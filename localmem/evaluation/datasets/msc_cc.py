@@ -21,8 +21,8 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import SAME_SPEAKER, UNDATED, Names, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, counted, differing, half_of
 from localmem.types import Unit
 
 COUNTS = (100,)  # episodes in a file
@@ -54,18 +54,20 @@ class Baseline(NamedTuple):
     retrieved: tuple[str, ...]
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every record as an episode. Raises BadInput with file and record."""
     oddities: Counter[str] = Counter()
     names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in records(path, _Episode))
-    return Data("msc_cc", digest(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS)))
+    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Episode))
+    return Dataset(
+        "msc_cc", file_sha256(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS))
+    )
 
 
 def baseline(path: Path) -> list[Baseline]:
     """The shipped replies; one to the last turn of a session has nothing to be compared with and is left out."""
     found: list[Baseline] = []
-    for place, item in records(path, _Episode):
+    for place, item in read_records(path, _Episode):
         said = [_said(place, line)[1] for line in item.session5_context]
         found += (
             Baseline(one.utter_id, one.response, said[one.n_context], tuple(one.retrieved_memory))

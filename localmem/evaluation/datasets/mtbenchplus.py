@@ -19,8 +19,8 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of, sessions_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of, sessions_of
 from localmem.types import Session, Turn
 
 COUNTS = (54,)  # sessions, each with one question (SeCom, appendix A.7)
@@ -43,16 +43,16 @@ class _Dialogue(Record):
     conversations: list[_Said]
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Histories of five sessions each; the last may have fewer. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
-    given = records(path, _Dialogue)
+    given = read_records(path, _Dialogue)
     episodes: list[Episode] = []
     while group := list(islice(given, MERGED)):
         episodes.append(_episode(group, oddities))
     asked = sum(len(episode.probes) for episode in episodes)
-    return Data(
-        "mtbenchplus", digest(path), tuple(episodes), (*counted(oddities), *differing("sessions", asked, COUNTS))
+    return Dataset(
+        "mtbenchplus", file_sha256(path), tuple(episodes), (*counted(oddities), *differing("sessions", asked, COUNTS))
     )
 
 

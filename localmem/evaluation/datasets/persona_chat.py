@@ -28,8 +28,8 @@ from localmem.evaluation.datasets.dialogues import (
     session,
     surrounding,
 )
-from localmem.evaluation.datasets.files import Record, checked, digest, whole
-from localmem.evaluation.episodes import Data, Episode, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, checked, file_sha256, whole
+from localmem.evaluation.episodes import Dataset, Episode, counted, differing, half_of
 from localmem.types import Session, Unit
 
 COUNTS = (8938, 1000, 968)  # conversations in train, valid and test
@@ -46,7 +46,7 @@ class _Row(Record):
     said: str = Field(alias="Best Generated Conversation", min_length=1)
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every row as an episode. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
     rows = list(_rows(path))
@@ -54,8 +54,11 @@ def read(path: Path) -> Data:
         raise BadInput(f"{path} holds one conversation, and each is asked about beside others; give more of the file")
     held = [_session(place, number, row, oddities) for number, (place, row) in enumerate(rows)]
     episodes = tuple(_episode(number, row, held, oddities) for number, (_, row) in enumerate(rows))
-    return Data(
-        "persona_chat", digest(path), episodes, (*counted(oddities), *differing("conversations", len(rows), COUNTS))
+    return Dataset(
+        "persona_chat",
+        file_sha256(path),
+        episodes,
+        (*counted(oddities), *differing("conversations", len(rows), COUNTS)),
     )
 
 

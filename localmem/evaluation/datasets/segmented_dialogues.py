@@ -21,7 +21,7 @@ _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # these dialogues have no times
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class SegmentedDialogue:
     """A dialogue and its right segments, as ranges over its exchanges."""
 
     session: Session
@@ -39,7 +39,7 @@ class _Listed(BaseModel):
     segments: list[int]
 
 
-def read_labelled(path: Path) -> list[Labelled]:
+def read_segmented_dialogues(path: Path) -> list[SegmentedDialogue]:
     """The dialogues of a file. Raises BadInput for a file in neither form."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def read_labelled(path: Path) -> list[Labelled]:
         ) from error
 
 
-def _marked(item: _Marked) -> Labelled:
+def _marked(item: _Marked) -> SegmentedDialogue:
     said: list[tuple[str, str]] = []
     starts: set[int] = set()
     for line in item.dialogue.split(_LINE):
@@ -63,13 +63,13 @@ def _marked(item: _Marked) -> Labelled:
         elif line.strip():
             speaker, _, text = line.strip().partition(": ")
             said.append((speaker, text))
-    return Labelled(_session(item.id, said), tuple(between(starts, len(said))))
+    return SegmentedDialogue(_session(item.id, said), tuple(between(starts, len(said))))
 
 
-def _listed(item: _Listed) -> Labelled:
+def _listed(item: _Listed) -> SegmentedDialogue:
     ends = {sum(item.segments[: number + 1]) for number in range(len(item.segments))}
     said = [("agent" if number % 2 else "user", text) for number, text in enumerate(item.utterances)]
-    return Labelled(_session(str(item.dial_id), said), tuple(between(ends, len(said))))
+    return SegmentedDialogue(_session(str(item.dial_id), said), tuple(between(ends, len(said))))
 
 
 def _session(name: str, said: Sequence[tuple[str, str]]) -> Session:

@@ -21,8 +21,8 @@ from pydantic import AwareDatetime, Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import UNDATED, Names, as_heard_by, session
-from localmem.evaluation.datasets.files import Record, digest, records
-from localmem.evaluation.episodes import Data, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of
 from localmem.types import Session, Turn
 
 COUNTS = (100,)  # episodes, half of them from either data set (appendix D)
@@ -56,12 +56,14 @@ class _Episode(Record):
     probes: list[_Probe] = Field(min_length=1)
 
 
-def read(path: Path) -> Data:
+def read(path: Path) -> Dataset:
     """Every record as an episode. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
     names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in records(path, _Episode))
-    return Data("teabag", digest(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS)))
+    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Episode))
+    return Dataset(
+        "teabag", file_sha256(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS))
+    )
 
 
 def write(path: Path, episodes: Iterable[Episode], source: str = "") -> None:

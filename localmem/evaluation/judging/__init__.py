@@ -5,10 +5,10 @@ compares verdicts with labels, `kept` keeps the result. None knows a runner, a d
 judged comes as a mapping of strings.
 """
 
-from localmem.evaluation.judging.calibration import BELIEVABLE, PASSED, Calibration, calibrated
-from localmem.evaluation.judging.calibration_store import Model, calibration_of, model_of
-from localmem.evaluation.judging.judges import JUDGES, Item, Judge, Unit, judge_named
-from localmem.evaluation.judging.verdicts import Verdict, judged
+from localmem.evaluation.judging.calibration import BELIEVABLE, PASSED, Calibration, calibrate_judge
+from localmem.evaluation.judging.calibration_store import ModelIdentity, find_calibration, model_identity
+from localmem.evaluation.judging.judges import JUDGES, Item, Judge, Unit, get_judge
+from localmem.evaluation.judging.verdicts import Verdict, ask_judge
 
 __all__ = [
     "BELIEVABLE",
@@ -17,12 +17,12 @@ __all__ = [
     "Calibration",
     "Item",
     "Judge",
-    "Model",
+    "ModelIdentity",
     "Unit",
     "Verdict",
-    "calibrated",
-    "calibration_of",
-    "judge_named",
-    "judged",
-    "model_of",
+    "ask_judge",
+    "calibrate_judge",
+    "find_calibration",
+    "get_judge",
+    "model_identity",
 ]

@@ -40,7 +40,7 @@ class Label(BaseModel):
     scores: dict[str, float] = Field(default_factory=dict)
 
 
-class Labelled(NamedTuple):
+class LabelledSet(NamedTuple):
     """A labelled set as read."""
 
     name: str
@@ -97,7 +97,7 @@ class Calibration:
         return f"{'believable' if self.believable else 'not believable'}: {found}"
 
 
-def read_labelled(path: Path, judge: Judge) -> Labelled:
+def read_labelled_set(path: Path, judge: Judge) -> LabelledSet:
     """The labelled set of a judge. Raises BadInput with file and line."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -110,10 +110,10 @@ def read_labelled(path: Path, judge: Judge) -> Labelled:
     ]
     if not lines:
         raise BadInput(f"{path} holds no labelled verdict; give JSON lines with item, label and kind")
-    return Labelled(path.name, sha256(text.encode()).hexdigest(), tuple(lines))
+    return LabelledSet(path.name, sha256(text.encode()).hexdigest(), tuple(lines))
 
 
-def calibrated(judge: Judge, labelled: Labelled, verdicts: Sequence[Verdict], *, seed: int = 0) -> Calibration:
+def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verdict], *, seed: int = 0) -> Calibration:
     """The judge's verdicts on the labelled items against their labels. An item without a verdict counts as missed."""
     worded = isinstance(judge.verdict, Words | Pair)
     lines = labelled.lines

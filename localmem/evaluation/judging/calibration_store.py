@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from localmem.config import Settings
 from localmem.errors import BadInput
-from localmem.evaluation.judging.calibration import Calibration, Labelled
+from localmem.evaluation.judging.calibration import Calibration, LabelledSet
 from localmem.evaluation.judging.judges import Judge
 from localmem.llm.base import route
 from localmem.prompts import load
@@ -24,7 +24,7 @@ FILE = "calibration.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelIdentity:
     """The model behind a judge. `checksum` is over its files; "" where a server holds weights that nobody here sees."""
 
     name: str
@@ -32,24 +32,24 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CalibrationRecord:
     """A calibration and what it is of. `labelled` and `labelled_sha256` say on which set it was measured."""
 
     judge: str
     prompt_sha256: str
     samples: int
     temperature: float
-    model: Model
+    model: ModelIdentity
     labelled: str
     labelled_sha256: str
     seed: int
     figures: Calibration
 
 
-_KEPT = TypeAdapter(dict[str, Kept])
+_KEPT = TypeAdapter(dict[str, CalibrationRecord])
 
 
-def model_of(settings: Settings, judge: Judge | None = None) -> Model:
+def model_identity(settings: Settings, judge: Judge | None = None) -> ModelIdentity:
     """The backbone that the settings name, with the adapter that a judge's prompt goes through, if one does."""
     served = settings.llm.url is not None
     name = settings.llm.served_as or settings.model if served else settings.model
@@ -58,30 +58,32 @@ def model_of(settings: Settings, judge: Judge | None = None) -> Model:
     known = Manifest.load().models.get(settings.model)
     checksum = (known.checksum or "") if known and not served else ""
     if adapter is None:
-        return Model(name, checksum)
+        return ModelIdentity(name, checksum)
     folder = Path(adapter)
-    return Model(f"{name}+{folder.name}", _over({"base": checksum, **_sums(folder)}))
+    return ModelIdentity(f"{name}+{folder.name}", _over({"base": checksum, **_sums(folder)}))
 
 
-def nli_model(name: str) -> Model:
+def nli_identity(name: str) -> ModelIdentity:
     """A trained NLI model, by its name in the manifest or its folder."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return Model(folder.name, _over(_sums(folder)))
-    return Model(name, Manifest.load().entry(name).checksum or "")
+        return ModelIdentity(folder.name, _over(_sums(folder)))
+    return ModelIdentity(name, Manifest.load().entry(name).checksum or "")
 
 
-def calibration_of(data: Path, judge: Judge, model: Model) -> Calibration | None:
+def find_calibration(data: Path, judge: Judge, model: ModelIdentity) -> Calibration | None:
     """What was measured of this judge on this model, with its prompt as it is now. None: verdicts are uncalibrated."""
     held = _read(data / FILE).get(_key(judge, model))
     return held.figures if held else None
 
 
-def keep(data: Path, judge: Judge, model: Model, labelled: Labelled, seed: int, figures: Calibration) -> Kept:
+def save_calibration(
+    data: Path, judge: Judge, model: ModelIdentity, labelled: LabelledSet, seed: int, figures: Calibration
+) -> CalibrationRecord:
     """Writes a calibration into the data directory's file, in the place of an earlier one of the same judge."""
     path = data / FILE
     held = _read(path)
-    held[_key(judge, model)] = kept = Kept(
+    held[_key(judge, model)] = kept = CalibrationRecord(
         judge=judge.name,
         prompt_sha256=load(judge.prompt).digest,
         samples=judge.samples,
@@ -102,7 +104,7 @@ def keep(data: Path, judge: Judge, model: Model, labelled: Labelled, seed: int, 
     return kept
 
 
-def _key(judge: Judge, model: Model) -> str:
+def _key(judge: Judge, model: ModelIdentity) -> str:
     asked = json.dumps([judge.name, load(judge.prompt).digest, judge.samples, judge.temperature])
     return f"{judge.name} {model.name}@{model.checksum[:12] or 'unseen'} {sha256(asked.encode()).hexdigest()[:12]}"
 
@@ -116,7 +118,7 @@ def _over(sums_by_name: Mapping[str, str]) -> str:
     return sha256(json.dumps(sorted(sums_by_name.items())).encode()).hexdigest()
 
 
-def _read(path: Path) -> dict[str, Kept]:
+def _read(path: Path) -> dict[str, CalibrationRecord]:
     if not path.is_file():
         return {}
     try:

@@ -28,7 +28,7 @@ class PairProbabilities(Protocol):
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]: ...
 
 
-def inferred(model: PairProbabilities, items: Sequence[Item]) -> list[Verdict]:
+def infer_verdicts(model: PairProbabilities, items: Sequence[Item]) -> list[Verdict]:
     """A verdict for each item, from all its pairs of sentences; all items' pairs go to the model together.
 
     A sentence of the answer is what the pair that says most about it says: the largest probability of entailment or

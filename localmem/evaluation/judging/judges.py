@@ -118,7 +118,7 @@ class Judge:
         return replace(self, samples=samples, temperature=0.0 if samples == 1 else self.temperature or 1.0)
 
 
-def judge_named(name: str) -> Judge:
+def get_judge(name: str) -> Judge:
     """The judge of this name. Raises BadInput."""
     if name not in JUDGES:
         raise BadInput(f"there is no judge {name!r}; give one of {', '.join(JUDGES)}")

@@ -13,9 +13,7 @@ from itertools import islice
 from localmem.errors import BadInput
 from localmem.evaluation.judging.judges import FIRST, RIGHT, SECOND, TIE, Grades, Item, Judge, Numbers, Pair, Words
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer as json_answer
-from localmem.llm.schemas import number
-from localmem.llm.structured_output import unusable, usable
+from localmem.llm.structured_output import answer_format, count_fallback, generate_usable, integer
 from localmem.prompts import render
 from localmem.types import Choice, Completion, Format, Prompt
 
@@ -53,7 +51,7 @@ class Verdict:
 Answers = Sequence[Completion | None]  # None where one could not be used
 
 
-def judged(
+def ask_judge(
     llm: LLM,
     judge: Judge,
     items: Sequence[Item],
@@ -100,7 +98,7 @@ def _answered(
     llm: LLM, prompts: Sequence[Prompt], fallbacks: Counter[str], track: Track
 ) -> Iterator[Completion | None]:
     for start in range(0, len(prompts), _CHUNK):
-        part = usable(llm, prompts[start : start + _CHUNK], fallbacks)
+        part = generate_usable(llm, prompts[start : start + _CHUNK], fallbacks)
         track(len(part))
         yield from part
 
@@ -110,7 +108,7 @@ def _form(judge: Judge, item: Item) -> Format:
         case Words() as words:
             return Choice(words.of(item))
         case Numbers(names=names, low=low, high=high):
-            return json_answer(**{name: number(low, high) for name in names})
+            return answer_format(**{name: integer(low, high) for name in names})
         case Grades(low=low, high=high):
             return Choice(tuple(str(grade) for grade in range(low, high + 1)))
         case Pair():
@@ -164,7 +162,7 @@ def _numbers(judge: Judge, numbers: Numbers, answer: Completion, fallbacks: Coun
         }
         if len(held) == len(numbers.names):
             return held
-    unusable(judge.prompt, f"its answer {answer.text!r:.80} holds no numbers in range", fallbacks)
+    count_fallback(judge.prompt, f"its answer {answer.text!r:.80} holds no numbers in range", fallbacks)
     return None
 
 

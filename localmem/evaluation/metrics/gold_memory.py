@@ -35,7 +35,7 @@ def shared_words(memories: Sequence[str], golds: Sequence[str]) -> Overlap:
     return overlap("\n".join(memories), "\n".join(golds))
 
 
-def matched(similarities: "NDArray[np.float32]", threshold: float = ALIKE) -> Overlap:
+def match_sentences(similarities: "NDArray[np.float32]", threshold: float = ALIKE) -> Overlap:
     """Precision, recall and F1 of sentences, out of the similarity of each of a memory (row) to each gold one (column).
 
     A sentence is right when it is paired with a gold one at least `threshold` alike; each stands in one pair at most,
@@ -54,7 +54,7 @@ def matched(similarities: "NDArray[np.float32]", threshold: float = ALIKE) -> Ov
     return Overlap(pairs / rows, pairs / columns, 2 * pairs / (rows + columns))
 
 
-def by_words(memories: Sequence[str], golds: Sequence[str]) -> "NDArray[np.float32]":
+def rouge_similarities(memories: Sequence[str], golds: Sequence[str]) -> "NDArray[np.float32]":
     """Similarities by ROUGE-L with stems; a threshold of 1 asks for the same words in the same order."""
     import numpy as np
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from localmem.errors import BadInput
+from localmem.llm.device import resolve_device
 from localmem.llm.tokenizer import ChatTokenizer
-from localmem.retrieval.encoder import no_progress_bar, place
 from localmem.types import Message
-from localmem.weights.loading import one_at_a_time
+from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ class Scorer:
         self._chat = ChatTokenizer(folder)
         self._batch = batch
         with one_at_a_time(), no_progress_bar():
-            self._model = _load(folder, place(device), adapter)
+            self._model = _load(folder, resolve_device(device), adapter)
         self._length = int(self._model.config.get_text_config(decoder=True).max_position_embeddings)
 
     def likelihoods(self, asked: Sequence[tuple[Sequence[Message], str]]) -> list[Likelihood]:

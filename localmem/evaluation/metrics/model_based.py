@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from localmem.errors import BadInput, MissingExtra, ModelMissing
 from localmem.evaluation.metrics.text import Overlap
-from localmem.retrieval.encoder import no_progress_bar, place
-from localmem.weights.loading import one_at_a_time
+from localmem.llm.device import resolve_device
+from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,7 @@ class BertScore:
     """
 
     def __init__(self, folder: Path, *, layers: int | None = None, device: str = "auto", batch: int = 16) -> None:
-        self._scorer, self.layers = _scorer(folder, layers, place(device))
+        self._scorer, self.layers = _scorer(folder, layers, resolve_device(device))
         self._batch = batch
 
     def score(self, texts: Sequence[str], golds: Sequence[str]) -> list[Overlap]:

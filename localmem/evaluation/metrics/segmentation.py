@@ -26,7 +26,7 @@ def agreement(right: Sequence[range], predicted: Sequence[range]) -> Agreement:
     return Agreement(f1(right, predicted), p_k(right, predicted), window_diff(right, predicted))
 
 
-def mean(found: Sequence[Agreement]) -> Agreement:
+def mean_agreement(found: Sequence[Agreement]) -> Agreement:
     """Each measure's mean over dialogues; of none, the worst."""
     if not found:
         return Agreement(0.0, 1.0, 1.0)

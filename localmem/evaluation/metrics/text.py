@@ -11,6 +11,7 @@ uses, has it.
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -122,6 +123,17 @@ def distinct(texts: Iterable[str], order: int) -> float:
     return len(set(every)) / len(every) if every else 0.0
 
 
+def contains_answer(text: str, accepted: Sequence[str], rejected: Sequence[str] = ()) -> bool:
+    """Whether the text contains one of the accepted answers, as whole words, and none of the rejected ones.
+
+    Case, accents, punctuation and spaces are ignored.
+    """
+    words = _plain_words(text)
+    return any(_plain_words(one) in words for one in accepted) and not any(
+        _plain_words(one) in words for one in rejected
+    )
+
+
 def _paired(texts: Sequence[str], golds: Sequence[Gold]) -> list[list[str]]:
     """The gold texts of each text, without empty ones. Raises BadInput where one has none."""
     if len(texts) != len(golds):
@@ -135,6 +147,14 @@ def _paired(texts: Sequence[str], golds: Sequence[Gold]) -> list[list[str]]:
 def _words(text: str) -> list[str]:
     bare = "".join(" " if character in string.punctuation else character for character in text.lower())
     return _ARTICLES.sub(" ", bare).split()
+
+
+def _plain_words(text: str) -> str:
+    """The words between single spaces, with one at either end, so that `in` compares whole words."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
+    words = re.findall(r"\w+", letters.replace("'", ""))
+    return f" {' '.join(words)} "
 
 
 def _grams(words: Sequence[str], order: int) -> Iterable[tuple[str, ...]]:

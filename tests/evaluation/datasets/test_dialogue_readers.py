@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets import carecall, msc_cc, read_data, teabag
+from localmem.evaluation.datasets import carecall, msc_cc, read_dataset, teabag
 from localmem.evaluation.datasets.dialogues import UNDATED, surrounding
-from localmem.evaluation.episodes import BEFORE_ALL, Data, Probe
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Probe
 from localmem.types import Session
 from tests.evaluation.fixtures import written
 
@@ -115,10 +115,10 @@ COQA_PASSAGE: dict[str, Any] = {
 }
 
 
-def _one(name: str, tmp_path: Path, record: object) -> Data:
+def _one(name: str, tmp_path: Path, record: object) -> Dataset:
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
-    return read_data(name, path)
+    return read_dataset(name, path)
 
 
 def _asked(probe: Probe) -> tuple[list[tuple[str, str]], str, str]:
@@ -187,7 +187,7 @@ def test_conversation_chronicles_asks_in_every_session_but_the_first(tmp_path: P
 
 def test_two_records_of_one_id_are_told_apart(tmp_path: Path) -> None:
     path = written(tmp_path, [_cc(), _cc(), _cc("episode-2")], lines=True)
-    names = [episode.id for episode in read_data("conversation_chronicles", path).episodes]
+    names = [episode.id for episode in read_dataset("conversation_chronicles", path).episodes]
     assert names == ["episode-1", "episode-1#2", "episode-2"]
 
 
@@ -198,7 +198,7 @@ def test_a_session_with_too_few_speakers_is_named(tmp_path: Path) -> None:
 
 def test_msc_cc_begins_with_memories_and_asks_before_its_session(tmp_path: Path) -> None:
     path = written(tmp_path, [MSC_CC])
-    data = read_data("msc_cc", path)
+    data = read_dataset("msc_cc", path)
     (episode,) = data.episodes
     assert [(unit.id, unit.speaker, unit.session) for unit in episode.memories] == [
         ("e0/s1-m1", "Speaker A", "e0/1"),
@@ -225,8 +225,8 @@ def test_msc_cc_begins_with_memories_and_asks_before_its_session(tmp_path: Path)
 
 
 def test_probes_before_all_stay_and_none_is_lost(tmp_path: Path) -> None:
-    data = read_data("msc_cc", written(tmp_path, [MSC_CC]))
-    assert data.last(1) == data
+    data = read_dataset("msc_cc", written(tmp_path, [MSC_CC]))
+    assert data.last_sessions(1) == data
     (episode,) = data.episodes
     stray = replace(episode, probes=(replace(episode.probes[0], after="e0/9"),))
     with pytest.raises(BadInput, match="e0 has probes after 'e0/9'"):
@@ -240,15 +240,15 @@ def test_msc_cc_gives_the_shipped_replies_with_what_was_said(tmp_path: Path) -> 
 
 def test_msc_cc_names_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"record 1: memories: the id 'm1'"):
-        read_data("msc_cc", written(tmp_path, [{**MSC_CC, "memories": {"m1": "x"}}]))
+        read_dataset("msc_cc", written(tmp_path, [{**MSC_CC, "memories": {"m1": "x"}}]))
     with pytest.raises(BadInput, match=r"record 1: session5_context: 'no speaker'"):
-        read_data("msc_cc", written(tmp_path, [{**MSC_CC, "session5_context": ["no speaker", "B: x"]}]))
+        read_dataset("msc_cc", written(tmp_path, [{**MSC_CC, "session5_context": ["no speaker", "B: x"]}]))
 
 
 def test_carecall_asks_for_the_service_and_holds_revised_memories(tmp_path: Path) -> None:
     path = tmp_path / "carecall.json"
     path.write_text(json.dumps([CARECALL]), encoding="utf-8")
-    (episode,) = read_data("carecall", path).episodes
+    (episode,) = read_dataset("carecall", path).episodes
     assert [session.id for session in episode.sessions] == ["interactive-35/1", "interactive-35/2"]
     assert episode.sessions[1].turns[0].time == UNDATED + timedelta(days=10)
     assert [(probe.answer, probe.after) for probe in episode.probes] == [
@@ -266,7 +266,7 @@ def test_carecall_names_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "carecall.json"
     path.write_text(json.dumps([CARECALL, [{**CARECALL[0], "guid": "35"}]]), encoding="utf-8")
     with pytest.raises(BadInput, match=r"record 2: sessions\.0\.guid"):
-        read_data("carecall", path)
+        read_dataset("carecall", path)
 
 
 def test_dulemon_knows_personas_and_what_a_reply_rests_on(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def _coqa(tmp_path: Path, passages: int) -> Path:
 
 
 def test_coqa_asks_about_a_passage_among_ten_others(tmp_path: Path) -> None:
-    data = read_data("coqa", _coqa(tmp_path, 14))
+    data = read_dataset("coqa", _coqa(tmp_path, 14))
     episode = data.episodes[7]
     assert [session.id for session in episode.sessions] == [f"p{number}" for number in range(2, 13)]
     assert [session.id for session in data.episodes[0].sessions] == [f"p{number}" for number in range(11)]
@@ -344,13 +344,13 @@ def test_coqa_names_what_is_wrong(tmp_path: Path) -> None:
     held["data"][1]["answers"].pop()
     path.write_text(json.dumps(held))
     with pytest.raises(BadInput, match="record 2: questions and answers are not of the same turns"):
-        read_data("coqa", path)
+        read_dataset("coqa", path)
     path.write_text('{"data": [{"id": "p0"}]}')
     with pytest.raises(BadInput, match="record 1: story: Field required"):
-        read_data("coqa", path)
+        read_dataset("coqa", path)
     path.write_text("[]")
     with pytest.raises(BadInput, match=r"coqa\.json: the record"):
-        read_data("coqa", path)
+        read_dataset("coqa", path)
 
 
 CSV = "user 1 personas,user 2 personas,Best Generated Conversation\n"
@@ -360,7 +360,7 @@ ROW = '"I bake.\nI am 40.",I sail.,"User 1: Hi!\n\n*User 2:* Hello.\n[later]\nAh
 def test_persona_chat_asks_for_utterances_beside_five_conversations(tmp_path: Path) -> None:
     path = tmp_path / "chat.csv"
     path.write_text(CSV + ROW * 8, encoding="utf-8")
-    data = read_data("persona_chat", path)
+    data = read_dataset("persona_chat", path)
     episode = data.episodes[3]
     assert [session.id for session in episode.sessions] == ["c2", "c3", "c5", "c6", "c7"]
     assert [(unit.speaker, unit.text) for unit in episode.memories] == [
@@ -393,7 +393,7 @@ def test_persona_chat_names_the_line(text: str, said: str, tmp_path: Path) -> No
     path = tmp_path / "chat.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput) as caught:
-        read_data("persona_chat", path)
+        read_dataset("persona_chat", path)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -439,7 +439,7 @@ def test_what_teabag_writes_it_reads(tmp_path: Path) -> None:
     data = _one("teabag", tmp_path, TEABAG)
     again = tmp_path / "again.jsonl"
     teabag.write(again, data.episodes, "msc")
-    assert read_data("teabag", again).episodes == data.episodes
+    assert read_dataset("teabag", again).episodes == data.episodes
     with pytest.raises(BadInput, match="cannot write"):
         teabag.write(tmp_path / "no" / "folder.jsonl", data.episodes)
 
@@ -472,7 +472,7 @@ OWN: list[dict[str, Any]] = [
 
 
 def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
-    ana, bo = read_data("jsonl", written(tmp_path, OWN, lines=True)).episodes
+    ana, bo = read_dataset("jsonl", written(tmp_path, OWN, lines=True)).episodes
     assert (ana.id, bo.id, bo.probes) == ("user", "bo", ())
     assert [session.id for session in ana.sessions] == ["s1", "s2"]
     dog, early, now = ana.probes
@@ -498,16 +498,16 @@ def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
         ([OWN[0], {"question": "x", "dialogue": [{"role": "user"}]}], "line 2, dialogue: turns.0.text"),
     ],
 )
-def test_a_bad_line_of_ones_own_is_named(records: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
+def test_a_bad_line_of_ones_own_is_named(read_records: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        read_data("jsonl", written(tmp_path, records, lines=True))
+        read_dataset("jsonl", written(tmp_path, read_records, lines=True))
     assert said in str(caught.value)
 
 
 def test_an_empty_file_holds_no_record(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(BadInput, match="holds no record"):
-        read_data("jsonl", tmp_path / "empty.jsonl")
+        read_dataset("jsonl", tmp_path / "empty.jsonl")
 
 
 def test_the_nearest_sessions_are_on_both_sides_but_at_the_ends() -> None:
@@ -526,10 +526,10 @@ def test_the_nearest_sessions_are_on_both_sides_but_at_the_ends() -> None:
 def test_a_long_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localmem.evaluation.datasets.files._CHUNK", 7)
     path = written(tmp_path, [_cc(f"é{number}") for number in range(3)])
-    assert [one.id for one in read_data("conversation_chronicles", path).episodes] == ["é0", "é1", "é2"]
+    assert [one.id for one in read_dataset("conversation_chronicles", path).episodes] == ["é0", "é1", "é2"]
     path.write_text(path.read_text() + " []")
     with pytest.raises(BadInput, match="goes on after its list of 3 records"):
-        read_data("conversation_chronicles", path)
+        read_dataset("conversation_chronicles", path)
     path.write_text(json.dumps([_cc()])[:-1])
     with pytest.raises(BadInput, match="record 2 is no JSON"):
-        read_data("conversation_chronicles", path)
+        read_dataset("conversation_chronicles", path)

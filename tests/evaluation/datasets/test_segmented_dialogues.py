@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.segmented_dialogues import read_labelled
+from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 
 
 def test_marked_dialogues_are_read_utterance_by_utterance(tmp_path: Path) -> None:
     path = tmp_path / "marked.jsonl"
     said = "user: Rain again.[NEWLINE]agent: Take: an umbrella.[NEWLINE][BOUNDARY][NEWLINE]user: Any bread left?"
     path.write_text(json.dumps({"id": "d1", "dialogue": said}) + "\n\n", encoding="utf-8")
-    (one,) = read_labelled(path)
+    (one,) = read_segmented_dialogues(path)
     assert one.segments == (range(2), range(2, 3))
     assert [(turn.speaker, turn.text) for turn in one.session.turns] == [
         ("user", "Rain again."),
@@ -27,7 +27,7 @@ def test_dialogues_with_segment_lengths_are_read(tmp_path: Path) -> None:
     path = tmp_path / "listed.json"
     listed = {"dial_id": 7, "utterances": ["a", "b", "c", "d", "e"], "segments": [2, 3], "set": "test"}
     path.write_text(json.dumps([listed]), encoding="utf-8")
-    (one,) = read_labelled(path)
+    (one,) = read_segmented_dialogues(path)
     assert one.segments == (range(2), range(2, 5))
     assert one.session.id == "7"
 
@@ -37,6 +37,6 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput, match="cannot read labelled dialogues"):
-        read_labelled(path)
+        read_segmented_dialogues(path)
     with pytest.raises(BadInput, match="cannot read labelled dialogues"):
-        read_labelled(tmp_path / "absent")
+        read_segmented_dialogues(tmp_path / "absent")

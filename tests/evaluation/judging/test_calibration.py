@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.judging import JUDGES, Judge, Verdict, calibrated
-from localmem.evaluation.judging.calibration import Label, Labelled, read_labelled
+from localmem.evaluation.judging import JUDGES, Judge, Verdict, calibrate_judge
+from localmem.evaluation.judging.calibration import Label, LabelledSet, read_labelled_set
 from localmem.evaluation.judging.judges import Pair, Words
 from localmem.resources import resource
 
 SETS = resource("configs/eval/calibration")
 
 
-def labelled(*lines: Label) -> Labelled:
-    return Labelled("by hand", "0" * 64, lines)
+def labelled(*lines: Label) -> LabelledSet:
+    return LabelledSet("by hand", "0" * 64, lines)
 
 
 def answer(label: str, kind: str, gold: str = "Porto") -> Label:
@@ -39,7 +39,7 @@ def test_accuracy_kappa_and_what_is_let_pass() -> None:
         answer("incorrect", "irrelevant"),
         answer("abstained", "abstained, rightly", gold=""),
     )
-    found = calibrated(
+    found = calibrate_judge(
         judge, lines, said(judge, "correct", "incorrect", "correct", "incorrect", "incorrect", "abstained")
     )
     assert found.accuracy is not None
@@ -55,7 +55,7 @@ def test_accuracy_kappa_and_what_is_let_pass() -> None:
 def test_an_abstention_that_is_taken_for_right_counts_as_passed_only_where_it_was_not() -> None:
     judge = JUDGES["correct"]
     lines = labelled(answer("abstained", "abstained"), answer("incorrect", "invented", gold=""))
-    found = calibrated(judge, lines, said(judge, "correct", "abstained"))
+    found = calibrate_judge(judge, lines, said(judge, "correct", "abstained"))
     assert found.passed == {"abstained": 1.0, "invented": 1.0}
 
 
@@ -63,10 +63,10 @@ def test_who_agrees_is_believed_but_not_who_passes_vague_answers() -> None:
     judge = JUDGES["correct"]
     labels = ["correct"] * 10 + ["incorrect"] * 10
     lines = labelled(*(answer(label, "right" if label == "correct" else "wrong") for label in labels))
-    found = calibrated(judge, lines, said(judge, *labels))
+    found = calibrate_judge(judge, lines, said(judge, *labels))
     assert (found.believable, found.line) == (True, "believable: kappa 1.00")
     vague = labelled(*lines.lines, *(answer("incorrect", "vague") for _ in range(4)))
-    kind = calibrated(judge, vague, said(judge, *labels, "correct", "incorrect", "incorrect", "incorrect"))
+    kind = calibrate_judge(judge, vague, said(judge, *labels, "correct", "incorrect", "incorrect", "incorrect"))
     assert kind.agreement > 0.9
     assert not kind.believable
 
@@ -74,7 +74,7 @@ def test_who_agrees_is_believed_but_not_who_passes_vague_answers() -> None:
 def test_an_item_without_a_verdict_is_missed() -> None:
     judge = JUDGES["entailment"]
     lines = labelled(*(Label(item={"past": "p", "answer": "a"}, label=label) for label in ("entail", "neutral")))
-    found = calibrated(judge, lines, said(judge, "entail", None))
+    found = calibrate_judge(judge, lines, said(judge, "entail", None))
     assert found.unusable == 1
     assert found.accuracy is not None
     assert found.accuracy.mean == 0.5
@@ -84,7 +84,7 @@ def test_an_item_without_a_verdict_is_missed() -> None:
 def test_a_judge_that_always_says_the_same_shows_nothing() -> None:
     judge = JUDGES["entailment"]
     lines = labelled(*(Label(item={"past": "p", "answer": "a"}, label="entail") for _ in range(3)))
-    assert calibrated(judge, lines, said(judge, "entail", "entail", "entail")).agreement == 0.0
+    assert calibrate_judge(judge, lines, said(judge, "entail", "entail", "entail")).agreement == 0.0
 
 
 def test_position_bias_is_the_share_of_samples_that_flip_and_the_place_they_name() -> None:
@@ -98,7 +98,7 @@ def test_position_bias_is_the_share_of_samples_that_flip_and_the_place_they_name
         Verdict("tie", scores, {"flip to 2": 1, "tie": 2}),
         Verdict("tie", scores, {"flip to 1": 3}),
     ]
-    found = calibrated(judge, lines, verdicts)
+    found = calibrate_judge(judge, lines, verdicts)
     assert found.flipped == pytest.approx(6 / 12)
     assert found.favoured == {"1": pytest.approx(5 / 6), "2": pytest.approx(1 / 6)}
     assert found.accuracy is not None
@@ -109,11 +109,11 @@ def test_numbers_are_measured_by_their_order() -> None:
     judge = JUDGES["score"]
     item = {"question": "q", "answer": "a"}
     lines = labelled(*(Label(item=item, scores={"score": score}) for score in (0, 0, 60, 100)))
-    found = calibrated(judge, lines, [Verdict(scores={"score": score}) for score in (5, 15, 20, 90)])
+    found = calibrate_judge(judge, lines, [Verdict(scores={"score": score}) for score in (5, 15, 20, 90)])
     assert found.agreement == found.spearman["score"] > 0.9
     assert found.means == {"score": {"0": 10.0, "60": 20.0, "100": 90.0}}
     assert found.line == f"believable: mean Spearman {found.agreement:.2f}"
-    level = calibrated(judge, lines, [Verdict(scores={"score": 60.0})] * 4)
+    level = calibrate_judge(judge, lines, [Verdict(scores={"score": 60.0})] * 4)
     assert (level.agreement, level.believable) == (0.0, False)
 
 
@@ -123,7 +123,7 @@ def test_several_scales_are_averaged() -> None:
     rows = [{"fluency": n, "coherence": n, "consistency": n} for n in (1.0, 50.0, 100.0)]
     lines = labelled(*(Label(item=item, scores=row) for row in rows))
     given = [Verdict(scores={**row, "consistency": 101.0 - row["consistency"]}) for row in rows]
-    assert calibrated(judge, lines, given).agreement == pytest.approx((1 + 1 - 1) / 3)
+    assert calibrate_judge(judge, lines, given).agreement == pytest.approx((1 + 1 - 1) / 3)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, told: str) -> None:
     good = {"item": {"question": "q", "gold": "g", "answer": "a"}, "label": "correct"}
     path.write_text(f"{json.dumps(good)}\n{line}\n")
     with pytest.raises(BadInput, match=told) as caught:
-        read_labelled(path, JUDGES["correct"])
+        read_labelled_set(path, JUDGES["correct"])
     assert f"{path}, line 2" in str(caught.value)
 
 
@@ -149,12 +149,12 @@ def test_scores_must_be_those_of_the_judge(tmp_path: Path) -> None:
     path = tmp_path / "labelled.jsonl"
     path.write_text(json.dumps({"item": {"question": "q", "answer": "a"}, "scores": {"beauty": 3}}))
     with pytest.raises(BadInput, match="this judge gives score"):
-        read_labelled(path, JUDGES["score"])
+        read_labelled_set(path, JUDGES["score"])
     path.write_text("\n")
     with pytest.raises(BadInput, match="holds no labelled verdict"):
-        read_labelled(path, JUDGES["score"])
+        read_labelled_set(path, JUDGES["score"])
     with pytest.raises(BadInput, match="cannot read"):
-        read_labelled(tmp_path / "none.jsonl", JUDGES["score"])
+        read_labelled_set(tmp_path / "none.jsonl", JUDGES["score"])
 
 
 # -- the shipped sets
@@ -163,7 +163,7 @@ def test_scores_must_be_those_of_the_judge(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", JUDGES)
 def test_every_judge_has_a_labelled_set_with_every_label(name: str) -> None:
     judge = JUDGES[name]
-    lines = read_labelled(SETS / f"{name}.jsonl", judge).lines
+    lines = read_labelled_set(SETS / f"{name}.jsonl", judge).lines
     assert len(lines) >= (60 if name == "correct" else 20)
     assert len({json.dumps(line.item, sort_keys=True) for line in lines}) == len(lines)
     assert all(line.kind for line in lines)
@@ -178,7 +178,7 @@ def test_every_judge_has_a_labelled_set_with_every_label(name: str) -> None:
 
 
 def test_the_set_of_answers_tells_the_kinds_of_mistakes_apart() -> None:
-    lines = read_labelled(SETS / "correct.jsonl", JUDGES["correct"]).lines
+    lines = read_labelled_set(SETS / "correct.jsonl", JUDGES["correct"]).lines
     kinds = Counter(line.kind for line in lines)
     for kind in ("right", "paraphrase", "wrong", "outdated", "vague", "irrelevant", "abstained", "abstained, rightly"):
         assert kinds[kind] >= 3, kind
@@ -188,5 +188,5 @@ def test_the_set_of_answers_tells_the_kinds_of_mistakes_apart() -> None:
 
 def test_neither_place_is_the_better_one_in_the_sets_of_pairs() -> None:
     for name in ("preference", "consistency", "memorability", "helpfulness"):
-        labels = Counter(line.label for line in read_labelled(SETS / f"{name}.jsonl", JUDGES[name]).lines)
+        labels = Counter(line.label for line in read_labelled_set(SETS / f"{name}.jsonl", JUDGES[name]).lines)
         assert min(labels["first"], labels["second"]) >= 5, name

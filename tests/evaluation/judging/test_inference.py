@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem.errors import BadInput
-from localmem.evaluation.judging.inference import inferred
+from localmem.evaluation.judging.inference import infer_verdicts
 
 ROWS = {"same": (0.9, 0.05, 0.05), "against": (0.05, 0.9, 0.05), "other": (0.1, 0.1, 0.8)}
 
@@ -44,7 +44,7 @@ PAST = "Ana lives in Porto. Ana sings."
     ],
 )
 def test_the_sentences_together_decide(answer: str, label: str) -> None:
-    (verdict,) = inferred(Words(), [{"past": PAST, "answer": answer}])
+    (verdict,) = infer_verdicts(Words(), [{"past": PAST, "answer": answer}])
     assert verdict.label == label
     assert verdict.scores[label] == 1.0
     assert sum(verdict.probabilities.values()) == pytest.approx(1.0)
@@ -53,12 +53,12 @@ def test_the_sentences_together_decide(answer: str, label: str) -> None:
 def test_all_items_go_to_the_model_together_and_come_back_in_order() -> None:
     model = Words()
     items = [{"past": PAST, "answer": text} for text in ("Faro.", "", "Hello. Porto.")]
-    assert [one.label for one in inferred(model, items)] == ["contradict", "neutral", "entail"]
+    assert [one.label for one in infer_verdicts(model, items)] == ["contradict", "neutral", "entail"]
     assert len(model.pairs) == 2 + 0 + 4
 
 
 def test_nothing_known_is_neutral() -> None:
-    (verdict,) = inferred(Words(), [{"past": "", "answer": "Porto."}])
+    (verdict,) = infer_verdicts(Words(), [{"past": "", "answer": "Porto."}])
     assert verdict.label == "neutral"
 
 
@@ -66,6 +66,6 @@ def test_a_model_of_something_else_is_refused() -> None:
     model = Words()
     model.labels = ("PASS", "REPLACE", "APPEND", "DELETE")
     with pytest.raises(BadInput, match="an NLI model has entailment"):
-        inferred(model, [{"past": PAST, "answer": "Porto."}])
+        infer_verdicts(model, [{"past": PAST, "answer": "Porto."}])
     with pytest.raises(BadInput, match="needs past"):
-        inferred(Words(), [{"answer": "Porto."}])
+        infer_verdicts(Words(), [{"answer": "Porto."}])

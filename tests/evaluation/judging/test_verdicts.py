@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.judging import JUDGES, judge_named, judged
+from localmem.evaluation.judging import JUDGES, ask_judge, get_judge
 from localmem.evaluation.judging.judges import Words
 from localmem.evaluation.judging.verdicts import prompts_of
 from localmem.llm.scripted import ScriptedLLM
@@ -49,7 +49,9 @@ def test_a_verdict_for_each_item_in_order() -> None:
         answer = shown(prompt).partition("Given answer: ")[2]
         return "correct" if "Porto" in answer else "abstained" if "know" in answer else "incorrect"
 
-    right, wrong, unsure = judged(ScriptedLLM(script), CORRECT, [item("Porto."), item("Faro."), item("I don't know.")])
+    right, wrong, unsure = ask_judge(
+        ScriptedLLM(script), CORRECT, [item("Porto."), item("Faro."), item("I don't know.")]
+    )
     assert (right.label, wrong.label, unsure.label) == ("correct", "incorrect", "abstained")
     assert [one.scores["right"] for one in (right, wrong, unsure)] == [1.0, 0.0, 0.0]
     assert right.probabilities == {"correct": 1.0, "incorrect": 0.0, "abstained": 0.0}
@@ -57,7 +59,7 @@ def test_a_verdict_for_each_item_in_order() -> None:
 
 def test_where_nothing_is_right_abstaining_is() -> None:
     script = ScriptedLLM(lambda prompt: "abstained" if "never" in shown(prompt) else "incorrect")
-    owned, made_up = judged(script, CORRECT, [item("You never said.", gold=""), item("Porto.", gold="")])
+    owned, made_up = ask_judge(script, CORRECT, [item("You never said.", gold=""), item("Porto.", gold="")])
     assert (owned.scores["right"], made_up.scores["right"]) == (1.0, 0.0)
     (prompt,) = prompts_of(CORRECT, item("Porto.", gold=""))
     assert prompt.format == Choice(("incorrect", "abstained"))
@@ -66,10 +68,10 @@ def test_where_nothing_is_right_abstaining_is() -> None:
 def test_samples_vote_and_an_even_vote_is_undecided() -> None:
     said = {0: "correct", 1: "correct", 2: "incorrect", 3: "incorrect"}
     llm = ScriptedLLM(lambda prompt: said[prompt.seed or 0])
-    (three,) = judged(llm, CORRECT.sampled(3), [item("Porto.")])
+    (three,) = ask_judge(llm, CORRECT.sampled(3), [item("Porto.")])
     assert (three.label, three.votes) == ("correct", {"correct": 2, "incorrect": 1})
     assert three.probabilities["correct"] == pytest.approx(2 / 3)
-    (four,) = judged(llm, CORRECT.sampled(4), [item("Porto.")])
+    (four,) = ask_judge(llm, CORRECT.sampled(4), [item("Porto.")])
     assert isinstance(CORRECT.verdict, Words)
     assert four.label == CORRECT.verdict.undecided == "incorrect"
 
@@ -83,7 +85,7 @@ def test_samples_are_drawn_with_seeds_of_their_own() -> None:
 def test_both_orders_are_asked_and_the_better_one_wins_from_either_place() -> None:
     llm = ScriptedLLM(better("cat"))
     items = [pair("a cat", "a dog"), pair("a dog", "a cat"), pair("a cat", "two cats")]
-    verdicts = judged(llm, PREFERENCE, items)
+    verdicts = ask_judge(llm, PREFERENCE, items)
     assert [one.label for one in verdicts] == ["first", "second", "tie"]
     assert verdicts[0].scores == {"first": 1.0, "second": 0.0, "tie": 0.0}
     assert verdicts[1].probabilities == {"first": 0.0, "second": 1.0, "tie": 0.0}
@@ -93,12 +95,12 @@ def test_both_orders_are_asked_and_the_better_one_wins_from_either_place() -> No
 
 @pytest.mark.parametrize("place", ["1", "2"])
 def test_what_flips_with_the_order_is_a_tie_and_is_told(place: str) -> None:
-    (verdict,) = judged(ScriptedLLM(lambda _: place), PREFERENCE, [pair("a", "b")])
+    (verdict,) = ask_judge(ScriptedLLM(lambda _: place), PREFERENCE, [pair("a", "b")])
     assert (verdict.label, verdict.votes) == ("tie", {f"flip to {place}": 1})
 
 
 def test_one_order_alone_decides_nothing() -> None:
-    (verdict,) = judged(
+    (verdict,) = ask_judge(
         ScriptedLLM(lambda prompt: "1" if first_reply(prompt) == "a" else "tie"), PREFERENCE, [pair("a", "b")]
     )
     assert (verdict.label, verdict.votes) == ("tie", {"tie": 1})
@@ -110,9 +112,9 @@ def test_the_majority_of_nineteen_samples_decides_a_pair() -> None:
 
     judge = JUDGES["consistency"]
     assert (judge.samples, judge.prompts, judge.temperature) == (19, 38, 1.0)
-    (verdict,) = judged(ScriptedLLM(script), judge, [pair("a cat", "a dog")])
+    (verdict,) = ask_judge(ScriptedLLM(script), judge, [pair("a cat", "a dog")])
     assert (verdict.label, verdict.votes) == ("tie", {"first": 8, "flip to 1": 11})
-    (clear,) = judged(ScriptedLLM(better("cat")), judge, [pair("a cat", "a dog")])
+    (clear,) = ask_judge(ScriptedLLM(better("cat")), judge, [pair("a cat", "a dog")])
     assert clear.label == "first"
 
 
@@ -124,8 +126,8 @@ def test_an_even_number_of_samples_gives_a_pair_no_majority() -> None:
 def test_numbers_are_read_and_averaged_over_samples() -> None:
     llm = ScriptedLLM(lambda prompt: json.dumps({"score": 40 + 10 * (prompt.seed or 0)}))
     judge = JUDGES["score"]
-    (one,) = judged(llm, judge, [{"question": "Q", "answer": "A"}])
-    (three,) = judged(llm, judge.sampled(3), [{"question": "Q", "answer": "A"}])
+    (one,) = ask_judge(llm, judge, [{"question": "Q", "answer": "A"}])
+    (three,) = ask_judge(llm, judge.sampled(3), [{"question": "Q", "answer": "A"}])
     assert (one.scores, three.scores) == ({"score": 40.0}, {"score": 50.0})
     assert one.label is None
 
@@ -134,7 +136,7 @@ def test_numbers_out_of_range_or_cut_off_are_no_verdict_and_counted() -> None:
     said = iter(['{"score": 140}', '{"score": 1', '{"score": 70}'])
     fallbacks: Counter[str] = Counter()
     items = [{"question": "Q", "answer": "A"}] * 3
-    high, cut, good = judged(ScriptedLLM(lambda _: next(said)), JUDGES["score"], items, fallbacks=fallbacks)
+    high, cut, good = ask_judge(ScriptedLLM(lambda _: next(said)), JUDGES["score"], items, fallbacks=fallbacks)
     assert (high.usable, cut.usable, good.usable) == (False, False, True)
     assert (high.unusable, cut.unusable, good.unusable) == (1, 1, 0)
     assert fallbacks == {"judge/score": 2}
@@ -148,7 +150,7 @@ def test_a_memory_is_graded_by_seven_criteria_over_twenty_samples() -> None:
         concise = "Conciseness:" in prompt.messages[0].content
         return "5" if concise else str(1 + (prompt.seed or 0) % 2)
 
-    (verdict,) = judged(ScriptedLLM(script), judge, [{"speaker": "Ana", "dialogue": "d", "memory": "m"}])
+    (verdict,) = ask_judge(ScriptedLLM(script), judge, [{"speaker": "Ana", "dialogue": "d", "memory": "m"}])
     assert set(verdict.scores) == set(judge.scales)
     assert len(verdict.scores) == 7
     assert verdict.scores["conciseness"] == 5.0
@@ -164,29 +166,29 @@ def test_all_prompts_go_out_together() -> None:
             return super().generate(prompts)
 
     seen: list[int] = []
-    judged(Counting(lambda _: "tie"), PREFERENCE.sampled(3), [pair("a", "b")] * 5, track=seen.append)
+    ask_judge(Counting(lambda _: "tie"), PREFERENCE.sampled(3), [pair("a", "b")] * 5, track=seen.append)
     assert calls == seen == [30]
     calls.clear()
-    judged(Counting(lambda _: "correct"), CORRECT, [item("Porto.")] * 300)
+    ask_judge(Counting(lambda _: "correct"), CORRECT, [item("Porto.")] * 300)
     assert calls == [256, 44]
 
 
 def test_a_prompt_that_was_cut_is_told() -> None:
     llm = ScriptedLLM(lambda _: "correct", context_length=400)
-    (verdict,) = judged(llm, CORRECT, [item("Porto " * 900)])
+    (verdict,) = ask_judge(llm, CORRECT, [item("Porto " * 900)])
     assert verdict.trimmed == 1
 
 
 def test_a_judge_of_words_without_a_usable_answer_has_no_verdict() -> None:
-    (verdict,) = judged(ScriptedLLM(lambda _: "perhaps"), CORRECT, [item("Porto.")])
+    (verdict,) = ask_judge(ScriptedLLM(lambda _: "perhaps"), CORRECT, [item("Porto.")])
     assert (verdict.usable, verdict.label, verdict.unusable) == (False, None, 1)
 
 
 def test_what_an_item_lacks_is_named() -> None:
     with pytest.raises(BadInput, match="'correct' needs gold, answer"):
-        judged(ScriptedLLM(lambda _: "correct"), CORRECT, [{"question": "Where?"}])
+        ask_judge(ScriptedLLM(lambda _: "correct"), CORRECT, [{"question": "Where?"}])
     with pytest.raises(BadInput, match="no judge 'corect'"):
-        judge_named("corect")
+        get_judge("corect")
 
 
 def test_probabilities_may_be_missing() -> None:
@@ -194,5 +196,5 @@ def test_probabilities_may_be_missing() -> None:
         def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
             return [Completion("1" if first_reply(prompt) == "a" else "2") for prompt in prompts]
 
-    (verdict,) = judged(Silent(lambda _: ""), PREFERENCE, [pair("a", "b")])
+    (verdict,) = ask_judge(Silent(lambda _: ""), PREFERENCE, [pair("a", "b")])
     assert (verdict.label, verdict.probabilities) == ("first", {})

@@ -11,9 +11,9 @@ from sklearn.metrics import precision_recall_fscore_support
 from localmem.errors import BadInput
 from localmem.evaluation.metrics.gold_memory import (
     by_meaning,
-    by_words,
     golden_accuracy,
-    matched,
+    match_sentences,
+    rouge_similarities,
     shared_words,
 )
 from localmem.retrieval.encoder import SentenceEncoder
@@ -37,10 +37,10 @@ def test_shared_words_are_nltk_s_precision_and_recall_where_no_word_comes_twice(
 def test_sentences_are_paired_one_to_one() -> None:
     # the second memory is like both golds, the first like one alone: both can be paired
     table = np.array([[0.0, 0.9], [0.8, 0.7], [0.1, 0.2]], dtype=np.float32)
-    assert matched(table, 0.5) == pytest.approx((2 / 3, 1.0, 4 / 5))
-    assert matched(table, 0.85) == pytest.approx((1 / 3, 1 / 2, 2 / 5))
-    assert matched(np.zeros((0, 2), dtype=np.float32)) == (0.0, 0.0, 0.0)
-    assert matched(np.zeros((0, 0), dtype=np.float32)) == (1.0, 1.0, 1.0)
+    assert match_sentences(table, 0.5) == pytest.approx((2 / 3, 1.0, 4 / 5))
+    assert match_sentences(table, 0.85) == pytest.approx((1 / 3, 1 / 2, 2 / 5))
+    assert match_sentences(np.zeros((0, 2), dtype=np.float32)) == (0.0, 0.0, 0.0)
+    assert match_sentences(np.zeros((0, 0), dtype=np.float32)) == (1.0, 1.0, 1.0)
 
 
 def test_no_pairing_has_more_pairs() -> None:
@@ -50,7 +50,7 @@ def test_no_pairing_has_more_pairs() -> None:
         best = max(
             sum(table[row, column] >= 0.6 for row, column in enumerate(order)) for order in permutations(range(4))
         )
-        assert matched(table, 0.6).recall == pytest.approx(best / 4)
+        assert match_sentences(table, 0.6).recall == pytest.approx(best / 4)
 
 
 def test_equal_sentences_are_scikit_learn_s_precision_and_recall() -> None:
@@ -60,17 +60,17 @@ def test_equal_sentences_are_scikit_learn_s_precision_and_recall() -> None:
     *expected, _ = precision_recall_fscore_support(
         [one in gold for one in every], [one in held for one in every], average="binary"
     )
-    assert matched(table, 1.0) == pytest.approx(tuple(expected))
+    assert match_sentences(table, 1.0) == pytest.approx(tuple(expected))
 
 
 def test_sentences_alike_by_their_words() -> None:
-    table = by_words(MEMORIES, GOLDS)
+    table = rouge_similarities(MEMORIES, GOLDS)
     assert table.shape == (3, 2)
     assert table[0, 0] == 1.0
     assert table[1, 1] == pytest.approx(2 * 4 / (4 + 5))  # ben, live, in, porto
-    assert matched(table) == pytest.approx((2 / 3, 1.0, 4 / 5))
-    assert matched(table, 1.0) == pytest.approx((1 / 3, 1 / 2, 2 / 5))
-    assert by_words([], GOLDS).shape == (0, 2)
+    assert match_sentences(table) == pytest.approx((2 / 3, 1.0, 4 / 5))
+    assert match_sentences(table, 1.0) == pytest.approx((1 / 3, 1 / 2, 2 / 5))
+    assert rouge_similarities([], GOLDS).shape == (0, 2)
 
 
 def test_sentences_alike_by_meaning(starter_encoder_dir: Path) -> None:
@@ -90,4 +90,4 @@ def test_a_golden_memory_was_recalled_or_not() -> None:
 
 def test_what_is_no_table() -> None:
     with pytest.raises(BadInput, match=r"shape \(3,\)"):
-        matched(np.zeros(3, dtype=np.float32))
+        match_sentences(np.zeros(3, dtype=np.float32))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localmem.evaluation.metrics.segmentation import Agreement, agreement, f1, mean, p_k, window, window_diff
+from localmem.evaluation.metrics.segmentation import Agreement, agreement, f1, mean_agreement, p_k, window, window_diff
 from localmem.segmentation.segmenters import between
 
 Measure = Callable[[Sequence[range], Sequence[range], int], float]
@@ -53,5 +53,5 @@ def test_the_score_weighs_f1_as_much_as_both_errors() -> None:
     assert Agreement(0.5, 0.2, 0.4).score == pytest.approx(0.6)
     right = [range(5), range(5, 10)]
     assert agreement(right, right) == Agreement(1.0, 0.0, 0.0)
-    assert mean([Agreement(1.0, 0.0, 0.0), Agreement(0.0, 1.0, 0.5)]) == Agreement(0.5, 0.5, 0.25)
-    assert mean([]).score == 0.0
+    assert mean_agreement([Agreement(1.0, 0.0, 0.0), Agreement(0.0, 1.0, 0.5)]) == Agreement(0.5, 0.5, 0.25)
+    assert mean_agreement([]).score == 0.0
