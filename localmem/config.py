@@ -4,7 +4,7 @@ Knows no parts: `factory` reads these settings and chooses. A system's own optio
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from localmem.errors import BadSettings
-from localmem.files import nearest, read_yaml
+from localmem.files import nearest, read_yaml, validation_line
 from localmem.resources import resource
 
 _PREFIX = "LOCALMEM_"
@@ -210,17 +210,3 @@ def _check_environment() -> None:
         if variable.startswith(_PREFIX) and not known:
             near = nearest(variable, fields | _OTHER_VARIABLES)
             raise BadSettings(f"environment variable {variable} is no setting{near}; unset it")
-
-
-def validation_line(error: ValidationError, model: type[BaseModel], noun: str) -> str:
-    """The first problem of a pydantic error as one line: the path of the `noun`, the value seen, the nearest name."""
-    problem = error.errors()[0]
-    path = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "missing":
-        return f"{noun} {path!r} is required; set it"
-    if problem["type"] != "extra_forbidden":
-        return f"{noun} {path!r} cannot be {problem['input']!r}: {problem['msg']}"
-    for part in problem["loc"][:-1]:
-        inner = model.model_fields[str(part)].annotation
-        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else model
-    return f"unknown {noun} {path!r}{nearest(str(problem['loc'][-1]), model.model_fields)}"

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 
 from localmem import prompts
 from localmem.cli.demo import Question
-from localmem.config import read_yaml
 from localmem.errors import BadSettings
 from localmem.evaluation.metrics.text import contains_answer
+from localmem.files import read_yaml
 from localmem.prompts import PromptFile, load, render
 from localmem.resources import resource
 from localmem.store.conversation_files import Names, read_sessions

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from localmem.config import read_yaml
+from localmem.files import read_yaml
 
 DATA = Path(__file__).parent.parent / "data" / "respond"
 

@@ -16,7 +16,7 @@ from localmem.evaluation.answers import Work
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Recorder
 from localmem.prompts import load
-from localmem.reporting.jsonl import Lines
+from localmem.files import JsonlLog
 from localmem.types import Completion, Prompt
 
 
@@ -27,7 +27,7 @@ class Collector:
         self._folder, self._teacher, self._stages = folder, teacher, frozenset(stages)
         self._guard = threading.Lock()
         self._open = ExitStack()
-        self._files: dict[str, Lines[Trace]] = {}
+        self._files: dict[str, JsonlLog[Trace]] = {}
         self._known: dict[str, set[str]] = {}
         self.counted: Counter[str] = Counter()
 
@@ -55,11 +55,11 @@ class Collector:
                 self.counted[f"{stage}: asked before"] += 1
                 return
             self._known[stage].add(trace.id)
-            file.write(trace)
+            file.append(trace)
             self.counted[stage] += 1
 
-    def _file(self, stage: str) -> Lines[Trace]:
+    def _file(self, stage: str) -> JsonlLog[Trace]:
         if stage not in self._files:
             self._files[stage] = file = self._open.enter_context(traces_in(self._folder, stage))
-            self._known[stage] = {trace.id for trace in file.held}
+            self._known[stage] = {trace.id for trace in file.records}
         return self._files[stage]

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
-from localmem.reporting.jsonl import Lines, read_lines
+from localmem.files import JsonlLog, read_log
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 # The stage of a prompt, by its name or else by its task; other tasks are stages of their own name.
@@ -124,14 +124,14 @@ def id_of(prompt: str, asked: Sequence[Message]) -> str:
     return sha256(dumps([prompt, said]).encode()).hexdigest()[:16]
 
 
-def traces_in(folder: Path, stage: str) -> Lines[Trace]:
+def traces_in(folder: Path, stage: str) -> JsonlLog[Trace]:
     """The file of a stage, to be opened with `with` and written to."""
-    return Lines(folder / f"{stage}.jsonl", _FORM)
+    return JsonlLog(folder / f"{stage}.jsonl", _FORM)
 
 
 def read_traces(path: Path) -> list[Trace]:
     """Every trace of a file. Raises BadInput with file and line."""
-    return list(read_lines(path, _FORM))
+    return list(read_log(path, _FORM))
 
 
 def write_traces(path: Path, traces: Sequence[Trace]) -> None:

@@ -17,8 +17,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from localmem.config import nearest, read_yaml, validation_line
 from localmem.errors import BadSettings
+from localmem.files import nearest, read_yaml, validation_line
 
 Command = Callable[..., object]
 Option = Callable[[Command], Command]

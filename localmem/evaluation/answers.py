@@ -1,7 +1,7 @@
-"""What stands in a run's file: a line for each session that was read and each probe that was answered.
+"""The file of a run: one line for each session that was read and each probe that was answered.
 
-What a system remembered stands in it as changes, so that a run that broke off goes on from the file alone. Knows no
-runner and no measure.
+What a system remembered is stored as changes, so that an interrupted run can resume from the file alone. Depends on
+neither the runner nor any measure.
 """
 
 from collections import defaultdict
@@ -14,31 +14,33 @@ from pydantic import Field, TypeAdapter
 
 from localmem.evaluation.episodes import Kind
 from localmem.evaluation.metrics.likelihood import Likelihood
+from localmem.files import JsonlLog, read_log
 from localmem.llm.wrappers import Spent
-from localmem.reporting.jsonl import Lines, read_lines
 from localmem.types import Change
+
+ANSWERS = "answers.jsonl"  # the file's name in the folder of a run
 
 
 class Work(NamedTuple):
-    """What one thread does from beginning to end: one system reads one episode of one data set."""
+    """The unit of work of one thread: one system reads one episode of one data set."""
 
     system: str
-    data: str
+    dataset: str
     episode: str
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A session that was read, and what was `said` in it by `user` and the other.
+    """A session that was read.
 
     `changes` are what the system remembered of it, `gold` the sentences that a memory should hold by then, where the
-    data says so; `error` is why it failed, if it did.
+    data set has them; `error` is the reason of a failure.
     """
 
     work: Work
     session: str
     user: str
-    said: str
+    transcript: str
     changes: tuple[Change, ...]
     seconds: float
     spent: Mapping[str, Spent]
@@ -49,12 +51,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A probe that was answered, or failed to be (`error`).
+    """A probe that was answered, or that failed (`error`).
 
-    `about` is the probe's type in the data set and `session` the one after which it was asked. `units` are those that
-    were recalled, each by the ids of its source turns, `evidence` the turns where the answer stands, `past` what those
-    turns say. `dialogue` is the conversation up to the question, `speaker` the one who answers. `likelihood` is that of
-    the gold answer under the backbone, where it was asked for. `seconds` and `spent` are by stage: recall, respond.
+    `about` is the probe's type in the data set and `session` the session after which it was asked. `units` are the
+    recalled units, each by the ids of its source turns, `evidence` the turns that contain the answer and `past` their
+    text. `dialogue` is the conversation up to the question, `speaker` who answers. `likelihood` is that of the gold
+    answer under the backbone, where it was computed. `seconds` and `spent` are by stage: recall, respond.
     """
 
     work: Work
@@ -80,23 +82,23 @@ class Answer:
 
 Line = Read | Answer
 
-_FORM: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
+_LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
 
 
-def answers_in(path: Path) -> Lines[Line]:
-    """The run's file, to be opened with `with` and written to."""
-    return Lines(path, _FORM)
+def open_answers(path: Path) -> JsonlLog[Line]:
+    """The file of a run, to be opened with `with` and appended to."""
+    return JsonlLog(path, _LINE)
 
 
-def lines_in(path: Path) -> list[Line]:
-    """What a run's file holds in the end. Raises BadInput."""
-    return settled(read_lines(path, _FORM))
+def read_answers(path: Path) -> list[Line]:
+    """The valid lines of a run's file, see `resolve`. Raises BadInput."""
+    return resolve(read_log(path, _LINE))
 
 
-def settled(lines: Iterable[Line]) -> list[Line]:
-    """What holds in the end, where failed work was done again: by system and episode, sessions before answers.
+def resolve(lines: Iterable[Line]) -> list[Line]:
+    """The lines that are valid after retries, by system and episode, sessions before answers.
 
-    A session that was read again stands for what it was before, and nothing that came after it then holds.
+    A session that was read again replaces its earlier line and invalidates everything after it.
     """
     reads: defaultdict[Work, dict[str, Read]] = defaultdict(dict)
     answers: defaultdict[Work, dict[str, Answer]] = defaultdict(dict)
@@ -104,39 +106,39 @@ def settled(lines: Iterable[Line]) -> list[Line]:
         if isinstance(line, Answer):
             answers[line.work][line.probe] = line
             continue
-        held = reads[line.work]
-        if line.session in held:
-            names = list(held)
-            gone = set(names[names.index(line.session) :])
-            reads[line.work] = held = {name: one for name, one in held.items() if name not in gone}
-            kept = {probe: one for probe, one in answers[line.work].items() if one.session not in gone}
-            answers[line.work] = kept
-        held[line.session] = line
-    found: list[Line] = []
+        if line.session in (previous := reads[line.work]):
+            names = list(previous)
+            valid = set(names[: names.index(line.session)])
+            stale = previous.keys() - valid
+            reads[line.work] = {name: read for name, read in previous.items() if name in valid}
+            current = answers[line.work]
+            answers[line.work] = {probe: answer for probe, answer in current.items() if answer.session not in stale}
+        reads[line.work][line.session] = line
+    result: list[Line] = []
     for work in dict.fromkeys([*reads, *answers]):
-        found += reads[work].values()
-        found += answers[work].values()
-    return found
+        result += reads[work].values()
+        result += answers[work].values()
+    return result
 
 
-def unfailed(lines: Iterable[Line]) -> list[Line]:
-    """What need not be done again: no failed answer, and nothing from a session on that was not remembered."""
-    broken: defaultdict[Work, set[str]] = defaultdict(set)
-    kept: list[Line] = []
-    for line in settled(lines):
-        gone = broken[line.work]
-        if isinstance(line, Read) and (line.error or gone):
-            gone.add(line.session)
-        elif not line.error and line.session not in gone:
-            kept.append(line)
-    return kept
+def successful(lines: Iterable[Line]) -> list[Line]:
+    """The lines that need no retry: no failed answer, and nothing from the first failed session on."""
+    stale: defaultdict[Work, set[str]] = defaultdict(set)
+    result: list[Line] = []
+    for line in resolve(lines):
+        sessions = stale[line.work]
+        if isinstance(line, Read) and (line.error or sessions):
+            sessions.add(line.session)
+        elif not line.error and line.session not in sessions:
+            result.append(line)
+    return result
 
 
 def answers_of(lines: Sequence[Line]) -> list[Answer]:
-    """The answers in an order that does not depend on which thread was first."""
+    """The answers, in an order that does not depend on thread timing."""
     return sorted((line for line in lines if isinstance(line, Answer)), key=lambda line: (line.work, line.probe))
 
 
 def reads_of(lines: Sequence[Line]) -> list[Read]:
-    """The sessions that were read, likewise."""
+    """The sessions that were read, in an order that does not depend on thread timing."""
     return sorted((line for line in lines if isinstance(line, Read)), key=lambda line: (line.work, line.session))

@@ -14,16 +14,17 @@ from functools import cache
 from time import perf_counter
 
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
+from localmem.chat.responder import Speakers
 from localmem.errors import LocalmemError
-from localmem.evaluation.answers import Answer, Line, Read, Work, settled, unfailed
-from localmem.evaluation.episodes import BEFORE_ALL, Data, Episode, Kind, Probe
+from localmem.evaluation.answers import Answer, Line, Read, Work, settled, successful
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Kind, Probe
 from localmem.evaluation.metrics.likelihood import Likelihood
+from localmem.files import JsonlLog
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
-from localmem.llm.wrappers import Meter, Spent
+from localmem.llm.wrappers import Meter, PromptUsage
 from localmem.prompts import load
-from localmem.reporting.jsonl import Lines
 from localmem.text.dialogue import transcript
 from localmem.types import Change, Prompt, Recall, Session, Turn, Unit
 
@@ -34,7 +35,7 @@ _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # when nothing before it has a time
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class AgentSpec:
     """What an agent is made for: the work, who talks, the LLM to ask, the bank to begin with, where it writes."""
 
     work: Work
@@ -45,17 +46,17 @@ class Seat:
     journal: Journal
 
 
-NewAgent = Callable[[Seat], ChatAgent]
+NewAgent = Callable[[AgentSpec], Conversation]
 Track = Callable[[int], None]  # told how many probes have been answered
 Weigh = Callable[[Prompt, str], Likelihood | None]  # how likely a backbone finds an answer, if it can say
 
 
 def run(
     systems: Sequence[str],
-    data: Sequence[Data],
+    data: Sequence[Dataset],
     new_agent: NewAgent,
     llm: LLM,
-    answers: Lines[Line],
+    answers: JsonlLog[Line],
     *,
     threads: int = 8,
     track: Track = lambda _: None,
@@ -67,7 +68,7 @@ def run(
     `weigh` is asked of every gold answer. On an interrupt what goes on finishes its step, and nothing new is begun.
     """
     done: defaultdict[Work, list[Line]] = defaultdict(list)
-    for line in unfailed(answers.held) if again else settled(answers.held):
+    for line in successful(answers.records) if again else settled(answers.records):
         done[line.work].append(line)
     works = [
         (Work(system, one.name, episode.id), episode) for system in systems for one in data for episode in one.episodes
@@ -86,7 +87,7 @@ def run(
             raise
 
 
-def probes_of(data: Iterable[Data]) -> int:
+def count_probes(data: Iterable[Dataset]) -> int:
     """How many probes these data sets hold."""
     return sum(len(episode.probes) for one in data for episode in one.episodes)
 
@@ -100,7 +101,7 @@ class _Task:
         episode: Episode,
         done: Sequence[Line],
         llm: LLM,
-        answers: Lines[Line],
+        answers: JsonlLog[Line],
         track: Track,
         stopped: Sequence[bool],
         weigh: Weigh | None,
@@ -122,7 +123,7 @@ class _Task:
         kept = _Kept()
         user, assistant = _speakers(episode.sessions)
         bank = Bank().apply(self._changes)
-        agent = new_agent(Seat(self._work, user, assistant, self._meter, bank, kept))
+        agent = new_agent(AgentSpec(self._work, user, assistant, self._meter, bank, kept))
         for statements in given:
             self._remember(agent, statements, kept)
         for session, probes in episode.in_order():
@@ -135,22 +136,24 @@ class _Task:
         read = all(session.id in self._read for session in (*given, *self._episode.sessions))
         return read and all(probe.id in self._answered for probe in self._episode.probes)
 
-    def _remember(self, agent: ChatAgent, session: Session, kept: "_Kept") -> None:
+    def _remember(self, agent: Conversation, session: Session, kept: "_Kept") -> None:
         if self._stopped or session.id in self._read:
             return
-        before, began = self._meter.spent(), perf_counter()
+        before, began = self._meter.usage(), perf_counter()
         error = ""
         try:
-            agent.read([session])
+            agent.writer.read([session])
         except Exception as failure:  # noqa: BLE001  # whatever it is, it is a finding about the system
             error = self._failed(f"session {session.id} was not remembered", failure)
         seconds = perf_counter() - began
-        spent = _since(before, self._meter.spent())
+        spent = _since(before, self._meter.usage())
         gold = tuple(unit.text for unit in self._episode.golds.get(session.id, ()))
         said = transcript(session.turns)
-        self._answers.write(Read(self._work, session.id, agent.user, said, kept.taken(), seconds, spent, gold, error))
+        self._answers.append(
+            Read(self._work, session.id, agent.responder.speakers.user, said, kept.taken(), seconds, spent, gold, error)
+        )
 
-    def _ask(self, agent: ChatAgent, session: Session | None, probe: Probe) -> None:
+    def _ask(self, agent: Conversation, session: Session | None, probe: Probe) -> None:
         if self._stopped or probe.id in self._answered:
             return
         answer = Answer(
@@ -169,7 +172,7 @@ class _Task:
             answer = self._answered_by(agent, _dialogue(agent, session, probe), answer)
         except Exception as failure:  # noqa: BLE001  # whatever it is, it is a finding about the system
             answer = replace(answer, error=self._failed(f"probe {probe.id} failed", failure))
-        self._answers.write(answer)
+        self._answers.append(answer)
         self._track(1)
 
     def _past(self, probe: Probe) -> str:
@@ -186,17 +189,17 @@ class _Task:
         log.warning("%s: %s: %s", " ".join(self._work), what, told, exc_info=defect)
         return told
 
-    def _answered_by(self, agent: ChatAgent, dialogue: Session, answer: Answer) -> Answer:
-        start, began = self._meter.spent(), perf_counter()
+    def _answered_by(self, agent: Conversation, dialogue: Session, answer: Answer) -> Answer:
+        start, began = self._meter.usage(), perf_counter()
         recall = agent.memory.recall(dialogue)
-        recalled, middle = perf_counter(), self._meter.spent()
+        recalled, middle = perf_counter(), self._meter.usage()
         prompt = _prompt(agent, dialogue, recall, answer.kind)
-        (completion,) = agent.llm.generate([prompt])
-        ended, end = perf_counter(), self._meter.spent()
+        (completion,) = self._meter.generate([prompt])
+        ended, end = perf_counter(), self._meter.usage()
         return replace(
             answer,
             dialogue=transcript(dialogue.turns),
-            speaker=agent.assistant,
+            speaker=agent.responder.speakers.assistant,
             text=completion.text,
             recalled=recall.text,
             units=tuple(hit.unit.sources for hit in recall.hits),
@@ -261,27 +264,28 @@ def told(memories: Sequence[Unit], sessions: Sequence[Session]) -> list[Session]
     ]
 
 
-def _take_sides(agent: ChatAgent, probe: Probe) -> None:
+def _take_sides(agent: Conversation, probe: Probe) -> None:
     """Either speaker of a data set may be the one to reply: the agent speaks as the one that the probe names."""
-    if probe.speaker and probe.speaker != agent.assistant:
-        agent.user, agent.assistant = agent.assistant, probe.speaker
+    user = agent.responder.speakers.assistant
+    if probe.speaker and probe.speaker != user:
+        agent.responder.speakers = Speakers(user, probe.speaker)
 
 
-def _dialogue(agent: ChatAgent, session: Session | None, probe: Probe) -> Session:
+def _dialogue(agent: Conversation, session: Session | None, probe: Probe) -> Session:
     """The session in which the probe is asked: what was said in it, and last the user's turn."""
     name, before = f"probe-{probe.id}", probe.dialogue or (session.turns if session else ())
     later = timedelta() if probe.dialogue else _LATER
     time = probe.time or (before[-1].time + later if before else _UNDATED)
-    asked = Turn(f"{name}.{len(probe.dialogue)}", "user", agent.user, probe.question, time)
+    asked = Turn(f"{name}.{len(probe.dialogue)}", "user", agent.responder.speakers.user, probe.question, time)
     return Session(name, (*probe.dialogue, asked))
 
 
-def _prompt(agent: ChatAgent, dialogue: Session, recall: Recall, kind: Kind) -> Prompt:
+def _prompt(agent: Conversation, dialogue: Session, recall: Recall, kind: Kind) -> Prompt:
     """A question asks for a short answer from memory; a dialogue is gone on with as in a chat."""
     if kind == "next":
-        return agent.prompt(dialogue, recall)
+        return agent.responder.prepare(dialogue, recall=recall).prompt
     instructions, max_tokens = _question()
-    return replace(agent.prompt(dialogue, recall, instructions), max_tokens=max_tokens)
+    return replace(agent.responder.prepare(dialogue, instructions, recall).prompt, max_tokens=max_tokens)
 
 
 @cache
@@ -291,7 +295,7 @@ def _question() -> tuple[str, int]:
     return asked.section("system"), asked.max_tokens
 
 
-def _since(before: Mapping[str, Spent], after: Mapping[str, Spent]) -> dict[str, Spent]:
+def _since(before: Mapping[str, PromptUsage], after: Mapping[str, PromptUsage]) -> dict[str, PromptUsage]:
     """What was spent between two readings of a meter, by prompt."""
     return {
         name: spent.minus(before[name]) if name in before else spent

@@ -12,8 +12,8 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from localmem.benchmark.latency.result import Load
-from localmem.config import read_yaml
 from localmem.errors import BadInput, BadSettings
+from localmem.files import read_yaml
 
 Cache = Literal["cold", "warm"]
 Measure = Literal["ttft", "tpot", "e2el"]

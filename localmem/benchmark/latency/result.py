@@ -1,34 +1,30 @@
-"""What a run of the latency benchmark leaves behind: raw samples, and a result that says all that made them.
-
-Knows how they lie in a folder (samples.jsonl, result.json) and what each field means; measures and draws nothing.
-"""
+"""What a latency run writes: raw samples (samples.jsonl), and a result with everything that made them (result.json)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from localmem.errors import BadInput
-from localmem.llm.wrappers import Spent
-from localmem.reporting.jsonl import read_lines
+from localmem.files import parse_json, read_log, reading, write_atomic
+from localmem.llm.wrappers import PromptUsage
 
 SAMPLES, RESULT = "samples.jsonl", "result.json"
 
 Kind = Literal["turn", "bare", "end"]
+Cache = Literal["cold", "warm"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One request. A `turn` is answered by an agent, `bare` is the same prompt sent straight to the backbone, `end` is
-    a session's end.
+    """One request: a `turn` answered by an agent, the same prompt sent to the `bare` backbone, or a session's `end`.
 
-    `sent` is in seconds since the point began. `ttft_ms` is from then to the first piece of the reply, `itl_ms` are the
-    gaps between its pieces, `e2el_ms` is until the last piece (of a session's end: until it was committed). Tokens are
-    of the reply's prompt alone (of a session's end: of all its prompts); `calls` are of every prompt, by name. `turn`
-    counts from 1 within its session. `stages` are milliseconds; those of a turn up to and with `first_token` make up
-    `ttft_ms`, those whose name begins with `after:` come behind the last piece and are not in `e2el_ms`. A sample with
+    `sent` is in seconds since the measurement began. `ttft_ms` ends with the first piece of the reply, `itl_ms` are the
+    gaps between pieces, `e2el_ms` ends with the last piece (of a session's end: with its commit). Tokens are those of
+    the reply's prompt (of a session's end: of all its prompts); `calls` covers every prompt, by name. `turn` counts from
+    1 within the session. `stages` are milliseconds: those of a turn up to and including `first_token` add up to
+    `ttft_ms`; those that begin with `after:` come after the last piece and are not part of `e2el_ms`. A sample with
     `warm_up` counts in no figure.
     """
 
@@ -45,23 +41,33 @@ class Sample:
     cached_tokens: int = 0
     output_tokens: int = 0
     stages: Mapping[str, float] = field(default_factory=dict)
-    calls: Mapping[str, Spent] = field(default_factory=dict)
+    calls: Mapping[str, PromptUsage] = field(default_factory=dict)
     error: str | None = None
     warm_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How requests come: `closed`, so many at any time; or `open`, so many a second, come what may (Poisson)."""
+    """How requests arrive: `closed`, with `concurrency` in flight; or `open`, `rate` per second (Poisson arrivals)."""
 
     kind: Literal["closed", "open"]
     concurrency: int | None = None
     rate: float | None = None
 
+    def __str__(self) -> str:
+        if self.kind == "open":
+            return f"{self.rate:g} turns per second"
+        return f"{self.concurrency} concurrent user{'s' * (self.concurrency != 1)}"
+
+    @property
+    def amount(self) -> float:
+        """Concurrent users, or turns per second."""
+        return float(self.concurrency or 0) if self.kind == "closed" else self.rate or 0.0
+
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """One stage over all requests of a point; `share` is of the mean time of a whole request (0 to 1)."""
+class StageTime:
+    """One stage over all requests of a measurement; `share` is of the mean request (0 to 1)."""
 
     mean_ms: float
     p50_ms: float
@@ -70,8 +76,8 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
-    """What the prompts of one name cost, a request: means."""
+class PromptCost:
+    """What the prompts of one name cost: means per request."""
 
     calls: float
     input_tokens: float
@@ -80,19 +86,19 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """All requests of one kind: `figures` under vLLM's own names (mean_ttft_ms, request_throughput ...)."""
+class RequestStats:
+    """All requests of one kind: `figures` under vLLM's names (mean_ttft_ms, request_throughput ...)."""
 
     figures: Mapping[str, float]
-    stages: Mapping[str, Share] = field(default_factory=dict)
-    calls: Mapping[str, Calls] = field(default_factory=dict)
+    stages: Mapping[str, StageTime] = field(default_factory=dict)
+    calls: Mapping[str, PromptCost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class CacheHit:
-    """Share of the replies' prompt tokens that the prefix cache held, 0 to 1, None where the backbone does not tell.
+    """Share of the replies' prompt tokens found in the prefix cache (0 to 1); None if the backbone does not report it.
 
-    `by_turn` is keyed by the turn's number in its session, `server` is what vLLM's own counters say of the whole point.
+    `by_turn` is keyed by the turn's number in its session; `server` is from vLLM's own counters.
     """
 
     all: float | None = None
@@ -102,7 +108,7 @@ class CacheHit:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """The most that was in use during the point, in MB."""
+    """Peak memory during the measurement, in MB."""
 
     host_peak_mb: float | None = None
     device_peak_mb: float | None = None
@@ -110,10 +116,9 @@ class MemoryPeak:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What localmem adds to the first token: the difference from the bare backbone, and the ratio, at p50 and p95.
+    """What localmem adds to the first token: difference from and ratio to the bare backbone, at p50 and p95.
 
-    Over a scripted backbone there is no bare run to differ from: its times are given, so they are exact, and
-    `own_*` leaves the embedding out.
+    A scripted backbone has exact times, so no bare run is needed; `own_*` then leaves out the embedding.
     """
 
     ttft_p50_ms: float
@@ -127,11 +132,10 @@ class Overhead:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """One system under one load. `history` is the sessions each user had held before, `units` the live ones of a user.
+class Measurement:
+    """One system under one load. `history` counts each user's past sessions, `units` a user's live memories.
 
-    `during_ends`: sessions were being remembered in the background while these turns were answered. `marks` say in
-    words why not to trust the point.
+    `during_ends`: sessions were being remembered in the background meanwhile. `marks` are reasons not to trust it.
     """
 
     id: str
@@ -139,57 +143,53 @@ class Point:
     load: Load
     history: int
     units: int
-    cache: Literal["cold", "warm"]
+    cache: Cache
     requests: int
     warm_up: int
-    turns: Part
+    turns: RequestStats
     during_ends: bool = False
     marks: tuple[str, ...] = ()
-    ends: Part | None = None
-    bare: Part | None = None
+    ends: RequestStats | None = None
+    bare: RequestStats | None = None
     cache_hit: CacheHit = CacheHit()
     memory: MemoryPeak = MemoryPeak()
     energy_j: float | None = None
     overhead: Overhead | None = None
     state: Mapping[str, object] = field(default_factory=dict)
 
+    def stats(self, kind: Kind) -> RequestStats | None:
+        """Those of one kind of request."""
+        return {"turn": self.turns, "bare": self.bare, "end": self.ends}[kind]
+
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A run: `about` says what was measured on what (arguments, seeds, model, prompts, machine ...)."""
+class LatencyResult:
+    """A run: `about` records arguments, seed, model, prompts, machine and versions."""
 
     about: Mapping[str, object]
-    points: tuple[Point, ...] = ()
+    points: tuple[Measurement, ...] = ()
 
 
 SAMPLE: TypeAdapter[Sample] = TypeAdapter(Sample)
-_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
+_RESULT: TypeAdapter[LatencyResult] = TypeAdapter(LatencyResult)
+_CURE = "give the folder of a run of `localmem bench latency`"
 
 
-def save_result(folder: Path, result: Result) -> Path:
-    """Writes result.json whole or not at all. Raises BadInput."""
-    path, draft = folder / RESULT, folder / f"{RESULT}.new"
-    try:
-        draft.write_bytes(_RESULT.dump_json(result, indent=2) + b"\n")
-        draft.replace(path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another --out") from error
+def save_result(folder: Path, result: LatencyResult) -> Path:
+    """Write result.json in one step. Raises BadInput."""
+    path = folder / RESULT
+    write_atomic(path, _RESULT.dump_json(result, indent=2) + b"\n", "choose another --out")
     return path
 
 
-def load_result(path: Path) -> Result:
+def load_result(path: Path) -> LatencyResult:
     """A run's result, from its folder or the file itself. Raises BadInput."""
     file = path / RESULT if path.is_dir() else path
-    try:
-        return _RESULT.validate_json(file.read_bytes())
-    except OSError as error:
-        raise BadInput(f"cannot read {file} ({error.strerror}); give a run of `localmem bench latency`") from error
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(str(part) for part in problem["loc"]) or "it"
-        raise BadInput(f"{file} is no result of `localmem bench latency`: {place}: {problem['msg']}") from error
+    with reading(file, _CURE):
+        content = file.read_bytes()
+    return parse_json(str(file), content, _RESULT, _CURE)
 
 
-def read_samples(folder: Path) -> Iterator[Sample]:
-    """Every raw sample of a run, from its folder or from beside its result.json. Raises BadInput."""
-    return read_lines((folder if folder.is_dir() else folder.parent) / SAMPLES, SAMPLE)
+def read_samples(path: Path) -> Iterator[Sample]:
+    """Every raw sample of a run, from its folder or beside its result.json. Raises BadInput."""
+    return read_log((path if path.is_dir() else path.parent) / SAMPLES, SAMPLE)

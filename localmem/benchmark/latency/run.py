@@ -22,7 +22,7 @@ from localmem.benchmark.latency.result import (
     save_result,
 )
 from localmem.errors import BadInput
-from localmem.reporting.jsonl import Lines
+from localmem.files import JsonlLog
 
 _MAY_DIFFER = ("machine", "versions", "title", "plan")  # told as they were when the run began
 
@@ -65,13 +65,13 @@ def run(
     done = {point.id for point in held.points}
     _keep_only(out, done)
     result = held
-    with Lines(out / SAMPLES, SAMPLE) as lines:
+    with JsonlLog(out / SAMPLES, SAMPLE) as lines:
         for spec in plan.specs():
             if spec.id in done:
                 continue
             with world(spec) as place:
                 bar.point(spec, requests(plan, spec))
-                point = measure(plan, spec, place, _both(lines.write, bar.sample))
+                point = measure(plan, spec, place, _both(lines.append, bar.sample))
             result = replace(result, points=(*result.points, point))
             save_result(out, result)
     return result

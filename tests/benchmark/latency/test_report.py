@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from localmem.benchmark.latency import chosen
-from localmem.benchmark.latency.report import line, page, sections, text
+from localmem.benchmark.latency.report import chapters, line, sections
 from localmem.benchmark.latency.result import CacheHit, Load, Overhead, Part, Point, Sample
 from localmem.benchmark.latency.runs import Run, quality, read_runs
 from localmem.cli.bench import bench
 from localmem.errors import BadInput
-from localmem.evaluation.answers import Answer, Work, answers_in
+from localmem.evaluation.answers import Answer, Work, open_answers
+from localmem.reporting.pages import html_page, markdown
 from localmem.reporting.sections import Section, Table
 from tests.benchmark.latency.made import part, point, request, saved
 
@@ -149,7 +150,7 @@ Whole = tuple[dict[str, Section], Path, Run]
 
 def test_every_picture_is_drawn(whole: Whole) -> None:
     told, folder, _ = whole
-    drawn = {title: [name.removeprefix("made-") for name in part.pictures] for title, part in told.items()}
+    drawn = {title: [name.removeprefix("made-") for name in part.plots] for title, part in told.items()}
     assert {title: names for title, names in drawn.items() if names} == {
         "Users at once": ["first-token-warm.svg"],
         "Beside the bare backbone": [
@@ -163,7 +164,7 @@ def test_every_picture_is_drawn(whole: Whole) -> None:
         "While sessions are being remembered": ["while-remembering.svg"],
     }  # fmt: skip
     for part_ in told.values():
-        for name in part_.pictures:
+        for name in part_.plots:
             assert "</svg>" in (folder / name).read_text(encoding="utf-8")
 
 
@@ -227,8 +228,8 @@ def test_what_it_was_measured_on(whole: Whole) -> None:
 
 def test_the_page_stands_alone_and_escapes(whole: Whole) -> None:
     told, folder, run = whole
-    html = page([(run, list(told.values()))], folder)
-    pictures = sum(len(section.pictures) for section in told.values())
+    html = html_page("latency", chapters([(run, list(told.values()))], folder))
+    pictures = sum(len(section.plots) for section in told.values())
     assert html.count('src="data:image/svg+xml;base64,') == pictures
     assert len(re.findall(r"""(?:src|href)=(?!"data:|"#)""", html)) == 0
     assert "http" not in re.sub(r'base64,[^"]*', "", html)
@@ -241,17 +242,17 @@ def test_the_page_stands_alone_and_escapes(whole: Whole) -> None:
 
 def test_markdown_links_the_pictures(whole: Whole) -> None:
     told, folder, run = whole
-    words = text([(run, list(told.values()))], folder)
-    assert "## made: In short" in words
+    words = markdown("latency", chapters([(run, list(told.values()))], folder), folder)
+    assert "## made\n" in words
     assert "- rsum: 8 users at once: first word within 290 ms for 95 %" in words
-    assert "![made-cache-hits.svg](made-cache-hits.svg)" in words
+    assert "![made-cache-hits](made-cache-hits.svg)" in words
     assert "a \\| mark <i>" in words
 
 
 def test_one_point_is_told_without_curves(tmp_path: Path) -> None:
     alone = replace(point("rsum"), ends=None, bare=None, overhead=None, cache_hit=CacheHit(), energy_j=None)
     told = _told(_run(alone), tmp_path)
-    assert [name for part_ in told.values() for name in part_.pictures] == [
+    assert [name for part_ in told.values() for name in part_.plots] == [
         "made-stages-first-token.svg",
         "made-stages-turn.svg",
     ]
@@ -272,10 +273,10 @@ def test_open_loop_is_told_by_rate(tmp_path: Path) -> None:
 
 
 def _answers(path: Path) -> Path:
-    with answers_in(path) as lines:
+    with open_answers(path) as lines:
         for system, said in (("rsum", "Sunday"), ("rsum", "Monday"), ("none", "Monday"), ("other", "Sunday")):
             work = Work(system, "made-data", "e1")
-            lines.write(Answer(work, f"{system}{said}", "question", "time", "s1", "When?", ("Sunday",), text=said))
+            lines.append(Answer(work, f"{system}{said}", "question", "time", "s1", "When?", ("Sunday",), text=said))
     return path
 
 
@@ -289,7 +290,7 @@ def test_quality_stands_against_latency(tmp_path: Path) -> None:
     found = quality(_answers(tmp_path / "answers.jsonl"))
     run = _run(point("rsum"), point("none"), point("creem"))
     told = {section.title: section for section in sections(run, tmp_path, found)}["Which system is worth it"]
-    assert told.pictures == ("made-quality-made-data.svg",)
+    assert told.plots == ("made-quality-made-data.svg",)
     assert told.notes == ("made-data: not in both, and so left out: creem, other",)
     assert told.tables[0].rows == (("rsum", "287", "0.500"), ("none", "287", "0.000"), ("creem", "287", "–"))
 

@@ -9,8 +9,8 @@ import pytest
 from finetune.reply_lessons.generate import lessons
 from finetune.reply_lessons.vocabulary import DATA, HELD_OUT, Part, share, topics, values
 from finetune.traces.trace import Trace
-from localmem.config import read_yaml
 from localmem.evaluation.abstention import abstains
+from localmem.files import read_yaml
 from localmem.prompts import load
 from localmem.resources import resource
 
@@ -25,7 +25,7 @@ def test_the_same_seed_gives_the_same_lessons() -> None:
 
 
 def test_a_reply_owns_up_where_its_kind_says_that_memory_does_not_know(checked: list[Trace]) -> None:
-    kinds = {kind: [abstains(one.answer) for one in checked if one.metadata.work.data == kind] for kind in _kinds()}
+    kinds = {kind: [abstains(one.answer) for one in checked if one.metadata.work.dataset == kind] for kind in _kinds()}
     assert all(len(found) > 3 for found in kinds.values())
     assert all(kinds["unknown"])
     assert not any(gave_up for kind in ("fact", "change", "was", "talk") for gave_up in kinds[kind])
@@ -36,7 +36,7 @@ def test_a_known_fact_stands_in_what_was_shown_and_an_unknown_one_leaves_its_per
 ) -> None:
     pools = {value for pool in values().values() for value in pool}
     for one in checked:
-        if one.metadata.work.data in ("fact", "change", "was"):
+        if one.metadata.work.dataset in ("fact", "change", "was"):
             shown = " ".join(message.content for message in one.asked).lower()
             told = [value for value in pools if value.lower() in one.answer.lower()]
             assert told, one.answer
