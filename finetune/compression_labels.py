@@ -15,7 +15,7 @@ import regex  # type: ignore[import-untyped]  # publishes no types
 from pydantic import AliasChoices, Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, records
+from localmem.evaluation.datasets.files import Record, read_records
 
 Stem = Callable[[str], str]
 
@@ -56,7 +56,7 @@ class _Given(Record):
 def read_shortened(path: Path) -> list[Shortened]:
     """JSONL of text and kept, or of dialogue and summary as DialogSum has them. Raises BadInput."""
     found = []
-    for place, item in records(path, _Given):
+    for place, item in read_records(path, _Given):
         if not (item.kept or "").strip():
             raise BadInput(
                 f"{place}: it has neither kept nor summary; give one, or let a model label with --label-with"
@@ -67,7 +67,7 @@ def read_shortened(path: Path) -> list[Shortened]:
 
 def read_texts(path: Path) -> list[str]:
     """The texts alone, of the same files."""
-    return [item.text for _, item in records(path, _Given)]
+    return [item.text for _, item in read_records(path, _Given)]
 
 
 def stemmer(language: str) -> Stem:

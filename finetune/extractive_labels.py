@@ -13,7 +13,7 @@ from pathlib import Path
 
 from finetune.compression_labels import Shortened
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import usable
+from localmem.llm.structured_output import generate_usable
 from localmem.prompts import load, render
 from localmem.text.dialogue import packed
 from localmem.types import Prompt
@@ -50,7 +50,7 @@ class Extractor:
     def _asked(self, parts: Sequence[str]) -> dict[str, str]:
         sizes = self._llm.count_tokens(list(parts))
         prompts = [self._asking(part, size) for part, size in zip(parts, sizes, strict=True)]
-        answers = usable(self._llm, prompts, self.fallbacks)
+        answers = generate_usable(self._llm, prompts, self.fallbacks)
         made = {self._digest(part): answer.text if answer else "" for part, answer in zip(parts, answers, strict=True)}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as stream:

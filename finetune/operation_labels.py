@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from finetune.pairs import read_operations
+from localmem.evaluation.datasets.labelled_pairs import read_operations
 from localmem.classification.llm_classifier import LLMClassifier
 from localmem.errors import BadInput
 from localmem.llm.base import LLM

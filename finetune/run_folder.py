@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from finetune.trainers.training import CHECKPOINTS, Plan, Trained, quietly
-from localmem.reporting.plots import picture
+from localmem.reporting.plots import save_plot
 from localmem.reporting.provenance import machine, versions
 from localmem.weights import Entry
 from localmem.weights.import_model import Wishes, take_in
@@ -115,7 +115,7 @@ def curves(log: Sequence[Mapping[str, float]], path: Path) -> None:
                 _curve(axes, log, name, name.removeprefix("eval_"))
         axes.set_xlabel("epoch")
 
-    picture(path, onto, width=7, height=4)
+    save_plot(path, onto, width=7, height=4)
 
 
 def _curve(axes: "Axes", log: Sequence[Mapping[str, float]], name: str, label: str) -> None:

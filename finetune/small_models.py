@@ -117,7 +117,7 @@ def _train_operations(
     here and not by the trainer.
     """
     from finetune.cross_validation import Fold
-    from finetune.pairs import read_operations
+    from localmem.evaluation.datasets.labelled_pairs import read_operations
     from finetune.trainers.operation_classifier import Job, learn
     from finetune.trainers.operation_classifier import Lesson as Pairs
 
@@ -165,7 +165,7 @@ def _line(trace: Trace, stage: str) -> dict[str, str] | None:
     work = trace.metadata.work
     if stage == OPERATION:
         found = _operation(trace)
-        group = f"{work.data}/{work.episode}"
+        group = f"{work.dataset}/{work.episode}"
         return found and {
             "memory": found["memory"],
             "summary": found["sentence"],

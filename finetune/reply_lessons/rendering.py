@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from random import Random
 
-from localmem.chat.agent import ChatAgent
+from localmem.chat.responder import Responder, Speakers
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.none import NoMemory
 from localmem.text.dialogue import dated, day, transcript
@@ -55,10 +55,10 @@ def served(prompt: str, memory: str, dialogue: Sequence[Message], user: str, tod
         for n, message in enumerate(dialogue)
     )
     holder = _Holder(prompt)
-    agent = ChatAgent(
-        memory=holder, llm=ScriptedLLM(lambda _: ""), user=user, assistant=ASSISTANT, memory_position="system"
+    responder = Responder(
+        memory=holder, llm=ScriptedLLM(lambda _: ""), speakers=Speakers(user, ASSISTANT), memory_position="system"
     )
-    return agent.prompt(Session("s", turns), Recall(memory))
+    return responder.prepare(Session("s", turns), recall=Recall(memory)).prompt
 
 
 class _Holder(NoMemory):

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from localmem.files import read_yaml
 
-DATA = Path(__file__).parent.parent / "data" / "respond"
+DATA = Path(__file__).parent / "data"
 
 Part = Literal["train", "valid", "test"]
 By = Literal["relation", "name", "both"]

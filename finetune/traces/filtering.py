@@ -59,7 +59,7 @@ def sift(
 def part_of(trace: Trace, seed: int = 0) -> Part:
     """By the conversation that it comes from, whatever system read it."""
     work = trace.metadata.work
-    number = sha256(f"{seed}/{work.data}/{work.episode}".encode()).digest()[0]
+    number = sha256(f"{seed}/{work.dataset}/{work.episode}".encode()).digest()[0]
     return "train" if number < 205 else "valid" if number < 230 else "test"  # of 256
 
 

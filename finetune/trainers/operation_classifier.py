@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from finetune.cross_validation import Fold, split
-from finetune.pairs import SHIPPED, LabelledPair, counts, read_inference, read_operations
+from finetune.cross_validation import Fold, hold_out
+from localmem.evaluation.datasets.labelled_pairs import SHIPPED, LabelledPair, count_labels, read_inference, read_operations
 from finetune.run_folder import About, save
 from finetune.trainers.pair_trainers import learner, teach
 from finetune.trainers.t5 import FRESH
@@ -155,19 +155,19 @@ class Measures:
 
 def class_weights(pairs: Sequence[LabelledPair], labels: Sequence[str]) -> dict[str, float]:
     """For each label how rare it is: one on the mean over the pairs. Raises BadInput for a label with no example."""
-    found = counts(pairs, labels)
+    found = count_labels(pairs, labels)
     return {label: len(pairs) / (len(labels) * number) for label, number in found.items()}
 
 
 def operation_pairs(files: Sequence[Path]) -> list[LabelledPair]:
     """All pairs of the files; every operation has an example. Raises BadInput."""
     pairs = [pair for path in files for pair in read_operations(path).pairs]
-    counts(pairs, OPERATIONS)
+    count_labels(pairs, OPERATIONS)
     return pairs
 
 
 def _operations(job: Job) -> Lesson:
-    pairs = split(operation_pairs(job.data), job.share, job.plan.seed)
+    pairs = hold_out(operation_pairs(job.data), job.share, job.plan.seed)
     return Lesson(OPERATIONS, pairs, job.plan, job.data, "Memory operations", job.out)
 
 
@@ -175,9 +175,9 @@ def _inference(job: Job, out: Path) -> Lesson:
     if not job.nli:
         raise BadInput("there are no inference pairs to learn from; give --nli FILE")
     pairs = [pair for path in job.nli for pair in read_inference(path).pairs][: job.limit]
-    counts(pairs, INFERENCES)
+    count_labels(pairs, INFERENCES)
     valid = [pair for path in job.nli_valid for pair in read_inference(path).pairs]
-    fold = Fold(pairs, valid) if valid else split(pairs, job.share, job.nli_plan.seed)
+    fold = Fold(pairs, valid) if valid else hold_out(pairs, job.share, job.nli_plan.seed)
     return Lesson(INFERENCES, fold, job.nli_plan, [*job.nli, *job.nli_valid], "Natural language inference", out)
 
 

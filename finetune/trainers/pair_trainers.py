@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from finetune.pairs import LabelledPair
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair
 from finetune.trainers.t5 import FRESH, fresh_t5
 from finetune.trainers.training import Measure, Plan, Trained, arguments, check_checkpoints, quietly, run
 from localmem.classification.pair_weights import APART, LABELS, NOTES, apart_of, config_of, digits, is_t5, question

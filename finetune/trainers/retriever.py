@@ -15,10 +15,10 @@ from finetune.trainers.training import Plan, Trained, arguments, check_checkpoin
 from finetune.triplets import LICENCES, Material, Mining, Triplet, check, divided, triplets
 from localmem.errors import BadInput
 from localmem.evaluation.evidence_retrieval import Measuring, Result, Run, joined, measure
+from localmem.llm.device import resolve_device
 from localmem.reporting.bootstrap import Estimate, difference
 from localmem.retrieval.base import Side
 from localmem.retrieval.dense import DenseRetriever
-from localmem.retrieval.encoder import place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,7 +141,7 @@ def _fresh(job: Job) -> "SentenceTransformer":
         with quietly():
             return SentenceTransformer(
                 str(job.base),
-                device=place("auto"),
+                device=resolve_device("auto"),
                 local_files_only=True,
                 trust_remote_code=False,
                 model_kwargs={"dtype": torch.float32},

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
-from finetune.pairs import LabelledPair
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair
 from localmem.classification.pair_weights import question
 from localmem.errors import BadInput
 

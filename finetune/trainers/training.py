@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
 from localmem.errors import BadInput, MissingExtra
-from localmem.retrieval.encoder import no_progress_bar
+from localmem.weights.loading import no_progress_bar
 
 if TYPE_CHECKING:
     import numpy as np

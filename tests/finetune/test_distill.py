@@ -10,8 +10,8 @@ from finetune.traces.filtering import grounded, part_of, sift, valid, wrong_with
 from finetune.traces.trace import About, Teacher, Trace, read_traces, stage_of, trace_of
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.evaluation.answers import Work
-from localmem.llm.schemas import answer, text
 from localmem.llm.scripted import ScriptedLLM
+from localmem.llm.structured_output import answer_format, string
 from localmem.prompts import load
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
@@ -98,9 +98,9 @@ def test_only_the_stages_that_are_named_are_kept(tmp_path: Path) -> None:
         ("Ana flew the kite in Porto.", {}, None),
         ("  ", {}, "empty"),
         ("Bruno bought eleven elephants.", {}, "not grounded in what was asked"),
-        ('{"say": "kite"}', {"format": JsonSchema(answer(say=text(9)).schema)}, None),
-        ('{"says": "kite"}', {"format": JsonSchema(answer(say=text(9)).schema)}, "not of its format"),
-        ("kite", {"format": JsonSchema(answer(say=text(9)).schema)}, "not of its format"),
+        ('{"say": "kite"}', {"format": JsonSchema(answer_format(say=string(9)).schema)}, None),
+        ('{"says": "kite"}', {"format": JsonSchema(answer_format(say=string(9)).schema)}, "not of its format"),
+        ("kite", {"format": JsonSchema(answer_format(say=string(9)).schema)}, "not of its format"),
         ("LATER", {"format": Choice(("PASS", "APPEND"))}, "not of its format"),
     ],
 )

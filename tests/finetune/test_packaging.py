@@ -5,7 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from finetune.pairs import SHIPPED
+from localmem.evaluation.datasets.labelled_pairs import SHIPPED
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -7,14 +7,14 @@ import finetune
 from finetune.traces.filtering import part_of
 from finetune.traces.trace import Teacher, trace_of
 from localmem.evaluation.answers import Work
-from localmem.evaluation.datasets import read_data
+from localmem.evaluation.datasets import read_dataset
 from localmem.types import Completion, Message, Prompt
 
 SAMPLES = Path(finetune.__file__).parent / "data" / "conversations.jsonl"
 
 
 def test_every_conversation_has_two_sessions_and_a_question() -> None:
-    data = read_data("jsonl", SAMPLES)
+    data = read_dataset("jsonl", SAMPLES)
     assert len(data.episodes) == 24
     assert {len(episode.sessions) for episode in data.episodes} == {2}
     assert {len(episode.probes) for episode in data.episodes} == {1}
@@ -23,8 +23,8 @@ def test_every_conversation_has_two_sessions_and_a_question() -> None:
 def test_each_part_of_the_division_gets_some() -> None:
     asked = Prompt("theanine/refine", (Message("user", "x"),))
     trace = trace_of(asked, Completion("y"), "", Teacher("teacher"), Work("carecall", "jsonl", ""))
-    data = read_data("jsonl", SAMPLES)
-    works = [trace.metadata.work._replace(data=data.name, episode=episode.id) for episode in data.episodes]
+    data = read_dataset("jsonl", SAMPLES)
+    works = [trace.metadata.work._replace(dataset=data.name, episode=episode.id) for episode in data.episodes]
     parts = [part_of(replace(trace, metadata=replace(trace.metadata, work=work))) for work in works]
     assert set(parts) == {"train", "valid", "test"}
     assert parts.count("train") > 12

@@ -13,7 +13,7 @@ from finetune.traces.trace import Teacher, Trace, trace_of, write_traces
 from finetune.trainers.training import Plan
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
-from localmem.evaluation.datasets.segmented_dialogues import read_labelled
+from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.prompts import load, render
 from localmem.segmentation.segmenters import numbered, written
 from localmem.text.base import OPERATIONS
@@ -92,7 +92,7 @@ def test_an_encoder_learns_a_teacher_s_segments(tmp_path: Path) -> None:
     base = small_encoder(tmp_path / "base", ["User", "Assistant", ":", *VOCABULARY])
     plan = Plan(epochs=1, batch=4, learning_rate=1e-3)
     learned = lesson(tmp_path, "segment")
-    labelled = read_labelled(learned.train)
+    labelled = read_segmented_dialogues(learned.train)
     assert [len(one.segments) for one in labelled] == [2] * len(traces)
     first = labelled[0].session.exchanges()[0]
     assert first.user is not None

@@ -9,9 +9,9 @@ import click
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of
 
 if TYPE_CHECKING:
-    from finetune.operation_metrics import Ending
-    from finetune.pairs import LabelledPair
     from localmem.config import Settings
+    from localmem.evaluation.datasets.labelled_pairs import LabelledPair
+    from localmem.experiments.operation_evaluation import SessionEnd
     from localmem.reporting.sections import Table
     from localmem.text.base import PairClassifier
 
@@ -59,14 +59,15 @@ def operations(
     A model that was trained on these very pairs does too well here: `localmem finetune operations --folds` holds pairs
     out.
     """
-    from finetune.operation_metrics import large_endings
-    from finetune.pairs import SHIPPED, read_operations
+    from localmem.evaluation.datasets.labelled_pairs import SHIPPED, read_operations
+    from localmem.experiments.operation_evaluation import large_session_ends
+    from localmem.reporting.pages import terminal
     from localmem.reporting.provenance import versions
-    from localmem.reporting.sections import Section, keep, terminal
+    from localmem.reporting.sections import Section, save_report
 
     path, settings = data or SHIPPED, settings_of(config)
     pairs = read_operations(path).pairs[:limit]
-    timed = large_endings(pairs, memories, new, seed)[:sessions] if sessions else []
+    timed = large_session_ends(pairs, memories, new, seed)[:sessions] if sessions else []
     with ExitStack() as stack:
         rows = [
             _row(name, _classifier(name, settings, stack), pairs, timed, shortlist, settings)
@@ -76,7 +77,9 @@ def operations(
     report: Row = {"data": path.name, "pairs": len(pairs), "models": rows, "versions": versions()}
     tables = _tables(report, rows)
     if out is not None:
-        keep(out, Section(f"Operations {out.name}", (f"{path.name}, {len(pairs)} pairs",), tuple(tables)), report)
+        save_report(
+            out, Section(f"Operations {out.name}", (f"{path.name}, {len(pairs)} pairs",), tuple(tables)), report
+        )
     if as_json:
         print_json(report)
     else:
@@ -99,18 +102,20 @@ def _row(
     name: str,
     classifier: "PairClassifier",
     pairs: "tuple[LabelledPair, ...]",
-    timed: "list[Ending]",
+    timed: "list[SessionEnd]",
     shortlist: int,
     settings: "Settings",
 ) -> Row:
-    from finetune.comparison import answers
-    from finetune.operation_metrics import judge
-    from finetune.shortlist import cost
+    from localmem.experiments.operation_evaluation import (
+        classify_pairs,
+        measure_session_end_cost,
+        score_operations,
+    )
     from localmem.factory.parts import bare_encoder
 
     note(f"{name}: {len(pairs)} pairs")
-    said, speed = answers(classifier, pairs)
-    verdict = judge(pairs, said)
+    said, speed = classify_pairs(classifier, pairs)
+    verdict = score_operations(pairs, said)
     row: Row = {
         "model": name,
         "accuracy": verdict.accuracy,
@@ -122,7 +127,7 @@ def _row(
     }
     if timed:
         note(f"{name}: {len(timed)} sessions' ends of {len(timed[0].pairs())} pairs, together and one by one")
-        found = cost(classifier, bare_encoder(settings), timed, shortlist)
+        found = measure_session_end_cost(classifier, bare_encoder(settings), timed, shortlist)
         row["session_end"] = {
             "pairs": found.pairs,
             "shortlisted_pairs": found.short_pairs,

@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from localmem.evaluation.datasets.labelled_pairs import LabelledPair, PairSet, count_labels, read_inference, read_operations
 from localmem.classification.nli_mapping import INFERENCES
 from localmem.errors import BadInput
+from localmem.evaluation.datasets.labelled_pairs import (
+    LabelledPair,
+    PairSet,
+    count_labels,
+    read_inference,
+    read_operations,
+)
 
 SICK = """pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment
 1\tA boy is running\tA "child" runs\t4.5\tENTAILMENT

@@ -10,7 +10,7 @@ from finetune.traces.filtering import valid
 from finetune.traces.human_labels import Linked, divided, link_traces, main, read_links, segment_traces
 from finetune.traces.trace import read_traces
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.segmented_dialogues import read_labelled
+from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.systems.theanine.link import OTHER, RELATIONS
 
 
@@ -55,7 +55,7 @@ def test_segments_are_asked_for_as_secom_asks_and_answered_with_the_right_ones(t
     path = tmp_path / "dialogues.jsonl"
     said = "user: hi[NEWLINE]agent: hello[NEWLINE][BOUNDARY][NEWLINE]user: rain again[NEWLINE]agent: yes"
     path.write_text(json.dumps({"id": "one", "dialogue": said}) + "\n", encoding="utf-8")
-    (trace,) = segment_traces(read_labelled(path), "some")
+    (trace,) = segment_traces(read_segmented_dialogues(path), "some")
     assert trace.metadata.prompt == "secom/segment"
     assert json.loads(trace.answer) == {"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}
     assert valid(trace.answer, trace)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import finetune.trainers.operation_classifier as operations
-from finetune.pairs import LabelledPair, read_operations
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from finetune.trainers.operation_classifier import NLI, Job, class_weights, train
 from finetune.trainers.training import CHECKPOINTS, Plan
 from localmem.errors import BadInput, ModelMissing

@@ -15,7 +15,7 @@ from finetune.trainers.training import CHECKPOINTS, Plan
 from localmem.classification.pair_classifier import PairModel
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput, ModelMissing
-from localmem.evaluation.datasets.segmented_dialogues import read_labelled
+from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.segmentation.boundary_classifier import BoundarySegmenter, Gaps
 from localmem.types import Session
 from localmem.weights import Manifest
@@ -58,7 +58,7 @@ def test_what_was_learned_cuts_sessions(base: Path, tmp_path: Path) -> None:
     trained = train(asked, note=lambda _: None)
     assert trained.measures["score"] > 0.9
     segmenter = BoundarySegmenter(PairModel(asked.out, device="cpu"))
-    marked = read_labelled(dialogues(tmp_path))[:3]
+    marked = read_segmented_dialogues(dialogues(tmp_path))[:3]
     found = segmenter.segment([marked[0].session, session("hello", name="b"), Session("c"), marked[1].session])
     assert found == [list(marked[0].segments), [range(1)], [], list(marked[1].segments)]
     report = json.loads((asked.out / "run.json").read_text(encoding="utf-8"))

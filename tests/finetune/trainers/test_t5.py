@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.pairs import LabelledPair, read_operations
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from finetune.trainers.operation_classifier import Job, at_fresh_rate, train
 from finetune.trainers.pair_trainers import learner
 from finetune.trainers.t5 import fresh_t5

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from finetune.cross_validation import Fold, folds, split
 from finetune.operation_metrics import Pair, Said, endings, judge, to_ask
-from finetune.pairs import LabelledPair
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair
 from finetune.run_folder import digest
 from finetune.trainers.operation_classifier import (
     NLI,
