@@ -12,7 +12,7 @@ from random import Random
 from localmem.chat.responder import Responder, Speakers
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.none import NoMemory
-from localmem.text.dialogue import dated, day, transcript
+from localmem.text.dialogue import dated_lines, day, transcript
 from localmem.types import Message, Prompt, Recall, Session, Turn, Unit
 
 # The prompts of replies, by how many lessons of a hundred each has. What most systems answer with has most.
@@ -70,21 +70,21 @@ class _Holder(NoMemory):
 
 
 def _exchanges(told: Sequence[Told], user: str) -> str:
-    return dated(_unit(transcript(_turns(one, user)), one.time) for one in told)
+    return dated_lines(_unit(transcript(_turns(one, user)), one.time) for one in told)
 
 
 def _utterances(told: Sequence[Told], user: str) -> str:
-    return dated(_unit(transcript(_turns(one, user)[:1]), one.time) for one in told)
+    return dated_lines(_unit(transcript(_turns(one, user)[:1]), one.time) for one in told)
 
 
 def _segments(told: Sequence[Told], user: str) -> str:
     """Two exchanges in a row are one segment, of the first one's day."""
     pairs = [told[start : start + 2] for start in range(0, len(told), 2)]
-    return dated(_unit(transcript(turn for one in pair for turn in _turns(one, user)), pair[0].time) for pair in pairs)
+    return dated_lines(_unit(transcript(turn for one in pair for turn in _turns(one, user)), pair[0].time) for pair in pairs)
 
 
 def _sentences(told: Sequence[Told], _user: str) -> str:
-    return dated(_unit(one.sentence, one.time) for one in told if one.sentence)
+    return dated_lines(_unit(one.sentence, one.time) for one in told if one.sentence)
 
 
 def _timelines(told: Sequence[Told]) -> str:

@@ -1,7 +1,7 @@
-"""Hearing and recalling at once: while a turn is being made durable, what it brings to mind is looked up already.
+"""Logging a turn and searching memory for it at the same time.
 
-Knows no store and no memory. Nothing is answered before the turn is durable: whoever hears says beforehand what it is
-about to write, and what was looked up for anything else is dropped.
+Both take a few milliseconds, one waiting for the disk and one for the processor. Nothing is answered before the turn is
+durable: the writer announces what it is about to write, and a result prepared for anything else is dropped.
 """
 
 from collections.abc import Callable
@@ -10,27 +10,27 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 Heard = TypeVar("Heard")
-Ready = TypeVar("Ready")
+Prepared = TypeVar("Prepared")
 
-_HANDS = ThreadPoolExecutor(128, "localmem-hear")  # each waits for a disk; none is started before it is needed
+_WRITERS = ThreadPoolExecutor(128, "localmem-hear")  # threads that wait for the disk; none starts before it is needed
 
 
-def heard_ahead(
-    hear: Callable[[Callable[[Heard], None]], Heard], prepare: Callable[[Heard], Ready]
-) -> tuple[Heard, Ready | None]:
-    """What `hear` returns, and what `prepare` made of it meanwhile; None when `hear` had not announced it.
+def hear_and_prepare(
+    hear: Callable[[Callable[[Heard], None]], Heard], prepare: Callable[[Heard], Prepared]
+) -> tuple[Heard, Prepared | None]:
+    """The result of `hear`, and what `prepare` made of it in the meantime; None when `hear` had not announced it.
 
-    `hear` runs on a thread of its own and calls its argument with what it is about to write. Raises what `hear` raised,
-    else what `prepare` did, and neither before `hear` is over.
+    `hear` runs on a thread of its own and calls its argument with what it is about to write. Raises the error of
+    `hear`, else that of `prepare`, and neither before `hear` has finished.
     """
     announced: SimpleQueue[Heard | None] = SimpleQueue()
-    hearing = _HANDS.submit(hear, announced.put)
-    hearing.add_done_callback(lambda _: announced.put(None))
+    writing = _WRITERS.submit(hear, announced.put)
+    writing.add_done_callback(lambda _: announced.put(None))
     expected = announced.get()
-    ready = None
+    prepared = None
     try:
         if expected is not None:
-            ready = prepare(expected)
+            prepared = prepare(expected)
     finally:
-        heard = hearing.result()
-    return heard, ready if heard == expected else None
+        written = writing.result()
+    return written, prepared if written == expected else None

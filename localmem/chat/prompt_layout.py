@@ -1,7 +1,8 @@
-"""Recalled memory that stays where it was shown, with its turn, so that a session's prompt begins as the one before.
+"""Keeps recalled memory where it was first shown, beside its turn, so that each prompt begins with the previous one.
 
-A server keeps what it has computed of a prompt's beginning. Were the memory of the turn before taken away, all behind
-it would be computed again; as it stays, only what is new is. Knows dialogues and texts; no bank, no model.
+A server caches what it has computed for the beginning of a prompt. If the memory shown with the previous turn were
+removed, everything after it would have to be computed again; as it stays in place, only the new text is. Works on
+dialogues and texts; depends on no bank and no model.
 """
 
 import threading
@@ -14,7 +15,7 @@ Count = Callable[[Sequence[str]], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class ShownTurn:
     """A turn's text as the model saw it, the pieces of memory in it, and how many tokens those are."""
 
     content: str
@@ -22,51 +23,53 @@ class Placed:
     tokens: int
 
 
-class Places:
-    """What was shown with which turn of the sessions that go on; for many threads.
+class ShownMemory:
+    """The memory that was shown with each turn of the open sessions; for many threads.
 
-    `budget` bounds the tokens of memory that one session's dialogue holds: past it the session starts afresh, so that
-    what was recalled long ago does not crowd out what is said.
+    `budget` returns the most tokens of memory that one session's dialogue may hold. Past it the session starts afresh,
+    so that what was recalled long ago does not crowd out the dialogue. It is asked only when memory has been shown,
+    because counting needs the backbone.
     """
 
-    def __init__(self, count: Count, budget: int) -> None:
+    def __init__(self, count: Count, budget: Callable[[], int]) -> None:
         self._count = count
         self._budget = budget
-        self._guard = threading.Lock()
-        self._held: dict[str, dict[str, Placed]] = {}
+        self._lock = threading.Lock()
+        self._turns: dict[str, dict[str, ShownTurn]] = {}  # by session, by turn
 
     def content(self, session_id: str, turn: Turn) -> str:
         """The turn's text, with the memory that was shown with it."""
-        placed = self._held.get(session_id, {}).get(turn.id)
-        return placed.content if placed and placed.content.endswith(turn.text) else turn.text  # it may have been edited
+        shown = self._turns.get(session_id, {}).get(turn.id)
+        return shown.content if shown and shown.content.endswith(turn.text) else turn.text  # it may have been edited
 
-    def fresh(self, dialogue: Session, text: str) -> str:
-        """What of a recalled text does not stand in the dialogue already, behind one of its earlier turns."""
-        held = self._held.get(dialogue.id, {})
-        seen = {piece for turn in dialogue.turns[:-1] if turn.id in held for piece in held[turn.id].pieces}
-        glue, pieces = _pieces(text)
-        return glue.join(piece for piece in pieces if piece not in seen)
+    def select_new(self, dialogue: Session, text: str) -> str:
+        """The parts of a recalled text that the dialogue does not hold already, with one of its earlier turns."""
+        turns = self._turns.get(dialogue.id, {})
+        earlier = {piece for turn in dialogue.turns[:-1] if turn.id in turns for piece in turns[turn.id].pieces}
+        separator, pieces = _split(text)
+        return separator.join(piece for piece in pieces if piece not in earlier)
 
-    def put(self, dialogue: Session, shown: str, content: str) -> None:
-        """The dialogue's last turn was asked as `content`, with `shown` of memory in it."""
-        if not shown:
+    def record(self, dialogue: Session, memory: str, content: str) -> None:
+        """Note that the dialogue's last turn was sent as `content`, with the text `memory` in it."""
+        if not memory:
             return
         last = dialogue.turns[-1]
-        placed = Placed(content, frozenset(_pieces(shown)[1]), self._count([shown])[0])
-        with self._guard:
-            held = {**self._held.get(dialogue.id, {}), last.id: placed}
-            if sum(one.tokens for one in held.values()) <= self._budget:
-                self._held[dialogue.id] = held
+        shown = ShownTurn(content, frozenset(_split(memory)[1]), self._count([memory])[0])
+        budget = self._budget()
+        with self._lock:
+            turns = {**self._turns.get(dialogue.id, {}), last.id: shown}
+            if sum(turn.tokens for turn in turns.values()) <= budget:
+                self._turns[dialogue.id] = turns
             else:
-                self._held.pop(dialogue.id, None)
+                self._turns.pop(dialogue.id, None)
 
     def forget(self, session_id: str) -> None:
         """The session is over, or its prompt no longer holds all of its turns."""
-        with self._guard:
-            self._held.pop(session_id, None)
+        with self._lock:
+            self._turns.pop(session_id, None)
 
 
-def _pieces(text: str) -> tuple[str, list[str]]:
-    """What a recalled text is made of: paragraphs where it has any, else lines; and what stands between them."""
-    glue = "\n\n" if "\n\n" in text else "\n"
-    return glue, [piece for piece in text.split(glue) if piece.strip()]
+def _split(text: str) -> tuple[str, list[str]]:
+    """The pieces of a recalled text, which are paragraphs where it has any, else lines; and their separator."""
+    separator = "\n\n" if "\n\n" in text else "\n"
+    return separator, [piece for piece in text.split(separator) if piece.strip()]

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from localmem import factory
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
+from localmem.chat.responder import Speakers
 from localmem.config import Settings, load_settings
 from localmem.errors import EncoderMismatch, LocalmemError
 from localmem.llm.background import Background
@@ -96,7 +97,7 @@ class Runtime:
 
     def backbone_answers(self) -> bool:
         """Whether the backbone, once it is loaded, still answers; loads nothing."""
-        return self._started is None or self._started.answers()
+        return self._started is None or self._started.is_healthy()
 
     def encoder(self) -> Encoder:
         """The one encoder of all users. Raises EncoderMismatch where the vectors in the store are of another.
@@ -113,7 +114,7 @@ class Runtime:
         """All users' memory is from now on searched with the encoder that the settings name."""
         return reindex(self.store, factory.encoder(self.settings, self.store.embeddings), track)
 
-    def agent(self, user: str) -> ChatAgent:
+    def agent(self, user: str) -> Conversation:
         """The user's agent, with the bank as it is in the store now. Raises EncoderMismatch.
 
         Take it anew for each turn: of those that nobody uses the least recently used are let go.
@@ -150,9 +151,9 @@ class Runtime:
             agent = self.agent(job.user)
             session = self.store.session(job.user, job.session)
             if relive:
-                agent.relive(session)
-            agent.await_memory(session)
-            return agent.remember(job.session)
+                agent.writer.replay(session)
+            agent.end_session(session)
+            return True
         except EncoderMismatch as error:  # no fault of the session, and no attempt at it
             self.store.release(job)
             log.warning("session %s of %s waits: %s", job.session, job.user, error)
@@ -196,23 +197,22 @@ class Runtime:
         file = self.store.indexes.file(user, settings.system, encoder.identity) if user else None
         return factory.retriever(settings, lambda: encoder, file, before=before, around=self._around)
 
-    def _new_agent(self, user: str) -> ChatAgent:
+    def _new_agent(self, user: str) -> Conversation:
         settings, journal = self.settings, self._around(self.store.journal(user, self.settings.system))
-        return ChatAgent(
+        return Conversation(
             memory=factory.memory(settings, self._parts(user), journal.bank()),
             llm=self.llm,
             journal=journal,
             opened=self.store.open_sessions(user),
             waiting=self.store.unfinished(user, settings.system),
-            user=settings.chat.user_name,
-            assistant=settings.chat.assistant_name,
+            speakers=Speakers(settings.chat.user_name, settings.chat.assistant_name),
             instructions=settings.chat.instructions,
             memory_position=self._memory_position,
             carry=settings.chat.carry,
         )
 
 
-def load_agent(user: str | None = None, config: Path | None = None, **flags: object) -> ChatAgent:
+def load_agent(user: str | None = None, config: Path | None = None, **flags: object) -> Conversation:
     """One user's agent, with settings from `config` and keyword flags (nested mappings as in YAML).
 
     Sessions are remembered when `end_session` is called, on the caller's thread. Raises BadSettings and its kin.

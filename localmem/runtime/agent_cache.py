@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from weakref import ref
 
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 
 MOST_AGENTS = 1000  # of whatever size: without an index an agent holds its user's bank and open sessions
 _STRIPES = 64  # users whose agents may be made at the same time
@@ -25,19 +25,19 @@ class Residents:
     bound may be overstepped by what grew in a few dozen calls, and is kept again after them.
     """
 
-    def __init__(self, make: Callable[[str], ChatAgent], *, memory: int, agents: int = MOST_AGENTS) -> None:
+    def __init__(self, make: Callable[[str], Conversation], *, memory: int, agents: int = MOST_AGENTS) -> None:
         self._make = make
         self._memory = memory
         self._agents = agents
         self._guard = threading.Lock()
         self._making = tuple(threading.Lock() for _ in range(_STRIPES))
-        self._kept: OrderedDict[str, ChatAgent] = OrderedDict()  # the least recently used first
-        self._lent: dict[str, ref[ChatAgent]] = {}  # let go, and in use as long as the reference is alive
+        self._kept: OrderedDict[str, Conversation] = OrderedDict()  # the least recently used first
+        self._lent: dict[str, ref[Conversation]] = {}  # let go, and in use as long as the reference is alive
         self._round: list[str] = []  # whom to measure next
         self._sizes: dict[str, int] = {}
         self._held = 0  # the sum of the sizes
 
-    def get(self, user: str) -> ChatAgent:
+    def get(self, user: str) -> Conversation:
         """The user's agent, made if there is none. Other users do not wait while it is made."""
         agent = self._found(user)
         if agent is None:
@@ -71,7 +71,7 @@ class Residents:
     def _stripe(self, user: str) -> threading.Lock:
         return self._making[hash(user) % _STRIPES]
 
-    def _found(self, user: str) -> ChatAgent | None:
+    def _found(self, user: str) -> Conversation | None:
         with self._guard:
             agent = self._kept.get(user) or self._in_use(user)
             if agent is not None:
@@ -80,7 +80,7 @@ class Residents:
                 self._kept.move_to_end(user)
             return agent
 
-    def _keep(self, user: str, agent: ChatAgent) -> ChatAgent:
+    def _keep(self, user: str, agent: Conversation) -> Conversation:
         with self._guard:
             self._lent.pop(user, None)
             self._kept[user] = agent
@@ -94,13 +94,13 @@ class Residents:
             name = self._round.pop()
             self._measure(name, self._kept.get(name) or self._in_use(name))
 
-    def _measure(self, user: str, agent: ChatAgent | None) -> None:
+    def _measure(self, user: str, agent: Conversation | None) -> None:
         size = agent.memory.index_memory if agent is not None else 0
         self._held += size - self._sizes.pop(user, 0)
         if agent is not None:
             self._sizes[user] = size
 
-    def _in_use(self, user: str) -> ChatAgent | None:
+    def _in_use(self, user: str) -> Conversation | None:
         lent = self._lent.get(user)
         return lent() if lent is not None else None
 

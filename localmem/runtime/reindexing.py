@@ -7,8 +7,7 @@ transaction, whoever uses the old encoder is not disturbed; from then on it is r
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from localmem.retrieval.base import Encoder
-from localmem.retrieval.encoder import passage_digest
+from localmem.retrieval.base import Encoder, passage_digest
 from localmem.store.sql import Store
 
 _BATCH = 256  # keys that are encoded, and kept, at a time

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from localmem.chat.prefetch import heard_ahead
+from localmem.chat.prefetch import hear_and_prepare
 
 Announce = Callable[[str], None]
 
@@ -25,7 +25,7 @@ def test_both_go_on_at_once() -> None:
         recalling.set()
         return f"recalled for {heard}"
 
-    assert heard_ahead(hear, prepare) == ("said", "recalled for said")
+    assert hear_and_prepare(hear, prepare) == ("said", "recalled for said")
 
 
 def test_what_was_recalled_for_something_else_is_dropped() -> None:
@@ -33,11 +33,11 @@ def test_what_was_recalled_for_something_else_is_dropped() -> None:
         announce("expected")
         return "said"
 
-    assert heard_ahead(hear, str.upper) == ("said", None)
+    assert hear_and_prepare(hear, str.upper) == ("said", None)
 
 
 def test_without_an_announcement_nothing_is_recalled() -> None:
-    assert heard_ahead(lambda _: "said", lambda _: pytest.fail("nothing was announced")) == ("said", None)
+    assert hear_and_prepare(lambda _: "said", lambda _: pytest.fail("nothing was announced")) == ("said", None)
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -51,7 +51,7 @@ def test_a_refusal_comes_before_any_other_error(*, announced: bool) -> None:
         raise KeyError("recall failed")
 
     with pytest.raises(ValueError, match="refused"):
-        heard_ahead(hear, prepare)
+        hear_and_prepare(hear, prepare)
 
 
 def test_a_recall_that_fails_is_told_when_the_words_are_written() -> None:
@@ -66,5 +66,5 @@ def test_a_recall_that_fails_is_told_when_the_words_are_written() -> None:
         raise KeyError("recall failed")
 
     with pytest.raises(KeyError):
-        heard_ahead(hear, prepare)
+        hear_and_prepare(hear, prepare)
     assert written == ["said"]

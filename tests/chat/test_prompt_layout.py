@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from localmem.chat.agent import ChatAgent
-from localmem.chat.prompt_layout import Places
+from localmem.chat.conversation import Conversation
+from localmem.chat.prompt_layout import ShownMemory
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.types import Change, Message, Prompt, Recall, Session, Turn
@@ -26,7 +26,7 @@ class Told(Memory):
         return []
 
 
-def talking(*, context_length: int = 8192, memory_position: str = "last") -> tuple[ChatAgent, Told, list[Prompt]]:
+def talking(*, context_length: int = 8192, memory_position: str = "last") -> tuple[Conversation, Told, list[Prompt]]:
     asked: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
@@ -34,10 +34,10 @@ def talking(*, context_length: int = 8192, memory_position: str = "last") -> tup
         return "I see."
 
     memory, llm = Told(), ScriptedLLM(script, context_length=context_length)
-    return ChatAgent(memory=memory, llm=llm, memory_position=memory_position), memory, asked
+    return Conversation(memory=memory, llm=llm, memory_position=memory_position), memory, asked
 
 
-def told(agent: ChatAgent, memory: Told, recalled: str, text: str) -> None:
+def told(agent: Conversation, memory: Told, recalled: str, text: str) -> None:
     memory.now = recalled
     agent.chat(text, START)
 
@@ -101,28 +101,28 @@ def test_an_answer_that_is_written_nowhere_leaves_nothing_in_place() -> None:
     agent, memory, asked = talking()
     memory.now = "1 May: Bruno is a dog."
     said = session("Hello.", "Hi.", "And now?")
-    agent.answer(said)
-    agent.answer(said)
+    agent.responder.answer(said)
+    agent.responder.answer(said)
     assert asked[0].messages == asked[1].messages
 
 
 def test_memory_past_the_budget_starts_afresh() -> None:
-    places = Places(lambda texts: [len(text.split()) for text in texts], budget=5)
+    shown = ShownMemory(lambda texts: [len(text.split()) for text in texts], budget=lambda: 5)
     turns = tuple(Turn(f"s.{n}", "user", "Ann", f"say {n}", START + timedelta(minutes=n)) for n in range(3))
     dialogues = [Session("s", turns[: n + 1]) for n in range(3)]
-    places.put(dialogues[0], "one two three", "one two three\n\nsay 0")
-    assert places.content("s", turns[0]) == "one two three\n\nsay 0"
-    assert places.fresh(dialogues[1], "one two three\nfour") == "four"
-    places.put(dialogues[1], "four five six", "four five six\n\nsay 1")
-    assert places.content("s", turns[0]) == "say 0"
-    assert places.fresh(dialogues[2], "one two three") == "one two three"
+    shown.record(dialogues[0], "one two three", "one two three\n\nsay 0")
+    assert shown.content("s", turns[0]) == "one two three\n\nsay 0"
+    assert shown.select_new(dialogues[1], "one two three\nfour") == "four"
+    shown.record(dialogues[1], "four five six", "four five six\n\nsay 1")
+    assert shown.content("s", turns[0]) == "say 0"
+    assert shown.select_new(dialogues[2], "one two three") == "one two three"
 
 
 def test_paragraphs_stay_whole_and_an_edited_turn_is_shown_as_it_is_now() -> None:
-    places = Places(lambda texts: [len(text.split()) for text in texts], budget=50)
+    shown = ShownMemory(lambda texts: [len(text.split()) for text in texts], budget=lambda: 50)
     dialogue = session("Hello.", "Hi.", "And now?")
     first = Session(dialogue.id, dialogue.turns[:1])
-    places.put(first, "1 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.", "1 May ...\n\nHello.")
-    assert places.fresh(dialogue, "2 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.") == "2 May\nAnn: I have a dog."
+    shown.record(first, "1 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.", "1 May ...\n\nHello.")
+    assert shown.select_new(dialogue, "2 May\nAnn: I have a dog.\n\n2 May\nAnn: Nice.") == "2 May\nAnn: I have a dog."
     edited = Turn(first.turns[0].id, "user", "Ann", "Good evening.", START)
-    assert places.content(dialogue.id, edited) == "Good evening."
+    assert shown.content(dialogue.id, edited) == "Good evening."

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.errors import StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -36,11 +36,11 @@ def _say(prompt: Prompt) -> str:
     return "I see."
 
 
-def _make(user: str) -> ChatAgent:
-    return ChatAgent(memory=Sized(retriever=WordRetriever()), llm=ScriptedLLM(_say))
+def _make(user: str) -> Conversation:
+    return Conversation(memory=Sized(retriever=WordRetriever()), llm=ScriptedLLM(_say))
 
 
-def _talk(residents: Residents, user: str) -> "weakref.ref[ChatAgent]":
+def _talk(residents: Residents, user: str) -> "weakref.ref[Conversation]":
     agent = residents.get(user)
     agent.chat("Hello.", START)
     return weakref.ref(agent)
@@ -110,7 +110,7 @@ def test_forgotten_is_made_afresh_though_it_is_in_use() -> None:
 def test_users_who_come_do_not_wait_for_one_that_is_made() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def make(user: str) -> ChatAgent:
+    def make(user: str) -> Conversation:
         if user == "slow":
             begun.set()
             assert go_on.wait(30)
@@ -136,7 +136,7 @@ def test_a_crowd_is_bounded_though_only_some_are_measured_at_a_time() -> None:
 
 
 def test_one_that_cannot_be_made_leaves_nothing_behind() -> None:
-    def make(user: str) -> ChatAgent:
+    def make(user: str) -> Conversation:
         if user == "bad":
             raise StoreError("the disk is full")
         return _make(user)
@@ -153,7 +153,7 @@ def test_many_users_talk_at_once_and_the_bound_holds() -> None:
     """No more than the bound and two indexes for each thread; nobody has two agents at the same time."""
     threads, users, bound = 8, 200, 20 * HELD
     residents = Residents(_make, memory=bound)
-    talking: dict[str, list[ChatAgent]] = {}
+    talking: dict[str, list[Conversation]] = {}
     guard = threading.Lock()
     most = 0
 

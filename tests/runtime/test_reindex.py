@@ -57,7 +57,7 @@ def _told(settings: Settings, *users: str) -> None:
     with _open(settings) as runtime:
         for user in users:
             agent = runtime.agent(user)
-            agent.read([session(f"{user}: {DOG}", "I see.", name="s1"), session(TOWN, "I see.", name="s2")])
+            agent.writer.read([session(f"{user}: {DOG}", "I see.", name="s1"), session(TOWN, "I see.", name="s2")])
             assert _found(runtime, user) == [key(f"{user}: {DOG}")]
 
 
@@ -135,7 +135,7 @@ def test_what_is_remembered_while_it_runs_is_encoded_too(
         build_encoder(OtherEncoder())
 
         def meanwhile(batches: Sequence[Sequence[str]]) -> Iterable[Sequence[str]]:
-            server.agent("ann").read([session("I bought a piano.", "I see.", name=f"s3-{len(batches[0])}")])
+            server.agent("ann").writer.read([session("I bought a piano.", "I see.", name=f"s3-{len(batches[0])}")])
             return batches
 
         with _open(settings) as runtime:
@@ -181,7 +181,7 @@ def test_real_weights_take_over_from_another_encoder(settings: Settings, starter
         done = runtime.reindex(iter)
         assert done.encoder.startswith("minilm-l6-v2@")
         assert (done.dimension, done.keys, done.dropped) == (384, 0, 1)
-        runtime.agent("ann").read([session(f"ann: {DOG}", "I see.")])
+        runtime.agent("ann").writer.read([session(f"ann: {DOG}", "I see.")])
         assert [hit.unit.key for hit in runtime.agent("ann").memory.search("the pet's name", 1)] == [key(f"ann: {DOG}")]
 
 
@@ -190,7 +190,7 @@ def test_bm25_needs_no_encoder_and_is_never_refused(settings: Settings) -> None:
         CachedEncoder(OtherEncoder(), store.vectors).encode([TOWN], "passage")
     words = load_settings(flags={"data": settings.data, "retrieval": {"retriever": "bm25"}})
     with _open(words) as runtime:
-        runtime.agent("ann").read([session(f"ann: {DOG}", "I see.")])
+        runtime.agent("ann").writer.read([session(f"ann: {DOG}", "I see.")])
         assert _found(runtime, "ann") == [key(f"ann: {DOG}")]
 
 

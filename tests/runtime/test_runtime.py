@@ -9,7 +9,7 @@ from weakref import ref
 
 import pytest
 
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
 from localmem.errors import LLMError
 from localmem.llm.scripted import ScriptedLLM
@@ -57,7 +57,7 @@ def test_closed_sessions_are_remembered_in_the_background(settings: Settings, qu
         agent.chat("Fact one.", START)
         agent.close()
         runtime.nudge()
-        _until(lambda: not agent.waiting)
+        _until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes == {"summary": "Fact one."}
         assert runtime.store.bank("ana", "rsum").notes == {"summary": "Fact one."}
 
@@ -88,7 +88,7 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
             agent.chat(f"Fact {day}.", START + timedelta(days=day))
             agent.close()
         runtime.remember_in_background()
-        _until(lambda: not agent.waiting)
+        _until(lambda: not list(agent._waiting))
         assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
 
 
@@ -98,7 +98,7 @@ def test_what_was_not_done_is_done_at_the_next_start(settings: Settings) -> None
         agent.chat("Fact one.", START)
         agent.close()
     with _open(settings) as runtime:
-        assert [session.turns[0].text for session in runtime.agent("ana").waiting] == ["Fact one."]
+        assert [session.turns[0].text for session in runtime.agent("ana")._waiting] == ["Fact one."]
         assert runtime.remember_all("ana") == 1
         assert runtime.agent("ana").memory.bank.notes == {"summary": "Fact one."}
         assert runtime.remember_all("ana") == 0
@@ -127,7 +127,7 @@ def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
         agent = runtime.agent("ana")
         agent.chat("Fact one.", START)
         agent.end_session()
-        spent = runtime.llm.spent()
+        spent = runtime.llm.usage()
         assert {name: cost.calls for name, cost in spent.items()} == {"rsum/respond": 1, "rsum/update": 1}
         assert all(cost.input_tokens > 0 and cost.output_tokens > 0 for cost in spent.values())
 
@@ -135,7 +135,7 @@ def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
 def test_load_agent_takes_flags(tmp_path: Path) -> None:
     agent = load_agent("ana", data=tmp_path / "data", system="none")
     assert agent.memory.name == "none"
-    assert agent.session is None
+    assert agent.sessions == ()
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["words", "weights"])
@@ -148,7 +148,7 @@ def test_a_user_who_was_let_go_finds_everything_as_it_was(
     settings = load_settings(flags=flags)
     encoder = None if real else WordEncoder()
     with Runtime(settings, llm=ScriptedLLM(_rsum), encoder=encoder) as runtime:
-        runtime.agent("ana").read(
+        runtime.agent("ana").writer.read(
             [session(f"I like {what}.", "I see.", name=what) for what in ("sailing boats", "green tea", "old maps")]
         )
         runtime.agent("ana").chat("Which boats do I like?", START + timedelta(days=1))
@@ -164,12 +164,12 @@ def test_a_user_who_was_let_go_finds_everything_as_it_was(
         assert len(after.sessions) == 1
 
 
-def _seen(agent: ChatAgent) -> tuple[object, ...]:
+def _seen(agent: Conversation) -> tuple[object, ...]:
     """What a next turn would see."""
     asked = Session("probe", turns("Which boats do I like?", session="probe", start=START + timedelta(days=2)))
     recall = agent.memory.recall(asked)
     assert recall.hits
-    return agent.sessions, agent.waiting, agent.memory.bank, recall
+    return agent.sessions, tuple(agent._waiting), agent.memory.bank, recall
 
 
 def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> None:
@@ -179,7 +179,7 @@ def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> 
     with Runtime(load_settings(flags=flags), llm=ScriptedLLM(_rsum), encoder=encoder) as runtime:
         names = [f"user{number}" for number in range(60)]
         for name in names:
-            runtime.agent(name).read([session(*[f"{name} likes thing {n}." for n in range(60)], name="s1")])
+            runtime.agent(name).writer.read([session(*[f"{name} likes thing {n}." for n in range(60)], name="s1")])
         one = runtime.agent("user0").memory
         assert one.search("thing", 1)
         most = (1 << 20) + 5 * one.index_memory  # the bound, the last one, and what four threads have in use
@@ -213,7 +213,7 @@ def test_only_what_is_remembered_by_threads_of_its_own_stands_in_the_background(
         agent.chat("I like sailing.", START)
         agent.close()
         runtime.nudge()
-        _until(lambda: not agent.waiting)
+        _until(lambda: not list(agent._waiting))
     ranks = {prompt.name: prompt.background for prompt in asked}
     assert ranks["rsum/update"]
     assert not any(behind for name, behind in ranks.items() if "respond" in name)

@@ -9,14 +9,14 @@ import pytest
 
 from localmem import factory
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
 from localmem.errors import BadReply, LLMError, OutOfOrder, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.resources import resource
 from localmem.store.serialization import ChangeCodec
-from localmem.types import AddUnit, Change, Prompt, Recall, Session, Turn
+from localmem.types import AddUnit, Change, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
 
 CONFIGS = sorted(resource("configs/systems").rglob("*.yaml"))
@@ -39,11 +39,11 @@ def _memory(settings: Settings, bank: Bank | None = None, script: Script = obedi
     return factory.memory(settings, factory.Parts(ScriptedLLM(script), WordRetriever), bank)
 
 
-def _agent(settings: Settings, script: Script = obedient) -> tuple[ChatAgent, MemoryJournal]:
+def _agent(settings: Settings, script: Script = obedient) -> tuple[Conversation, MemoryJournal]:
     journal = MemoryJournal()
     llm = ScriptedLLM(script)
     memory = factory.memory(settings, factory.Parts(llm, WordRetriever))
-    return ChatAgent(memory=memory, llm=llm, journal=journal), journal
+    return Conversation(memory=memory, llm=llm, journal=journal), journal
 
 
 LIFE = [
@@ -66,7 +66,7 @@ def _comparable(recall: Recall) -> tuple[str, tuple[str, ...]]:
 
 def test_recall_changes_nothing_and_says_the_same_twice(settings: Settings) -> None:
     agent, journal = _agent(settings)
-    agent.read(LIFE)
+    agent.writer.read(LIFE)
     bank, commits = agent.memory.bank, len(journal.commits)
     first = agent.memory.recall(QUESTION)
     assert agent.memory.recall(QUESTION) == first
@@ -76,7 +76,7 @@ def test_recall_changes_nothing_and_says_the_same_twice(settings: Settings) -> N
 
 def test_changes_written_out_and_replayed_give_the_same_recall(settings: Settings) -> None:
     agent, journal = _agent(settings)
-    agent.read(LIFE)
+    agent.writer.read(LIFE)
     codec = ChangeCodec()
     replayed = [codec.decode(codec.encode(change)) for change in _committed(journal)]
     again = _memory(settings, Bank().apply(replayed))
@@ -85,15 +85,15 @@ def test_changes_written_out_and_replayed_give_the_same_recall(settings: Setting
 
 
 def test_the_same_life_gives_the_same_changes(settings: Settings) -> None:
-    (one, first), (other, second) = _agent(settings), _agent(settings)
-    one.read(LIFE)
-    other.read(LIFE)
+    (agent, first), (other, second) = _agent(settings), _agent(settings)
+    agent.writer.read(LIFE)
+    other.writer.read(LIFE)
     assert first.commits == second.commits
 
 
 def test_a_change_has_the_time_of_its_session_and_a_unit_its_sources(settings: Settings) -> None:
     agent, journal = _agent(settings)
-    agent.read(LIFE)
+    agent.writer.read(LIFE)
     said = {turn.id: turn for told in LIFE for turn in told.turns}
     for change in _committed(journal):
         assert START <= change.time <= LIFE[-1].turns[-1].time
@@ -117,9 +117,11 @@ def _odd_sessions() -> Iterator[Session]:
 @pytest.mark.parametrize("odd", list(_odd_sessions()), ids=lambda odd: odd.id)
 def test_odd_sessions_are_remembered_and_asked_about(settings: Settings, odd: Session) -> None:
     agent, _ = _agent(settings)
-    agent.read([LIFE[0], odd])
-    agent.answer(QUESTION)
-    agent.answer(Session("odd-question", (Turn("odd-question.0", "user", "User", odd.turns[-1].text, START),)))
+    agent.writer.read([LIFE[0], odd])
+    agent.responder.answer(QUESTION)
+    agent.responder.answer(
+        Session("odd-question", (Turn("odd-question.0", "user", "User", odd.turns[-1].text, START),))
+    )
 
 
 def test_an_empty_session_changes_nothing(settings: Settings) -> None:
@@ -141,7 +143,7 @@ def test_an_answer_outside_its_format_is_counted_or_fails_the_whole_job(settings
 
     agent, journal = _agent(settings, script)
     try:
-        agent.read([LIFE[0]])
+        agent.writer.read([LIFE[0]])
     except BadReply:
         assert journal.commits == []
         assert agent.memory.bank == Bank()
@@ -159,17 +161,18 @@ def test_a_backbone_that_fails_half_way_leaves_nothing_half_written(settings: Se
 
     broken, journal = _agent(settings, script)
     try:
-        broken.read([LIFE[0]])
+        broken.hear([Message(turn.role, turn.text) for turn in LIFE[0].turns], START, "s1")
+        broken.end_session()
     except (LLMError, PartialFailure):
         assert not any(cause == "s1" for cause, _ in journal.commits)
-        assert [waiting.id for waiting in broken.waiting] == ["s1"]
+        assert [session.id for session in broken._waiting] == ["s1"]
 
 
 def test_turns_out_of_order_are_refused(settings: Settings) -> None:
     agent, journal = _agent(settings)
     first, second = turns("later", "earlier")
     with pytest.raises(OutOfOrder):
-        agent.read([Session("s1", (second, first))])
+        agent.writer.read([Session("s1", (second, first))])
     assert journal.turns == {}
     assert journal.commits == []
 
@@ -177,7 +180,7 @@ def test_turns_out_of_order_are_refused(settings: Settings) -> None:
 def test_what_was_recalled_is_not_remembered_again(settings: Settings) -> None:
     """Recalled text reaches the reply's prompt only; a session's units come from its own turns."""
     agent, journal = _agent(settings)
-    agent.read([session("The password of the shed is ZEBRA.", "Noted.", name="s1")])
+    agent.writer.read([session("The password of the shed is ZEBRA.", "Noted.", name="s1")])
     before = len(journal.commits)
     agent.chat("What is the password of the shed?", START + timedelta(days=1))
     agent.end_session()

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
+from localmem.chat.responder import Speakers
 from localmem.errors import BadReply
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
@@ -132,7 +133,7 @@ def test_the_hair_episode_gives_two_insights_about_the_speaker_and_a_reply_that_
     )
     llm = ScriptedLLM(script)
     journal = MemoryJournal()
-    agent = ChatAgent(memory=_creem(llm, bank=bank), llm=llm, journal=journal, user="Gerda")
+    agent = Conversation(memory=_creem(llm, bank=bank), llm=llm, journal=journal, speakers=Speakers("Gerda"))
     agent.hear("I have had my hair coloured at last before the summer!", START, "s1")
     agent.hear("A strip of hair on each side and she picked it, my granddaughter.", START + timedelta(minutes=1), "s1")
     for _ in agent.reply("s1"):
@@ -415,7 +416,7 @@ def test_a_memory_added_by_hand_belongs_to_the_user() -> None:
 def test_operations_are_read_from_the_bank() -> None:
     memory = _creem(ScriptedLLM(_script(_insight("Tea at night.", "Updated", "M1"), _insight("A cat."))))
     memory.catch_up(_bank(_memory("0", "Tea.")))
-    agent = ChatAgent(memory=memory, llm=ScriptedLLM(lambda _: "I see."))
+    agent = Conversation(memory=memory, llm=ScriptedLLM(lambda _: "I see."))
     agent.chat("hm", START)
     assert memory.operations == {"Updated": 1, "New": 1}
     assert _creem(ScriptedLLM(obedient), bank=memory.bank).operations == memory.operations

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.errors import BadSettings
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
@@ -158,8 +158,8 @@ def test_the_oldest_of_the_past_gives_way_to_the_dialogue() -> None:
     short, long = (memory.recall(_asked("word " * words)) for words in (1, 900))
     assert 0 < len(long.hits) < len(short.hits) < 40
     assert short.hits[-1].unit.id == long.hits[-1].unit.id == "s19/t1"
-    agent = ChatAgent(memory=memory, llm=llm)
-    assert agent.answer(_asked("word " * 900)).completion.trimmed == 0
+    agent = Conversation(memory=memory, llm=llm)
+    assert agent.responder.answer(_asked("word " * 900)).completion.trimmed == 0
 
 
 def test_what_was_retrieved_is_not_shown_twice() -> None:
@@ -189,7 +189,7 @@ def test_examples_stand_in_the_fixed_part_of_the_reply_prompt(count: int) -> Non
         return "Fine."
 
     memory = RecursiveSummary(llm=ScriptedLLM(script), examples=count)
-    ChatAgent(memory=memory, llm=ScriptedLLM(script)).answer(_asked("hello"))
+    Conversation(memory=memory, llm=ScriptedLLM(script)).responder.answer(_asked("hello"))
     (prompt,) = asked
     assert prompt.messages[0].content.count("\nExample ") == count
     assert prompt.messages[1:] == (Message("user", "hello"),)
@@ -221,12 +221,12 @@ def test_examples_never_become_memories() -> None:
 
     llm = ScriptedLLM(parrot, context_length=20_000)
     memory = RecursiveSummary(llm=llm, limit=1000, examples=3, retriever=WordRetriever(), retrieve=5, long_context=True)
-    agent = ChatAgent(memory=memory, llm=llm)
-    shown = agent.prompt(_asked("hello"), memory.recall(_asked("hello"))).messages[0].content
+    agent = Conversation(memory=memory, llm=llm)
+    shown = agent.responder.prepare(_asked("hello")).prompt.messages[0].content
     block = shown.partition("Example 1")[2].partition("End of the examples")[0]
     planted = [line for line in block.splitlines() if len(line.split()) > 3 and not line.startswith("What is known")]
     assert len(planted) > 10
-    agent.read([session("I like tea", "noted"), session("and cake", "ok", name="s2")])
+    agent.writer.read([session("I like tea", "noted"), session("and cake", "ok", name="s2")])
     kept = "\n".join([*agent.memory.bank.notes.values(), *(unit.text for unit in agent.memory.bank.live())])
     assert "I like tea" in kept
     assert [line for line in planted if line in kept] == []
@@ -248,9 +248,9 @@ def test_the_shoe_example_of_figure_8() -> None:
 
     llm = ScriptedLLM(script)
     memory = RecursiveSummary(llm=llm)
-    agent = ChatAgent(memory=memory, llm=llm, user="User", assistant="Assistant")
+    agent = Conversation(memory=memory, llm=llm)
     smalltalk = [f"line {n} about bicycles" for n in range(20)]
-    agent.read(
+    agent.writer.read(
         [
             session("what do you buy too often?", "I bought yet another pair of running shoes, never worn", name="s1"),
             session(*smalltalk, name="s2", start=START + timedelta(days=1)),
@@ -258,7 +258,7 @@ def test_the_shoe_example_of_figure_8() -> None:
     )
     question = _asked("is your spending habit any better?")
     assert fact in memory.bank.notes["summary"].splitlines(), "it lived through a session that does not speak of it"
-    assert "shoes" in agent.answer(question).turn.text
-    assert "program" in ChatAgent(memory=RecursiveSummary(llm=llm), llm=llm).answer(question).turn.text
+    assert "shoes" in agent.responder.answer(question).turn.text
+    assert "program" in Conversation(memory=RecursiveSummary(llm=llm), llm=llm).responder.answer(question).turn.text
     assert memory.bank.notes.keys() == {"summary"}
     assert not any(isinstance(change, AddUnit) for change in memory.end_session(question))

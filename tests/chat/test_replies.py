@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.errors import NotFound
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.exchange_retrieval import ExchangeRetrieval
@@ -24,13 +24,13 @@ class Words:
         return self.answers.pop(0)
 
 
-def make(words: Words) -> tuple[ChatAgent, MemoryJournal]:
+def make(words: Words) -> tuple[Conversation, MemoryJournal]:
     journal = MemoryJournal()
     memory = ExchangeRetrieval(retriever=WordRetriever())
-    return ChatAgent(memory=memory, llm=ScriptedLLM(words), journal=journal), journal
+    return Conversation(memory=memory, llm=ScriptedLLM(words), journal=journal), journal
 
 
-def whole(agent: ChatAgent, session: Session, *, dialogue: Session | None = None) -> str:
+def whole(agent: Conversation, session: Session, *, dialogue: Session | None = None) -> str:
     pieces = agent.reply(session.id, dialogue=dialogue)
     while True:
         try:
@@ -45,7 +45,7 @@ def log(journal: MemoryJournal) -> list[str]:
 
 def test_turns_of_both_sides_are_written_together() -> None:
     agent, journal = make(Words())
-    session = agent.hear_all([Message("user", "a"), Message("assistant", "b"), Message("user", "c")], START, "s")
+    session = agent.hear([Message("user", "a"), Message("assistant", "b"), Message("user", "c")], START, "s")
     assert [(turn.id, turn.role, turn.text) for turn in journal.turns["s"]] == [
         ("s.0", "user", "a"),
         ("s.1", "assistant", "b"),
@@ -109,15 +109,15 @@ def test_a_reply_to_a_session_that_was_closed_meanwhile_starts_no_other_under_it
 
 def test_turns_are_numbered_behind_the_last_one_whatever_was_erased() -> None:
     agent, journal = make(Words())
-    session = agent.hear_all([Message("user", text) for text in "abcd"], START, "s")
+    session = agent.hear([Message("user", text) for text in "abcd"], START, "s")
     left = Session("s", (session.turns[0], session.turns[3]))
-    again = ChatAgent(memory=agent.memory, llm=agent.llm, journal=journal, opened=[left])
+    again = Conversation(memory=agent.memory, llm=ScriptedLLM(Words()), journal=journal, opened=[left])
     assert again.hear("e", START, "s").turns[-1].id == "s.4"
 
 
 def test_a_change_by_hand_is_committed_and_found() -> None:
     agent, journal = make(Words())
-    agent.commit("api:1", [AddUnit(unit("note", "the key is under the pot"), START)])
+    agent.writer.commit("api:1", [AddUnit(unit("note", "the key is under the pot"), START)])
     assert [cause for cause, _ in journal.commits] == ["api:1"]
     assert [hit.unit.id for hit in agent.memory.search("the key", 3)] == ["note"]
 
@@ -125,7 +125,7 @@ def test_a_change_by_hand_is_committed_and_found() -> None:
 def test_a_change_by_hand_is_made_on_the_bank_as_it_is_elsewhere() -> None:
     agent, journal = make(Words())
     journal.elsewhere([AddUnit(unit("theirs", "their words"), START)])
-    agent.commit("api:1", [AddUnit(unit("ours", "our words"), START)])
+    agent.writer.commit("api:1", [AddUnit(unit("ours", "our words"), START)])
     assert set(agent.memory.bank.units) == {"theirs", "ours"}
 
 
@@ -133,5 +133,5 @@ def test_what_another_process_committed_is_taken_over_when_asked() -> None:
     agent, journal = make(Words())
     journal.elsewhere([AddUnit(unit("theirs", "their words"), START)])
     assert agent.memory.search("their words", 3) == []
-    agent.refresh()
+    agent.writer.refresh()
     assert [hit.unit.id for hit in agent.memory.search("their words", 3)] == ["theirs"]

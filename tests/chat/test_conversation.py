@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
-from localmem.errors import LLMError, NotFound, OutOfOrder, StoreError
+from localmem.chat.conversation import Conversation
+from localmem.errors import LLMError, OutOfOrder, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
@@ -19,7 +19,7 @@ from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
 
 def _agent(
     answer: str = "Nice to hear.", *, journal: MemoryJournal | None = None, memory: Memory | None = None, **more: object
-) -> tuple[ChatAgent, MemoryJournal, list[Prompt]]:
+) -> tuple[Conversation, MemoryJournal, list[Prompt]]:
     asked: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
@@ -28,7 +28,7 @@ def _agent(
 
     journal = journal or MemoryJournal()
     memory = memory or ExchangeRetrieval(retriever=WordRetriever(), k=1)
-    return ChatAgent(memory=memory, llm=ScriptedLLM(script), journal=journal, **more), journal, asked  # type: ignore[arg-type]
+    return Conversation(memory=memory, llm=ScriptedLLM(script), journal=journal, **more), journal, asked  # type: ignore[arg-type]
 
 
 def test_the_user_turn_is_written_before_the_reply_is_made() -> None:
@@ -39,7 +39,7 @@ def test_the_user_turn_is_written_before_the_reply_is_made() -> None:
         written.append(sum(len(turns) for turns in journal.turns.values()))
         return "hello"
 
-    agent = ChatAgent(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
+    agent = Conversation(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
     reply = agent.chat("hi", START)
     assert written == [1]
     assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "hello"]
@@ -59,7 +59,7 @@ def test_what_was_said_is_recalled_after_the_session_ended() -> None:
 def test_memory_stands_where_the_model_reads_it_best() -> None:
     for position, place in (("system", 0), ("last", -1)):
         agent, _, asked = _agent(memory_position=position)
-        agent.read([session("my dog is called Bruno", "a fine name")])
+        agent.writer.read([session("my dog is called Bruno", "a fine name")])
         agent.chat("what is my dog called", START + timedelta(days=1))
         messages = asked[-1].messages
         assert "Bruno" in messages[place].content
@@ -97,9 +97,9 @@ def test_a_session_remembered_during_a_reply_is_never_out_of_sight() -> None:
     agent.chat("my cat is Tom", START)
     closed = agent.close()
     assert closed is not None
-    memory.then = lambda: agent.waiting and agent.remember(closed)
+    memory.then = lambda: closed in agent._waiting and agent.end_session(closed)
     agent.chat("what is my cat called", START + timedelta(days=1))
-    assert agent.waiting == ()
+    assert list(agent._waiting) == []
     assert "my cat is Tom" in "\n".join(message.content for message in asked[-1].messages)
 
 
@@ -116,7 +116,7 @@ def test_a_failing_backbone_loses_no_word_of_the_user() -> None:
         raise LLMError("the server is gone")
 
     journal = MemoryJournal()
-    agent = ChatAgent(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
+    agent = Conversation(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
     with pytest.raises(LLMError):
         agent.chat("remember me", START)
     assert [turn.text for turns in journal.turns.values() for turn in turns] == ["remember me"]
@@ -162,9 +162,9 @@ def test_turns_out_of_order_are_refused_and_nothing_is_written() -> None:
 
 def test_answer_changes_nothing() -> None:
     agent, journal, _ = _agent()
-    agent.read([session("my dog is called Bruno", "a fine name")])
+    agent.writer.read([session("my dog is called Bruno", "a fine name")])
     before, commits = agent.memory.bank, len(journal.commits)
-    reply = agent.answer(Session("probe", session("what is my dog called", name="probe").turns))
+    reply = agent.responder.answer(Session("probe", session("what is my dog called", name="probe").turns))
     assert "Bruno" in reply.recall.text
     assert agent.memory.bank is before
     assert len(journal.commits) == commits
@@ -176,10 +176,9 @@ def test_a_session_is_remembered_once() -> None:
     agent.chat("my dog is called Bruno", START)
     closed = agent.close()
     assert closed is not None
-    assert agent.remember(closed) is True
+    assert agent.end_session(closed) == closed
     assert len(agent.memory.bank.units) == 1
-    with pytest.raises(NotFound):
-        agent.remember(closed)
+    assert agent.end_session(closed) is None
     assert len(journal.commits) == 1
 
 
@@ -221,7 +220,7 @@ def test_observe_is_committed_after_each_reply_and_when_a_past_session_is_read()
     agent, journal, _ = _agent(memory=memory)
     agent.chat("hi", START)
     assert memory.bank.marks == {("u", "recalled"): 1.0}
-    agent.read([session("a", "b", "c", "d", name="past")])
+    agent.writer.read([session("a", "b", "c", "d", name="past")])
     assert memory.bank.marks == {("u", "recalled"): 3.0}
     assert memory.seen == [1, 1, 3]
     assert [cause for cause, _ in journal.commits if cause.startswith("past.")] == ["past.1", "past.3"]

@@ -1,0 +1,265 @@
+"""Conversation: one user's sessions with one memory. Logs what is said, passes it to the Responder, logs the reply.
+
+A turn travels Conversation -> Responder -> Memory -> LLM and comes back once. The conversation writes to a Journal, so
+it depends on no store, and it reads no clock: times come with turns. Several threads may use one conversation: replies
+run side by side, the log changes under one lock.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import dropwhile, takewhile
+
+from localmem.chat.memory_writer import MemoryWriter
+from localmem.chat.prefetch import hear_and_prepare
+from localmem.chat.responder import PreparedReply, Responder, Speakers, next_number
+from localmem.errors import NotFound, OutOfOrder
+from localmem.journal import Journal, NoJournal
+from localmem.llm.base import LLM
+from localmem.llm.streams import drain, tee_pieces
+from localmem.memory import Memory
+from localmem.types import Exchange, Message, Prompt, Reply, Session, Turn
+
+Adjust = Callable[[Prompt], Prompt]
+Announce = Callable[[Session], None]
+
+
+class Conversation:
+    """One user's sessions: open ones, and those that are over and wait to be remembered.
+
+    `opened` and `waiting` are the sessions that an earlier process left open, or closed and not yet remembered. The
+    last `carry` turns of the latter precede the dialogue in prompts, so that users can refer to what they just wrote.
+    `memory_position` is as in Responder. `memory`, `responder` and `writer` are the parts it is made of.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: Memory,
+        llm: LLM,
+        journal: Journal | None = None,
+        opened: Iterable[Session] = (),
+        waiting: Iterable[Session] = (),
+        speakers: Speakers = Speakers(),  # noqa: B008  # an immutable value
+        instructions: str = "",
+        memory_position: str = "last",
+        carry: int = 12,
+    ) -> None:
+        self._journal: Journal = journal or NoJournal()
+        self._open = {session.id: session for session in opened}
+        self._waiting = WaitingSessions(waiting, carry)
+        self._lock = threading.RLock()
+        self._ending = threading.Lock()
+        self.memory = memory
+        self.writer = MemoryWriter(memory, self._journal)
+        self.responder = Responder(
+            memory=memory,
+            llm=llm,
+            speakers=speakers,
+            instructions=instructions,
+            memory_position=memory_position,
+            pending=self._waiting.last_turns,
+        )
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """The open sessions, the one opened last at the end."""
+        with self._lock:
+            return tuple(self._open.values())
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def hear(
+        self,
+        messages: str | Sequence[Message],
+        time: datetime,
+        session_id: str | None = None,
+        announce: Announce | None = None,
+    ) -> Session:
+        """Log what was said, durable on return, and return the session with it.
+
+        `messages` is the user's text, or turns of both sides. `session_id` names the session: by default the one opened
+        last, else a new one. `announce` is called before the write with the session as it will be, if the write is
+        valid. Raises OutOfOrder for a time before the session's last turn.
+        """
+        said = [Message("user", messages)] if isinstance(messages, str) else messages
+        with self._lock:
+            session_id = session_id or next(reversed(self._open), None) or uuid.uuid4().hex[:12]
+            return self._append(session_id, said, time, announce)
+
+    def reply(
+        self,
+        session_id: str,
+        *,
+        dialogue: Session | None = None,
+        instructions: str | None = None,
+        adjust: Adjust | None = None,
+        prepared: PreparedReply | None = None,
+    ) -> Generator[str, None, Reply]:
+        """Answer the session's last turn piece by piece; the generator returns the whole Reply, logged and observed.
+
+        When the generator is closed early, the words so far are logged as the reply. `dialogue` is what the model sees
+        where that differs from the log; it ends with the turn to answer. `adjust` may change the prompt's sampling.
+        `prepared` is the result of `responder.prepare` for the same dialogue and instructions, if there is one.
+        Raises NotFound for a session that is not open.
+        """
+        dialogue = dialogue or self._open_session(session_id)
+        prepared = prepared or self.responder.prepare(dialogue, instructions)
+        if adjust:
+            prepared = prepared._replace(prompt=adjust(prepared.prompt))
+        question = dialogue.turns[-1]
+        pieces: list[str] = []
+        completed = False
+        try:
+            completion = yield from tee_pieces(self.responder.stream(dialogue, prepared), pieces)
+            completed = True
+        finally:
+            if pieces and not completed:
+                self._log_reply(session_id, question, "".join(pieces))
+        turn, is_new = self._log_reply(session_id, question, completion.text)
+        if is_new:
+            self.writer.observe(Exchange(question, turn, prepared.recall))
+        return Reply(turn, prepared.recall, prepared.prompt, completion)
+
+    def stream(self, text: str, time: datetime) -> Generator[str, None, Reply]:
+        """`hear`, then `reply`; memory is searched while the turn is written."""
+        session, prepared = hear_and_prepare(partial(self.hear, text, time, None), self.responder.prepare)
+        return (yield from self.reply(session.id, dialogue=session, prepared=prepared))
+
+    def chat(self, text: str, time: datetime) -> Reply:
+        """The whole reply at once."""
+        return drain(self.stream(text, time))
+
+    # -- the end of a session ----------------------------------------------------------------------------------------
+
+    def close(self, session_id: str | None = None) -> str | None:
+        """End a session, durably; remembering it is left to `end_session`, perhaps on another thread.
+
+        By default the session opened last. Returns its id, None when no such session is open.
+        """
+        with self._lock:
+            session = self._open.get(session_id or next(reversed(self._open), ""))
+            if session is None:
+                return None
+            logged = self._journal.close(session.id)
+            del self._open[session.id]
+            self._waiting.add(logged or session)
+        self.responder.shown.forget(session.id)
+        return session.id
+
+    def end_session(self, session: str | Session | None = None) -> str | None:
+        """Close a session and remember it, on this thread; by default the session opened last.
+
+        Given a Session, it was closed elsewhere, in another process perhaps, and is only remembered. Returns the
+        session's id, None when there is no such session.
+        """
+        if isinstance(session, Session):
+            with self._lock:
+                self._open.pop(session.id, None)
+                if session.id not in self._waiting:
+                    self._waiting.add(session)
+            ended: str | None = session.id
+        else:
+            ended = session if session is not None and session in self._waiting else self.close(session)
+        if ended is None:
+            return None
+        with self._ending:
+            waiting = self._waiting.get(ended)
+            if waiting is not None:  # else another thread has remembered it in the meantime
+                self.writer.finish(waiting)
+                self._waiting.remove(ended)
+        return ended
+
+    # -- internals ---------------------------------------------------------------------------------------------------
+
+    def _open_session(self, session_id: str) -> Session:
+        with self._lock:
+            session = self._open.get(session_id)
+        if session is None or not session.turns:
+            raise NotFound(f"session {session_id!r} is not open; say something in it first")
+        return session
+
+    def _log_reply(self, session_id: str, question: Turn, text: str) -> tuple[Turn, bool]:
+        """The reply as a turn, and whether it is new: the same answer to the same turn is logged once."""
+        with self._lock:
+            session = self._open_session(session_id)
+            for turn in _logged_replies(session, question):
+                if turn.text == text:
+                    return turn, False
+            time = max(question.time, session.turns[-1].time)  # the user may have written more in the meantime
+            return self._append(session_id, [Message("assistant", text)], time).turns[-1], True
+
+    def _append(
+        self, session_id: str, messages: Sequence[Message], time: datetime, announce: Announce | None = None
+    ) -> Session:
+        with self._lock:
+            session = self._open.get(session_id) or Session(session_id)
+            if session.turns and time < session.turns[-1].time:
+                raise OutOfOrder(
+                    f"a turn of {time.isoformat()} came after one of {session.turns[-1].time.isoformat()}; "
+                    "give turns in the order they were said"
+                )
+            grown = session
+            for message in messages:
+                grown = replace(grown, turns=(*grown.turns, self._new_turn(grown, message, time)))
+            if announce:
+                announce(grown)
+            self._journal.add_turns(session_id, grown.turns[len(session.turns) :])
+            self._open[session_id] = grown
+            return grown
+
+    def _new_turn(self, session: Session, message: Message, time: datetime) -> Turn:
+        user, assistant = self.responder.speakers
+        speaker = user if message.role == "user" else assistant
+        return Turn(f"{session.id}.{next_number(session)}", message.role, speaker, message.content, time)  # type: ignore[arg-type]
+
+
+class WaitingSessions:
+    """The sessions that are over and not yet remembered, and the last `carry` turns of them, for many threads.
+
+    It is a part of its own so that conversation and responder share it without holding one another: an agent that
+    nobody uses is then freed at once.
+    """
+
+    def __init__(self, sessions: Iterable[Session], carry: int) -> None:
+        # Replaced, never changed in place, so that a reply can read it while a session is closed.
+        self._sessions = {session.id: session for session in sessions}
+        self._carry = carry
+        self._lock = threading.Lock()
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._sessions
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def get(self, session_id: str) -> Session | None:
+        """The session of this id, if it waits."""
+        return self._sessions.get(session_id)
+
+    def add(self, session: Session) -> None:
+        """The session is over."""
+        with self._lock:
+            self._sessions = {**self._sessions, session.id: session}
+
+    def remove(self, session_id: str) -> None:
+        """The session is remembered."""
+        with self._lock:
+            self._sessions = {name: session for name, session in self._sessions.items() if name != session_id}
+
+    def last_turns(self, dialogue: Session) -> tuple[Turn, ...]:
+        """The last turns, in order, without those that the dialogue itself holds."""
+        in_dialogue = {turn.id for turn in dialogue.turns}
+        turns = [turn for session in self for turn in session.turns if turn.id not in in_dialogue]
+        return tuple(turns[-self._carry :]) if self._carry else ()
+
+
+def _logged_replies(session: Session, question: Turn) -> Iterator[Turn]:
+    """The replies that the log may hold for a turn: those right after it, and those that the log ends with."""
+    following = dropwhile(lambda turn: turn.id != question.id, session.turns)
+    next(following, None)
+    yield from takewhile(lambda turn: turn.role == "assistant", following)
+    yield from takewhile(lambda turn: turn.role == "assistant", reversed(session.turns))
