@@ -16,10 +16,11 @@ from typing import Literal
 
 from finetune.traces.trace import Trace, read_traces
 from finetune.trainers.training import Plan, Trained
+from localmem.classification import OPERATIONS
 from localmem.classification.pair_weights import config_of, is_t5
 from localmem.errors import BadInput
+from localmem.files import write_jsonl
 from localmem.prompts import load
-from localmem.text.base import OPERATIONS
 from localmem.types import Completion, Session, Turn
 
 Kind = Literal["chat", "encoder", "t5"]
@@ -117,9 +118,9 @@ def _train_operations(
     here and not by the trainer.
     """
     from finetune.cross_validation import Fold
-    from localmem.evaluation.datasets.labelled_pairs import read_operations
     from finetune.trainers.operation_classifier import Job, learn
     from finetune.trainers.operation_classifier import Lesson as Pairs
+    from localmem.evaluation.datasets.labelled_pairs import read_operations
 
     files = [learned.train, learned.valid]
     fold = Fold(*(list(read_operations(path).pairs) for path in files))
@@ -149,13 +150,13 @@ def asked(folder: Path, stage: str, device: str = "auto") -> Callable[[Trace], C
             return Completion(label.operation, choices=chances)
 
         return operation
-    from localmem.segmentation.segmenters import written
+    from localmem.segmentation.segmenters import segments_json
 
     segmenter = trained_segmenter(str(folder), device)
 
     def segment(trace: Trace) -> Completion:
         found = _exchanges(trace)
-        return Completion(written(segmenter.segment([_session(found)])[0]) if found else "")
+        return Completion(segments_json(segmenter.segment([_session(found)])[0]) if found else "")
 
     return segment
 
@@ -223,8 +224,4 @@ def _session(exchanges: Sequence[str]) -> Session:
 
 
 def _write(path: Path, lines: Sequence[Mapping[str, str]]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another folder") from error
+    write_jsonl(path, lines, "choose another folder")

@@ -5,7 +5,6 @@ Knows no model and asks nothing. A line holds `messages`, the last of them the a
 (conversation, prompt, options, gold, …) stands beside them or in `metadata`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -17,6 +16,7 @@ from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationErro
 from finetune.traces.trace import About, Trace, id_of, stage_of
 from localmem.errors import BadInput, BadSettings
 from localmem.evaluation.answers import Work
+from localmem.files import one_line, parse_json, read_text
 from localmem.prompts import load
 from localmem.types import Message
 
@@ -61,6 +61,7 @@ class _Told(BaseModel):
 
 
 _TRACE: TypeAdapter[Trace] = TypeAdapter(Trace)
+_OBJECT: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
 
 
 def read_given(path: Path, stage: str, teacher: str | None = None) -> list[Trace]:
@@ -68,12 +69,7 @@ def read_given(path: Path, stage: str, teacher: str | None = None) -> list[Trace
 
     Where a line names no prompt of ours, its prompt goes by the stage's name. Raises BadInput with file and line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot read {path} ({error.strerror}); give JSONL, a chat a line") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no text in UTF-8 ({error.reason} at byte {error.start}); give JSONL") from error
+    text = read_text(path, "give JSONL, one chat per line")
     source = Source(path.name, sha256(text.encode()).hexdigest(), teacher or path.stem)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not lines:
@@ -82,10 +78,7 @@ def read_given(path: Path, stage: str, teacher: str | None = None) -> list[Trace
 
 
 def _trace(place: str, text: str, stage: str, source: Source) -> Trace:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise BadInput(f"{place} is no JSON ({error}); {FORM}") from error
+    value = parse_json(place, text, _OBJECT, FORM)
     try:
         line = _Line.model_validate(value)
         if "work" in line.metadata:  # a line of another collection
@@ -93,9 +86,7 @@ def _trace(place: str, text: str, stage: str, source: Source) -> Trace:
             return _of_stage(place, replace(trace, id=id_of(trace.metadata.prompt, trace.asked)), stage)
         told = _Told.model_validate({**value, **line.metadata})
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"])) or "the line"
-        raise BadInput(f"{place}: {where}: {problem['msg']}; {FORM}") from error
+        raise BadInput(f"{place}: {one_line(error)}; {FORM}") from error
     if line.messages[-1].role != "assistant":
         raise BadInput(f"{place}: the last message is of the role {line.messages[-1].role!r}; {FORM}")
     messages = tuple(Message("system" if m.role == "developer" else m.role, m.content) for m in line.messages)

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
-from localmem.files import JsonlLog, read_log
+from localmem.files import JsonlLog, read_log, write_atomic
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 # The stage of a prompt, by its name or else by its task; other tasks are stages of their own name.
@@ -136,11 +135,7 @@ def read_traces(path: Path) -> list[Trace]:
 
 def write_traces(path: Path, traces: Sequence[Trace]) -> None:
     """In place of what the file held. Raises BadInput."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(_FORM.dump_json(trace) + b"\n" for trace in traces))
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another folder") from error
+    write_atomic(path, (_FORM.dump_json(trace) + b"\n" for trace in traces), "choose another folder")
 
 
 def _finite(choices: Mapping[str, float]) -> dict[str, float]:

@@ -6,7 +6,6 @@ T5 reads and answers as Keep Me Updated has it (appendix B.4): "sentence 1: … 
 never left to write freely: one step of the decoder is made, and of its logits only those of the allowed digits count.
 """
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,23 +13,26 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from localmem.errors import BadInput, MissingExtra, ModelMissing
-from localmem.retrieval.encoder import no_progress_bar, place
+from localmem.files import read_json
+from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
+from localmem.weights.loading import no_progress_bar
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Pairs = Sequence[tuple[str, str]]
-Row = NDArray[np.float32]
+Probabilities = NDArray[np.float32]
 Coded = dict[str, list[int]]  # one pair: the token ids and what else the tokenizer gives
 One = TypeVar("One")
 Made = TypeVar("Made")
 
 NOTES = "localmem"  # the config's field for what whoever trained a model tells whoever uses it
 LABELS = "labels"  # the note that holds a T5's labels, in the order of their digits
-APART = "apart"  # the note that says how many layers of a BERT read the two texts of a pair apart
+SPLIT_LAYERS = "apart"  # the note that says how many layers of a BERT read the two texts of a pair apart
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 _T5_WINDOW = 512  # T5's positions are relative; this is what it was trained on
@@ -41,11 +43,7 @@ def config_of(folder: Path) -> Mapping[str, object]:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelMissing(f"there is no pair classifier in {folder}; train one with `localmem finetune`")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read ({error}): the folder is damaged") from error
-    return config if isinstance(config, dict) else {}
+    return read_json(path, TypeAdapter(dict[str, object]), "the folder is damaged: train the classifier again")
 
 
 def is_t5(config: Mapping[str, object]) -> bool:
@@ -74,19 +72,19 @@ def by_length(
     return [found[index] for index in range(len(items))]
 
 
-def apart_of(config: Mapping[str, object]) -> int:
+def split_layers_of(config: Mapping[str, object]) -> int:
     """How many layers of the model read the two texts of a pair apart; 0 for a model as it is."""
     notes = config.get(NOTES)
-    apart = notes.get(APART) if isinstance(notes, dict) else None
+    apart = notes.get(SPLIT_LAYERS) if isinstance(notes, dict) else None
     return apart if isinstance(apart, int) else 0
 
 
-def question(first: str, second: str) -> str:
+def t5_input(first: str, second: str) -> str:
     """A pair as T5 reads it (appendix B.4)."""
     return f"sentence 1: {first} sentence 2: {second}"
 
 
-def digits(tokenizer: "PreTrainedTokenizerBase", number: int) -> list[int]:
+def digit_tokens(tokenizer: "PreTrainedTokenizerBase", number: int) -> list[int]:
     """The token of each of the digits 0 to number - 1. Raises BadInput where the vocabulary cannot tell them apart."""
     ids = [tokenizer(str(digit), add_special_tokens=False)["input_ids"][-1] for digit in range(number)]
     if len(set(ids)) < number or tokenizer.unk_token_id in ids:
@@ -100,13 +98,14 @@ class PairWeights(ABC):
     def __init__(self, folder: Path, device: str) -> None:
         config = config_of(folder)
         try:
-            import torch
             from transformers import AutoTokenizer
+
+            where = resolve_device(device)
         except ImportError as error:
-            raise MissingExtra(f"a trained classifier needs {error.name!r}; run `pip install localmem[cpu]`") from error
-        where = place(device)
-        narrow = where != "cpu" or torch.cpu.get_capabilities().get("avx512_bf16", False)
-        dtype = torch.bfloat16 if narrow else torch.float32
+            raise MissingExtra(
+                f"a trained classifier needs {error.name!r}; run `pip install 'localmem[cpu]'`"
+            ) from error
+        dtype = resolve_dtype("auto", where, cpu=fastest_cpu_dtype(), gpu="bfloat16")
         try:
             with no_progress_bar():
                 model = self._load(folder, dtype)
@@ -132,11 +131,11 @@ class PairWeights(ABC):
     def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         """(n, labels), one pass."""
 
-    def read(self, pairs: Pairs, size: int) -> list[Row]:
+    def read(self, pairs: Pairs, size: int) -> list[Probabilities]:
         """The probability of each label, in batches of `size` pairs of like length."""
         return by_length(self.code(pairs), lambda one: len(one["input_ids"]), size, self.rows)
 
-    def rows(self, coded: Sequence[Coded]) -> list[Row]:
+    def rows(self, coded: Sequence[Coded]) -> list[Probabilities]:
         """The probability of each label; a batch of tokenised pairs, padded to the longest."""
         import torch
 
@@ -180,7 +179,7 @@ class T5Weights(PairWeights):
         super().__init__(folder, device)
         if not self.labels:
             raise BadInput(f"{folder} is a T5 that tells no labels yet; train it with `localmem finetune operations`")
-        self._digits = digits(self._tokenizer, len(self.labels))
+        self._digits = digit_tokens(self._tokenizer, len(self.labels))
 
     def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
         from transformers import AutoModelForSeq2SeqLM
@@ -189,7 +188,7 @@ class T5Weights(PairWeights):
         return model
 
     def code(self, pairs: Pairs) -> list[Coded]:
-        asked = [question(first, second) for first, second in pairs]
+        asked = [t5_input(first, second) for first, second in pairs]
         return self._each(dict(self._tokenizer(asked, truncation=True, max_length=_T5_WINDOW)))
 
     def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from localmem.cli.options import config_option, data_option, note, runtime_of, settings_of, user_option
-from localmem.errors import BadInput
+from localmem.files import read_text, write_atomic
 
 
 @click.command("export")
@@ -22,10 +22,7 @@ def export(config: Path | None, data: Path | None, user: str | None, out: Path |
         if out is None:
             sys.stdout.writelines(lines)
             return
-        draft = out.with_name(out.name + ".part")
-        with draft.open("w", encoding="utf-8") as file:
-            file.writelines(lines)
-        draft.replace(out)
+        write_atomic(out, lines, "choose another --out", mode=0o600)
         note(f"wrote {out}")
 
 
@@ -37,10 +34,7 @@ def export(config: Path | None, data: Path | None, user: str | None, out: Path |
 def import_(file: Path, config: Path | None, data: Path | None, user: str | None) -> None:
     """Read what export wrote, all of it or, after an error, nothing."""
     settings = settings_of(config, data)
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {file}: {error}; give a file that `localmem export` wrote") from error
+    lines = read_text(file, "give a file that `localmem export` wrote").splitlines()
     with runtime_of(settings) as runtime:
         done = runtime.store.restore(lines, str(file), user)
     if done.new:

@@ -6,10 +6,9 @@ The rule looks for words, not for truth: a reply that owns up and then guesses c
 import re
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
-from localmem.errors import BadInput
-from localmem.files import read_yaml
+from localmem.files import parse, read_yaml
 
 # "I don't know …", "you haven't told me …", "I'm not sure …", "you never mentioned …", "I have no record of …" and
 # the like.
@@ -57,7 +56,4 @@ def abstains(reply: str) -> bool:
 
 def read_cases(path: Path) -> list[Case]:
     """The cases of a file, in order. Raises BadInput."""
-    try:
-        return TypeAdapter(list[Case]).validate_python(read_yaml(path)["cases"])
-    except (KeyError, ValidationError) as error:
-        raise BadInput(f"{path} holds no cases ({str(error).splitlines()[0]}); see configs/eval/abstention") from error
+    return parse(str(path), read_yaml(path).get("cases"), TypeAdapter(list[Case]), "give a mapping with `cases`")

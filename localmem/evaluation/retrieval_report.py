@@ -3,7 +3,6 @@
 Measures nothing itself.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, groupby
@@ -11,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from localmem.errors import BadInput
 from localmem.evaluation.evidence_retrieval import BUDGETS, TURNS, Result, Row
+from localmem.files import read_jsonl, write_jsonl, writing
 from localmem.reporting.bootstrap import Estimate, difference, estimate
-from localmem.reporting.plots import picture
+from localmem.reporting.plots import save_plot
 from localmem.reporting.sections import Section, Table
 
 if TYPE_CHECKING:
@@ -79,15 +80,15 @@ def differences(
     ]
 
 
+_CURE = "choose another --out"
+
+
 def earlier(path: Path, results: Sequence[Result]) -> list[list[Row]]:
     """The rows of each run in a rows.jsonl that an earlier call wrote, named "earlier ...".
 
     Raises BadInput for another file, and for one that is not of the same questions.
     """
-    try:
-        rows = [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, TypeError) as error:
-        raise BadInput(f"cannot read {path} ({error}); give the rows.jsonl that another --out holds") from error
+    rows = list(read_jsonl(path, TypeAdapter(Row), "give the rows.jsonl of another --out"))
     runs = [list(held) for _, held in groupby(rows, key=lambda row: row.run)]
     asked = [(row.episode, row.probe) for row in results[0].rows]
     if not runs or any([(row.episode, row.probe) for row in held] != asked for held in runs):
@@ -138,16 +139,11 @@ def tables(runs: Sequence[Summary], compared: Sequence[Difference]) -> list[Tabl
 
 def write(folder: Path, held: Mapping[str, object], results: Sequence[Result], section: Section) -> None:
     """report.json, rows.jsonl, recall.png and the section. Raises BadInput where they cannot be written."""
-    rows = (json.dumps(asdict(row), ensure_ascii=False) for result in results for row in result.rows)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(held, ensure_ascii=False)
-        (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
-        (folder / "rows.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    write_jsonl(folder / "report.json", [held], _CURE)
+    write_jsonl(folder / "rows.jsonl", (asdict(row) for result in results for row in result.rows), _CURE)
+    with writing(folder, _CURE):
         plot(folder / PICTURE, results)
-        section.save(folder)
-    except OSError as error:
-        raise BadInput(f"cannot write to {folder} ({error.strerror}); choose another --out") from error
+    section.save(folder)
 
 
 def plot(path: Path, results: Sequence[Result]) -> None:
@@ -161,7 +157,7 @@ def plot(path: Path, results: Sequence[Result]) -> None:
         axes.set_xticks(BUDGETS, [str(budget) for budget in BUDGETS])
         axes.minorticks_off()
 
-    picture(path, onto, width=7, height=4.5)
+    save_plot(path, onto, width=7, height=4.5)
 
 
 _MORE = ("mrr", f"dcg@{TURNS}", "hit@5", "tokens@5", "tokens@10")

@@ -3,20 +3,18 @@
 The texts are those that the memory systems show; only keys differ here. Segmenter, summarizer and compressor are parts.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import groupby
-from pathlib import Path
 from typing import Literal
 
 from localmem.errors import BadInput
-from localmem.text.base import Compressor, Segmenter
+from localmem.files import JsonlLog
+from localmem.segmentation import Segmenter
+from localmem.text.compress import Compressor
 from localmem.text.dialogue import day, line, transcript
-from localmem.text.history import utterances
-from localmem.text.shown import statements
-from localmem.text.units import exchanges, said, whole
+from localmem.text.units import exchange_units, session_units, statement_units, transcript_unit, utterance_units
 from localmem.types import Session, Turn, Unit
 
 Builder = Callable[[Sequence[Session]], list[Unit]]
@@ -41,17 +39,17 @@ class KeyForm:
 
 def turns_of(sessions: Sequence[Session]) -> list[Unit]:
     """A unit for each turn."""
-    return [unit for session in sessions for unit in utterances(session)]
+    return [unit for session in sessions for unit in utterance_units(session)]
 
 
 def exchanges_of(sessions: Sequence[Session]) -> list[Unit]:
     """A unit for each exchange."""
-    return [unit for session in sessions for unit in exchanges(session)]
+    return [unit for session in sessions for unit in exchange_units(session)]
 
 
 def sessions_of(sessions: Sequence[Session]) -> list[Unit]:
     """A unit for each session."""
-    return [unit for session in sessions for unit in whole(session)]
+    return [unit for session in sessions for unit in session_units(session)]
 
 
 def segments_of(sessions: Sequence[Session], segmenter: Segmenter) -> list[Unit]:
@@ -60,13 +58,13 @@ def segments_of(sessions: Sequence[Session], segmenter: Segmenter) -> list[Unit]
     for session, ranges in zip(sessions, segmenter.segment(sessions), strict=True):
         held = session.exchanges()
         runs = ([turn for exchange in held[one.start : one.stop] for turn in exchange.turns()] for one in ranges)
-        units += [said(session, f"g{number}", run, "segment") for number, run in enumerate(runs)]
+        units += [transcript_unit(session, f"g{number}", run, "segment") for number, run in enumerate(runs)]
     return units
 
 
 def sentences_of(sessions: Sequence[Session], sentences: Sentences) -> list[Unit]:
     """A unit for each sentence that sums a session up."""
-    return [unit for session in sessions for unit in statements(session, sentences(session), MEMORY)]
+    return [unit for session in sessions for unit in statement_units(session, sentences(session), MEMORY)]
 
 
 def keyed(
@@ -105,35 +103,32 @@ def _words(unit: Unit, form: Form, said_as: Mapping[str, Turn]) -> str:
     return "\n".join(turn.text for turn in turns) if form == "plain" else transcript(turns)
 
 
-class KeptSentences:
-    """Sentences of sessions in a file, so that a run that was broken off goes on where it stood.
+@dataclass(frozen=True, slots=True)
+class SessionSentences:
+    """The sentences of a session; `digest` is over its turns and the maker."""
 
-    `make` is asked for sessions that the file does not hold; `maker` names it (model and prompt), and sentences of
-    another maker are not taken.
+    session: str
+    digest: str
+    sentences: list[str]
+
+
+class SentenceCache:
+    """Sentences of sessions in an open log, so that an interrupted run resumes.
+
+    `make` is called for sessions that the log lacks; `maker` names it (model and prompt), and sentences of another
+    maker are not used.
     """
 
-    def __init__(self, path: Path, maker: str, make: Callable[[Sequence[Turn]], list[str]]) -> None:
-        self._path, self._maker, self._make = path, maker, make
-        self._kept: dict[str, list[str]] = {}
-        for row in _whole_rows(path):
-            self._kept[str(row["digest"])] = list(row["sentences"])
+    def __init__(
+        self, log: JsonlLog[SessionSentences], maker: str, make: Callable[[Sequence[Turn]], list[str]]
+    ) -> None:
+        self._log, self._maker, self._make = log, maker, make
+        self._sentences = {entry.digest: entry.sentences for entry in log.records}
 
     def __call__(self, session: Session) -> list[str]:
         digest = sha256("\n".join([self._maker, *map(line, session.turns)]).encode()).hexdigest()
-        if digest not in self._kept:
-            self._kept[digest] = self._make(session.turns)
-            row = {"session": session.id, "digest": digest, "sentences": self._kept[digest]}
-            with self._path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-        return self._kept[digest]
-
-
-def _whole_rows(path: Path) -> list[dict[str, list[str]]]:
-    """The file's rows; a last one that was broken off in the middle is cut from the file."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole_lines = text[: text.rfind("\n") + 1]
-    if whole_lines != text:
-        path.write_text(whole_lines, encoding="utf-8")
-    return [json.loads(one) for one in whole_lines.splitlines()]
+        if digest not in self._sentences:
+            entry = SessionSentences(session.id, digest, self._make(session.turns))
+            self._log.append(entry)
+            self._sentences[digest] = entry.sentences
+        return self._sentences[digest]

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from localmem.config import Settings
-    from localmem.evaluation.unit_builders import Builder, Form, KeptSentences
+    from localmem.evaluation.unit_builders import Builder, Form, SentenceCache
     from localmem.experiments.runs import Notify
     from localmem.llm.base import LLM
     from localmem.retrieval.base import Encoder, Retriever, Side
-    from localmem.text.base import Compressor, Segmenter
+    from localmem.segmentation import Segmenter
+    from localmem.text.compress import Compressor
     from localmem.text.dialogue import Count
     from localmem.types import Session, Unit
 
@@ -196,10 +197,10 @@ class Parts:
         if way.rerank == NONE:
             return found
         from localmem.factory.parts import reranker
-        from localmem.retrieval.rerank import Reranked
+        from localmem.retrieval.rerank import RerankingRetriever
 
         wanted = self._settings.retrieval
-        return Reranked(found, reranker(way.rerank, wanted.device), depth=wanted.rerank_depth)
+        return RerankingRetriever(found, reranker(way.rerank, wanted.device), depth=wanted.rerank_depth)
 
     def _dense(self, reads: Reads) -> "list[Retriever]":
         from localmem.evaluation.retriever_wrappers import BestSentence, ReadsText
@@ -240,13 +241,17 @@ class Parts:
         return LLMSegmenter(self._llm, chunk=self._chunk, fallbacks=self.fallbacks)
 
     @cached_property
-    def _sentences(self) -> "KeptSentences":
-        from localmem.evaluation.unit_builders import KeptSentences
+    def _sentences(self) -> "SentenceCache":
+        from pydantic import TypeAdapter
+
+        from localmem.evaluation.unit_builders import SentenceCache, SessionSentences
+        from localmem.files import JsonlLog
         from localmem.text.summarize import Summarizer
 
         summarizer = Summarizer(self._llm)
         summarizer.fallbacks = self.fallbacks
-        return KeptSentences(self._folder / "memories.jsonl", self._settings.model, summarizer)
+        log = JsonlLog(self._folder / "memories.jsonl", TypeAdapter(SessionSentences))
+        return SentenceCache(self._stack.enter_context(log), self._settings.model, summarizer)
 
     @cached_property
     def _shortener(self) -> "Compressor":

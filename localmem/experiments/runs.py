@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from localmem.errors import BadInput
+from localmem.files import write_json, writing
 
 if TYPE_CHECKING:
     from localmem.chat.conversation import Conversation
@@ -102,7 +103,7 @@ def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
     """
     path, begun = out / RUN, out / ANSWERS
     told = json.loads(json.dumps(about))
-    try:
+    with writing(out, "choose another --out"):
         if path.exists() and begun.exists() and begun.stat().st_size:
             if not resume:
                 raise BadInput(f"{out} holds a run; go on with --resume, or give another --out")
@@ -112,12 +113,7 @@ def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
             if told["systems"].keys() <= before["systems"].keys():
                 return
             told = {**before, "systems": {**before["systems"], **told["systems"]}}
-        out.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".partial")
-        draft.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise BadInput(f"cannot write to {out} ({error.strerror}); choose another --out") from error
+        write_json(path, told, indent=1)
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from localmem.bank import Bank
+from localmem.classification import PairClassifier
 from localmem.classification.llm_classifier import LLMClassifier
-from localmem.errors import BadInput, BadSettings
+from localmem.errors import BadSettings
 from localmem.factory.options import (
     AllMemoriesOptions,
     CareCallOptions,
@@ -30,9 +31,11 @@ from localmem.factory.options import (
     read,
 )
 from localmem.factory.parts import Around, as_it_is, compressor, pair_classifier, trained_segmenter
+from localmem.files import read_json
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
+from localmem.segmentation import Segmenter
 from localmem.segmentation.rubric import Rubric
 from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
 from localmem.systems import carecall
@@ -54,7 +57,6 @@ from localmem.systems.summem import SumMem
 from localmem.systems.theanine import Theanine
 from localmem.systems.theanine.options import Options as TheanineOptions
 from localmem.systems.utterance_retrieval import UtteranceRetrieval
-from localmem.text.base import PairClassifier, Segmenter
 from localmem.text.summarize import Summarizer
 
 
@@ -241,11 +243,7 @@ def _gold(path: str | None) -> dict[str, list[str]]:
     """The file of gold memories: JSON, sentences by session id. Raises BadInput."""
     if path is None:
         raise BadSettings("option 'gold' is not set; the gold variant needs a JSON file {session id: [sentences]}")
-    try:
-        known: dict[str, list[str]] = TypeAdapter(dict[str, list[str]]).validate_json(Path(path).read_bytes())
-    except (OSError, ValidationError) as error:
-        raise BadInput(f"cannot read gold memories from {path}: {str(error).splitlines()[0]}") from error
-    return known
+    return read_json(Path(path), TypeAdapter(dict[str, list[str]]), "give JSON, {session id: [sentences]}")
 
 
 SYSTEMS: Mapping[str, System] = {

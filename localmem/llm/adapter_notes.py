@@ -9,9 +9,10 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from localmem.errors import BadInput, BadSettings
+from localmem.errors import BadSettings
+from localmem.files import read_json, write_json
 from localmem.prompts import load
 
 FILE = "localmem.json"
@@ -32,18 +33,15 @@ def read_notes(folder: Path) -> AdapterNotes | None:
     path = folder / FILE
     if not path.is_file():
         return None
-    try:
-        return AdapterNotes.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise BadInput(f"{path} cannot be read ({str(error).splitlines()[0]}); train the adapter again") from error
+    return read_json(path, AdapterNotes, "train the adapter again")
 
 
 def save_notes(folder: Path, notes: AdapterNotes) -> None:
     """Beside the adapter's weights."""
-    (folder / FILE).write_text(json.dumps(notes.model_dump(), indent=1) + "\n", encoding="utf-8")
+    write_json(folder / FILE, notes.model_dump(), indent=1)
 
 
-def changed(notes: AdapterNotes, template_sha256: str | None) -> list[str]:
+def list_changes(notes: AdapterNotes, template_sha256: str | None) -> list[str]:
     """What differs now from what was learned, a line each; a template that nobody here sees is taken for the same."""
     found = []
     for name, digest in notes.prompts.items():
@@ -69,7 +67,7 @@ def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
             f"the adapter in {folder} was trained with DoRA, which is served merged only; run `localmem distill merge`"
         )
     notes = read_notes(folder)
-    for what in changed(notes, template_sha256) if notes else ():
+    for what in list_changes(notes, template_sha256) if notes else ():
         log.warning("adapter %s: %s; train it again", folder.name, what)
 
 

@@ -16,6 +16,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from localmem.errors import BadSettings
+from localmem.files import validation_line
 from localmem.types import Format, FreeText, Message, Prompt
 
 _HEADER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -99,8 +100,7 @@ def load(name: str) -> PromptFile:
     try:
         return PromptFile.model_validate({**(yaml.safe_load(match.group(1)) if match else {}), **found})
     except ValidationError as error:
-        problem = error.errors()[0]
-        raise BadSettings(f"prompt {name!r}: header field {problem['loc'][0]!r}: {problem['msg']}") from error
+        raise BadSettings(f"prompt {name!r}: {validation_line(error, PromptFile, 'header field')}") from error
 
 
 def _digest(text: str) -> str:

@@ -6,8 +6,6 @@ index is made anew, and that is said and counted. It is checked before anything 
 
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
@@ -16,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from localmem.errors import BadInput
+from localmem.files import write_atomic
 from localmem.types import Unit
 
 log = logging.getLogger(__name__)
@@ -71,10 +71,10 @@ class IndexFile:
     def write(self, kept: Kept, made_by: str) -> None:
         """In place of what is there, in one step. A disk that refuses is said and counted, and is no error."""
         try:
-            _replace(self._path, _pieces(kept, made_by))
-        except OSError as error:
+            write_atomic(self._path, _pieces(kept, made_by), "the index is rebuilt at the next start", mode=0o600)
+        except BadInput as error:
             self.unwritten += 1
-            log.warning("the index file %s cannot be written: %s; it is made anew at the next start", self._path, error)
+            log.warning("%s", error)
 
 
 def marks_of(rows: NDArray[np.float32]) -> Marks:
@@ -129,19 +129,3 @@ def _checksum(rows: object, ids: object, parts: Sequence[bytes | memoryview]) ->
     for part in parts:
         digest.update(part)
     return digest.hexdigest()
-
-
-def _replace(path: Path, pieces: Sequence[bytes | memoryview]) -> None:
-    """Write beside it, wait for the disk, then put it in place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise

@@ -7,11 +7,10 @@ Knows no training; how a gap becomes a pair of texts is decided here, for both.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from pydantic import TypeAdapter, ValidationError
-
 from localmem.classification.pair_classifier import PairModel
 from localmem.errors import BadInput
-from localmem.segmentation.segmenters import between
+from localmem.files import parse
+from localmem.segmentation.segmenters import segments_between
 from localmem.text.dialogue import transcript
 from localmem.types import Session
 
@@ -58,7 +57,7 @@ class BoundarySegmenter:
         found = []
         for held in texts:
             starts = {gap for gap in range(1, len(held)) if next(scores) >= gaps.threshold}
-            found.append(between(starts, len(held)) if held else [])
+            found.append(segments_between(starts, len(held)) if held else [])
         return found
 
     def _column(self) -> int:
@@ -67,12 +66,7 @@ class BoundarySegmenter:
         return self._model.labels.index(BOUNDARY)
 
     def _gaps(self) -> Gaps:
-        try:
-            return TypeAdapter(Gaps).validate_python(dict(self._model.notes))
-        except ValidationError as error:
-            raise BadInput(
-                f"the segmenter's config says {dict(self._model.notes)}: {error.errors()[0]['msg']}"
-            ) from error
+        return parse("the segmenter's config", dict(self._model.notes), Gaps, "train the segmenter again")
 
 
 def exchange_texts(session: Session) -> list[str]:

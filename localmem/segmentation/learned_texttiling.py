@@ -4,18 +4,18 @@ One number a feature, taught by `localmem finetune segmenter --light`; a session
 more than TextTiling does. Knows an encoder by its contract only, and no training.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from localmem.errors import BadInput
+from localmem.files import read_json, write_atomic
 from localmem.retrieval.base import Encoder
-from localmem.segmentation.segmenters import between
+from localmem.segmentation.segmenters import segments_between
 from localmem.segmentation.texttiling import depths, likeness
 from localmem.types import Exchange, Session
 
@@ -26,7 +26,7 @@ PLAIN = 75  # features before the two vectors: 25 of a gap, and those of its nei
 _WIDTHS = (1, 2, 3)  # exchanges on either side whose mean vectors are compared
 
 
-class Learned(BaseModel):
+class TilingModel(BaseModel):
     """What training leaves: a gap is a boundary where the probability reaches `threshold`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,17 +36,14 @@ class Learned(BaseModel):
     threshold: float
 
     @classmethod
-    def load(cls, folder: Path) -> "Learned":
+    def load(cls, folder: Path) -> "TilingModel":
         """Raises BadInput where the file cannot be read."""
         path = folder / FILE
-        try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValidationError) as error:
-            raise BadInput(f"{path} cannot be read ({str(error).splitlines()[0]}): the folder is damaged") from error
+        return read_json(path, cls, "train the segmenter again")
 
     def save(self, folder: Path) -> None:
         """Writes it into the folder."""
-        (folder / FILE).write_text(json.dumps(self.model_dump()) + "\n", encoding="utf-8")
+        write_atomic(folder / FILE, self.model_dump_json() + "\n")
 
     def probabilities(self, features: Floats) -> Floats:
         """(gaps,), of (gaps, features). Raises BadInput for features of another encoder's width."""
@@ -56,10 +53,10 @@ class Learned(BaseModel):
         return found
 
 
-class LearnedTiling:
+class LearnedTextTiling:
     """A Segmenter over an encoder. Sessions are encoded together."""
 
-    def __init__(self, encoder: Encoder, learned: Learned) -> None:
+    def __init__(self, encoder: Encoder, learned: TilingModel) -> None:
         self._encoder = encoder
         self._learned = learned
 
@@ -70,7 +67,7 @@ class LearnedTiling:
         if features is None:
             return []
         starts = np.flatnonzero(self._learned.probabilities(features) >= self._learned.threshold) + 1
-        return between(set(starts.tolist()), len(features) + 1)
+        return segments_between(set(starts.tolist()), len(features) + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from localmem.errors import BadInput
+from localmem.files import parse, read_yaml, write_atomic
+
+_CURE = "a rubric is YAML with items and examples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +36,13 @@ class Rubric:
         return "\n\n".join([*self._criteria(), *map(_shown, self.examples)])
 
     def save(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
-        draft = path.with_name(f"{path.name}.partial")
-        draft.write_text(yaml.safe_dump(asdict(self), allow_unicode=True, sort_keys=False, width=120), encoding="utf-8")
-        draft.replace(path)
+        """Write the file in one step. Raises BadInput."""
+        write_atomic(path, yaml.safe_dump(asdict(self), allow_unicode=True, sort_keys=False, width=120))
 
     @classmethod
     def load(cls, path: Path) -> "Rubric":
         """Read the file. Raises BadInput."""
-        try:
-            known = TypeAdapter(cls).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-            problem = str(error).splitlines()[0]
-            raise BadInput(f"cannot read the rubric {path}: {problem}; it is YAML with items and examples") from error
-        return known
+        return parse(str(path), read_yaml(path, _CURE), TypeAdapter(cls), _CURE)
 
     def _criteria(self) -> list[str]:
         return ["Criteria:\n" + "\n".join(f"- {item}" for item in self.items)] if self.items else []

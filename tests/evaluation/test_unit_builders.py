@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from localmem.errors import BadInput
 from localmem.evaluation.unit_builders import (
-    KeptSentences,
     KeyForm,
+    SentenceCache,
+    SessionSentences,
     exchanges_of,
     keyed,
     segments_of,
@@ -15,6 +17,7 @@ from localmem.evaluation.unit_builders import (
     sessions_of,
     turns_of,
 )
+from localmem.files import JsonlLog
 from localmem.segmentation.segmenters import EvenSegmenter
 from localmem.text.compress import RandomDrop
 from localmem.types import Session
@@ -69,23 +72,25 @@ def test_compression_shortens_keys_alone() -> None:
         keyed(units, BOTH, KeyForm(rate=0.5))
 
 
-def test_sentences_are_kept_and_a_broken_off_file_goes_on(tmp_path: Path) -> None:
-    made: list[str] = []
+def test_sentences_are_reused_and_an_interrupted_file_resumes(tmp_path: Path) -> None:
+    calls: list[object] = []
 
     def make(turns: object) -> list[str]:
-        made.append("once")
+        calls.append(turns)
         return ["User likes tea."]
 
     path = tmp_path / "memories.jsonl"
-    assert KeptSentences(path, "m", make)(FIRST) == ["User likes tea."]
-    assert KeptSentences(path, "m", make)(FIRST) == ["User likes tea."]
-    assert len(made) == 1
-    KeptSentences(path, "another", make)(FIRST)
-    assert len(made) == 2  # another maker's sentences are others
+
+    def read(*sessions: Session, maker: str = "m") -> list[list[str]]:
+        with JsonlLog(path, TypeAdapter(SessionSentences)) as log:
+            return [SentenceCache(log, maker, make)(session) for session in sessions]
+
+    assert read(FIRST) == read(FIRST) == [["User likes tea."]]
+    assert len(calls) == 1
+    read(FIRST, maker="another")
+    assert len(calls) == 2  # the sentences of another maker are not used
     path.write_text(path.read_text() + '{"digest": "cut in the')
-    again = KeptSentences(path, "m", make)
-    assert again(FIRST) == ["User likes tea."]
-    again(SECOND)
-    assert len(made) == 3
-    assert len(KeptSentences(path, "m", make)(SECOND)) == 1
-    assert len(made) == 3
+    assert read(FIRST, SECOND) == [["User likes tea."]] * 2
+    assert len(calls) == 3
+    read(SECOND)
+    assert len(calls) == 3

@@ -1,6 +1,5 @@
 """`localmem bench`: measurements of localmem. Knows how they look on a terminal; `localmem.benchmark` measures."""
 
-import json
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -10,13 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from localmem.cli.bench.agreement import agreement
-from localmem.cli.bench.ending import ending
 from localmem.cli.bench.latency import latency
 from localmem.cli.bench.latency_report import compare, report
 from localmem.cli.bench.retrieval import retrieval
-from localmem.cli.bench.runner import runner
-from localmem.cli.bench.timelines import timelines
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 
 if TYPE_CHECKING:
@@ -29,14 +24,10 @@ def bench() -> None:
     """Measure latency and load on this machine."""
 
 
-bench.add_command(ending)
 bench.add_command(latency)
 bench.add_command(retrieval)
-bench.add_command(timelines)
-bench.add_command(runner)
 bench.add_command(report)
 bench.add_command(compare)
-bench.add_command(agreement)
 
 
 @bench.command()
@@ -109,8 +100,7 @@ _FSYNCS = 100  # before the run, and again after it
 
 
 def _measured(plan: "Plan", settings: "Settings") -> "tuple[dict[str, object], Measured]":
-    from localmem.benchmark.disk import fsync_ms
-    from localmem.benchmark.load import percentiles, run, script
+    from localmem.benchmark.load import fsync_ms, percentiles, run, script
     from localmem.errors import BadInput
     from localmem.llm.scripted import ScriptedLLM
     from localmem.reporting.provenance import machine, versions
@@ -155,12 +145,9 @@ def _lost(measured: "Measured", settings: "Settings") -> list[str]:
 
 def _write_samples(path: Path, measured: "Measured") -> None:
     from localmem.benchmark.load import rows
-    from localmem.errors import BadInput
+    from localmem.files import write_jsonl
 
-    try:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows(measured)), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another --samples") from error
+    write_jsonl(path, rows(measured), "choose another --samples")
 
 
 def _table(report: Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ import click
 
 from localmem.cli.options import json_option, note, print_json
 from localmem.errors import BadInput
+from localmem.files import writing
 
 if TYPE_CHECKING:
     from localmem.benchmark.latency.runs import Quality, Run
@@ -37,19 +38,16 @@ def report(folders: Sequence[Path], out: Path | None, evaluation: Path | None, a
 
     Each DIR is the --out of `localmem bench latency`, or a folder of several. The page needs nothing but itself.
     """
-    from localmem.benchmark.latency.report import page, sections, text
+    from localmem.benchmark.latency.report import chapters, sections
     from localmem.benchmark.latency.runs import read_runs
+    from localmem.reporting.pages import write_pages
 
     runs, qualities = read_runs(folders), _quality(evaluation)
     where = out or (folders[0] if folders[0].is_dir() else folders[0].parent)
-    html, words = where / "report.html", where / "report.md"
-    try:
+    with writing(where, "choose another --out"):
         where.mkdir(parents=True, exist_ok=True)
-        told = [(run, sections(run, where, qualities)) for run in runs]
-        html.write_text(page(told, where), encoding="utf-8")
-        words.write_text(text(told, where), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write to {where} ({error.strerror}); choose another --out") from error
+    told = [(run, sections(run, where, qualities)) for run in runs]
+    html, words = write_pages(where, "localmem latency", chapters(told, where))
     _show(told, as_json=as_json)
     note(f"{html} and {words}")
 
@@ -71,7 +69,7 @@ def show_comparison(first: Path, second: Path, *, as_json: bool) -> None:
     from dataclasses import asdict
 
     from localmem.benchmark.latency.compare import compare, tables
-    from localmem.reporting.sections import terminal
+    from localmem.reporting.pages import terminal
 
     found = compare(first, second)
     if as_json:

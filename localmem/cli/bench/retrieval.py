@@ -170,16 +170,10 @@ def _report(encoder: "Encoder", corpus: "Corpus") -> dict[str, object]:
 
 
 def _write(report: Mapping[str, object], rows: "Sequence[Row]", folder: Path) -> None:
-    import json
-
     from localmem.benchmark.curves import draw
-    from localmem.errors import BadInput
+    from localmem.files import write_json
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "retrieval.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write to {folder} ({error.strerror}); choose another --out") from error
+    write_json(folder / "retrieval.json", report, "choose another --out")
     for path in draw(rows, folder):
         note(f"wrote {path}")
 

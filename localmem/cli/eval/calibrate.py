@@ -3,7 +3,6 @@
 Wires a backbone into `localmem.evaluation.judging`; measures nothing itself.
 """
 
-import json
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +20,7 @@ from localmem.cli.options import (
     settings_of,
 )
 from localmem.errors import BadInput
+from localmem.files import write_json
 
 if TYPE_CHECKING:
     from localmem.config import Settings
@@ -145,10 +145,7 @@ def _chosen(names: str | None, labelled: Path | None, samples: int | None, nli: 
 
 
 def _write(out: Path, reports: object) -> None:
-    try:
-        out.write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {out} ({error.strerror}); choose another --out") from error
+    write_json(out, reports, "choose another --out")
 
 
 def _shown(kept: "CalibrationRecord") -> str:

@@ -1,17 +1,16 @@
 """`localmem eval report`: what evaluations found, as one page and one text. Measures what needs no model."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localmem.cli.eval.text import AskedModels
 from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
-from localmem.errors import BadInput
 from localmem.experiments.runs import ANSWERS, BM25, FULL, RUN
+from localmem.files import read_json, write_atomic
 
 if TYPE_CHECKING:
     from localmem.evaluation.file_scoring import MetricName, ScoringModels
@@ -62,12 +61,8 @@ def report(
     where = out or folders[0]
     told = markdown(sections, where)
     html, text = where / "report.html", where / "report.md"
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-        html.write_text(page(sections), encoding="utf-8")
-        text.write_text(told, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write to {where} ({error.strerror}); choose another --out") from error
+    write_atomic(html, page(sections), "choose another --out")
+    write_atomic(text, told, "choose another --out")
     if as_json:
         print_json([{**asdict(section), "answers": len(section.answers)} for _, section in sections])
     else:
@@ -86,11 +81,11 @@ def _of_run(folder: Path, more: "Sequence[MetricName]", models: "ScoringModels")
     from localmem.evaluation import corpus_metrics
     from localmem.evaluation.answers import answers_of, read_answers
     from localmem.evaluation.judgements import read_judgements
-    from localmem.evaluation.scores import all_scores
+    from localmem.evaluation.scores import score_answers
     from localmem.evaluation.summary import section
 
     lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
-    scores = all_scores(answers_of(lines), judgements)
+    scores = score_answers(answers_of(lines), judgements)
     notes = [*_notes(folder), *_judges(judgements)]
     found = section(f"Run {folder.name}", notes, lines, scores, folder, against=(FULL, BM25))
     return replace(found, tables=(*found.tables, *corpus_metrics.tables(lines, more, models)))
@@ -98,10 +93,9 @@ def _of_run(folder: Path, more: "Sequence[MetricName]", models: "ScoringModels")
 
 def _notes(folder: Path) -> list[str]:
     """What a reader must know of a run, first of all whether it is but a part."""
-    try:
-        about = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {folder / RUN} ({error}); give the folder of a run") from error
+    from pydantic import TypeAdapter
+
+    about = read_json(folder / RUN, TypeAdapter(dict[str, Any]), "give the folder of a run")
     parts = {
         "limit": "only the first {} probes of each data set",
         "sessions": "only the last {} sessions of each episode",

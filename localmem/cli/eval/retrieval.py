@@ -16,6 +16,7 @@ import click
 from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
 from localmem.errors import BadInput
 from localmem.experiments.retrieval_grid import Parts, Way, combined
+from localmem.files import writing
 
 if TYPE_CHECKING:
     from localmem.config import Settings
@@ -270,10 +271,8 @@ def _folder(out: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="localmem-retrieval-") as place:
             yield Path(place)
         return
-    try:
+    with writing(out, "choose another --out"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot make the folder {out} ({error.strerror}); choose another --out") from error
     yield out
 
 

@@ -3,14 +3,13 @@
 Wires models into `localmem.evaluation.file_scoring`; measures nothing itself.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from localmem.cli.options import config_option, json_option, model_option, print_json, settings_of
-from localmem.errors import BadInput
+from localmem.files import write_jsonl
 
 if TYPE_CHECKING:
     from localmem.config import Settings
@@ -128,11 +127,8 @@ def _folder(name: str) -> Path:
 
 def _write(out: Path, replies: "list[ScorableReply]", found: "Measured") -> None:
     rows = ({name: values[place] for name, values in found.each.items()} for place in range(len(replies)))
-    lines = (json.dumps({"id": one.id, **row}, ensure_ascii=False) for one, row in zip(replies, rows, strict=True))
-    try:
-        out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {out} ({error.strerror}); choose another --out") from error
+    lines = ({"id": reply.id, **row} for reply, row in zip(replies, rows, strict=True))
+    write_jsonl(out, lines, "choose another --out")
 
 
 def _show(replies: "list[ScorableReply]", found: "Measured", told: dict[str, str], as_json: bool) -> None:

@@ -12,10 +12,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import AliasChoices, Field
 
+from localmem.classification import OPERATIONS
 from localmem.classification.nli_mapping import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.files import Record, read_records
-from localmem.text.base import OPERATIONS
+from localmem.files import read_text
 
 SHIPPED = Path(__file__).parent.parent / "data" / "operations" / "operations.jsonl"  # described in the README beside it
 
@@ -163,10 +164,7 @@ def _first_line(path: Path) -> str:
 
 def _read_sick(path: Path) -> list[LabelledPair]:
     """SICK's rows, each in its own group. Its editions differ in the name of the label column and write capitals."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {path}: {error}; use SICK's own file") from error
+    text = read_text(path, "use SICK's own file")
     rows = csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
     pairs = [_sick_pair(f"{path}, line {rows.line_num}", row) for row in rows]
     if not pairs:

@@ -106,14 +106,7 @@ def _sessions(place: str, item: _Conversation) -> Iterator[Session]:
 
 
 def _turns(where: str, value: object) -> list[_Turn]:
-    from pydantic import ValidationError
-
-    try:
-        return _Turns.model_validate({"turns": value}).turns
-    except ValidationError as error:
-        problem = error.errors()[0]
-        field = ".".join(str(part) for part in problem["loc"])
-        raise BadInput(f"{where}: {field}: {problem['msg']}; give LoCoMo's own file") from error
+    return parse_record(where, {"turns": value}, _Turns).turns
 
 
 def _shown(turn: _Turn) -> str:

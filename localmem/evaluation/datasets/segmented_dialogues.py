@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
-from localmem.errors import BadInput
-from localmem.segmentation.segmenters import between
+from localmem.files import read_json, read_jsonl, reading
+from localmem.segmentation.segmenters import segments_between
 from localmem.types import Session, Turn
 
 _LINE = "[NEWLINE]"
 _BOUNDARY = "[BOUNDARY]"
+_CURE = (
+    f"give JSONL with id and dialogue (utterances separated by {_LINE}, segments by {_BOUNDARY}), "
+    "or JSON in the format of DialSeg711"
+)
 _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # these dialogues have no times
 
 
@@ -41,17 +45,11 @@ class _Listed(BaseModel):
 
 def read_segmented_dialogues(path: Path) -> list[SegmentedDialogue]:
     """The dialogues of a file. Raises BadInput for a file in neither form."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        if text.lstrip().startswith("["):
-            return [_listed(item) for item in TypeAdapter(list[_Listed]).validate_json(text)]
-        return [_marked(_Marked.model_validate_json(line)) for line in text.split("\n") if line.strip()]
-    except (OSError, UnicodeDecodeError, ValidationError) as error:
-        problem = str(error).splitlines()[0]
-        raise BadInput(
-            f"cannot read labelled dialogues from {path}: {problem}; give JSONL with id and dialogue "
-            f"(utterances parted by {_LINE}, segments by {_BOUNDARY}), or JSON as DialSeg711 has it"
-        ) from error
+    with reading(path, _CURE), path.open("rb") as file:
+        is_list = file.read(256).lstrip().startswith(b"[")
+    if is_list:
+        return [_listed(item) for item in read_json(path, TypeAdapter(list[_Listed]), _CURE)]
+    return [_marked(item) for item in read_jsonl(path, _Marked, _CURE)]
 
 
 def _marked(item: _Marked) -> SegmentedDialogue:
@@ -63,13 +61,13 @@ def _marked(item: _Marked) -> SegmentedDialogue:
         elif line.strip():
             speaker, _, text = line.strip().partition(": ")
             said.append((speaker, text))
-    return SegmentedDialogue(_session(item.id, said), tuple(between(starts, len(said))))
+    return SegmentedDialogue(_session(item.id, said), tuple(segments_between(starts, len(said))))
 
 
 def _listed(item: _Listed) -> SegmentedDialogue:
     ends = {sum(item.segments[: number + 1]) for number in range(len(item.segments))}
     said = [("agent" if number % 2 else "user", text) for number, text in enumerate(item.utterances)]
-    return SegmentedDialogue(_session(str(item.dial_id), said), tuple(between(ends, len(said))))
+    return SegmentedDialogue(_session(str(item.dial_id), said), tuple(segments_between(ends, len(said))))
 
 
 def _session(name: str, said: Sequence[tuple[str, str]]) -> Session:

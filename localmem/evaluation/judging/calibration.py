@@ -5,7 +5,6 @@ is believable from `BELIEVABLE` on ("substantial" agreement in Landis and Koch, 
 `PASSED` of the wrong answers that are vague. Knows no model and no file of results.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import BadInput, MissingExtra
 from localmem.evaluation.judging.judges import Item, Judge, Pair, Words
 from localmem.evaluation.judging.verdicts import FLIPS, Verdict
+from localmem.files import parse_json, read_lines, read_text
 from localmem.reporting.bootstrap import Estimate, estimate
 
 BELIEVABLE = 0.6
@@ -97,19 +97,15 @@ class Calibration:
         return f"{'believable' if self.believable else 'not believable'}: {found}"
 
 
+_CURE = "give JSON lines with item, label and kind"
+
+
 def read_labelled_set(path: Path, judge: Judge) -> LabelledSet:
     """The labelled set of a judge. Raises BadInput with file and line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {path} ({error}); give JSON lines with item, label and kind") from error
-    lines = [
-        _line(f"{path}, line {number}", line, judge)
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip()
-    ]
+    text = read_text(path, _CURE)
+    lines = [_line(place, line, judge) for place, line in read_lines(path, _CURE)]
     if not lines:
-        raise BadInput(f"{path} holds no labelled verdict; give JSON lines with item, label and kind")
+        raise BadInput(f"{path} does not contain labelled verdicts; {_CURE}")
     return LabelledSet(path.name, sha256(text.encode()).hexdigest(), tuple(lines))
 
 
@@ -136,14 +132,7 @@ def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verd
 
 
 def _line(place: str, text: str, judge: Judge) -> Label:
-    try:
-        line = Label.model_validate(json.loads(text))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        field = ".".join(str(part) for part in problem["loc"]) or "the line"
-        raise BadInput(f"{place}: {field}: {problem['msg']}; give item, label and kind") from error
-    except ValueError as error:
-        raise BadInput(f"{place} is no JSON: {error}; give item, label and kind") from error
+    line = parse_json(place, text, Label, _CURE)
     lacking = [name for name in judge.inputs if name not in line.item]
     if lacking:
         raise BadInput(f"{place}: the item lacks {', '.join(lacking)}; the judge {judge.name!r} needs it")

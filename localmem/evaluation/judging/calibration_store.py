@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from localmem.config import Settings
-from localmem.errors import BadInput
 from localmem.evaluation.judging.calibration import Calibration, LabelledSet
 from localmem.evaluation.judging.judges import Judge
+from localmem.files import read_json, write_json
 from localmem.llm.base import route
 from localmem.prompts import load
 from localmem.weights.folder import sums
@@ -94,13 +94,7 @@ def save_calibration(
         seed=seed,
         figures=figures,
     )
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".partial")
-        draft.write_text(json.dumps({key: asdict(one) for key, one in held.items()}, indent=2), encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another data directory") from error
+    write_json(path, {key: asdict(entry) for key, entry in held.items()}, "choose another data directory")
     return kept
 
 
@@ -121,8 +115,4 @@ def _over(sums_by_name: Mapping[str, str]) -> str:
 def _read(path: Path) -> dict[str, CalibrationRecord]:
     if not path.is_file():
         return {}
-    try:
-        return _KEPT.validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise BadInput(f"cannot read {path} ({reason}); remove it and run `localmem eval calibrate` again") from error
+    return read_json(path, _KEPT, "remove it and run `localmem eval calibrate` again")

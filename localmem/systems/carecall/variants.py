@@ -3,31 +3,25 @@
 "Memory accumulate" is CareCall without a classifier. Knows nothing of operations.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from localmem.bank import Bank
 from localmem.errors import BadInput
+from localmem.files import read_json
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.systems.carecall.facts import FactMemory, fact
-from localmem.text.history import UTTERANCE, newest, room, utterances, written
+from localmem.text.units import UTTERANCE, history_budget, history_text, newest_units, utterance_units
 from localmem.types import AddUnit, Change, Hit, Recall, RetireUnit, Session
 
 
 def read_gold(path: Path) -> dict[str, list[str]]:
     """Gold memory out of a JSON file {session id: [sentences]}. Raises BadInput for anything else."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}; give the file of the gold memories") from error
-    except ValueError as error:
-        raise BadInput(f"{path} is no JSON: {error}") from error
-    if not isinstance(found, dict) or not all(_is_texts(texts) for texts in found.values()):
-        raise BadInput(f"{path} does not map session ids to lists of sentences; give {{session id: [sentences]}}")
-    return found
+    return read_json(path, TypeAdapter(dict[str, list[str]]), "give JSON, {session id: [sentences]}")
 
 
 class WithoutMemory(Memory):
@@ -54,12 +48,12 @@ class HistoryAccumulate(Memory):
 
     def recall(self, session: Session) -> Recall:
         said = [unit for unit in self.bank.live() if unit.kind == UTTERANCE]
-        budget = min(self._tokens, room(self._llm, session, self.response_prompt))
-        shown = newest(said, budget, self._llm.count_tokens)
-        return Recall(text=written(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
+        budget = min(self._tokens, history_budget(self._llm, session, self.response_prompt))
+        shown = newest_units(said, budget, self._llm.count_tokens)
+        return Recall(text=history_text(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
 
     def end_session(self, session: Session) -> list[Change]:
-        return [AddUnit(unit, unit.learned) for unit in utterances(session)]
+        return [AddUnit(unit, unit.learned) for unit in utterance_units(session)]
 
 
 class GoldMemory(FactMemory):

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from localmem.errors import BadSettings
+from localmem.files import validation_line
 
 
 class Options(BaseModel):
@@ -47,6 +48,4 @@ class Options(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            problem = error.errors()[0]
-            name = ".".join(str(part) for part in problem["loc"])
-            raise BadSettings(f"option {name!r} cannot be {problem['input']!r}: {problem['msg']}") from error
+            raise BadSettings(validation_line(error, cls, "option")) from error
