@@ -1,36 +1,56 @@
 """localmem: long-term memory for private chatbots, on the owner's machine alone.
 
-The names below are the public Python interface. They load on first use, so importing the package costs nothing.
+    from localmem import LocalMem
+
+    with LocalMem() as memory:
+        agent = memory.agent("ana")
+
+LocalMem owns a store and its models; AsyncLocalMem is the same for asyncio. `agent` returns a Conversation, formerly
+ChatAgent. Memory is the contract of every memory system. Names load on first use: importing the package is quick
+and changes nothing in the host process.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from localmem.chat.agent import ChatAgent
+    from localmem.api import AsyncLocalMem, LocalMem, load_agent
+    from localmem.chat.conversation import Conversation
+    from localmem.chat.conversation import Conversation as ChatAgent
     from localmem.memory import Memory
-    from localmem.runtime import load_agent
-    from localmem.types import Session, Turn
+    from localmem.types import Message, Session, Turn
 
-# OpenMP's threads wait for one another a hundred times in an embedding, and by default spin about a millisecond before
-# they let go of the core. On cores that others use too, such as a vLLM server's on a CPU, one embedding in twenty then
-# takes some hundred milliseconds in place of 25 (configs/bench/results/latency-cpu.md). It is read when the library
-# loads, so it is set before that. A server that localmem starts on a CPU keeps OpenMP's own.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+__all__ = [
+    "AsyncLocalMem",
+    "ChatAgent",
+    "Conversation",
+    "LocalMem",
+    "Memory",
+    "Message",
+    "Session",
+    "Turn",
+    "load_agent",
+]
 
-__all__ = ["ChatAgent", "Memory", "Session", "Turn", "load_agent"]
-
-_HOMES = {
-    "ChatAgent": "localmem.chat.agent",
-    "Memory": "localmem.memory",
-    "Session": "localmem.types",
-    "Turn": "localmem.types",
-    "load_agent": "localmem.runtime",
+_SOURCES = {
+    "AsyncLocalMem": ("localmem.api", "AsyncLocalMem"),
+    "ChatAgent": ("localmem.chat.conversation", "Conversation"),
+    "Conversation": ("localmem.chat.conversation", "Conversation"),
+    "LocalMem": ("localmem.api", "LocalMem"),
+    "Memory": ("localmem.memory", "Memory"),
+    "Message": ("localmem.types", "Message"),
+    "Session": ("localmem.types", "Session"),
+    "Turn": ("localmem.types", "Turn"),
+    "load_agent": ("localmem.api", "load_agent"),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _SOURCES:
         raise AttributeError(f"module 'localmem' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, attribute = _SOURCES[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

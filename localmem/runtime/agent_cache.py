@@ -1,7 +1,7 @@
-"""Residents: the agents that stay in memory, those asked for last, as many as two bounds allow.
+"""AgentCache: the agents in memory, least recently used first out, within two bounds.
 
-An agent that was let go while someone still uses it (a reply is being given, a session is being remembered) is found
-again for as long as they do, so no user ever has two. Knows how an agent is made by what it is given, and no store.
+An agent that is evicted while somebody still uses it (a reply is being given, a session is being remembered) is handed
+out again for as long as they do, so no user ever has two. How an agent is made is up to the function it is given.
 """
 
 import threading
@@ -11,109 +11,109 @@ from weakref import ref
 
 from localmem.chat.conversation import Conversation
 
-MOST_AGENTS = 1000  # of whatever size: without an index an agent holds its user's bank and open sessions
+MAX_AGENTS = 1000  # of any size: without an index an agent holds its user's bank and open sessions
 _STRIPES = 64  # users whose agents may be made at the same time
-_LOOKED_AT = 16  # agents that are measured whenever one is asked for, at least; and at least one of _PART
-_PART = 32
+_MEASURED = 16  # agents that each call measures, at least; and at least one in _MEASURED_SHARE
+_MEASURED_SHARE = 32
 
 
-class Residents:
-    """Agents by user. `memory` is how many bytes their indexes may hold together, `agents` how many there may be.
+class AgentCache:
+    """Agents by user. `max_bytes` bounds what their indexes may hold together, `max_agents` their number.
 
-    The least recently used are let go; what they hold is freed as soon as nobody uses them. The one asked for is never
-    let go, so a single index may be larger than the bound. Indexes grow unseen: each call measures some in turn, so the
-    bound may be overstepped by what grew in a few dozen calls, and is kept again after them.
+    The least recently used are evicted; their memory is freed as soon as nobody uses them. The one asked for is never
+    evicted, so a single index may be larger than the bound. Indexes grow unnoticed: each call measures a few agents in
+    turn, so growth may exceed the bound for a few dozen calls.
     """
 
-    def __init__(self, make: Callable[[str], Conversation], *, memory: int, agents: int = MOST_AGENTS) -> None:
+    def __init__(self, make: Callable[[str], Conversation], *, max_bytes: int, max_agents: int = MAX_AGENTS) -> None:
         self._make = make
-        self._memory = memory
-        self._agents = agents
-        self._guard = threading.Lock()
+        self._max_bytes = max_bytes
+        self._max_agents = max_agents
+        self._lock = threading.Lock()
         self._making = tuple(threading.Lock() for _ in range(_STRIPES))
-        self._kept: OrderedDict[str, Conversation] = OrderedDict()  # the least recently used first
-        self._lent: dict[str, ref[Conversation]] = {}  # let go, and in use as long as the reference is alive
-        self._round: list[str] = []  # whom to measure next
+        self._cached: OrderedDict[str, Conversation] = OrderedDict()  # the least recently used first
+        self._evicted: dict[str, ref[Conversation]] = {}  # in use as long as the reference is alive
+        self._to_measure: list[str] = []
         self._sizes: dict[str, int] = {}
-        self._held = 0  # the sum of the sizes
+        self._total = 0  # the sum of the sizes
 
     def get(self, user: str) -> Conversation:
         """The user's agent, made if there is none. Other users do not wait while it is made."""
-        agent = self._found(user)
+        agent = self._look_up(user)
         if agent is None:
             with self._stripe(user):
-                agent = self._found(user) or self._keep(user, self._make(user))
-        with self._guard:
-            self._look_again(user)
-        while self._let_go():
+                agent = self._look_up(user) or self._store(user, self._make(user))
+        with self._lock:
+            self._measure_some(user)
+        while self._evict_one():
             pass
         return agent
 
     def forget(self, user: str) -> None:
-        """The next `get` makes the agent afresh, whoever uses the one that there is."""
-        with self._stripe(user), self._guard:
-            self._kept.pop(user, None)
-            self._lent.pop(user, None)
+        """The next `get` makes the agent afresh, whoever uses the current one."""
+        with self._stripe(user), self._lock:
+            self._cached.pop(user, None)
+            self._evicted.pop(user, None)
             self._measure(user, None)
 
     @property
-    def memory(self) -> int:
-        """Bytes that the indexes hold, those of agents in use included, about."""
-        with self._guard:
-            agents = [*self._kept.values(), *(agent for lent in self._lent.values() if (agent := lent()))]
+    def index_bytes(self) -> int:
+        """About how many bytes the indexes hold, those of evicted agents that are still in use included."""
+        with self._lock:
+            agents = [*self._cached.values(), *(agent for evicted in self._evicted.values() if (agent := evicted()))]
         return sum(agent.memory.index_memory for agent in agents)
 
     def __len__(self) -> int:
-        """How many agents are kept."""
-        with self._guard:
-            return len(self._kept)
+        """How many agents are cached."""
+        with self._lock:
+            return len(self._cached)
 
     def _stripe(self, user: str) -> threading.Lock:
         return self._making[hash(user) % _STRIPES]
 
-    def _found(self, user: str) -> Conversation | None:
-        with self._guard:
-            agent = self._kept.get(user) or self._in_use(user)
+    def _look_up(self, user: str) -> Conversation | None:
+        with self._lock:
+            agent = self._cached.get(user) or self._in_use(user)
             if agent is not None:
-                self._lent.pop(user, None)
-                self._kept[user] = agent
-                self._kept.move_to_end(user)
+                self._evicted.pop(user, None)
+                self._cached[user] = agent
+                self._cached.move_to_end(user)
             return agent
 
-    def _keep(self, user: str, agent: Conversation) -> Conversation:
-        with self._guard:
-            self._lent.pop(user, None)
-            self._kept[user] = agent
+    def _store(self, user: str, agent: Conversation) -> Conversation:
+        with self._lock:
+            self._evicted.pop(user, None)
+            self._cached[user] = agent
         return agent
 
-    def _look_again(self, user: str) -> None:
-        """Measure this one and the next of the round."""
-        self._measure(user, self._kept.get(user))
-        for _ in range(min(len(self._kept), max(_LOOKED_AT, len(self._kept) // _PART))):
-            self._round = self._round or list(self._kept)
-            name = self._round.pop()
-            self._measure(name, self._kept.get(name) or self._in_use(name))
+    def _measure_some(self, user: str) -> None:
+        """Measure this user's agent and the next few of the round."""
+        self._measure(user, self._cached.get(user))
+        for _ in range(min(len(self._cached), max(_MEASURED, len(self._cached) // _MEASURED_SHARE))):
+            self._to_measure = self._to_measure or list(self._cached)
+            name = self._to_measure.pop()
+            self._measure(name, self._cached.get(name) or self._in_use(name))
 
     def _measure(self, user: str, agent: Conversation | None) -> None:
         size = agent.memory.index_memory if agent is not None else 0
-        self._held += size - self._sizes.pop(user, 0)
+        self._total += size - self._sizes.pop(user, 0)
         if agent is not None:
             self._sizes[user] = size
 
     def _in_use(self, user: str) -> Conversation | None:
-        lent = self._lent.get(user)
-        return lent() if lent is not None else None
+        evicted = self._evicted.get(user)
+        return evicted() if evicted is not None else None
 
-    def _let_go(self) -> bool:
-        """Whether one had to go. What it holds is freed on return, where no lock is held, unless somebody uses it: then
-        it still counts, and idle ones make room for it."""
-        with self._guard:
-            for user in [user for user, lent in self._lent.items() if lent() is None]:
-                del self._lent[user]
+    def _evict_one(self) -> bool:
+        """Whether one had to go. Its memory is freed on return, where no lock is held, unless somebody uses it: then it
+        still counts, and idle agents make room for it."""
+        with self._lock:
+            for user in [user for user, evicted in self._evicted.items() if evicted() is None]:
+                del self._evicted[user]
                 self._measure(user, None)
-            much = self._held > self._memory or len(self._kept) > self._agents
-            if not much or len(self._kept) == 1:
+            exceeded = self._total > self._max_bytes or len(self._cached) > self._max_agents
+            if not exceeded or len(self._cached) == 1:
                 return False
-            user, gone = self._kept.popitem(last=False)
-            self._lent[user] = ref(gone)
+            user, agent = self._cached.popitem(last=False)
+            self._evicted[user] = ref(agent)
         return True

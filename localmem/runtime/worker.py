@@ -1,4 +1,4 @@
-"""Rememberer: the threads that remember closed sessions. Knows no store and no terminal."""
+"""Worker: the threads that remember closed sessions in the background. Depends on no store and no terminal."""
 
 import threading
 import time
@@ -8,48 +8,48 @@ from typing import Protocol
 from localmem.llm.background import in_background
 from localmem.store.records import Job
 
-ATTEMPTS = 3  # a session that cannot be remembered is tried so often, then reported by `localmem doctor`
-_POLL = 5.0  # seconds between looks for sessions that another process closed
+MAX_ATTEMPTS = 3  # then the session waits for the user: `localmem doctor` reports it
+_POLL_SECONDS = 5.0  # between looks for sessions that another process closed
 
 
 class Jobs(Protocol):
-    """What there is to remember; a runtime is one."""
+    """What there is to remember; a Runtime is one."""
 
     def waiting_jobs(self) -> Sequence[Job]:
         """The jobs to be done, oldest first."""
         ...
 
     def remember(self, job: Job, /) -> bool:
-        """Whether it was done."""
+        """Do the job; False if it failed."""
         ...
 
 
-class Rememberer:
-    """Does the jobs of closed sessions on `workers` threads: each user's in order, a failed one again after a while.
+class Worker:
+    """Does jobs on several threads: each user's in order, a failed one again after a while.
 
-    The threads are daemons: a job that is cut off by the end of the process is done again at the next start.
+    The threads are daemons: a job that the end of the process interrupts is done again at the next start.
     """
 
-    def __init__(self, jobs: Jobs, workers: int = 2) -> None:
+    def __init__(self, jobs: Jobs, threads: int = 2) -> None:
         self._jobs = jobs
-        self._workers = workers
+        self._count = threads
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._guard = threading.Lock()
-        self._busy: set[str] = set()
+        self._lock = threading.Lock()
+        self._busy_users: set[str] = set()
         self._not_before: dict[str, float] = {}
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Begin; a second call changes nothing."""
+        """Start the threads; a second call changes nothing."""
         if not self._threads:
-            names = [f"remember-{number}" for number in range(self._workers)]
+            names = [f"remember-{number}" for number in range(self._count)]
             self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in names]
             for thread in self._threads:
                 thread.start()
 
     def stop(self, *, wait: bool = True) -> None:
-        """Begin no further job; with `wait`, see those through that are being done."""
+        """Start no further job; with `wait`, finish those in progress."""
         self._stopping.set()
         self._wake.set()
         for thread in self._threads if wait else ():
@@ -62,24 +62,24 @@ class Rememberer:
     def _work(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
-            job = self._take()
+            job = self._take_job()
             if job is None:
-                self._wake.wait(_POLL)
+                self._wake.wait(_POLL_SECONDS)
                 continue
             with in_background():
-                done = self._jobs.remember(job)
-            with self._guard:
-                self._busy.discard(job.user)
-                if not done:
-                    self._not_before[job.user] = time.monotonic() + _POLL * (job.attempts + 1)
+                succeeded = self._jobs.remember(job)
+            with self._lock:
+                self._busy_users.discard(job.user)
+                if not succeeded:
+                    self._not_before[job.user] = time.monotonic() + _POLL_SECONDS * (job.attempts + 1)
 
-    def _take(self) -> Job | None:
-        """The first job of a user whom no other thread is at work for."""
+    def _take_job(self) -> Job | None:
+        """The first job of a user whom no other thread is working for."""
         jobs = self._jobs.waiting_jobs()
-        with self._guard:
+        with self._lock:
             for job in jobs:
-                free = job.user not in self._busy and time.monotonic() >= self._not_before.get(job.user, 0.0)
-                if free and job.attempts < ATTEMPTS:
-                    self._busy.add(job.user)
+                free = job.user not in self._busy_users and time.monotonic() >= self._not_before.get(job.user, 0.0)
+                if free and job.attempts < MAX_ATTEMPTS:
+                    self._busy_users.add(job.user)
                     return job
         return None

@@ -12,11 +12,11 @@ from localmem.chat.conversation import Conversation
 from localmem.errors import StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
-from localmem.runtime.agent_cache import Residents
+from localmem.runtime.agent_cache import AgentCache
 from localmem.types import Change, Prompt, Recall, Session
 from tests.fakes import START, WordRetriever, unit
 
-HELD = 1000  # bytes of one agent's index: ten units of the fake retriever
+INDEX_BYTES = 1000  # bytes of one agent's index: ten units of the fake retriever
 
 
 class Sized(Memory):
@@ -40,71 +40,71 @@ def _make(user: str) -> Conversation:
     return Conversation(memory=Sized(retriever=WordRetriever()), llm=ScriptedLLM(_say))
 
 
-def _talk(residents: Residents, user: str) -> "weakref.ref[Conversation]":
-    agent = residents.get(user)
+def _talk(cache: AgentCache, user: str) -> "weakref.ref[Conversation]":
+    agent = cache.get(user)
     agent.chat("Hello.", START)
     return weakref.ref(agent)
 
 
 def test_the_least_recently_used_is_let_go_and_freed() -> None:
-    residents = Residents(_make, memory=3 * HELD)
-    agents = {user: _talk(residents, user) for user in ("ann", "bob", "cid")}
-    _talk(residents, "ann")
-    assert len(residents) == 3
-    agents["dan"] = _talk(residents, "dan")
-    agents["eve"] = _talk(residents, "eve")
+    cache = AgentCache(_make, max_bytes=3 * INDEX_BYTES)
+    agents = {user: _talk(cache, user) for user in ("ann", "bob", "cid")}
+    _talk(cache, "ann")
+    assert len(cache) == 3
+    agents["dan"] = _talk(cache, "dan")
+    agents["eve"] = _talk(cache, "eve")
     assert [user for user, agent in agents.items() if agent() is None] == ["bob"]
-    residents.get("ann")
+    cache.get("ann")
     assert agents["cid"]() is None
-    assert residents.memory == 3 * HELD
+    assert cache.index_bytes == 3 * INDEX_BYTES
 
 
 def test_one_index_may_be_larger_than_the_bound() -> None:
-    residents = Residents(_make, memory=HELD // 2)
-    agent = _talk(residents, "ann")
-    assert residents.get("ann") is agent()
-    residents.get("bob")
+    cache = AgentCache(_make, max_bytes=INDEX_BYTES // 2)
+    agent = _talk(cache, "ann")
+    assert cache.get("ann") is agent()
+    cache.get("bob")
     assert agent() is None
 
 
 def test_agents_without_an_index_are_bounded_too() -> None:
-    residents = Residents(_make, memory=HELD, agents=5)
-    agents = [weakref.ref(residents.get(f"user{number}")) for number in range(20)]
-    assert len(residents) == 5
+    cache = AgentCache(_make, max_bytes=INDEX_BYTES, max_agents=5)
+    agents = [weakref.ref(cache.get(f"user{number}")) for number in range(20)]
+    assert len(cache) == 5
     assert [agent() is None for agent in agents] == [True] * 15 + [False] * 5
 
 
 def test_an_agent_in_use_is_the_same_for_everybody() -> None:
-    residents = Residents(_make, memory=HELD)
-    agent = residents.get("ann")
+    cache = AgentCache(_make, max_bytes=INDEX_BYTES)
+    agent = cache.get("ann")
     pieces = agent.stream("Tell me.", START)
     del agent
     assert next(pieces)
     for number in range(5):
-        _talk(residents, f"user{number}")
-    again = residents.get("ann")
+        _talk(cache, f"user{number}")
+    again = cache.get("ann")
     assert [turn.text for turn in again.sessions[0].turns] == ["Tell me."]
     list(pieces)
     assert [turn.text for turn in again.sessions[0].turns] == ["Tell me.", "I see."]
 
 
 def test_what_is_in_use_counts_so_that_idle_ones_make_room() -> None:
-    residents = Residents(_make, memory=3 * HELD)
-    used = [residents.get("ann"), residents.get("bob")]
+    cache = AgentCache(_make, max_bytes=3 * INDEX_BYTES)
+    used = [cache.get("ann"), cache.get("bob")]
     for agent in used:
         agent.chat("Hello.", START)
     for number in range(10):
-        _talk(residents, f"user{number}")
-        assert residents.memory <= 4 * HELD  # the bound, and the turn that was just held
-    assert [residents.get("ann"), residents.get("bob")] == used
+        _talk(cache, f"user{number}")
+        assert cache.index_bytes <= 4 * INDEX_BYTES  # the bound, and the turn that was just held
+    assert [cache.get("ann"), cache.get("bob")] == used
 
 
 def test_forgotten_is_made_afresh_though_it_is_in_use() -> None:
-    residents = Residents(_make, memory=HELD)
-    agent = residents.get("ann")
-    residents.forget("ann")
-    residents.forget("nobody")
-    assert residents.get("ann") is not agent
+    cache = AgentCache(_make, max_bytes=INDEX_BYTES)
+    agent = cache.get("ann")
+    cache.forget("ann")
+    cache.forget("nobody")
+    assert cache.get("ann") is not agent
 
 
 def test_users_who_come_do_not_wait_for_one_that_is_made() -> None:
@@ -116,23 +116,23 @@ def test_users_who_come_do_not_wait_for_one_that_is_made() -> None:
             assert go_on.wait(30)
         return _make(user)
 
-    residents = Residents(make, memory=HELD)
-    others = [name for name in map(str, range(100)) if residents._stripe(name) is not residents._stripe("slow")]
+    cache = AgentCache(make, max_bytes=INDEX_BYTES)
+    others = [name for name in map(str, range(100)) if cache._stripe(name) is not cache._stripe("slow")]
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.submit(residents.get, "slow"), pool.submit(residents.get, "slow")
+        first, second = pool.submit(cache.get, "slow"), pool.submit(cache.get, "slow")
         assert begun.wait(30)
-        residents.get(others[0])
+        cache.get(others[0])
         go_on.set()
         assert first.result() is second.result()
 
 
 def test_a_crowd_is_bounded_though_only_some_are_measured_at_a_time() -> None:
     """Indexes that grew since they were looked at are found within a few dozen calls."""
-    residents = Residents(_make, memory=500 * HELD)
+    cache = AgentCache(_make, max_bytes=500 * INDEX_BYTES)
     for number in range(800):
-        _talk(residents, f"user{number}")
-        assert residents.memory <= 540 * HELD
-    assert len(residents) > 450
+        _talk(cache, f"user{number}")
+        assert cache.index_bytes <= 540 * INDEX_BYTES
+    assert len(cache) > 450
 
 
 def test_one_that_cannot_be_made_leaves_nothing_behind() -> None:
@@ -141,18 +141,18 @@ def test_one_that_cannot_be_made_leaves_nothing_behind() -> None:
             raise StoreError("the disk is full")
         return _make(user)
 
-    residents = Residents(make, memory=HELD)
+    cache = AgentCache(make, max_bytes=INDEX_BYTES)
     for _ in range(2):
         with pytest.raises(StoreError):
-            residents.get("bad")
-    assert residents.get("ann") is residents.get("ann")
-    assert len(residents) == 1
+            cache.get("bad")
+    assert cache.get("ann") is cache.get("ann")
+    assert len(cache) == 1
 
 
 def test_many_users_talk_at_once_and_the_bound_holds() -> None:
     """No more than the bound and two indexes for each thread; nobody has two agents at the same time."""
-    threads, users, bound = 8, 200, 20 * HELD
-    residents = Residents(_make, memory=bound)
+    threads, users, bound = 8, 200, 20 * INDEX_BYTES
+    cache = AgentCache(_make, max_bytes=bound)
     talking: dict[str, list[Conversation]] = {}
     guard = threading.Lock()
     most = 0
@@ -162,11 +162,11 @@ def test_many_users_talk_at_once_and_the_bound_holds() -> None:
         random = Random(seed)
         for _ in range(200):
             user = f"user{int(random.paretovariate(0.5)) % users}"
-            agent = residents.get(user)
+            agent = cache.get(user)
             with guard:
                 talking.setdefault(user, []).append(agent)
                 assert all(other is agent for other in talking[user])
-                most = max(most, residents.memory)
+                most = max(most, cache.index_bytes)
             agent.chat("Hello.", START)
             with guard:
                 talking[user].pop()
@@ -175,7 +175,7 @@ def test_many_users_talk_at_once_and_the_bound_holds() -> None:
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(talk, range(threads)))
     for _ in range(3):  # a call measures sixteen of the agents, and there are a few more
-        residents.get("user0")
-    assert residents.memory <= bound
-    assert most <= bound + 2 * threads * HELD  # what a round of the threads' calls may have made, unseen as yet
+        cache.get("user0")
+    assert cache.index_bytes <= bound
+    assert most <= bound + 2 * threads * INDEX_BYTES  # what a round of the threads' calls may have made, unseen as yet
     assert most > bound // 2

@@ -13,8 +13,8 @@ from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
 from localmem.errors import LLMError
 from localmem.llm.scripted import ScriptedLLM
-from localmem.runtime import Runtime, load_agent, worker
-from localmem.runtime.agent_cache import Residents
+from localmem.runtime import Runtime, worker
+from localmem.runtime.agent_cache import AgentCache
 from localmem.types import Prompt, Session
 from tests.fakes import START, WordEncoder, session, turns
 
@@ -132,12 +132,6 @@ def test_tokens_are_counted_by_prompt_name(settings: Settings) -> None:
         assert all(cost.input_tokens > 0 and cost.output_tokens > 0 for cost in spent.values())
 
 
-def test_load_agent_takes_flags(tmp_path: Path) -> None:
-    agent = load_agent("ana", data=tmp_path / "data", system="none")
-    assert agent.memory.name == "none"
-    assert agent.sessions == ()
-
-
 @pytest.mark.parametrize("real", [False, True], ids=["words", "weights"])
 def test_a_user_who_was_let_go_finds_everything_as_it_was(
     tmp_path: Path, real: bool, request: pytest.FixtureRequest
@@ -153,7 +147,7 @@ def test_a_user_who_was_let_go_finds_everything_as_it_was(
         )
         runtime.agent("ana").chat("Which boats do I like?", START + timedelta(days=1))
         before, agent = _seen(runtime.agent("ana")), ref(runtime.agent("ana"))
-        runtime._agents = Residents(runtime._new_agent, memory=1)
+        runtime._agents = AgentCache(runtime._new_agent, max_bytes=1)
         assert agent() is None
         after = runtime.agent("ana")
         assert after.memory.index_memory == 0
@@ -186,7 +180,7 @@ def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> 
 
         def talk(name: str) -> bool:
             agent = runtime.agent(name)
-            held = runtime._agents.memory
+            held = runtime._agents.index_bytes
             reply = agent.chat(f"What does {name} like?", START + timedelta(days=1))
             return held <= most and all(name in hit.unit.text for hit in reply.recall.hits)
 

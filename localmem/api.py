@@ -1,0 +1,239 @@
+"""LocalMem: the Python interface to a store of memories and the models behind it; AsyncLocalMem for asyncio programs.
+
+    with LocalMem() as memory:
+        memory.add("My sister Clara lives in Lyon.", user="ana")
+        print(memory.recall("Where does my sister live?", user="ana").text)
+
+One LocalMem owns one store, one backbone and one encoder, which load when they are first needed and serve all users. It
+reads the clock where a call gives no time. For many threads.
+"""
+
+import asyncio
+import uuid
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import update_wrapper
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+
+from localmem.chat.conversation import Conversation
+from localmem.config import Settings, load_settings
+from localmem.errors import BadInput
+from localmem.runtime import Runtime
+from localmem.store.records import Receipt, UnitHistory
+from localmem.types import Hit, Message, Recall, Reply, Role, Session, Turn, Unit
+
+if TYPE_CHECKING:
+    from localmem.llm.base import LLM
+
+Messages = str | Iterable[Message | Mapping[str, str]]
+_ROLES = ("user", "assistant")
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class LocalMem:
+    """Memories of any number of users. Use it as a context manager, or call `close`.
+
+    `config` is a YAML file of settings; keyword arguments are settings that override it, nested as in YAML:
+    `LocalMem(system="rsum", llm={"url": "http://127.0.0.1:8000"})`. `llm` objects can replace the backbone in tests.
+    Raises BadSettings, BadInput.
+    """
+
+    def __init__(self, config: str | Path | None = None, *, backbone: "LLM | None" = None, **settings: object) -> None:
+        self._runtime = Runtime(load_settings(config, settings), llm=backbone)
+
+    def __enter__(self) -> "LocalMem":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runtime.close(wait=kind is None)
+
+    def close(self) -> None:
+        """Stop the backbone, if one was started, and close the store. Sessions that are open stay open."""
+        self._runtime.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._runtime.settings
+
+    def agent(self, user: str | None = None) -> Conversation:
+        """The user's agent, to chat with; by default the user of the settings. Raises BadInput for an empty user."""
+        return self._runtime.agent(self._user(user))
+
+    def chat(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Reply:
+        """The reply to one message, with memory. The session stays open until `end_session`."""
+        return self.agent(user).chat(text, time or _now())
+
+    def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
+        """End a session, by default the one opened last, and remember it. Returns its id, None when none is open."""
+        return self.agent(user).end_session(session)
+
+    def add(
+        self,
+        messages: Messages,
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        time: datetime | None = None,
+    ) -> str:
+        """Log a conversation that took place elsewhere and remember it. Returns its session id.
+
+        `messages` is the user's text, or messages of both sides in order: Message objects or mappings with `role`
+        ("user" or "assistant") and `content`. `session` names the new session. Raises BadInput, OutOfOrder.
+        """
+        agent = self.agent(user)
+        name, moment = session or uuid.uuid4().hex[:12], time or _now()
+        names = dict(zip(_ROLES, agent.responder.speakers, strict=True))
+        turns = tuple(
+            Turn(f"{name}.{number}", cast("Role", message.role), names[message.role], message.content, moment)
+            for number, message in enumerate(_as_messages(messages))
+        )
+        agent.writer.read([Session(name, turns)])
+        return name
+
+    def recall(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Recall:
+        """What would be shown to the model if the user said `text` now, and the memories it is made of."""
+        agent = self.agent(user)
+        turn = Turn("recall.0", "user", agent.responder.speakers.user, text, time or _now())
+        return agent.memory.recall(Session("recall", (turn,)))
+
+    def search(self, query: str, *, user: str | None = None, limit: int = 10) -> list[Hit]:
+        """At most `limit` memories nearest to the query, best first. Empty for a system that keeps no single units."""
+        return self.agent(user).memory.search(query, limit)
+
+    def memories(self, *, user: str | None = None, as_of: datetime | None = None) -> list[Unit]:
+        """All memories of a user, oldest first, now or as they were at a moment."""
+        return list(self._runtime.store.bank(self._user(user), self.settings.system, as_of).live())
+
+    def history(self, memory_id: str, *, user: str | None = None) -> UnitHistory:
+        """How one memory came to be: its changes and the turns it came from. Raises NotFound."""
+        return self._runtime.store.history(self._user(user), self.settings.system, memory_id)
+
+    def forget(
+        self,
+        memory_id: str | None = None,
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        everything: bool = False,
+    ) -> Receipt:
+        """Erase one memory, one session or everything of a user, for good. Returns what was removed.
+
+        Raises BadInput unless exactly one of the three is named, and for `everything` without a user; NotFound.
+        """
+        if [memory_id is not None, session is not None, everything].count(True) != 1:
+            raise BadInput("forget needs exactly one of memory_id, session and everything=True")
+        if everything and user is None:
+            raise BadInput("everything=True needs a user, so that nobody is erased by default")
+        name, store = self._user(user), self._runtime.store
+        try:
+            if memory_id is not None:
+                return store.delete_unit(name, self.settings.system, memory_id, sources=False)
+            return store.delete_session(name, session) if session is not None else store.delete_user(name)
+        finally:
+            self._runtime.forget_agent(name)
+
+    def evaluate(
+        self,
+        datasets: Mapping[str, str | Path],
+        out: str | Path,
+        *,
+        systems: Sequence[str] = (),
+        limit: int | None = None,
+        resume: bool = False,
+    ) -> object:
+        """Let memory systems answer the questions of data sets, into the folder `out`; see `localmem eval run`.
+
+        `datasets` maps data set names to files. No `systems` means all. `limit` uses the first questions of each data
+        set only. Users' memories are neither read nor changed. Raises BadInput, BadSettings.
+        """
+        from localmem.experiments.runs import evaluate
+
+        paths = {name: Path(path) for name, path in datasets.items()}
+        return evaluate(self.settings, systems=systems, datasets=paths, out=Path(out), limit=limit, resume=resume)
+
+    def _user(self, user: str | None) -> str:
+        name = self.settings.user if user is None else user
+        if not name:
+            raise BadInput("the user is empty; name the user whose memory to use")
+        return name
+
+
+def _on_thread(
+    method: Callable[Concatenate[LocalMem, P], Result],
+) -> Callable[Concatenate["AsyncLocalMem", P], Coroutine[Any, Any, Result]]:
+    """The method as a coroutine that runs it on a thread, so that it cannot differ from the synchronous one."""
+
+    async def run(self: "AsyncLocalMem", /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+
+    return update_wrapper(run, method)
+
+
+class AsyncLocalMem:
+    """LocalMem for asyncio: the same methods, each awaited while it runs on a thread. `sync` is the LocalMem inside."""
+
+    def __init__(self, config: str | Path | None = None, *, backbone: "LLM | None" = None, **settings: object) -> None:
+        self.sync = LocalMem(config, backbone=backbone, **settings)
+
+    async def __aenter__(self) -> "AsyncLocalMem":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.sync.__exit__, kind, error, trace)
+
+    close = _on_thread(LocalMem.close)
+    agent = _on_thread(LocalMem.agent)
+    chat = _on_thread(LocalMem.chat)
+    end_session = _on_thread(LocalMem.end_session)
+    add = _on_thread(LocalMem.add)
+    recall = _on_thread(LocalMem.recall)
+    search = _on_thread(LocalMem.search)
+    memories = _on_thread(LocalMem.memories)
+    history = _on_thread(LocalMem.history)
+    forget = _on_thread(LocalMem.forget)
+    evaluate = _on_thread(LocalMem.evaluate)
+
+
+def load_agent(user: str | None = None, config: str | Path | None = None, **settings: object) -> Conversation:
+    """One user's agent for a short program; its LocalMem is closed when the program ends.
+
+    A program with several users, or one that must free the models earlier, uses LocalMem. Raises as LocalMem does.
+    """
+    memory = LocalMem(config, **cast("dict[str, Any]", settings))
+    agent = memory.agent(user)
+    weakref.finalize(agent, memory.close)
+    return agent
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _as_messages(messages: Messages) -> list[Message]:
+    """Raises BadInput for no messages, an unknown role or missing content."""
+    if isinstance(messages, str):
+        messages = [Message("user", messages)]
+    converted = [message if isinstance(message, Message) else _from_mapping(message) for message in messages]
+    if not converted:
+        raise BadInput("there are no messages to add; give the user's text or a list of messages")
+    for message in converted:
+        if message.role not in _ROLES:
+            raise BadInput(f"a message has the role {message.role!r}; add messages of user and assistant only")
+    return converted
+
+
+def _from_mapping(message: Mapping[str, str]) -> Message:
+    try:
+        return Message(cast("Any", message["role"]), message["content"])
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{message!r} is not a message; write {{'role': 'user', 'content': '...'}}") from error

@@ -1,0 +1,184 @@
+"""LocalMem and AsyncLocalMem: one owner of store and models, and methods that do what they say."""
+
+import asyncio
+import contextlib
+import inspect
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import localmem
+from localmem import AsyncLocalMem, Conversation, LocalMem, Message, load_agent
+from localmem.errors import BadInput, BadSettings, NotFound
+from localmem.llm.scripted import ScriptedLLM
+from localmem.types import Prompt
+from tests.fakes import START
+
+SISTER = "My sister Clara lives in Lyon."
+
+
+def _reply(prompt: Prompt) -> str:
+    return "Noted."
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[LocalMem]:
+    with LocalMem(data=tmp_path, retrieval={"retriever": "bm25"}, backbone=ScriptedLLM(_reply)) as opened:
+        yield opened
+
+
+def test_what_was_added_is_found_recalled_listed_and_explained(memory: LocalMem) -> None:
+    session = memory.add(
+        [{"role": "user", "content": SISTER}, Message("assistant", "A fine city.")], user="ana", time=START
+    )
+    (hit,) = memory.search("Clara", user="ana")
+    assert SISTER in hit.unit.text
+    assert SISTER in memory.recall("Where does Clara live?", user="ana", time=START + timedelta(days=1)).text
+    assert [unit.id for unit in memory.memories(user="ana")] == [hit.unit.id]
+    history = memory.history(hit.unit.id, user="ana")
+    assert [turn.id for turn in history.sources] == [f"{session}.0", f"{session}.1"]
+
+
+def test_users_see_only_their_own_memory(memory: LocalMem) -> None:
+    memory.add(SISTER, user="ana")
+    assert memory.memories(user="ben") == []
+    assert memory.search("Clara", user="ben") == []
+
+
+def test_a_chat_is_remembered_when_its_session_ends(memory: LocalMem) -> None:
+    reply = memory.chat(SISTER, user="ana", time=START)
+    assert reply.turn.text == "Noted."
+    assert memory.memories(user="ana") == []
+    ended = memory.end_session(user="ana")
+    assert ended is not None
+    assert len(memory.memories(user="ana")) == 1
+    assert memory.end_session(user="ana") is None
+
+
+def test_memory_can_be_seen_as_it_was(memory: LocalMem) -> None:
+    memory.add(SISTER, user="ana", time=START)
+    assert memory.memories(user="ana", as_of=START - timedelta(days=1)) == []
+    assert len(memory.memories(user="ana", as_of=START + timedelta(days=1))) == 1
+
+
+def test_forgetting_erases_from_the_store_and_from_the_agent_in_memory(memory: LocalMem) -> None:
+    first = memory.add(SISTER, user="ana")
+    memory.add("I play the oboe.", user="ana")
+    assert memory.forget(session=first, user="ana").rows["turns"] == 1
+    assert memory.search("Clara", user="ana") == []
+    (unit,) = memory.memories(user="ana")
+    memory.forget(unit.id, user="ana")
+    assert memory.memories(user="ana") == []
+    memory.forget(everything=True, user="ana")
+    with pytest.raises(NotFound):
+        memory.forget(everything=True, user="ana")
+
+
+@pytest.mark.parametrize(
+    "named", [{}, {"memory_id": "u", "session": "s"}, {"session": "s", "everything": True}, {"everything": True}]
+)
+def test_forgetting_needs_exactly_one_thing(memory: LocalMem, named: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        memory.forget(**named)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", [LocalMem.agent, LocalMem.memories], ids=["agent", "memories"])
+def test_an_empty_user_is_an_error(memory: LocalMem, call: object) -> None:
+    with pytest.raises(BadInput, match="user is empty"):
+        call(memory, user="")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([], "no messages"),
+        ([{"role": "system", "content": "Be brief."}], "'system'"),
+        ([{"content": "Hi."}], "is not a message"),
+    ],
+)
+def test_bad_messages_are_named_and_nothing_is_logged(memory: LocalMem, messages: list[object], problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
+        memory.add(messages, user="ana")  # type: ignore[arg-type]
+    assert memory.memories(user="ana") == []
+
+
+def test_settings_come_from_a_file_given_as_text_and_from_keywords(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"system: none\nuser: ana\ndata: {tmp_path / 'data'}\n")
+    with LocalMem(str(file), user="ben") as memory:
+        assert (memory.settings.system, memory.settings.user) == ("none", "ben")
+        assert memory.agent().memory.name == "none"
+    with pytest.raises(BadSettings, match="sistem"):
+        LocalMem(sistem="none", data=tmp_path)
+
+
+def test_agents_of_one_localmem_share_one_backbone_and_closing_frees_the_store(tmp_path: Path) -> None:
+    memory = LocalMem(data=tmp_path, system="none", backbone=ScriptedLLM(_reply))
+    memory.chat("Hello.", user="ana")
+    memory.chat("Hello.", user="ben")
+    assert memory._runtime.llm.usage()["none/respond"].calls == 2
+    memory.close()
+    with LocalMem(data=tmp_path, system="none", backbone=ScriptedLLM(_reply)) as again:
+        assert len(again.agent("ana").sessions) == 1
+
+
+def test_load_agent_takes_settings_and_refuses_an_empty_user(tmp_path: Path) -> None:
+    agent = load_agent("ana", data=tmp_path, system="none")
+    assert isinstance(agent, Conversation)
+    assert agent.sessions == ()
+    with pytest.raises(BadInput, match="user is empty"):
+        load_agent("", data=tmp_path, system="none")
+
+
+def test_the_asynchronous_interface_has_the_same_methods_and_does_the_same(tmp_path: Path) -> None:
+    async def use() -> list[str]:
+        options: dict[str, Any] = {"data": tmp_path, "retrieval": {"retriever": "bm25"}}
+        async with AsyncLocalMem(backbone=ScriptedLLM(_reply), **options) as memory:
+            await asyncio.gather(*(memory.add(f"{name} likes tea.", user=name) for name in ("ana", "ben", "cid")))
+            return [(await memory.memories(user=name))[0].text for name in ("ana", "ben", "cid")]
+
+    texts = asyncio.run(use())
+    assert ["ana" in texts[0], "ben" in texts[1], "cid" in texts[2]] == [True] * 3
+    public = {name for name, value in vars(LocalMem).items() if callable(value) and not name.startswith("_")}
+    assert public <= set(vars(AsyncLocalMem))
+    assert inspect.signature(AsyncLocalMem.search) == inspect.signature(LocalMem.search)
+
+
+def test_looking_at_a_memory_loads_no_backbone(tmp_path: Path) -> None:
+    """A model that does not exist, and a server that does not answer: only a reply needs them."""
+    for llm in ({}, {"url": "http://127.0.0.1:9"}):
+        with LocalMem(data=tmp_path, model="no-such-model", llm=llm, retrieval={"retriever": "bm25"}) as memory:
+            session = memory.add(SISTER, user="ana")
+            assert memory.recall("Where is Clara?", user="ana").text
+            memory.forget(session=session, user="ana")
+
+
+def test_the_public_names_are_shown_by_dir_and_help() -> None:
+    assert set(localmem.__all__) <= set(dir(localmem))
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        help(localmem)
+    assert "class LocalMem" in shown.getvalue()
+    assert "class AsyncLocalMem" in shown.getvalue()
+
+
+def test_importing_localmem_changes_nothing_in_the_host_process() -> None:
+    program = (
+        "import os, sys; before = dict(os.environ); import localmem; "
+        "print(dict(os.environ) == before, {'torch', 'numpy', 'pydantic'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True set()\n"
+
+
+def test_conversation_and_responder_have_few_public_names() -> None:
+    from localmem.chat.responder import Responder
+
+    names = [name for part in (Conversation, Responder) for name in vars(part) if not name.startswith("_")]
+    assert len(names) <= 10, names
