@@ -14,40 +14,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 # Names that fit any value. `for left, right in pairs` is fine now and then, hence a share and no ban.
-EMPTY_NAMES = frozenset(
-    [
-        "ahead",
-        "asked",
-        "began",
-        "behind",
-        "done",
-        "ended",
-        "found",
-        "given",
-        "gone",
-        "heard",
-        "held",
-        "kept",
-        "known",
-        "left",
-        "made",
-        "met",
-        "one",
-        "ones",
-        "rest",
-        "said",
-        "seen",
-        "shown",
-        "spoken",
-        "taken",
-        "there",
-        "told",
-        "wanted",
-        "whole",
-        "wholes",
-        "worth",
-    ]
-)
+EMPTY_NAMES = {
+    "ahead", "asked", "began", "behind", "done", "ended", "found", "given", "gone", "heard", "held", "kept", "known", "left",
+    "made", "met", "one", "ones", "rest", "said", "seen", "shown", "spoken", "taken", "there", "told", "wanted", "whole",
+    "wholes", "worth",
+}  # fmt: skip
 
 # Tree: most empty names, in percent of all bound names; most participles, in percent of all functions.
 LIMITS = {"localmem": (1.0, 2.0), "finetune": (1.0, 2.0), "tests": (10.0, 6.0)}
