@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Write the reference pages from the code: commands (localmem/cli/README.md) and settings (configs/README.md).
+
+    .venv/bin/python scripts/generate_docs.py           writes both pages
+    .venv/bin/python scripts/generate_docs.py --check   exit 1 if a page differs from the code
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from pydantic import BaseModel
+
+from localmem.cli import root
+from localmem.cli.recipes import recipe_table
+from localmem.config import Settings, read_yaml
+from localmem.factory import SYSTEMS
+
+ROOT = Path(__file__).parent.parent
+
+
+def command_reference() -> str:
+    """Every command with its help, as `localmem COMMAND --help` prints it at 80 columns."""
+    return "\n".join(
+        [
+            "# Commands",
+            "",
+            "Written by `scripts/generate_docs.py` from the code; a test compares. Results go to standard output, notes and",
+            "progress to standard error. Exit status: 0 success, 1 failure, 2 wrong usage. `--json` prints one JSON document.",
+            "",
+            *_command_sections(root, click.Context(root, info_name="localmem", terminal_width=80)),
+        ]
+    )
+
+
+def _command_sections(command: click.Command, context: click.Context) -> Iterator[str]:
+    yield from (f"## {context.command_path}", "", "```text", command.get_help(context).rstrip(), "```", "")
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None:
+                yield from _command_sections(
+                    child, click.Context(child, parent=context, info_name=name, terminal_width=80)
+                )
+
+
+def settings_reference() -> str:
+    """Every setting and every option of a memory system, with its default and its sentence."""
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "Written by `scripts/generate_docs.py` from the code; a test compares. A setting comes from, in this order: a flag,",
+            "an environment variable (`LOCALMEM_MODEL`, `LOCALMEM_LLM__URL`), the file named by `--config`, your own file",
+            "(`~/.config/localmem/settings.yaml`, or the file that `LOCALMEM_CONFIG` names), the default. `localmem settings`",
+            "prints every setting with its value and its source. Settings files are YAML:",
+            "",
+            "```yaml",
+            "model: llama-3.1-8b-instruct",
+            "llm: {url: http://127.0.0.1:8000}",
+            "```",
+            "",
+            *_table("setting", Settings),
+            "## Memory systems",
+            "",
+            "`localmem chat --system NAME` chooses a system, the setting `options` overrides its options. The files in",
+            "[`systems`](systems) hold the papers' values and, in a folder for each system, its variants and ablations:",
+            "`localmem chat --config configs/systems/rsum/bm25.yaml`.",
+            "",
+            *(line for name in SYSTEMS for line in _system_section(name)),
+        ]
+    )
+
+
+def _system_section(name: str) -> list[str]:
+    system = SYSTEMS[name]
+    values = read_yaml(ROOT / "configs" / "systems" / f"{name}.yaml").get("options") or {}
+    folder = ROOT / "configs" / "systems" / name
+    variants = sorted(path.stem for path in folder.glob("*.yaml"))
+    lines = [f"### {name}", "", f"Remembers {system.remembers}. Asks the model: {system.calls}.", ""]
+    if variants:
+        lines += ["Variants: " + ", ".join(f"[`{name}/{v}`](systems/{name}/{v}.yaml)" for v in variants) + ".", ""]
+    return lines + (_table("option", system.options, values) if system.options and values else [])
+
+
+def _table(title: str, model: type[BaseModel], values: object = None) -> list[str]:
+    defaults = values if isinstance(values, dict) else {}
+    lines = [f"| {title} | default | meaning |", "|---|---|---|"]
+    for key, default, sentence in recipe_table(model):
+        value = defaults.get(key, default)
+        shown = "" if value in (None, "", "null", "{}", "[]") else f"`{value}`"
+        lines.append(f"| `{key}` | {shown} | {' '.join(sentence.split())} |".replace("||", "| |"))
+    return [*lines, ""]
+
+
+PAGES = {ROOT / "localmem" / "cli" / "README.md": command_reference, ROOT / "configs" / "README.md": settings_reference}
+
+
+def main() -> int:
+    """Write or compare the pages; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare only")
+    check = parser.parse_args().check
+    stale = False
+    for path, make in PAGES.items():
+        text = make().rstrip() + "\n"
+        if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
+            print(f"{path.relative_to(ROOT)} differs from the code; run scripts/generate_docs.py", file=sys.stderr)
+            stale = True
+        elif not check:
+            path.write_text(text, encoding="utf-8")
+    return int(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
