@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 try:
     import click
 
-    from localmem.cli.eval.run import Sources
-    from localmem.cli.options import note, print_json
+    from localmem.cli.options import DatasetFile, note, print_json
     from localmem.errors import BadInput, LocalmemError
 except ImportError as error:
     sys.exit(f"check_adapters: {error}; run scripts/setup, then .venv/bin/python scripts/check_adapters.py")
@@ -42,7 +41,7 @@ Answers = Mapping[str, Sequence["Completion"]]
 @click.option(
     "--adapter",
     "adapters",
-    type=Sources(),
+    type=DatasetFile(),
     multiple=True,
     required=True,
     help="An adapter's folder, and a file of traces that were held out. May be given again.",

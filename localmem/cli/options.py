@@ -57,6 +57,31 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+class DatasetFile(click.ParamType[tuple[str, Path]]):
+    """NAME=FILE."""
+
+    name = "dataset"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        if isinstance(value, tuple):
+            return value
+        name, _, path = str(value).partition("=")
+        if not (name and path):
+            self.fail(f"{value!r} is not NAME=FILE; write for example locomo=locomo10.json", param, ctx)
+        return name, Path(path)
+
+
+dataset_option = click.option(
+    "--dataset",
+    "datasets",
+    type=DatasetFile(),
+    multiple=True,
+    required=True,
+    help="Data set and its file. Repeatable.",
+    metavar="NAME=FILE",
+)
+
+
 class Sizes(click.ParamType[tuple[int, ...]]):
     """Whole numbers with commas between them, such as 1e3,1e4."""
 

@@ -15,10 +15,8 @@ from pydantic import Field, TypeAdapter
 from localmem.evaluation.episodes import Kind
 from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.files import JsonlLog, read_log
-from localmem.llm.wrappers import Spent
+from localmem.llm.wrappers import PromptUsage
 from localmem.types import Change
-
-ANSWERS = "answers.jsonl"  # the file's name in the folder of a run
 
 
 class Work(NamedTuple):
@@ -43,7 +41,7 @@ class Read:
     transcript: str
     changes: tuple[Change, ...]
     seconds: float
-    spent: Mapping[str, Spent]
+    spent: Mapping[str, PromptUsage]
     gold: tuple[str, ...] = ()
     error: str = ""
     type: Literal["read"] = "read"
@@ -75,7 +73,7 @@ class Answer:
     units: tuple[tuple[str, ...], ...] = ()
     likelihood: Likelihood | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
-    spent: Mapping[str, Mapping[str, Spent]] = field(default_factory=dict)
+    spent: Mapping[str, Mapping[str, PromptUsage]] = field(default_factory=dict)
     error: str = ""
     type: Literal["answer"] = "answer"
 

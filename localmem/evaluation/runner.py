@@ -1,13 +1,14 @@
 """Runner: systems read episodes and answer their probes, many at once over one backbone; every step goes to a file.
 
-Receives a function that makes agents; knows no system, no data set's format and no measure. A probe changes nothing, so
-all probes of an episode are asked of the same memory. What fails is written down and counted, never left out.
+Receives a function that makes agents; depends on no system, no data set format and no measure. A probe changes nothing,
+so all probes of an episode are asked of the same memory. Failures are recorded and counted, never left out.
 """
 
 import logging
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -15,9 +16,9 @@ from time import perf_counter
 
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
-from localmem.chat.responder import Speakers
+from localmem.chat.responder import Responder, Speakers
 from localmem.errors import LocalmemError
-from localmem.evaluation.answers import Answer, Line, Read, Work, settled, successful
+from localmem.evaluation.answers import Answer, Line, Read, Work, resolve, successful
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Kind, Probe
 from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.files import JsonlLog
@@ -30,131 +31,141 @@ from localmem.types import Change, Prompt, Recall, Session, Turn, Unit
 
 log = logging.getLogger(__name__)
 
-_LATER = timedelta(days=1)  # a probe of no time is asked so long after the session before it
-_UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # when nothing before it has a time either
+_GAP = timedelta(days=1)  # between the last session and a probe without a time
+_UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # for a probe when nothing before it has a time either
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """What an agent is made for: the work, who talks, the LLM to ask, the bank to begin with, where it writes."""
+    """What an agent is made from: the work, the LLM to ask, the bank to start with and the journal to write to."""
 
     work: Work
-    user: str
-    assistant: str
+    speakers: Speakers
     llm: LLM
     bank: Bank
     journal: Journal
 
 
 NewAgent = Callable[[AgentSpec], Conversation]
-Track = Callable[[int], None]  # told how many probes have been answered
-Weigh = Callable[[Prompt, str], Likelihood | None]  # how likely a backbone finds an answer, if it can say
+Track = Callable[[int], None]  # receives the number of newly answered probes
+AnswerLikelihood = Callable[[Prompt, str], Likelihood | None]  # None where it cannot be computed
+WrapLLM = Callable[[LLM, Work], LLM]
 
 
-def run(
+def run_systems(
     systems: Sequence[str],
-    data: Sequence[Dataset],
+    datasets: Sequence[Dataset],
     new_agent: NewAgent,
     llm: LLM,
     answers: JsonlLog[Line],
     *,
     threads: int = 8,
     track: Track = lambda _: None,
-    weigh: Weigh | None = None,
-    again: bool = False,
+    likelihood: AnswerLikelihood | None = None,
+    retry_failed: bool = False,
+    wrap: WrapLLM = lambda llm, _: llm,
 ) -> None:
-    """Every system over every episode; what `answers` holds already is not done again, but, with `again`, what failed.
+    """Run every system over every episode; work that `answers` already contains is skipped.
 
-    `weigh` is asked of every gold answer. On an interrupt what goes on finishes its step, and nothing new is begun.
+    With `retry_failed`, failed work is repeated. `likelihood` is computed for every gold answer, and `wrap` wraps the
+    LLM of each episode. On an interrupt the current steps finish and nothing new begins.
     """
-    done: defaultdict[Work, list[Line]] = defaultdict(list)
-    for line in successful(answers.records) if again else settled(answers.records):
-        done[line.work].append(line)
-    works = [
-        (Work(system, one.name, episode.id), episode) for system in systems for one in data for episode in one.episodes
+    previous: defaultdict[Work, list[Line]] = defaultdict(list)
+    for line in successful(answers.records) if retry_failed else resolve(answers.records):
+        previous[line.work].append(line)
+    stop = threading.Event()
+    tasks = [
+        _EpisodeTask(work, episode, previous[work], Meter(llm), wrap, answers, track, stop, likelihood)
+        for system in systems
+        for dataset in datasets
+        for episode in dataset.episodes
+        for work in [Work(system, dataset.name, episode.id)]
     ]
-    stopped: list[bool] = []
     with ThreadPoolExecutor(threads) as pool:
-        tasks = [
-            pool.submit(_Task(work, episode, done[work], llm, answers, track, stopped, weigh).run, new_agent)
-            for work, episode in works
-        ]
+        futures = [pool.submit(task.run, new_agent) for task in tasks]
         try:
-            _settle(tasks)
+            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in finished:
+                future.result()  # a defect in one task ends the run at once
         except BaseException:
-            stopped.append(True)
+            stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def count_probes(data: Iterable[Dataset]) -> int:
-    """How many probes these data sets hold."""
-    return sum(len(episode.probes) for one in data for episode in one.episodes)
+def count_probes(datasets: Iterable[Dataset]) -> int:
+    """The number of probes in these data sets."""
+    return sum(len(episode.probes) for dataset in datasets for episode in dataset.episodes)
 
 
-class _Task:
-    """One system over one episode."""
+class _EpisodeTask:
+    """One system over one episode; `previous` are the lines that need no repetition."""
 
     def __init__(
         self,
         work: Work,
         episode: Episode,
-        done: Sequence[Line],
-        llm: LLM,
+        previous: Sequence[Line],
+        meter: Meter,
+        wrap: WrapLLM,
         answers: JsonlLog[Line],
         track: Track,
-        stopped: Sequence[bool],
-        weigh: Weigh | None,
+        stop: threading.Event,
+        likelihood: AnswerLikelihood | None,
     ) -> None:
-        self._work, self._episode, self._answers, self._track, self._stopped = work, episode, answers, track, stopped
-        self._weigh = weigh
-        self._read = {line.session for line in done if isinstance(line, Read)}
-        self._answered = {line.probe for line in done if isinstance(line, Answer)}
-        self._changes = [change for line in done if isinstance(line, Read) for change in line.changes]
-        self._meter = Meter(llm)
+        self._work, self._episode, self._answers, self._track, self._stop = work, episode, answers, track, stop
+        self._meter, self._likelihood = meter, likelihood
+        self._llm = wrap(meter, work)
+        self._read = {line.session for line in previous if isinstance(line, Read)}
+        self._answered = {line.probe for line in previous if isinstance(line, Answer)}
+        self._changes = [change for line in previous if isinstance(line, Read) for change in line.changes]
 
     def run(self, new_agent: NewAgent) -> None:
-        """What is given as remembered, then the sessions in order, and behind each the probes that belong there."""
+        """Given memories first, then the sessions in order, each followed by the probes asked after it."""
         episode = self._episode
         self._track(sum(probe.id in self._answered for probe in episode.probes))
-        given = told(episode.memories, episode.sessions)
-        if self._finished(given):
+        initial = memory_sessions(episode.memories, episode.sessions)
+        if self._is_complete(initial):
             return
-        kept = _Kept()
-        user, assistant = _speakers(episode.sessions)
+        journal = _CollectingJournal()
         bank = Bank().apply(self._changes)
-        agent = new_agent(AgentSpec(self._work, user, assistant, self._meter, bank, kept))
-        for statements in given:
-            self._remember(agent, statements, kept)
-        for session, probes in episode.in_order():
-            if session is not None:
-                self._remember(agent, session, kept)
+        agent = new_agent(AgentSpec(self._work, _speakers(episode.sessions), self._llm, bank, journal))
+        for session in initial:
+            self._remember(agent, session, journal)
+        for current, probes in episode.in_order():
+            if current is not None:
+                self._remember(agent, current, journal)
             for probe in probes:
-                self._ask(agent, session, probe)
+                self._ask(agent.responder, current, probe)
 
-    def _finished(self, given: Sequence[Session]) -> bool:
-        read = all(session.id in self._read for session in (*given, *self._episode.sessions))
+    def _is_complete(self, initial: Sequence[Session]) -> bool:
+        read = all(session.id in self._read for session in (*initial, *self._episode.sessions))
         return read and all(probe.id in self._answered for probe in self._episode.probes)
 
-    def _remember(self, agent: Conversation, session: Session, kept: "_Kept") -> None:
-        if self._stopped or session.id in self._read:
+    def _remember(self, agent: Conversation, session: Session, journal: "_CollectingJournal") -> None:
+        if self._stop.is_set() or session.id in self._read:
             return
-        before, began = self._meter.usage(), perf_counter()
+        before, start = self._meter.usage(), perf_counter()
         error = ""
         try:
             agent.writer.read([session])
-        except Exception as failure:  # noqa: BLE001  # whatever it is, it is a finding about the system
-            error = self._failed(f"session {session.id} was not remembered", failure)
-        seconds = perf_counter() - began
-        spent = _since(before, self._meter.usage())
-        gold = tuple(unit.text for unit in self._episode.golds.get(session.id, ()))
-        said = transcript(session.turns)
-        self._answers.append(
-            Read(self._work, session.id, agent.responder.speakers.user, said, kept.taken(), seconds, spent, gold, error)
+        except Exception as failure:  # noqa: BLE001  # any failure is a result about the system
+            error = self._log_failure(f"session {session.id} was not remembered", failure)
+        line = Read(
+            self._work,
+            session.id,
+            agent.responder.speakers.user,
+            transcript(session.turns),
+            journal.take_changes(),
+            perf_counter() - start,
+            _usage_between(before, self._meter.usage()),
+            tuple(unit.text for unit in self._episode.golds.get(session.id, ())),
+            error,
         )
+        self._answers.append(line)
 
-    def _ask(self, agent: Conversation, session: Session | None, probe: Probe) -> None:
-        if self._stopped or probe.id in self._answered:
+    def _ask(self, responder: Responder, session: Session | None, probe: Probe) -> None:
+        if self._stop.is_set() or probe.id in self._answered:
             return
         answer = Answer(
             self._work,
@@ -165,52 +176,54 @@ class _Task:
             probe.question,
             (probe.answer, *probe.others),
             probe.evidence,
-            self._past(probe),
+            self._evidence_text(probe),
         )
         try:
-            _take_sides(agent, probe)
-            answer = self._answered_by(agent, _dialogue(agent, session, probe), answer)
-        except Exception as failure:  # noqa: BLE001  # whatever it is, it is a finding about the system
-            answer = replace(answer, error=self._failed(f"probe {probe.id} failed", failure))
+            _assign_speakers(responder, probe)
+            answer = self._answer(responder, _probe_dialogue(responder.speakers.user, session, probe), answer)
+        except Exception as failure:  # noqa: BLE001  # any failure is a result about the system
+            answer = replace(answer, error=self._log_failure(f"probe {probe.id} failed", failure))
         self._answers.append(answer)
         self._track(1)
 
-    def _past(self, probe: Probe) -> str:
-        """What the turns say where the answer stands."""
-        wanted = set(probe.evidence)
-        if not wanted:
-            return ""
-        return transcript([turn for one in self._episode.sessions for turn in one.turns if turn.id in wanted])
+    def _evidence_text(self, probe: Probe) -> str:
+        turns = [turn for session in self._episode.sessions for turn in session.turns if turn.id in probe.evidence]
+        return transcript(turns) if turns else ""
 
-    def _failed(self, what: str, failure: Exception) -> str:
-        """Logged, with the traceback where it is a defect; and as the file tells it."""
+    def _log_failure(self, event: str, failure: Exception) -> str:
+        """Log a failure, with the traceback if it is a defect, and return it as one line."""
         defect = None if isinstance(failure, LocalmemError) else failure
-        told = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
-        log.warning("%s: %s: %s", " ".join(self._work), what, told, exc_info=defect)
-        return told
+        line = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
+        log.warning("%s: %s: %s", " ".join(self._work), event, line, exc_info=defect)
+        return line
 
-    def _answered_by(self, agent: Conversation, dialogue: Session, answer: Answer) -> Answer:
-        start, began = self._meter.usage(), perf_counter()
-        recall = agent.memory.recall(dialogue)
-        recalled, middle = perf_counter(), self._meter.usage()
-        prompt = _prompt(agent, dialogue, recall, answer.kind)
-        (completion,) = self._meter.generate([prompt])
-        ended, end = perf_counter(), self._meter.usage()
+    def _answer(self, responder: Responder, dialogue: Session, answer: Answer) -> Answer:
+        usages, times = [self._meter.usage()], [perf_counter()]
+
+        def mark() -> None:
+            times.append(perf_counter())
+            usages.append(self._meter.usage())
+
+        recall = responder.memory.recall(dialogue)
+        mark()
+        prompt = _prompt(responder, dialogue, recall, answer.kind)
+        (completion,) = self._llm.generate([prompt])
+        mark()
         return replace(
             answer,
             dialogue=transcript(dialogue.turns),
-            speaker=agent.responder.speakers.assistant,
+            speaker=responder.speakers.assistant,
             text=completion.text,
             recalled=recall.text,
             units=tuple(hit.unit.sources for hit in recall.hits),
-            likelihood=self._weigh(prompt, answer.gold[0]) if self._weigh and answer.gold[0] else None,
-            seconds={"recall": recalled - began, "respond": ended - recalled},
-            spent={"recall": _since(start, middle), "respond": _since(middle, end)},
+            likelihood=self._likelihood(prompt, answer.gold[0]) if self._likelihood and answer.gold[0] else None,
+            seconds={"recall": times[1] - times[0], "respond": times[2] - times[1]},
+            spent={"recall": _usage_between(*usages[:2]), "respond": _usage_between(*usages[1:])},
         )
 
 
-class _Kept(NoJournal):
-    """Holds what an agent commits until it is taken."""
+class _CollectingJournal(NoJournal):
+    """Collects what an agent commits."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
@@ -222,36 +235,29 @@ class _Kept(NoJournal):
         self._changes += changes
         return True
 
-    def taken(self) -> tuple[Change, ...]:
-        """What was committed since the last time."""
-        taken, self._changes = tuple(self._changes), []
-        return taken
+    def take_changes(self) -> tuple[Change, ...]:
+        """The changes since the last call."""
+        changes, self._changes = tuple(self._changes), []
+        return changes
 
 
-def _settle(tasks: Sequence["Future[None]"]) -> None:
-    """Waits for all; a defect in one ends the run at once."""
-    finished, _ = wait(tasks, return_when=FIRST_EXCEPTION)
-    for task in finished:
-        task.result()
+def _speakers(sessions: Sequence[Session]) -> Speakers:
+    """The most frequent names of the user and the assistant."""
+    counts = Counter((turn.role, turn.speaker) for session in sessions for turn in session.turns)
+    names = {role: name for (role, name), _ in reversed(counts.most_common())}
+    return Speakers(**{role: names[role] for role in Speakers._fields if role in names})
 
 
-def _speakers(sessions: Sequence[Session]) -> tuple[str, str]:
-    """The names of the user and of the assistant, as most of the turns have them."""
-    found = Counter((turn.role, turn.speaker) for session in sessions for turn in session.turns)
-    names = {role: name for (role, name), _ in reversed(found.most_common())}
-    return names.get("user", "User"), names.get("assistant", "Assistant")
+def memory_sessions(memories: Sequence[Unit], sessions: Sequence[Session]) -> list[Session]:
+    """Given memories as sessions in which each speaker states them, which any system can read.
 
-
-def told(memories: Sequence[Unit], sessions: Sequence[Session]) -> list[Session]:
-    """What is given as remembered, as sessions in which each speaker states it: any system can read these.
-
-    The papers put such sentences into their own memory at once; a system that keeps no sentences could not.
+    The papers put such sentences into their own memory directly, which is impossible for a system without sentences.
     """
     roles = {turn.speaker: turn.role for session in sessions for turn in session.turns}
-    user, _ = _speakers(sessions)  # states what is nobody's, or of both
-    found: defaultdict[str, list[Unit]] = defaultdict(list)
+    user = _speakers(sessions).user  # states memories about nobody or about both
+    by_session: defaultdict[str, list[Unit]] = defaultdict(list)
     for unit in memories:
-        found[unit.session].append(unit)
+        by_session[unit.session].append(unit)
     return [
         Session(
             f"given-{name}",
@@ -260,45 +266,45 @@ def told(memories: Sequence[Unit], sessions: Sequence[Session]) -> list[Session]
                 for unit in units
             ),
         )
-        for name, units in found.items()
+        for name, units in by_session.items()
     ]
 
 
-def _take_sides(agent: Conversation, probe: Probe) -> None:
-    """Either speaker of a data set may be the one to reply: the agent speaks as the one that the probe names."""
-    user = agent.responder.speakers.assistant
-    if probe.speaker and probe.speaker != user:
-        agent.responder.speakers = Speakers(user, probe.speaker)
+def _assign_speakers(responder: Responder, probe: Probe) -> None:
+    """The agent speaks as whom the probe names: in some data sets either speaker may be the one to reply."""
+    assistant = responder.speakers.assistant
+    if probe.speaker and probe.speaker != assistant:
+        responder.speakers = Speakers(assistant, probe.speaker)
 
 
-def _dialogue(agent: Conversation, session: Session | None, probe: Probe) -> Session:
-    """The session in which the probe is asked: what was said in it, and last the user's turn."""
+def _probe_dialogue(user: str, session: Session | None, probe: Probe) -> Session:
+    """The session in which the probe is asked: its dialogue, then the question as the user's turn."""
     name, before = f"probe-{probe.id}", probe.dialogue or (session.turns if session else ())
-    later = timedelta() if probe.dialogue else _LATER
-    time = probe.time or (before[-1].time + later if before else _UNDATED)
-    asked = Turn(f"{name}.{len(probe.dialogue)}", "user", agent.responder.speakers.user, probe.question, time)
-    return Session(name, (*probe.dialogue, asked))
+    gap = timedelta() if probe.dialogue else _GAP
+    time = probe.time or (before[-1].time + gap if before else _UNDATED)
+    question = Turn(f"{name}.{len(probe.dialogue)}", "user", user, probe.question, time)
+    return Session(name, (*probe.dialogue, question))
 
 
-def _prompt(agent: Conversation, dialogue: Session, recall: Recall, kind: Kind) -> Prompt:
-    """A question asks for a short answer from memory; a dialogue is gone on with as in a chat."""
+def _prompt(responder: Responder, dialogue: Session, recall: Recall, kind: Kind) -> Prompt:
+    """A question asks for a short answer from memory; a dialogue is continued as in a chat."""
     if kind == "next":
-        return agent.responder.prepare(dialogue, recall=recall).prompt
-    instructions, max_tokens = _question()
-    return replace(agent.responder.prepare(dialogue, instructions, recall).prompt, max_tokens=max_tokens)
+        return responder.prepare(dialogue, recall=recall).prompt
+    instructions, max_tokens = _question_instructions()
+    return replace(responder.prepare(dialogue, instructions, recall).prompt, max_tokens=max_tokens)
 
 
 @cache
-def _question() -> tuple[str, int]:
-    """What every question is asked with, and how many tokens its answer may have."""
-    asked = load("evaluation/question")
-    return asked.section("system"), asked.max_tokens
+def _question_instructions() -> tuple[str, int]:
+    """The instructions for every question, and the token limit of its answer."""
+    file = load("evaluation/question")
+    return file.section("system"), file.max_tokens
 
 
-def _since(before: Mapping[str, PromptUsage], after: Mapping[str, PromptUsage]) -> dict[str, PromptUsage]:
+def _usage_between(before: Mapping[str, PromptUsage], after: Mapping[str, PromptUsage]) -> dict[str, PromptUsage]:
     """What was spent between two readings of a meter, by prompt."""
     return {
-        name: spent.minus(before[name]) if name in before else spent
-        for name, spent in after.items()
-        if spent != before.get(name)
+        name: usage.minus(before[name]) if name in before else usage
+        for name, usage in after.items()
+        if usage != before.get(name)
     }

@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localmem.errors import BadInput
-from localmem.experiments.runs import ANSWERS, Notify, about_run, agents_of, claim, narrowed, progress, settings_for
+from localmem.experiments.runs import (
+    ANSWERS,
+    Notify,
+    Progress,
+    answer_probes,
+    claim_run,
+    describe_run,
+    ignore_progress,
+    open_agents,
+    select_probes,
+    system_settings,
+)
 
 if TYPE_CHECKING:
     from finetune.students import Student
@@ -29,27 +40,28 @@ class Whole:
 
     def __init__(
         self,
-        config: Path | None,
         settings: "Settings",
         system: str,
         sources: Sequence[tuple[str, Path]],
         limits: Mapping[str, object],
         out: Path,
         notify: Notify,
+        progress: Progress = ignore_progress,
     ) -> None:
         from localmem.evaluation.datasets import read_dataset
 
-        self._config, self._settings, self._system, self._limits = config, settings, system, limits
-        half, limit = str(limits["half"]), limits["limit"]
-        count = limit if isinstance(limit, int) else None
-        self._data = [narrowed(read_dataset(name, path), half, count, None) for name, path in sources]
+        self._settings, self._system, self._limits = settings, system, limits
+        self._data = [
+            select_probes(read_dataset(name, path), split=limits["split"], limit=limits["limit"], sessions=None)  # type: ignore[arg-type]  # as the command checked them
+            for name, path in sources
+        ]
         self._out = out / "end-to-end"
-        self._notify = notify
+        self._notify, self._progress = notify, progress
 
     def run(self, students: "Sequence[Student]", traces: "Mapping[str, Sequence[Trace]]") -> "list[Table]":
         """Tables of quality, differences and costs; the base model's rows bear the system's own name."""
         from localmem.evaluation.answers import answers_of
-        from localmem.evaluation.scores import all_scores
+        from localmem.evaluation.scores import score_answers
         from localmem.evaluation.summary import section
 
         lines = self._lines("base", {}, {})
@@ -59,7 +71,7 @@ class Whole:
                 replace(line, work=line.work._replace(system=f"{self._system} + {student.name}"))
                 for line in self._lines(student.name, routes, options)
             ]
-        scores = all_scores(answers_of(lines), [])
+        scores = score_answers(answers_of(lines), [])
         return list(section("End to end", (), lines, scores, self._out, against=(self._system,)).tables)
 
     def _place(
@@ -82,19 +94,19 @@ class Whole:
     def _lines(self, name: str, routes: Mapping[str, Path], options: Mapping[str, object]) -> "list[Line]":
         """What came of one run; what stands in its folder already is not done again."""
         from finetune.students import routed
-        from localmem.evaluation.answers import open_answers, read_answers
-        from localmem.evaluation.runner import count_probes, run
+        from localmem.evaluation.answers import read_answers
 
         folder = self._out / name
         settings = routed(self._settings, routes)
-        chosen = settings_for(self._config, self._settings.model, self._system)
+        chosen = system_settings(self._settings, self._system)
         chosen = chosen.model_copy(update={"options": {**chosen.options, **options}})
         held = {self._system: chosen}
-        claim(folder, about_run(settings, held, self._data, self._limits), resume=True)
+        claim_run(folder, describe_run(settings, held, self._data, self._limits), resume=True)
         with ExitStack() as stack:
-            answers = stack.enter_context(open_answers(folder / ANSWERS))
             self._notify(f"{self._system} with {name}: the answers are in {folder / ANSWERS}")
-            llm, new_agent = agents_of(settings, held, stack, self._notify)
-            bar = progress(stack, count_probes(self._data))
-            run([self._system], self._data, new_agent, llm, answers, threads=_THREADS, track=bar, again=True)
+            llm, new_agent = open_agents(settings, held, stack, self._notify)
+            answer_probes(
+                [self._system], self._data, new_agent, llm, folder,
+                threads=_THREADS, retry_failed=True, progress=self._progress,
+            )  # fmt: skip
         return read_answers(folder / ANSWERS)

@@ -1,93 +1,241 @@
-"""Evaluation runs: which settings and data a run is of, whose folder it is, and the agents that take part in it.
+"""Evaluation runs: memory systems read data sets and answer their probes, all on one backbone, into one folder.
 
-Knows no terminal: what is worth telling goes to a function that the caller gives.
+Prints nothing: progress and notes go to functions that the caller passes.
 """
 
-import json
+import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from localmem.errors import BadInput
-from localmem.files import write_json, writing
+from localmem.files import read_json, read_yaml, write_json
+from localmem.resources import resource
 
 if TYPE_CHECKING:
     from localmem.chat.conversation import Conversation
     from localmem.config import Settings
-    from localmem.evaluation.episodes import Dataset, Half
-    from localmem.evaluation.runner import AgentSpec, NewAgent
+    from localmem.evaluation.answers import Line
+    from localmem.evaluation.episodes import Dataset
+    from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Track, WrapLLM
     from localmem.llm.base import LLM
     from localmem.retrieval.base import Encoder, Retriever
+    from localmem.types import Prompt
 
-Notify = Callable[[str], None]
+Notify = Callable[[str], None]  # receives a line for the user
+Progress = Callable[[str, int, int], None]  # receives the step, how much of it is done, and the total
+Split = Literal["choose", "report"]
 
-FULL, BM25 = "full_history", "utterance_retrieval/bm25"  # rows that are always in: all of the text, and plain search
+
+def ignore_progress(_step: str, _completed: int, _total: int) -> None:
+    """A Progress that shows nothing."""
+
+
+# Included in every comparison: the whole text in the prompt, and plain search.
+FULL_HISTORY, PLAIN_SEARCH = "full_history", "utterance_retrieval/bm25"
+BASELINES = (FULL_HISTORY, PLAIN_SEARCH)
 RUN, ANSWERS = "run.json", "answers.jsonl"
 
 
-def settings_for(config: Path | None, model: str | None, name: str) -> "Settings":
-    """The user's settings for a system or one of its variants. Raises BadSettings, BadInput."""
-    from localmem.config import load_settings, system_options
-    from localmem.files import read_yaml
-    from localmem.resources import resource
+class EvaluationRecipe(BaseModel):
+    """The options of an evaluation run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    systems: tuple[str, ...] = ()
+    """Memory system, or SYSTEM/VARIANT as in configs/systems; all systems by default."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use only the first N questions per dataset."""
+    sessions: int | None = Field(default=None, ge=1)
+    """Use only the last N sessions (smoke test; not comparable)."""
+    split: Split | None = None
+    """Half of the data: choose (development) or report (test); both by default."""
+    threads: int = Field(default=8, ge=1)
+    """Episodes to run in parallel."""
+    perplexity: bool = False
+    """Also compute the perplexity of gold answers (loads the model in process)."""
+    retry_failed: bool = False
+    """With --resume, retry failed sessions and answers."""
+
+
+def evaluate(
+    settings: "Settings",
+    *,
+    datasets: Mapping[str, Path],
+    out: Path,
+    systems: Sequence[str] = (),
+    baselines: Sequence[str] = BASELINES,
+    limit: int | None = None,
+    sessions: int | None = None,
+    split: Split | None = None,
+    threads: int = 8,
+    perplexity: bool = False,
+    resume: bool = False,
+    retry_failed: bool = False,
+    wrap: "WrapLLM | None" = None,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> "list[Line]":
+    """Let systems (by default all) and baselines read data sets and answer their probes; return all valid lines.
+
+    `datasets` maps names (`localmem.evaluation.datasets`) to files. The other options are those of EvaluationRecipe.
+    Every answer is in `out` as soon as it is given; with `resume` an interrupted run continues, and further systems
+    may join it. `wrap` wraps the LLM of each episode. Raises BadInput and BadSettings.
+    """
+    from localmem.evaluation.answers import read_answers
+    from localmem.evaluation.datasets import read_dataset
+    from localmem.factory import SYSTEMS
+
+    names = dict.fromkeys([*(systems or SYSTEMS), *baselines])
+    by_system = {name: system_settings(settings, name) for name in names}
+    selected = [
+        select_probes(read_dataset(name, path), split=split, limit=limit, sessions=sessions)
+        for name, path in datasets.items()
+    ]
+    selection = {"split": split, "limit": limit, "sessions": sessions, "perplexity": perplexity}
+    claim_run(out, describe_run(settings, by_system, selected, selection), resume=resume)
+    with ExitStack() as stack:
+        llm, new_agent = open_agents(settings, by_system, stack, notify)
+        answer_probes(
+            by_system, selected, new_agent, llm, out,
+            threads=threads, retry_failed=retry_failed, wrap=wrap, progress=progress,
+            likelihood=_answer_likelihood(settings, notify) if perplexity else None,
+        )  # fmt: skip
+    return read_answers(out / ANSWERS)
+
+
+def answer_probes(
+    systems: Sequence[str] | Mapping[str, object],
+    datasets: "Sequence[Dataset]",
+    new_agent: "NewAgent",
+    llm: "LLM",
+    out: Path,
+    *,
+    threads: int = 8,
+    retry_failed: bool = False,
+    wrap: "WrapLLM | None" = None,
+    likelihood: "AnswerLikelihood | None" = None,
+    progress: Progress = ignore_progress,
+) -> None:
+    """Run systems over data sets and append to the answers in `out`, a folder that `claim_run` made."""
+    from localmem.evaluation.answers import open_answers
+    from localmem.evaluation.runner import count_probes, run_systems
+
+    names = list(systems)
+    track = counting(progress, "answering", count_probes(datasets) * len(names))
+    with open_answers(out / ANSWERS) as answers:
+        run_systems(
+            names, datasets, new_agent, llm, answers,
+            threads=threads, track=track, likelihood=likelihood, retry_failed=retry_failed,
+            wrap=wrap or (lambda inner, _: inner),
+        )  # fmt: skip
+
+
+def counting(progress: Progress, step: str, total: int) -> "Track":
+    """A function that adds to the completed part of a step and reports it; for any number of threads."""
+    completed, lock = 0, threading.Lock()
+
+    def track(count: int) -> None:
+        nonlocal completed
+        with lock:
+            completed += count
+            progress(step, completed, total)
+
+    return track
+
+
+# -- settings and data -------------------------------------------------------------------------------------------------
+
+
+def system_settings(settings: "Settings", name: str) -> "Settings":
+    """The settings for a system, or for its variant SYSTEM/VARIANT, a file of configs/systems.
+
+    Options of the settings' own system do not apply to other systems. Raises BadSettings and BadInput.
+    """
+    from localmem.config import Settings, system_options
 
     system, _, variant = name.partition("/")
     system_options(system, {})
-    if not variant:
-        return load_settings(config, {"system": system, "model": model})
+    overrides: dict[str, object] = {"system": system, **(_variant(system, variant) if variant else {})}
+    values = settings.model_dump()
+    if system != settings.system:
+        values["options"] = {}
+    return Settings(**_merge(values, overrides))  # type: ignore[arg-type]  # checked by pydantic
+
+
+def _variant(system: str, variant: str) -> dict[str, object]:
     folder = resource(f"configs/systems/{system}")
-    known = sorted(path.stem for path in folder.glob("*.yaml")) if folder.is_dir() else []
-    if variant not in known:
-        raise BadInput(f"system {system!r} has no variant {variant!r}; it has {', '.join(known) or 'none'}")
-    return load_settings(config, {"model": model, **read_yaml(folder / f"{variant}.yaml")})
+    names = sorted(path.stem for path in folder.glob("*.yaml")) if folder.is_dir() else []
+    if variant not in names:
+        raise BadInput(f"system {system!r} has no variant {variant!r}; it has {', '.join(names) or 'none'}")
+    return read_yaml(folder / f"{variant}.yaml")
 
 
-def narrowed(data: "Dataset", half: str, limit: int | None, sessions: int | None) -> "Dataset":
-    """What is to be run of a data set. Raises BadInput where that is nothing."""
-    kept = data.select(None if half == "all" else cast("Half", half))
-    kept = (kept.last_sessions(sessions) if sessions else kept).select(None, limit)
-    kept = replace(kept, episodes=tuple(one for one in kept.episodes if one.probes))
-    if not kept.episodes:
-        raise BadInput(
-            f"nothing is asked of {data.name} under these limits; raise --limit or --sessions, or drop --half"
-        )
-    return kept
+def _merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(values)
+    for name, value in overrides.items():
+        previous = merged.get(name)
+        merged[name] = _merge(previous, value) if isinstance(previous, Mapping) and value is not None else value
+    return merged
 
 
-def about_run(
-    settings: "Settings", chosen: "Mapping[str, Settings]", data: "Sequence[Dataset]", narrowed: Mapping[str, object]
+def select_probes(dataset: "Dataset", *, split: Split | None, limit: int | None, sessions: int | None) -> "Dataset":
+    """The part of a data set to use. Raises BadInput if it contains no probe."""
+    part = dataset.select(split)
+    part = (part.last_sessions(sessions) if sessions else part).select(None, limit)
+    part = replace(part, episodes=tuple(episode for episode in part.episodes if episode.probes))
+    if not part.episodes:
+        raise BadInput(f"{dataset.name} has no questions under these limits; raise limit or sessions, or omit split")
+    return part
+
+
+# -- the folder of a run -----------------------------------------------------------------------------------------------
+
+
+def describe_run(
+    settings: "Settings",
+    by_system: "Mapping[str, Settings]",
+    datasets: "Sequence[Dataset]",
+    selection: Mapping[str, object],
 ) -> dict[str, object]:
-    """What a run is of; another run in its folder must be of the same."""
+    """What identifies a run, for run.json: models, options, data, prompts and versions."""
     from localmem.config import system_options
     from localmem.prompts import digest_of_all
     from localmem.reporting.provenance import versions
     from localmem.weights.manifest import Manifest
 
-    known = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
+    entry = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
     return {
         "model": settings.model,
-        "checksum": known.checksum if known else None,
-        "adapters": adapters_of(settings),
+        "checksum": entry.checksum if entry else None,
+        "adapters": describe_adapters(settings),
         "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
         "systems": {
             name: {
-                "options": system_options(one.system, one.options),
-                "retrieval": one.retrieval.model_dump(mode="json"),
+                "options": system_options(own.system, own.options),
+                "retrieval": own.retrieval.model_dump(mode="json"),
             }
-            for name, one in chosen.items()
+            for name, own in by_system.items()
         },
-        "data": {one.name: {"sha256": one.sha256, "probes": sum(len(e.probes) for e in one.episodes)} for one in data},
-        **narrowed,
+        "data": {
+            dataset.name: {"sha256": dataset.sha256, "probes": sum(len(episode.probes) for episode in dataset.episodes)}
+            for dataset in datasets
+        },
+        **selection,
         "prompts": digest_of_all(),
         "versions": versions(),
-        "notes": [f"{one.name}: {text}" for one in data for text in one.notes],
+        "notes": [f"{dataset.name}: {note}" for dataset in datasets for note in dataset.notes],
     }
 
 
-def adapters_of(settings: "Settings") -> dict[str, str]:
-    """The adapters that answer, those that come along included, by the prompts they answer: name and checksum."""
+def describe_adapters(settings: "Settings") -> dict[str, str]:
+    """Name and checksum of the adapters in use, shipped ones included, by the prompts that they answer."""
     from localmem.factory import adapters
     from localmem.weights.folder import checksum
 
@@ -95,97 +243,106 @@ def adapters_of(settings: "Settings") -> dict[str, str]:
     return {name: f"{path.parent.name} {checksum(path)[:12]}" for name, path in weights.items() if path.is_file()}
 
 
-def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
-    """The folder is this run's. Raises BadInput where it holds another run, or this one and no --resume.
+_ABOUT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
-    Further systems may join a run. One that ended before its first line, for want of a model say, left nothing that
-    another must not replace.
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """The run.json of a run. Raises BadInput."""
+    return read_json(folder / RUN, _ABOUT, "give the folder of a run")
+
+
+def claim_run(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
+    """Make `out` the folder of this run. Raises BadInput if it holds another run, or this one without `resume`.
+
+    Further systems may join a run. A run without answers (its model was missing, for example) may be replaced.
     """
-    path, begun = out / RUN, out / ANSWERS
-    told = json.loads(json.dumps(about))
-    with writing(out, "choose another --out"):
-        if path.exists() and begun.exists() and begun.stat().st_size:
-            if not resume:
-                raise BadInput(f"{out} holds a run; go on with --resume, or give another --out")
-            before = json.loads(path.read_text(encoding="utf-8"))
-            if changed := _changed(before, told):
-                raise BadInput(f"{out} holds a run with another {', '.join(changed)}; give another --out")
-            if told["systems"].keys() <= before["systems"].keys():
-                return
-            told = {**before, "systems": {**before["systems"], **told["systems"]}}
-        write_json(path, told, indent=1)
+    answers = out / ANSWERS
+    current = _ABOUT.validate_json(_ABOUT.dump_json(dict(about)))
+    if (out / RUN).exists() and answers.exists() and answers.stat().st_size:
+        if not resume:
+            raise BadInput(f"{out} holds a run; continue it with --resume, or choose another --out")
+        previous = read_about(out)
+        if changes := _changes(previous, current):
+            raise BadInput(f"{out} holds a run with another {', '.join(changes)}; choose another --out")
+        if current["systems"].keys() <= previous["systems"].keys():
+            return
+        current = {**previous, "systems": {**previous["systems"], **current["systems"]}}
+    write_json(out / RUN, current, "choose another --out", indent=1)
 
 
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What makes the answers of two runs differ; versions may change between them, and are told as they first were."""
-    free = ("versions", "notes", "systems")
-    names = [name for name in now if name not in free and before.get(name) != now[name]]
-    held = before["systems"]
-    return names + [f"system {name}" for name, one in now["systems"].items() if held.get(name, one) != one]
+def _changes(previous: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    """What makes answers of two runs differ; versions may change within a run, whose first ones are recorded."""
+    ignored = ("versions", "notes", "systems")
+    names = [name for name in current if name not in ignored and previous.get(name) != current[name]]
+    systems = previous["systems"]
+    return names + [f"system {name}" for name, own in current["systems"].items() if systems.get(name, own) != own]
 
 
-def agents_of(
-    settings: "Settings", chosen: "Mapping[str, Settings]", stack: ExitStack, notify: "Notify"
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+def open_agents(
+    settings: "Settings", by_system: "Mapping[str, Settings]", stack: ExitStack, notify: Notify
 ) -> "tuple[LLM, NewAgent]":
-    """The backbone, and what makes an agent of any of the systems on it. One encoder serves all; `notify` hears of
-    long steps."""
+    """The backbone, and a function that makes agents of these systems on it, with one encoder for all of them."""
     from localmem import factory
     from localmem.chat.conversation import Conversation
-    from localmem.chat.responder import Speakers
 
     backbone = factory.backbone(settings, notify)
     stack.callback(backbone.close)
-    encoder = _encoder(settings, stack)
+    encoder = _shared_encoder(settings, stack)
 
-    def new_agent(seat: "AgentSpec") -> "Conversation":
-        held = chosen[seat.work.system]
+    def new_agent(spec: "AgentSpec") -> "Conversation":
+        own = by_system[spec.work.system]
 
         def index() -> "Retriever":
-            return factory.retriever(held, encoder, before=factory.SYSTEMS[held.system].before)
+            return factory.retriever(own, encoder, before=factory.SYSTEMS[own.system].before)
 
         return Conversation(
-            memory=factory.memory(held, factory.Parts(seat.llm, index), seat.bank),
-            llm=seat.llm,
-            journal=seat.journal,
-            speakers=Speakers(seat.user, seat.assistant),
-            instructions=held.chat.instructions,
-            memory_position=factory.memory_position(held),
+            memory=factory.memory(own, factory.Parts(spec.llm, index), spec.bank),
+            llm=spec.llm,
+            journal=spec.journal,
+            speakers=spec.speakers,
+            instructions=own.chat.instructions,
+            memory_position=factory.memory_position(own),
         )
 
     return backbone.llm, new_agent
 
 
-def _encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
-    """One encoder for all, which encodes a text but once; made when first needed."""
-    import tempfile
-    import threading
-    from functools import cache
-
+def _shared_encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
+    """One encoder for all threads, loaded when first needed, that encodes each text once."""
     from localmem import factory
     from localmem.store import Store
 
     @cache
-    def made() -> "Encoder":
+    def load() -> "Encoder":
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-eval-")))
         store = stack.enter_context(Store.open(folder))
         return factory.encoder(settings, store.embeddings)
 
-    guard = threading.Lock()
+    lock = threading.Lock()
 
-    def one() -> "Encoder":
-        with guard:  # a cache alone lets two episodes that begin together make one each
-            return made()
+    def shared() -> "Encoder":
+        with lock:  # without it, two episodes that start together would each load one
+            return load()
 
-    return one
+    return shared
 
 
-def progress(stack: ExitStack, total: int) -> "Callable[[int], None]":
-    """Told how many more probes are answered; a bar on a terminal, nothing in a pipe."""
-    from tqdm import tqdm
+def _answer_likelihood(settings: "Settings", notify: Notify) -> "AnswerLikelihood":
+    """Likelihoods under the backbone's own weights in process, because a server does not compute them."""
+    from localmem.evaluation.metrics.likelihood import Likelihood, Scorer
+    from localmem.weights import model_path
 
-    bar = stack.enter_context(tqdm(total=total, desc="answering", unit="probe", disable=None))
+    scorer, lock = Scorer(model_path(settings.model), device=settings.llm.device), threading.Lock()
 
-    def track(count: int) -> None:
-        bar.update(count)
+    def likelihood(prompt: "Prompt", answer: str) -> Likelihood | None:
+        try:
+            with lock:
+                return scorer.likelihoods([(prompt.messages, answer)])[0]
+        except BadInput as error:  # longer than the context
+            notify(f"no perplexity: {error}")
+            return None
 
-    return track
+    return likelihood

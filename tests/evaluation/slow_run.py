@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from localmem.llm.scripted import ScriptedLLM
-from tests.evaluation.test_runner import lines, script
+from tests.evaluation.test_runner import run_lines, script
 
 if __name__ == "__main__":
-    lines(Path(sys.argv[1]), ScriptedLLM(script, first_token=0.05), threads=2)
+    run_lines(Path(sys.argv[1]), ScriptedLLM(script, first_token=0.05), threads=2)

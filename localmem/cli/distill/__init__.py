@@ -5,7 +5,6 @@ Wires up `finetune`. Training and evaluation stand in files of their own beside 
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,18 +13,15 @@ import click
 from localmem.cli.distill.evaluate import evaluate
 from localmem.cli.distill.judge_options import Opinions, judge_options
 from localmem.cli.distill.train import train
-from localmem.cli.eval.run import Sources
 from localmem.cli.finetune.training_options import base_folder
-from localmem.cli.options import config_option, data_option, json_option, note, print_json, settings_of
+from localmem.cli.options import DatasetFile, config_option, data_option, json_option, note, print_json, settings_of
+from localmem.cli.progress import step_progress
 from localmem.errors import BadInput
-from localmem.experiments.runs import ANSWERS, about_run, agents_of, claim, narrowed, progress, settings_for
 
 if TYPE_CHECKING:
     from finetune.traces.collect import Collector
     from finetune.traces.trace import Teacher
-    from localmem.chat.agent import ChatAgent
     from localmem.config import Settings
-    from localmem.evaluation.runner import Seat
 
 TRACES = "traces"
 
@@ -40,7 +36,7 @@ def distill() -> None:
 @click.option(
     "--data",
     "sources",
-    type=Sources(),
+    type=DatasetFile(),
     multiple=True,
     help="A data set and its file; may be given again.",
     metavar="NAME=FILE",
@@ -91,24 +87,15 @@ def collect(
         return
     if not (systems and sources and model):
         raise click.UsageError("give --system, --data and --teacher, or --from FILE with outputs that you have already")
-    from localmem.evaluation.answers import answers_in
-    from localmem.evaluation.datasets import read_data
-    from localmem.evaluation.runner import probes_of, run
+    from localmem.experiments.runs import evaluate as run_systems
 
     settings = settings_of(config, model=model)
-    chosen = {name: settings_for(config, model, name) for name in systems}
-    data = [narrowed(read_data(name, path), half, limit, sessions) for name, path in sources]
-    claim(out, about_run(settings, chosen, data, {"half": half, "limit": limit, "sessions": sessions}), resume=resume)
-    with ExitStack() as stack:
-        answers = stack.enter_context(answers_in(out / ANSWERS))
-        collector = stack.enter_context(Collector(out / TRACES, _teacher(settings), stages))
-        llm, plain = agents_of(settings, chosen, stack, note)
-
-        def new_agent(seat: "Seat") -> "ChatAgent":
-            return plain(replace(seat, llm=collector.around(seat.llm, seat.work)))
-
-        bar = progress(stack, probes_of(data) * len(systems))
-        run(systems, data, new_agent, llm, answers, threads=threads, track=bar, again=True)
+    with Collector(out / TRACES, _teacher(settings), stages) as collector, step_progress() as show:
+        run_systems(
+            settings, systems=systems, baselines=(), datasets=dict(sources), out=out,
+            limit=limit, sessions=sessions, split=None if half == "all" else half,  # type: ignore[arg-type]  # checked by click
+            threads=threads, resume=resume, retry_failed=True, wrap=collector.around, notify=note, progress=show,
+        )  # fmt: skip
     _tell_collected(collector, out, as_json=as_json)
 
 
@@ -220,11 +207,11 @@ def _teacher(settings: "Settings") -> "Teacher":
     """The teacher by its name, its weights and its chat template, as far as they are on this machine."""
     from finetune.traces.trace import Teacher
     from localmem.errors import LocalmemError
-    from localmem.evaluation.judging import model_of
+    from localmem.evaluation.judging import model_identity
     from localmem.llm.tokenizer import ChatTokenizer
     from localmem.weights import model_path
 
-    model = model_of(settings)
+    model = model_identity(settings)
     try:
         template = ChatTokenizer(model_path(settings.model)).template_sha256
     except LocalmemError:

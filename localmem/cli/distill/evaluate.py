@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import click
 
 from localmem.cli.distill.judge_options import bench_for, judge_options, line_of
-from localmem.cli.eval.run import Sources
 from localmem.cli.finetune.training_options import base_folder, command_line
-from localmem.cli.options import config_option, data_option, json_option, note, print_json, settings_of
+from localmem.cli.options import DatasetFile, config_option, data_option, json_option, note, print_json, settings_of
+from localmem.cli.progress import step_progress
 from localmem.errors import BadInput
 from localmem.experiments.end_to_end import Whole
-from localmem.experiments.runs import progress
+from localmem.experiments.runs import counting
 
 if TYPE_CHECKING:
     from finetune.students import Student
     from finetune.traces.trace import Trace
     from localmem.config import Settings
-    from localmem.evaluation.judgements import Bench
+    from localmem.evaluation.judgements import JudgeSetup
     from localmem.reporting.sections import Table
 
 Row = dict[str, object]
@@ -53,7 +53,7 @@ Row = dict[str, object]
 @click.option(
     "--questions",
     "sources",
-    type=Sources(),
+    type=DatasetFile(),
     multiple=True,
     help="With --end-to-end: a data set and its file; may be given again.",
     metavar="NAME=FILE",
@@ -92,7 +92,7 @@ def evaluate(
     each student in place and without.
     """
     from finetune.students import student_in
-    from localmem.reporting.sections import terminal
+    from localmem.reporting.pages import terminal
 
     _check(runs, system, sources, out)
     settings = settings_of(config, data, model=student)
@@ -107,8 +107,10 @@ def evaluate(
     found.tell_deltas(students)
     found.tell_curves(students)
     if system and out:
-        whole = Whole(config, settings, system, sources, {"half": half, "limit": probes}, out, note)
-        found.tables += whole.run([one for one in students if one.kind != "merged"], found.traces)
+        limits = {"split": None if half == "all" else half, "limit": probes}
+        with step_progress() as show:
+            whole = Whole(settings, system, sources, limits, out, note, show)
+            found.tables += whole.run([one for one in students if one.kind != "merged"], found.traces)
     report = _report(folder, stages, found)
     if out:
         _keep(out, found, students, report)
@@ -161,7 +163,7 @@ class _Found:
     traces: "dict[str, list[Trace]]" = field(default_factory=dict)
 
     def grade(
-        self, stage: str, base: str, students: "Sequence[Student]", bench: "Bench | None", stack: ExitStack
+        self, stage: str, base: str, students: "Sequence[Student]", bench: "JudgeSetup | None", stack: ExitStack
     ) -> None:
         """One stage's rows: the teacher's, the base model's, each student's."""
         from finetune.grading import teacher
@@ -175,7 +177,7 @@ class _Found:
         whole = self.folder / "traces" / f"{stage}.jsonl"
         self.traces[stage] = traces
         asked = [Student(base, "base"), *students]
-        bar = progress(stack, len(traces) * len(asked))
+        bar = counting(stack.enter_context(step_progress()), "answering", len(traces) * len(asked))
         grades = [teacher(stage, traces, read_traces(whole) if whole.exists() else [])]
         grades += [graded(one, stage, traces, self.settings, note=note, track=bar) for one in asked]
         rows: list[Row] = []
@@ -218,7 +220,7 @@ class _Found:
                 self.tables.append(Table.of(f"{one.name}: loss by epoch", rows))
 
 
-def _believable(settings: "Settings", by: str, stack: ExitStack) -> "Bench | None":
+def _believable(settings: "Settings", by: str, stack: ExitStack) -> "JudgeSetup | None":
     """A judge that was calibrated and found believable; any other is not listened to, and that is said."""
     bench = bench_for(settings, by, stack)
     if bench.calibration and bench.calibration.believable:
@@ -227,7 +229,7 @@ def _believable(settings: "Settings", by: str, stack: ExitStack) -> "Bench | Non
     return None
 
 
-def _judged(bench: "Bench", said: "Sequence[Trace]") -> Row:
+def _judged(bench: "JudgeSetup", said: "Sequence[Trace]") -> Row:
     """The mean of the judge's scores, over the answers that it gave one."""
     from finetune.traces.judge_scores import ask
 
@@ -238,6 +240,7 @@ def _judged(bench: "Bench", said: "Sequence[Trace]") -> Row:
 def _merged(students: "Sequence[Student]", base: str, out: Path) -> "Student":
     """The merged model's folder, made if there is none."""
     from finetune.merge import merge
+
     from finetune.students import Student
 
     adapters = [one for one in students if one.kind == "adapter"]
@@ -265,7 +268,7 @@ def _times_base(stage: str, rows: Sequence[Row]) -> list[str]:
 def _keep(out: Path, found: _Found, students: "Sequence[Student]", report: Row) -> None:
     from finetune.run_folder import curves
     from finetune.students import curve
-    from localmem.reporting.sections import Section, keep
+    from localmem.reporting.sections import Section, save_report
 
     pictures = []
     for one in students:
@@ -274,16 +277,18 @@ def _keep(out: Path, found: _Found, students: "Sequence[Student]", report: Row) 
             pictures.append(f"loss-{one.name}.png")
             curves(log, out / pictures[-1])
     title = f"Students for {', '.join(found.traces)}"
-    keep(out, Section(title, tuple(found.notes), tuple(found.tables), tuple(pictures)), report)
+    save_report(out, Section(title, tuple(found.notes), tuple(found.tables), tuple(pictures)), report)
 
 
 def _write_cards(found: _Found, students: "Sequence[Student]") -> None:
     """Into each run's own card: the teacher, the base model, and itself."""
     from finetune.cards import put_section
-    from localmem.reporting.sections import Table, as_markdown
+
+    from localmem.reporting.pages import markdown_table
+    from localmem.reporting.sections import Table
 
     for one in students:
         rows = [row for row in found.rows if row["kind"] in ("teacher", "base") or row["model"] == one.name]
         shown = [{name: value for name, value in row.items() if name != "grounded"} for row in rows]
-        text = as_markdown(Table.of("", shown))
+        text = markdown_table(Table.of("", shown))
         put_section(one.folder, f"Measured by `{command_line()}`:\n\n{text}")

@@ -9,7 +9,7 @@ import click
 
 from localmem.cli.options import config_option, data_option, json_option, model_option, note, print_json, settings_of
 from localmem.errors import BadInput
-from localmem.experiments.runs import ANSWERS, FULL
+from localmem.experiments.runs import ANSWERS, FULL_HISTORY
 
 if TYPE_CHECKING:
     from localmem.config import Settings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.option("--samples", type=click.IntRange(1), help="Answers a verdict; default: the judge's own.", metavar="N")
 @click.option("--nli", help="Entailment by a trained NLI model: its name in the manifest, or a folder.", metavar="M")
-@click.option("--against", default=FULL, show_default=True, help="Whom judges of two compare every system with.")
+@click.option("--against", default=FULL_HISTORY, show_default=True, help="Whom judges of two compare every system with.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For samples.")
 @config_option
 @data_option

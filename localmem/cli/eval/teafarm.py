@@ -14,8 +14,9 @@ import click
 
 from localmem.cli.eval.judge import bench_of
 from localmem.cli.options import config_option, data_option, json_option, model_option, note, print_json, settings_of
+from localmem.cli.progress import step_progress
 from localmem.errors import BadInput
-from localmem.experiments.runs import ANSWERS, about_run, agents_of, claim, progress, settings_for
+from localmem.experiments.runs import ANSWERS, answer_probes, claim_run, describe_run, open_agents, system_settings
 
 if TYPE_CHECKING:
     from localmem.config import Settings
@@ -124,13 +125,13 @@ def run_teafarm(
 
     judge = _judge(judge_name, samples)
     settings = settings_of(config, data, model=model)
-    chosen = {name: settings_for(config, model, name) for name in _names(systems)}
+    chosen = {name: system_settings(settings, name) for name in _names(systems)}
     asked = sided(teabag.read(path or resource(SHIPPED)).select(None, limit))
     asked = replace(asked, episodes=tuple(episode for episode in asked.episodes if episode.probes))
-    narrowed = {"half": "all", "limit": limit, "sessions": None, "teafarm": True}
-    claim(out, about_run(settings, chosen, [asked], narrowed), resume=True)
+    narrowed = {"split": None, "limit": limit, "sessions": None, "teafarm": True}
+    claim_run(out, describe_run(settings, chosen, [asked], narrowed), resume=True)
     with ExitStack() as stack:
-        llm, new_agent = agents_of(settings, chosen, stack, note)
+        llm, new_agent = open_agents(settings, chosen, stack, note)
         _answer(out, list(chosen), asked, new_agent, llm, threads)
         judging = settings_of(config, data, model=judge_model) if judge_model else settings
         judging_llm = _backbone(judging, stack) if judge_model and judge_model != settings.model else llm
@@ -191,13 +192,8 @@ def _answer(
     out: Path, systems: Sequence[str], asked: "Dataset", new_agent: "NewAgent", llm: "LLM", threads: int
 ) -> None:
     """Every system answers every question that DIR does not hold yet."""
-    from localmem.evaluation.answers import open_answers
-    from localmem.evaluation.runner import count_probes, run
-
-    with ExitStack() as stack:
-        answers = stack.enter_context(open_answers(out / ANSWERS))
-        bar = progress(stack, count_probes([asked]) * len(systems))
-        run(systems, [asked], new_agent, llm, answers, threads=threads, track=bar)
+    with step_progress() as show:
+        answer_probes(systems, [asked], new_agent, llm, out, threads=threads, progress=show)
 
 
 def _report(
