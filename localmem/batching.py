@@ -14,7 +14,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-def settled(results: Sequence[Out | Exception]) -> list[Out]:
+def results_or_raise(results: Sequence[Out | Exception]) -> list[Out]:
     """The results, in order. With errors among them: PartialFailure, or the error itself when all failed alike."""
     good: list[Out] = []
     errors: list[Exception] = []

@@ -87,9 +87,18 @@ class WordRetriever:
         return [self._search(set(query.lower().split()), k, scope or Scope()) for query in queries]
 
     def _search(self, words: set[str], k: int, scope: Scope) -> list[Match]:
-        held = {name: unit for name, unit in self.units.items() if scope.admits(unit)}
+        held = {name: unit for name, unit in self.units.items() if in_scope(unit, scope)}
         scored = [Match(name, float(len(words & set(u.key.lower().split())))) for name, u in held.items()]
         return sorted(scored, key=lambda match: -match.score)[:k]
+
+
+def in_scope(unit: Unit, scope: Scope) -> bool:
+    """Whether a search within the scope may return the unit."""
+    return (
+        (scope.speaker is None or unit.speaker in (scope.speaker, ""))
+        and (scope.since is None or scope.since <= unit.time)
+        and (scope.until is None or unit.time <= scope.until)
+    )
 
 
 class MemoryJournal:

@@ -1,7 +1,7 @@
-"""Work that nobody waits for stands behind what somebody does: its prompts are marked, and few are under way at a time.
+"""Background work: prompts that nobody waits for are marked, and only a few of them run at a time.
 
-Whoever works in the background says so for its thread. Backends that can put a marked prompt behind the others; the
-bound holds with every backend, since a prompt that is being answered slows the others whatever its rank.
+A thread declares itself to be in the background. Backends that support priorities serve marked prompts last; the limit
+holds with every backend, because each running prompt slows down the others whatever its priority.
 """
 
 import threading
@@ -11,32 +11,32 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import cast
 
-from localmem.batching import settled
+from localmem.batching import results_or_raise
 from localmem.errors import LocalmemError, PartialFailure
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Wrapper
 from localmem.types import Completion, Prompt
 
-_BEHIND: ContextVar[bool] = ContextVar("behind", default=False)
+_BACKGROUND: ContextVar[bool] = ContextVar("background", default=False)
 
 
 @contextmanager
 def in_background() -> Iterator[None]:
-    """Nobody waits for what is asked on this thread inside."""
-    token = _BEHIND.set(True)
+    """Marks the work of this thread inside the block as background work."""
+    token = _BACKGROUND.set(True)
     try:
         yield
     finally:
-        _BEHIND.reset(token)
+        _BACKGROUND.reset(token)
 
 
-def behind() -> bool:
-    """Whether nobody waits for what is asked on this thread now."""
-    return _BEHIND.get()
+def is_background() -> bool:
+    """Whether this thread is doing background work."""
+    return _BACKGROUND.get()
 
 
 class Background(Wrapper):
-    """Marks the prompts of threads that are in the background; of all of these at most `limit` are under way."""
+    """Marks the prompts of background threads, of which at most `limit` run at a time."""
 
     def __init__(self, inner: LLM, *, limit: int) -> None:
         super().__init__(inner)
@@ -44,30 +44,30 @@ class Background(Wrapper):
         self._changed = threading.Condition()
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        if not behind():
+        if not is_background():
             return self.inner.generate(prompts)
         marked = [replace(prompt, background=True) for prompt in prompts]
         results: list[Completion | Exception] = []
         while len(results) < len(marked):
-            with self._places(len(marked) - len(results)) as places:
-                results += self._answers(marked[len(results) : len(results) + places])
-        return settled(results)
+            with self._slots(len(marked) - len(results)) as slots:
+                results += self._attempt(marked[len(results) : len(results) + slots])
+        return results_or_raise(results)
 
     @contextmanager
-    def _places(self, wanted: int) -> Iterator[int]:
-        """As many as there are by now, at least one."""
+    def _slots(self, count: int) -> Iterator[int]:
+        """Waits for a free slot; yields how many of the `count` requested are free by then."""
         with self._changed:
             self._changed.wait_for(lambda: self._free > 0)
-            taken = min(wanted, self._free)
-            self._free -= taken
+            slots = min(count, self._free)
+            self._free -= slots
         try:
-            yield taken
+            yield slots
         finally:
             with self._changed:
-                self._free += taken
+                self._free += slots
                 self._changed.notify_all()
 
-    def _answers(self, prompts: Sequence[Prompt]) -> Sequence[Completion | Exception]:
+    def _attempt(self, prompts: Sequence[Prompt]) -> Sequence[Completion | Exception]:
         try:
             return self.inner.generate(prompts)
         except PartialFailure as failure:

@@ -1,15 +1,59 @@
-"""What the processor of this machine can do. Knows no model."""
+"""Device, number format and processor abilities: one rule for every model that runs in this process.
+
+Torch is imported inside the functions, so this module is cheap to import. Does not depend on any model.
+"""
 
 import os
+from typing import TYPE_CHECKING, Literal
+
+from localmem.errors import BadSettings
+
+if TYPE_CHECKING:
+    import torch
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
-def cores() -> int:
-    """How many this program may use."""
+def core_count() -> int:
+    """Processor cores that this program may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def has_bfloat16() -> bool:
-    """Whether it computes in bfloat16; one that does not reads prompts several times faster in float32."""
+def resolve_device(name: str) -> str:
+    """A device for torch: `name` itself, or for "auto" the GPU where there is one and the CPU elsewhere.
+
+    Raises BadSettings for a device that torch does not know or that this machine does not have.
+    """
     import torch
 
-    return bool(torch.cpu.get_capabilities().get("avx512_bf16", False))
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError as error:
+        raise BadSettings(f"unknown device {name!r}; use auto, cpu or cuda") from error
+    module = getattr(torch, kind, None)
+    if kind != "cpu" and not (hasattr(module, "is_available") and module.is_available()):
+        raise BadSettings(f"device {name!r} is not available on this machine; use cpu or auto")
+    return name
+
+
+def resolve_dtype(name: str, device: str, *, cpu: Dtype = "float32", gpu: Dtype = "float16") -> "torch.dtype":
+    """The number format of weights on a device: `name` itself, or for "auto" `cpu` on a CPU and `gpu` elsewhere.
+
+    Raises BadSettings for a format other than those of `Dtype`.
+    """
+    import torch
+
+    formats = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    resolved = (cpu if device == "cpu" else gpu) if name == "auto" else name
+    if resolved not in formats:
+        raise BadSettings(f"unknown dtype {name!r}; use auto, {', '.join(formats)}")
+    return formats[resolved]
+
+
+def fastest_cpu_dtype() -> Dtype:
+    """bfloat16 where the processor computes in it; other processors read prompts several times faster in float32."""
+    import torch
+
+    return "bfloat16" if torch.cpu.get_capabilities().get("avx512_bf16", False) else "float32"

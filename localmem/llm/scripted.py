@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 
-from localmem.batching import settled
+from localmem.batching import results_or_raise
 from localmem.errors import BadReply, LocalmemError
 from localmem.llm.answer_text import AnswerText
 from localmem.llm.base import alternate, check, check_json, fit
-from localmem.llm.streams import drained
+from localmem.llm.streams import drain
 from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]
@@ -47,7 +47,7 @@ class ScriptedLLM:
         return self._context_length
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        return settled([self._attempt(prompt) for prompt in prompts])
+        return results_or_raise([self._attempt(prompt) for prompt in prompts])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         check(prompt)
@@ -72,7 +72,7 @@ class ScriptedLLM:
 
     def _attempt(self, prompt: Prompt) -> Completion | LocalmemError:
         try:
-            return drained(self.stream(prompt))
+            return drain(self.stream(prompt))
         except LocalmemError as error:
             return error
 

@@ -1,33 +1,33 @@
-"""Generators of a reply's pieces that return the whole: passed on with a copy kept, or run to their end.
+"""Generators that yield a reply's pieces and return a result: pass them on with a copy, or run them to the end.
 
-Knows nothing of what the pieces are of.
+Pure functions; they do not depend on what the pieces or the result are.
 """
 
 from collections.abc import Generator
 from typing import TypeVar
 
-End = TypeVar("End")
+Result = TypeVar("Result")
 
 
-def teed(pieces: Generator[str, None, End], said: list[str]) -> Generator[str, None, End]:
-    """Passes the pieces on and keeps a copy in `said`; closes the source when it is closed itself."""
+def tee_pieces(pieces: Generator[str, None, Result], copy: list[str]) -> Generator[str, None, Result]:
+    """Yields the pieces and appends each to `copy`; closing this generator closes `pieces`."""
     try:
         while True:
             piece = next(pieces)
-            said.append(piece)
+            copy.append(piece)
             yield piece
     except StopIteration as end:
-        whole: End = end.value
-        return whole
+        result: Result = end.value
+        return result
     finally:
         pieces.close()
 
 
-def drained(pieces: Generator[str, None, End]) -> End:
-    """What the generator returns."""
+def drain(pieces: Generator[str, None, Result]) -> Result:
+    """The generator's return value; its pieces are dropped."""
     while True:
         try:
             next(pieces)
         except StopIteration as end:
-            whole: End = end.value
-            return whole
+            result: Result = end.value
+            return result

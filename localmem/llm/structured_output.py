@@ -1,50 +1,85 @@
-"""Answers that a step can work with: one outside its format becomes None, so that a system can take its fallback.
+"""Answers in a format: bounded JSON schemas to ask for, and what to do with an answer that does not keep to its format.
 
-Knows no system. Any other failure of the backbone goes on up, and the step is done again as a whole.
+An answer outside its format becomes None, so that the caller can use a fallback; any other failure of the backbone is
+raised, and the step is repeated as a whole. Does not depend on any system or prompt.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from localmem.errors import BadReply, PartialFailure
 from localmem.llm.base import LLM
-from localmem.types import Completion, Prompt
+from localmem.types import Completion, JsonSchema, Prompt
 
 log = logging.getLogger(__name__)
 
+# Every schema has an upper bound, so that no answer can need more tokens than its prompt's `max_tokens` allows.
+Schema = Mapping[str, object]
 
-def usable(llm: LLM, prompts: Sequence[Prompt], fallbacks: Counter[str]) -> list[Completion | None]:
-    """The answers to `prompts`, sent out together, in their order; None for each that came outside its format.
 
-    A format is enforced while decoding, so that happens when the tokens ran out in the middle of one. Asking again
-    would end the same way at temperature 0. Each None is logged, and counted in `fallbacks` by the prompt's name.
+def string(longest: int, *, empty: bool = False) -> Schema:
+    """A string of at most `longest` characters."""
+    return {"type": "string", "minLength": 0 if empty else 1, "maxLength": longest}
+
+
+def integer(low: int, high: int) -> Schema:
+    """An integer from `low` to `high`, both included."""
+    return {"type": "integer", "minimum": low, "maximum": high}
+
+
+def boolean() -> Schema:
+    """True or false."""
+    return {"type": "boolean"}
+
+
+def array(items: Schema, limit: int) -> Schema:
+    """A list of at most `limit` items, possibly empty."""
+    return {"type": "array", "items": items, "maxItems": limit}
+
+
+def record(**fields: Schema) -> Schema:
+    """An object with exactly these fields, in this order."""
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def answer_format(**fields: Schema) -> JsonSchema:
+    """The format of an answer that is one object."""
+    return JsonSchema(record(**fields))
+
+
+def generate_usable(llm: LLM, prompts: Sequence[Prompt], fallbacks: Counter[str]) -> list[Completion | None]:
+    """The answers to `prompts`, requested together, in order; None for each answer outside its format.
+
+    Formats are enforced while decoding, so an answer is outside its format only when its tokens ran out. Repeating the
+    request would end the same way at temperature 0. Each None is logged, and counted in `fallbacks` by prompt name.
     """
     answers = _generate(llm, prompts) if prompts else []
     for prompt, answer in zip(prompts, answers, strict=True):
         if answer is None:
-            unusable(prompt.name, "its answer came outside the format", fallbacks)
+            count_fallback(prompt.name, "its answer does not match its format", fallbacks)
     return answers
 
 
-def unusable(name: str, what: str, fallbacks: Counter[str]) -> None:
+def count_fallback(name: str, reason: str, fallbacks: Counter[str]) -> None:
     """Logs and counts one fallback of the prompt called `name`."""
-    log.warning("%s: %s; its fallback is taken", name, what)
+    log.warning("%s: %s; using the fallback", name, reason)
     fallbacks[name] += 1
 
 
-def repeats(prompt: Prompt, sentence: str) -> bool:
-    """Whether a sentence stands in the prompt's instructions: an example that a weak model gave back, and no fact.
+def repeats_instructions(prompt: Prompt, sentence: str) -> bool:
+    """Whether a sentence is copied from the prompt's instructions: weak models repeat examples as if they were facts.
 
-    A sentence of fewer than four words may stand there by chance.
+    A sentence of fewer than four words may occur there by chance, so it never counts as copied.
     """
-    told = (message.content for message in prompt.messages if message.role == "system")
-    return len(sentence.split()) > 3 and any(sentence in text for text in told)
+    instructions = (message.content for message in prompt.messages if message.role == "system")
+    return len(sentence.split()) > 3 and any(sentence in text for text in instructions)
 
 
-def says(sentence: str, prompt: Prompt) -> bool:
-    """Whether a sentence holds a word or number and is none of the instructions'."""
-    return any(character.isalnum() for character in sentence) and not repeats(prompt, " ".join(sentence.split()))
+def is_informative(sentence: str, prompt: Prompt) -> bool:
+    """Whether a sentence contains a letter or digit and is not copied from the prompt's instructions."""
+    has_content = any(character.isalnum() for character in sentence)
+    return has_content and not repeats_instructions(prompt, " ".join(sentence.split()))
 
 
 def _generate(llm: LLM, prompts: Sequence[Prompt]) -> list[Completion | None]:

@@ -12,15 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
-from localmem.batching import settled
-from localmem.errors import BadSettings, LocalmemError, ModelMissing
+from localmem.batching import results_or_raise
+from localmem.errors import LocalmemError, ModelMissing
 from localmem.llm.adapter_notes import warn_of_changes
 from localmem.llm.answer_text import AnswerText
 from localmem.llm.base import check, check_json, fit
 from localmem.llm.choices import ChoiceMass, steps_to_decide
-from localmem.llm.device import has_bfloat16
+from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
 from localmem.llm.engine.adapters import Adapters
 from localmem.llm.engine.decoder import Decoder
 from localmem.llm.engine.grammar import Grammars
@@ -67,7 +65,7 @@ class TransformersLLM:
         self._tokenizer = ChatTokenizer(path)
         _share_heap()
         with one_at_a_time():
-            model = _load(path, _device(device), dtype)
+            model = _load(path, resolve_device(device), dtype)
         text = model.config.get_text_config(decoder=True)
         self._context_length = context_length or int(text.max_position_embeddings)
         ends = _ends(model, self._tokenizer)
@@ -103,7 +101,7 @@ class TransformersLLM:
             self._turns.work_until(lambda: all(row.done for row in rows))
         finally:
             self._drop(rows)
-        return settled([_result(row) if isinstance(row, Row) else row for row in prepared])
+        return results_or_raise([_result(row) if isinstance(row, Row) else row for row in prepared])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         row = self._row(prompt)
@@ -115,7 +113,7 @@ class TransformersLLM:
                     yield row.text.take()
         finally:
             self._drop([row])
-        return settled([_result(row)])[0]
+        return results_or_raise([_result(row)])[0]
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return self._tokenizer.count_tokens(texts)
@@ -202,7 +200,7 @@ def _share_heap() -> None:
         mallopt(_ARENA_MAX, 1)
 
 
-def _load(path: Path, device: torch.device, dtype: str) -> "PreTrainedModel":
+def _load(path: Path, device: str, dtype: str) -> "PreTrainedModel":
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as switches
 
@@ -210,8 +208,9 @@ def _load(path: Path, device: torch.device, dtype: str) -> "PreTrainedModel":
         switches.disable_progress_bar()
     if not (path / "config.json").is_file():
         raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
+    numbers = resolve_dtype(dtype, device, cpu=fastest_cpu_dtype(), gpu="bfloat16")
     try:
-        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=_dtype(dtype, device), local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=numbers, local_files_only=True)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ModelMissing(
@@ -221,27 +220,6 @@ def _load(path: Path, device: torch.device, dtype: str) -> "PreTrainedModel":
     if RowCache(model.config).joinable:
         use_row_attention(model)
     return model
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise BadSettings(f"no such device as {name!r}; use auto, cpu or cuda") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadSettings(f"device {name!r} was asked for and torch sees no GPU; use cpu or install the GPU build")
-    return device
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" or has_bfloat16() else torch.float32
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in known:
-        raise BadSettings(f"no such dtype as {name!r}; use auto, {', '.join(known)}")
-    return known[name]
 
 
 def _ends(model: "PreTrainedModel", tokenizer: ChatTokenizer) -> list[int]:

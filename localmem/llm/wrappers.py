@@ -52,7 +52,7 @@ class Wrapper:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class PromptUsage:
     """What the prompts of one name have cost so far. `trimmed` counts answers whose prompt was cut to fit."""
 
     calls: int = 0
@@ -62,18 +62,18 @@ class Spent:
     trimmed: int = 0
     cut_short: int = 0
 
-    def plus(self, more: "Spent") -> "Spent":
+    def plus(self, more: "PromptUsage") -> "PromptUsage":
         """Both together."""
-        return Spent(*(getattr(self, one.name) + getattr(more, one.name) for one in fields(self)))
+        return PromptUsage(*(getattr(self, one.name) + getattr(more, one.name) for one in fields(self)))
 
-    def minus(self, before: "Spent") -> "Spent":
+    def minus(self, before: "PromptUsage") -> "PromptUsage":
         """What has been spent since an earlier reading."""
-        return Spent(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))
+        return PromptUsage(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))
 
 
-def spent_on(completion: Completion) -> Spent:
+def usage_of(completion: Completion) -> PromptUsage:
     """What one answer cost."""
-    return Spent(
+    return PromptUsage(
         calls=1,
         input_tokens=completion.usage.input,
         cached_tokens=completion.usage.cached,
@@ -89,16 +89,16 @@ class Meter(Wrapper):
     def __init__(self, inner: LLM) -> None:
         super().__init__(inner)
         self._guard = threading.Lock()
-        self._spent: dict[str, Spent] = {}
+        self._spent: dict[str, PromptUsage] = {}
 
-    def spent(self) -> dict[str, Spent]:
+    def usage(self) -> dict[str, PromptUsage]:
         """A copy of the counts, by prompt name."""
         with self._guard:
             return dict(self._spent)
 
     def _saw(self, prompt: Prompt, completion: Completion) -> None:
         with self._guard:
-            self._spent[prompt.name] = self._spent.get(prompt.name, Spent()).plus(spent_on(completion))
+            self._spent[prompt.name] = self._spent.get(prompt.name, PromptUsage()).plus(usage_of(completion))
 
 
 class Recorder(Wrapper):

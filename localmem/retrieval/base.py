@@ -1,8 +1,12 @@
-"""What a retriever, an encoder and a reranker are, and what narrows a search. Knows no backend and imports none."""
+"""Contracts of retrieval: encoder, embedding cache, retriever, reranker, and the scope of a search.
 
-from collections.abc import Sequence
+Does not import any implementation.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from localmem.errors import BadInput
@@ -16,7 +20,7 @@ Side = Literal["query", "passage"]
 
 
 class Match(NamedTuple):
-    """A found unit's id and its score; higher is better, and comparable only within one retriever."""
+    """The id of a matching unit and its score; higher is better, and comparable only within one retriever."""
 
     id: str
     score: float
@@ -24,11 +28,11 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which units a search may find, and when the question is asked.
+    """Limits which units a search may return, and sets the time of the query.
 
-    `speaker` admits what is about that speaker, and so what is about both sides. `since` and `until` bound the time of
-    the event and are within. `now` admits no less: it is what a date in the query and the age of a unit are counted
-    from. All times are aware. Raises BadInput for a naive one.
+    With a `speaker` only units about that speaker or about both speakers are returned. `since` and `until` bound the
+    time of the event, both included. `now` excludes nothing: dates in the query and the age of units are relative to
+    it. All times must be timezone-aware; raises BadInput for a naive one.
     """
 
     speaker: str | None = None
@@ -39,22 +43,14 @@ class Scope:
     def __post_init__(self) -> None:
         for name, time in (("since", self.since), ("until", self.until), ("now", self.now)):
             if time is not None:
-                aware(time, f"a scope's {name}")
-
-    def admits(self, unit: Unit) -> bool:
-        """Whether a search may find the unit."""
-        return (
-            (self.speaker is None or unit.speaker in (self.speaker, ""))
-            and (self.since is None or self.since <= unit.time)
-            and (self.until is None or unit.time <= self.until)
-        )
+                require_aware(time, f"a scope's {name}")
 
 
-def aware(time: datetime, what: str) -> datetime:
-    """The time as it is. Raises BadInput for one without an offset, which cannot be compared with others."""
+def require_aware(time: datetime, what: str) -> datetime:
+    """The time unchanged. Raises BadInput for a time without a UTC offset, which cannot be compared with others."""
     if time.utcoffset() is None:
         raise BadInput(
-            f"{what} is {time.isoformat()}, which has no offset; give it one, such as {time.isoformat()}+00:00"
+            f"{what} is {time.isoformat()}, which has no UTC offset; add one, such as {time.isoformat()}+00:00"
         )
     return time
 
@@ -63,42 +59,63 @@ class Encoder(Protocol):
     """Texts to vectors. `identity` names weights and settings, so that vectors of two encoders are never mixed."""
 
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """What a stored vector depends on: the name, the weights' checksum and the settings."""
+        ...
 
     @property
-    def dimension(self) -> int: ...
+    def dimension(self) -> int:
+        """Numbers in a vector."""
+        ...
 
     def encode(self, texts: Sequence[str], side: Side) -> "NDArray[np.float32]":
         """(n, dimension) float32 rows of unit length, in the order of `texts`."""
         ...
 
 
+class EmbeddingCache(Protocol):
+    """Vectors of passages by encoder and content (see `passage_digest`). Safe for use from many threads."""
+
+    def get(self, identity: str, digests: Sequence[str]) -> Mapping[str, bytes]:
+        """The stored vectors among these digests: bytes of little-endian float32 numbers."""
+        ...
+
+    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
+        """Stores these vectors by digest, replacing existing ones, which may be damaged."""
+        ...
+
+
+def passage_digest(text: str) -> str:
+    """The key of a passage in an EmbeddingCache. Erasure relies on it to find the vectors of an erased text."""
+    return sha256(f"passage\0{text}".encode()).hexdigest()
+
+
 class Retriever(Protocol):
     """An index over the keys of units. Safe for searches while another thread adds."""
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Index the units' keys. A unit that is already there is left as it is. Raises BadInput for a naive time."""
+        """Indexes the units' keys; units already indexed are left unchanged. Raises BadInput for a naive time."""
         ...
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget these units; unknown ids are ignored."""
+        """Removes these units; unknown ids are ignored."""
         ...
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        """For each query at most `k` matches, best first, ties in the order of addition. An empty index finds none.
+        """For each query at most `k` matches, best first, ties in the order of addition; none from an empty index.
 
-        With a scope the answer is that of an index which holds only the units that the scope admits.
+        With a scope the result is that of an index which holds only the units within the scope.
         """
         ...
 
     @property
     def memory(self) -> int:
-        """Bytes that the index holds, as near as can be said without counting every object."""
+        """Approximate size of the index in bytes."""
         ...
 
 
 class Reranker(Protocol):
-    """Reads query and text together, and says how well they suit each other; slower and better than an index."""
+    """Scores a query and a text read together: slower and more accurate than an index."""
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """A score for each text, in order; higher is better, and comparable only within one query."""

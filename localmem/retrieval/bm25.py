@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.postings import Found, Postings
-from localmem.retrieval.row_ids import Slots, best, contenders
+from localmem.retrieval.row_ids import RowIds, best, contenders
 from localmem.types import Unit
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class BM25Retriever:
         self._tokenizer = _tokenizer(language)
         self._k1, self._b = k1, b
         self._guard = threading.Lock()
-        self._slots = Slots()
+        self._slots = RowIds()
         self._counts = Postings()
         self._lengths: Floats = np.zeros(0)
 

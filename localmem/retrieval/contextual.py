@@ -15,7 +15,7 @@ from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.types import Unit
 
 
-class ReadsBefore:
+class ContextualRetriever:
     """`inner`, whose keys are a unit's date, the `before` units of its session that were added last, and its own key.
 
     Units of a session are added in the order in which they were said. Measured for BM25 in

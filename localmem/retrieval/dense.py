@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Encoder, Match, Scope, Side
-from localmem.retrieval.encoder import checked
+from localmem.retrieval.encoder import check_vectors
 from localmem.retrieval.index_file import IndexFile, Kept, marks_of, still_there
-from localmem.retrieval.row_ids import Slots, best
+from localmem.retrieval.row_ids import RowIds, best
 from localmem.retrieval.row_index import Made, RowIndex, has_gpu
 from localmem.types import Unit
 
@@ -54,7 +54,7 @@ class DenseRetriever:
         self._file = IndexFile(file) if file else None
         self._guard = threading.Lock()
         self._building = threading.Lock()
-        self._slots = Slots()
+        self._slots = RowIds()
         self._rows: Rows = np.zeros((0, 0), dtype=np.float32)
         self._compactions = 0
         self._index: RowIndex | None = None
@@ -110,7 +110,7 @@ class DenseRetriever:
         return self._file.refused if self._file else 0
 
     def _encode(self, texts: Sequence[str], side: Side) -> Rows:
-        return checked(self._encoder.encode(texts, side), self._encoder.identity)
+        return check_vectors(self._encoder.encode(texts, side), self._encoder.identity)
 
     # -- rows -------------------------------------------------------------------------------------------------------
 

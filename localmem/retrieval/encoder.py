@@ -1,74 +1,83 @@
-"""Texts to vectors: sentence-transformers over a local folder, and a cache of passages in front of any encoder.
+"""Texts to vectors: an encoder over a local folder, and a cache of passages in front of any encoder.
 
-Knows nothing of units, indexes or stores. The store lends the cache its table through the EmbeddingCache contract.
+Does not depend on units, indexes or stores. The store provides the cache's table through the EmbeddingCache contract.
 """
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localmem.batching import Batched
-from localmem.errors import BadSettings, BadVectors, ModelMissing
-from localmem.llm.background import behind
-from localmem.llm.device import has_bfloat16
-from localmem.retrieval.base import Encoder, Side
-from localmem.weights.loading import one_at_a_time
-
-if TYPE_CHECKING:
-    import torch
-    from sentence_transformers import SentenceTransformer
+from localmem.errors import BadVectors, ModelMissing
+from localmem.llm.background import is_background
+from localmem.llm.device import Dtype, fastest_cpu_dtype, resolve_device, resolve_dtype
+from localmem.retrieval.base import EmbeddingCache, Encoder, Side, passage_digest
+from localmem.retrieval.bert import BertEncoder, read_layout
+from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 log = logging.getLogger(__name__)
 
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Rows = NDArray[np.float32]
-_ON_CPU, _ON_GPU = 16, 128  # texts a batch; 16 was fastest of 4 to 128 for MiniLM on two cores
-_BEHIND = (
-    4  # texts of a session that is being remembered, after which whoever waits for a question's vector comes first
-)
-_Coded = tuple[Rows, bool]  # one row, and whether its text was cut
+_CPU_BATCH, _GPU_BATCH = 16, 128  # texts a batch; 16 was fastest of 4 to 128 for MiniLM on two cores
+# Passages that a background thread encodes in one call: after these a waiting question gets its turn.
+_BACKGROUND_BATCH = 4
+_Embedded = tuple[Rows, bool]  # one row, and whether its text was truncated
 
 
-def checked(rows: Rows, identity: str) -> Rows:
-    """`rows` as they are, if an index can hold them: rows of unit length, or of zeros for a text of nothing.
+def check_vectors(rows: Rows, identity: str) -> Rows:
+    """`rows` unchanged, if an index can hold them: rows of unit length, or of zeros for an empty text.
 
-    Raises BadVectors, for NaN above all.
+    Raises BadVectors for others, NaN above all.
     """
     if rows.ndim != 2:
-        raise BadVectors(f"{identity} gave an array of shape {rows.shape}; an encoder gives one row a text")
-    bad = np.flatnonzero(~_searchable(rows))
-    if len(bad):
-        length = np.linalg.norm(rows[bad[0]])
+        raise BadVectors(f"{identity} returned an array of shape {rows.shape}; expected one row for each text")
+    invalid = np.flatnonzero(~_is_searchable(rows))
+    if len(invalid):
+        length = np.linalg.norm(rows[invalid[0]])
         raise BadVectors(
-            f"{identity} gave {len(bad)} of {len(rows)} vectors that are not of unit length (one has {length}); "
-            "verify its weights with `localmem models verify`, or set dtype to float32"
+            f"{identity} returned {len(invalid)} of {len(rows)} vectors that are not of unit length (one has {length});"
+            " verify its weights with `localmem models verify`, or set dtype to float32"
         )
     return rows
 
 
-def _searchable(rows: Rows) -> NDArray[np.bool_]:
+def _is_searchable(rows: Rows) -> NDArray[np.bool_]:
     norms = np.linalg.norm(np.atleast_2d(rows), axis=1)
-    fine: NDArray[np.bool_] = (np.abs(norms - 1) < 1e-3) | (norms == 0)  # NaN is neither
-    return fine
+    valid: NDArray[np.bool_] = (np.abs(norms - 1) < 1e-3) | (norms == 0)  # NaN is neither
+    return valid
+
+
+class _Model(Protocol):
+    """Loaded weights. `window` is in tokens; `embed` gives unit rows, and for each text whether it was truncated."""
+
+    window: int | None
+    dimension: int
+
+    @property
+    def on_cpu(self) -> bool: ...
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]: ...
+
+    def embed(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]: ...
 
 
 class SentenceEncoder:
     """An encoder in a local folder, as sentence-transformers saves it; a plain transformers folder is mean-pooled.
 
+    A BERT runs on BertEncoder, which loads in milliseconds for a question; sentence-transformers runs everything else.
     Rows are made unit length whatever the model does: one that was trained for dot products (Contriever, the "dot"
     models) is compared by cosines too, so that no text gains by the length of its vector, all scores are on one scale,
     and the index can bound its rounding.
 
     The weights load when first needed, once a process; a missing folder is an error at once. `checksum` is the sha256
     of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)
-    narrows the model's own window: a longer text is cut at its end, counted in `cut`, and warned of.
+    narrows the model's own window: a longer text is truncated, counted in `truncated`, and a warning is logged.
     `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and on a CPU bfloat16 if it computes in that
     (up to three times as many texts a second, recall within 0.003: latency-costs.md),
     else float32. Calls of many threads join; `batch_size` texts go through the model at once, by default 16 on a CPU,
@@ -90,17 +99,17 @@ class SentenceEncoder:
         if not any((path / file).is_file() for file in ("modules.json", "config.json")):
             raise ModelMissing(f"encoder {name} is not at {path}; get it with `localmem models pull {name}`")
         self.name = name
-        self.cut = 0
+        self.truncated = 0
         self._path = path
         self._checksum = checksum
         self._device = device
-        self._dtype = dtype
+        self._dtype: Dtype = dtype
         self._prefixes = dict(prefixes or {})
         self._batch_size = batch_size
         self._max_length = max_length
         self._loading = threading.Lock()
-        self._loaded: SentenceTransformer | None = None
-        self._batched = Batched(self._run, limit=batch_size or _ON_GPU)
+        self._loaded: _Model | None = None
+        self._batched = Batched(self._embed, limit=batch_size or _GPU_BATCH)
 
     @property
     def identity(self) -> str:
@@ -112,123 +121,100 @@ class SentenceEncoder:
 
     @property
     def dimension(self) -> int:
-        return int(self._model().get_embedding_dimension() or 0)
+        return self._model().dimension
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
-        """(n, dimension) float32 rows of unit length, in the order of `texts`. Texts over the window are cut."""
+        """(n, dimension) float32 rows of unit length, in the order of `texts`. Longer texts are truncated."""
         prefix = self._prefixes.get(side, "")
-        step = _BEHIND if behind() else max(len(texts), 1)
-        coded = [
-            row
-            for at in range(0, len(texts), step)
-            for row in self._batched([prefix + t for t in texts[at : at + step]])
+        step = _BACKGROUND_BATCH if is_background() else max(len(texts), 1)
+        embedded = [
+            result
+            for start in range(0, len(texts), step)
+            for result in self._batched([prefix + text for text in texts[start : start + step]])
         ]
-        if not coded:
+        if not embedded:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        self._count_cut(sum(was_cut for _, was_cut in coded))
-        return np.stack([row for row, _ in coded])
+        self._count_truncated(sum(truncated for _, truncated in embedded))
+        return np.stack([row for row, _ in embedded])
 
-    def _count_cut(self, cut: int) -> None:
-        """Warns of the first, the tenth, the hundredth …: one who reads long texts would hear of nothing else."""
-        if not cut:
+    def _count_truncated(self, count: int) -> None:
+        """Warns of the first, the tenth, the hundredth ...: with long texts the log would hold nothing else."""
+        if not count:
             return
-        before, self.cut = self.cut, self.cut + cut
-        if not before or len(str(self.cut)) > len(str(before)):
-            window = self._model().max_seq_length
-            log.warning("%s: %d texts so far were cut to its window of %s tokens", self.name, self.cut, window)
+        previous, self.truncated = self.truncated, self.truncated + count
+        if not previous or len(str(self.truncated)) > len(str(previous)):
+            window = self._model().window
+            log.warning(
+                "%s: %d texts so far were truncated to its window of %s tokens", self.name, self.truncated, window
+            )
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, with those that the model puts around it, and before anything is cut."""
-        tokenizer = self._model().tokenizer
-        return [len(tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
+        """Tokens of each text with the model's special tokens, before truncation."""
+        return self._model().count_tokens(texts)
 
-    def _model(self) -> "SentenceTransformer":
-        with self._loading, one_at_a_time():
+    def _model(self) -> _Model:
+        with self._loading:
             if self._loaded is None:
-                self._loaded = _load(self._path, self._device, self._dtype)
-                if self._max_length is not None:
-                    window = self._loaded.max_seq_length or self._max_length
-                    self._loaded.max_seq_length = min(window, self._max_length)
+                layout = read_layout(self._path)
+                if layout:
+                    self._loaded = BertEncoder(self._path, layout, self._device, self._dtype, self._max_length)
+                else:
+                    self._loaded = _SentenceTransformers(self._path, self._device, self._dtype, self._max_length)
             return self._loaded
 
-    def _run(self, texts: list[str]) -> list[_Coded]:
-        """Batches of texts of like length, so that little of a batch is padding."""
+    def _embed(self, texts: list[str]) -> list[_Embedded]:
+        """Batches of texts of similar length, so that little of a batch is padding."""
         model = self._model()
-        size = self._batch_size or (_ON_CPU if model.device.type == "cpu" else _ON_GPU)
+        size = self._batch_size or (_CPU_BATCH if len(texts) <= _CPU_BATCH or model.on_cpu else _GPU_BATCH)
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        coded: dict[int, _Coded] = {}
+        embedded: dict[int, _Embedded] = {}
         for start in range(0, len(order), size):
-            part = order[start : start + size]
-            coded.update(zip(part, _forward(model, [texts[index] for index in part]), strict=True))
-        return [coded[index] for index in range(len(texts))]
+            batch = order[start : start + size]
+            rows, truncated = model.embed([texts[index] for index in batch])
+            embedded.update(zip(batch, zip(rows, truncated, strict=True), strict=True))
+        return [embedded[index] for index in range(len(texts))]
 
 
-def _load(path: Path, device: str, dtype: Dtype) -> "SentenceTransformer":
-    from sentence_transformers import SentenceTransformer
+class _SentenceTransformers:
+    """A folder of any other architecture, loaded by sentence-transformers."""
 
-    where = place(device)
-    with no_progress_bar():
-        model = SentenceTransformer(
-            str(path),
-            device=where,
-            local_files_only=True,
-            trust_remote_code=False,
-            model_kwargs={"dtype": numbers(dtype, where, on_cpu="bfloat16" if has_bfloat16() else "float32")},
-        )
-    return model.eval()
+    def __init__(self, path: Path, device: str, dtype: Dtype, max_length: int | None) -> None:
+        with one_at_a_time(), no_progress_bar():
+            from sentence_transformers import SentenceTransformer
 
+            resolved = resolve_device(device)
+            self._model = SentenceTransformer(
+                str(path),
+                device=resolved,
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"dtype": resolve_dtype(dtype, resolved, cpu=fastest_cpu_dtype())},
+            ).eval()
+        if max_length is not None:
+            self._model.max_seq_length = min(self._model.max_seq_length or max_length, max_length)
+        self.window: int | None = self._model.max_seq_length
+        self.dimension = int(self._model.get_embedding_dimension() or 0)
+        self.on_cpu = resolved == "cpu"
 
-def numbers(dtype: Dtype, where: str, *, on_cpu: Dtype = "float32") -> "torch.dtype":
-    """The kind of number that weights are kept as on a device: for "auto" `on_cpu` on a CPU, else float16."""
-    import torch
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        tokenizer = self._model.tokenizer
+        return [len(tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
 
-    chosen = (on_cpu if where == "cpu" else "float16") if dtype == "auto" else dtype
-    kind: torch.dtype = getattr(torch, chosen)
-    return kind
+    def embed(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
+        import torch
 
-
-def place(device: str) -> str:
-    """Where weights go: the device that is asked for, or the best there is. Raises BadSettings for one not there."""
-    import torch
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    known = device == "cpu" or (device.partition(":")[0] == "cuda" and torch.cuda.is_available())
-    if not known:
-        raise BadSettings(f"weights cannot run on device {device!r} here; use cpu, or auto for what there is")
-    return device
-
-
-@contextmanager
-def no_progress_bar() -> Iterator[None]:
-    """Draw no bar while weights load: transformers draws one whoever is watching."""
-    from transformers.utils import logging as switch
-
-    shown = switch.is_progress_bar_enabled()
-    switch.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            switch.enable_progress_bar()
-
-
-def _forward(model: "SentenceTransformer", texts: list[str]) -> list[_Coded]:
-    import torch
-
-    with torch.inference_mode():
-        features = model.preprocess(texts)
-        full = features["attention_mask"].sum(dim=1) >= (model.max_seq_length or features["input_ids"].shape[1] + 1)
-        features = {key: value.to(model.device) if hasattr(value, "to") else value for key, value in features.items()}
-        vectors = torch.nn.functional.normalize(model(features)["sentence_embedding"].float(), dim=1)
-    rows: Rows = vectors.cpu().numpy()
-    return [(row, bool(at) and _is_cut(model, text)) for row, at, text in zip(rows, full, texts, strict=True)]
-
-
-def _is_cut(model: "SentenceTransformer", text: str) -> bool:
-    """Whether a text that fills the window goes on beyond it."""
-    tokens = model.tokenizer(text, truncation=False, verbose=False)["input_ids"]
-    return len(tokens) > (model.max_seq_length or len(tokens))
+        model, texts = self._model, list(texts)
+        with torch.inference_mode():
+            features = model.preprocess(texts)
+            # Only a text that fills the window can be truncated, so only those are tokenised a second time.
+            full = features["attention_mask"].sum(dim=1) >= (self.window or features["input_ids"].shape[1] + 1)
+            features = {
+                key: value.to(model.device) if hasattr(value, "to") else value for key, value in features.items()
+            }
+            vectors = torch.nn.functional.normalize(model(features)["sentence_embedding"].float(), dim=1)
+        rows: Rows = vectors.cpu().numpy()
+        pairs = zip(full.tolist(), texts, strict=True)
+        return rows, [is_full and self.count_tokens([text])[0] > (self.window or 0) for is_full, text in pairs]
 
 
 def _weights_checksum(path: Path) -> str:
@@ -240,40 +226,12 @@ def _weights_checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def passage_digest(text: str) -> str:
-    """The key of a passage's content in the cache."""
-    return sha256(f"passage\0{text}".encode()).hexdigest()
-
-
-def _sound(kept: Mapping[str, bytes]) -> dict[str, Rows]:
-    """Those of the kept vectors that can be searched, by their digests; looked at together, for there may be many."""
-    sound: dict[str, Rows] = {}
-    for size in {len(row) for row in kept.values()}:
-        if size and size % 4 == 0:
-            digests = [digest for digest, row in kept.items() if len(row) == size]
-            rows = np.frombuffer(b"".join(kept[digest] for digest in digests), dtype="<f4").reshape(len(digests), -1)
-            sound.update((digests[at], rows[at]) for at in np.flatnonzero(_searchable(rows)))
-    return sound
-
-
-class EmbeddingCache(Protocol):
-    """Vectors of passages by encoder and content. Safe for use from many threads."""
-
-    def get(self, identity: str, digests: Sequence[str]) -> Mapping[str, bytes]:
-        """What is kept of these: the bytes of float32 vectors, little-endian."""
-        ...
-
-    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
-        """Keep these, in place of what is there already: it may be damaged."""
-        ...
-
-
 class CachedEncoder:
-    """`inner`, asked only for passages that `cache` does not hold; a text that comes twice in a call is encoded once.
+    """`inner` with a cache: only passages that `cache` does not hold are encoded, repeated ones once a call.
 
-    The prefix is part of the inner encoder's identity, and so of the key. Queries are not kept: they seldom come again.
-    A kept vector that is not of unit length is damaged: it is made anew, and counted in `damaged`. When all are kept,
-    the inner encoder need not load.
+    The prefix is part of the inner encoder's identity, and so of the key. Queries are not cached: they seldom repeat.
+    A cached vector that is not of unit length is damaged: it is encoded again, and counted in `damaged`. As long as all
+    passages are cached the inner encoder does not load.
     """
 
     def __init__(self, inner: Encoder, cache: EmbeddingCache) -> None:
@@ -283,7 +241,7 @@ class CachedEncoder:
 
     @property
     def inner(self) -> Encoder:
-        """The encoder without the cache: for texts of which nothing may be kept."""
+        """The encoder without the cache, for texts that must not be stored."""
         return self._inner
 
     @property
@@ -295,27 +253,39 @@ class CachedEncoder:
         return self._inner.dimension
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
-        """As the inner encoder's. Raises BadVectors rather than keep a vector that is no number."""
+        """As the inner encoder's. Raises BadVectors instead of storing an invalid vector."""
         if side == "query" or not texts:
             return self._inner.encode(texts, side)
         digests = [passage_digest(text) for text in texts]
         text_of = dict(zip(digests, texts, strict=True))
-        kept = self._kept(list(text_of))
-        missing = [digest for digest in text_of if digest not in kept]
+        vectors = self._read(list(text_of))
+        missing = [digest for digest in text_of if digest not in vectors]
         if missing:
-            kept.update(self._made(missing, [text_of[digest] for digest in missing]))
-        return np.stack([kept[digest] for digest in digests]).astype(np.float32)
+            vectors.update(self._encode_and_store(missing, [text_of[digest] for digest in missing]))
+        return np.stack([vectors[digest] for digest in digests]).astype(np.float32)
 
-    def _kept(self, digests: Sequence[str]) -> dict[str, Rows]:
-        found = self._cache.get(self.identity, digests)
-        sound = _sound(found)
-        if len(sound) < len(found):
-            self.damaged += len(found) - len(sound)
-            log.warning("%d kept vectors of %s are damaged and are made anew", len(found) - len(sound), self.identity)
-        return sound
+    def _read(self, digests: Sequence[str]) -> dict[str, Rows]:
+        stored = self._cache.get(self.identity, digests)
+        valid = _valid_vectors(stored)
+        if len(valid) < len(stored):
+            count = len(stored) - len(valid)
+            self.damaged += count
+            log.warning("%d cached vectors of %s are damaged and are encoded again", count, self.identity)
+        return valid
 
-    def _made(self, digests: Sequence[str], texts: Sequence[str]) -> dict[str, Rows]:
-        rows = checked(self._inner.encode(texts, "passage"), self.identity)
-        made = dict(zip(digests, rows, strict=True))
-        self._cache.put(self.identity, {digest: row.astype("<f4").tobytes() for digest, row in made.items()})
-        return made
+    def _encode_and_store(self, digests: Sequence[str], texts: Sequence[str]) -> dict[str, Rows]:
+        rows = check_vectors(self._inner.encode(texts, "passage"), self.identity)
+        vectors = dict(zip(digests, rows, strict=True))
+        self._cache.put(self.identity, {digest: row.astype("<f4").tobytes() for digest, row in vectors.items()})
+        return vectors
+
+
+def _valid_vectors(stored: Mapping[str, bytes]) -> dict[str, Rows]:
+    """The stored vectors that can be searched, by digest; checked together, since there may be many."""
+    valid: dict[str, Rows] = {}
+    for size in {len(row) for row in stored.values()}:
+        if size and size % 4 == 0:
+            digests = [digest for digest, row in stored.items() if len(row) == size]
+            rows = np.frombuffer(b"".join(stored[digest] for digest in digests), dtype="<f4").reshape(len(digests), -1)
+            valid.update((digests[index], rows[index]) for index in np.flatnonzero(_is_searchable(rows)))
+    return valid

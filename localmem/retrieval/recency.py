@@ -1,4 +1,4 @@
-"""Timely: a retriever whose answers fade with age, and that looks where a date in the question points.
+"""RecencyRetriever: a retriever whose answers fade with age, and that looks where a date in the question points.
 
 Knows nothing of how the inner one searches. Reads no clock: it is told when a question is asked, or takes the newest
 unit's time.
@@ -14,13 +14,13 @@ import numpy as np
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.retrieval.query_dates import range_in
-from localmem.retrieval.row_ids import Slots, micros
+from localmem.retrieval.row_ids import RowIds, micros
 from localmem.types import Unit
 
 _DAY = 86_400 * 1_000_000  # microseconds
 
 
-class Timely:
+class RecencyRetriever:
     """`inner` with recency and dates, each of which may be left out.
 
     With a `half_life` in days a unit's score is the inner score times 2^(-age / half_life), and a score below 0, which
@@ -44,7 +44,7 @@ class Timely:
         self._dates = dates
         self._depth = depth
         self._guard = threading.Lock()
-        self._slots = Slots()
+        self._slots = RowIds()
         self.unrestricted = 0
 
     def add(self, units: Sequence[Unit]) -> None:

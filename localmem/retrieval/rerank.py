@@ -1,4 +1,4 @@
-"""Reranked: the first matches of a retriever, read once more beside the query; and a cross-encoder that reads them.
+"""RerankingRetriever: the first matches of a retriever, read once more beside the query; and a cross-encoder that reads them.
 
 Knows nothing of how the inner retriever searches. A reranker is slow, so it gets a budget of time, and what it could
 not read in it keeps its place behind what it has read.
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from localmem.errors import BadSettings, BadVectors, ModelMissing
+from localmem.llm.device import Dtype, resolve_device, resolve_dtype
 from localmem.retrieval.base import Match, Reranker, Retriever, Scope
-from localmem.retrieval.encoder import Dtype, no_progress_bar, numbers, place
 from localmem.types import Unit
-from localmem.weights.loading import one_at_a_time
+from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _OBJECTS = 90  # bytes of a dict's entry for a unit; its id and its key belong to the unit
 
 
-class Reranked:
+class RerankingRetriever:
     """`inner`, whose first `depth` matches (or `k`, if that is fewer than found) the reranker orders by their keys.
 
     They are read in the inner order, `batch` at a time, until all are read or `budget_seconds` have passed since the
@@ -167,14 +167,14 @@ class CrossEncoderReranker:
 def _load(path: Path, device: str, dtype: Dtype) -> "CrossEncoder":
     from sentence_transformers import CrossEncoder
 
-    where = place(device)
+    where = resolve_device(device)
     with no_progress_bar():
         return CrossEncoder(
             str(path),
             device=where,
             local_files_only=True,
             trust_remote_code=False,
-            model_kwargs={"dtype": numbers(dtype, where)},
+            model_kwargs={"dtype": resolve_dtype(dtype, where)},
         )
 
 

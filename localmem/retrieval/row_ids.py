@@ -1,4 +1,4 @@
-"""Slots: unit ids to positions in arrays that only grow, which is how the indexes keep their rows.
+"""RowIds: unit ids to positions in arrays that only grow, which is how the indexes keep their rows.
 
 Knows nothing of vectors or words, only when a unit took place and whom it is about, which is what a scope asks. A
 removed unit leaves a dead position behind; `compact` says which positions to keep. Not locked: its owner is.
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from localmem.retrieval.base import Match, Scope, aware
+from localmem.retrieval.base import Match, Scope, require_aware
 from localmem.types import Unit
 
 _FEW = 1000  # dead positions that are not worth a compaction
@@ -19,7 +19,7 @@ _GROUPS = 16  # for each score that is wanted: so few of the best share a group 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
-class Slots:
+class RowIds:
     """Positions 0, 1, 2, ... in the order of addition. `len` counts dead positions too."""
 
     def __init__(self) -> None:
@@ -127,7 +127,9 @@ class Slots:
 
 def unit_times(units: Sequence[Unit]) -> NDArray[np.int64]:
     """When the units took place, in microseconds since 1970. Raises BadInput for a naive time."""
-    return np.array([micros(aware(unit.time, f"the time of unit {unit.id!r}")) for unit in units], dtype=np.int64)
+    return np.array(
+        [micros(require_aware(unit.time, f"the time of unit {unit.id!r}")) for unit in units], dtype=np.int64
+    )
 
 
 def micros(time: datetime) -> int:

@@ -5,23 +5,18 @@ here knows whose text it was; an erasure drops the vectors of the erased texts, 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 
 from sqlalchemy import Connection, Select, delete, insert, select
 
+from localmem.retrieval.base import passage_digest
 from localmem.store.database import Database
 from localmem.store.schema import embeddings
 from localmem.store.sessions import chunks
 from localmem.store.writer import Writer
 
 
-def passage_digest(text: str) -> str:
-    """The key under which `retrieval.encoder.CachedEncoder` keeps a passage."""
-    return sha256(f"passage\0{text}".encode()).hexdigest()
-
-
 class EmbeddingTable:
-    """Fulfils `retrieval.encoder.EmbeddingCache`. Safe for many threads."""
+    """Fulfils `retrieval.base.EmbeddingCache`. Safe for many threads."""
 
     def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database

@@ -20,7 +20,7 @@ Recorded = tuple[str, int]
 
 
 class MemoryVectors:
-    """Fulfils `retrieval.encoder.EmbeddingCache` for the encoder that the store records. Safe for many threads.
+    """Fulfils `retrieval.base.EmbeddingCache` for the encoder that the store records. Safe for many threads.
 
     The first vector that is put records its encoder. Raises EncoderMismatch for another one from then on, also when
     another process changed the encoder in between.

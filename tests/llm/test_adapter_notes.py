@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput, BadSettings
-from localmem.llm.adapter_notes import FILE, AdapterNotes, changed, read_notes, save_notes, warn_of_changes
+from localmem.llm.adapter_notes import FILE, AdapterNotes, list_changes, read_notes, save_notes, warn_of_changes
 from localmem.prompts import load
 
 LINK = load("theanine/link").digest
@@ -30,7 +30,7 @@ def test_another_prompt_or_template_is_told_of(tmp_path: Path, caplog: pytest.Lo
 def test_an_adapter_from_elsewhere_has_no_notes(tmp_path: Path) -> None:
     assert read_notes(tmp_path) is None
     warn_of_changes(tmp_path, "abc")
-    assert changed(AdapterNotes(base="small"), "abc") == []
+    assert list_changes(AdapterNotes(base="small"), "abc") == []
 
 
 def test_notes_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Schemas of answers say exactly what may come."""
 
-from localmem.llm.schemas import answer, boolean, many, number, record, text
+from localmem.llm.structured_output import answer_format, array, boolean, integer, record, string
 
 
 def test_an_answer_is_an_object_with_all_its_fields_and_no_other() -> None:
-    form = answer(names=many(text(9), 2), line=number(1, 4), sure=boolean(), note=text(5, empty=True))
+    form = answer_format(names=array(string(9), 2), line=integer(1, 4), sure=boolean(), note=string(5, empty=True))
     assert form.schema == {
         "type": "object",
         "properties": {
@@ -19,5 +19,5 @@ def test_an_answer_is_an_object_with_all_its_fields_and_no_other() -> None:
 
 
 def test_records_nest() -> None:
-    inner = record(line=number(1, 2))
-    assert many(inner, 3)["items"] == inner
+    inner = record(line=integer(1, 2))
+    assert array(inner, 3)["items"] == inner

@@ -7,7 +7,7 @@ import pytest
 
 from localmem.errors import BadReply, LLMError, LLMUnavailable, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
-from localmem.llm.structured_output import repeats, usable
+from localmem.llm.structured_output import generate_usable, repeats_instructions
 from localmem.types import Completion, JsonSchema, Message, Prompt
 
 
@@ -26,7 +26,7 @@ def _llm(*broken: str, error: LLMError | None = None) -> ScriptedLLM:
 
 def _texts(llm: ScriptedLLM, *asked: str) -> tuple[list[str | None], Counter[str]]:
     fallbacks: Counter[str] = Counter()
-    answers = usable(llm, [_prompt("a/b", text) for text in asked], fallbacks)
+    answers = generate_usable(llm, [_prompt("a/b", text) for text in asked], fallbacks)
     return [answer.text if answer else None for answer in answers], fallbacks
 
 
@@ -46,7 +46,7 @@ def test_an_error_that_all_prompts_share_is_as_one() -> None:
             raise BadReply("cut short")
 
     fallbacks: Counter[str] = Counter()
-    assert usable(Alike(lambda _: "{}"), [_prompt("a/b", "1"), _prompt("a/c", "2")], fallbacks) == [None, None]
+    assert generate_usable(Alike(lambda _: "{}"), [_prompt("a/b", "1"), _prompt("a/c", "2")], fallbacks) == [None, None]
     assert fallbacks == {"a/b": 1, "a/c": 1}
 
 
@@ -60,10 +60,10 @@ def test_a_backbone_that_fails_is_not_a_fallback() -> None:
 
 def test_a_sentence_of_the_instructions_is_told_from_one_of_the_dialogue() -> None:
     prompt = Prompt("a/b", (Message("system", "For example: Ana has a parrot."), Message("user", "Bo has a dog, too.")))
-    assert repeats(prompt, "Ana has a parrot.")
-    assert not repeats(prompt, "Bo has a dog, too.")
-    assert not repeats(prompt, "Ana has a dog.")
-    assert not repeats(prompt, "a parrot."), "so few words may stand there by chance"
+    assert repeats_instructions(prompt, "Ana has a parrot.")
+    assert not repeats_instructions(prompt, "Bo has a dog, too.")
+    assert not repeats_instructions(prompt, "Ana has a dog.")
+    assert not repeats_instructions(prompt, "a parrot."), "so few words may stand there by chance"
 
 
 def test_no_prompts_ask_nothing() -> None:

@@ -127,9 +127,9 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path, starter_llm_dir: Path
     (tmp_path / "tokenizer_config.json").write_text("{")
     with pytest.raises(ModelMissing, match="localmem models verify"):
         TransformersLLM(tmp_path, name="broken")
-    with pytest.raises(BadSettings, match="no such device as 'gpu'"):
+    with pytest.raises(BadSettings, match="unknown device 'gpu'"):
         TransformersLLM(starter_llm_dir, name="starter", device="gpu")
-    with pytest.raises(BadSettings, match="no such dtype as 'int3'"):
+    with pytest.raises(BadSettings, match="unknown dtype 'int3'"):
         TransformersLLM(starter_llm_dir, name="starter", dtype="int3")
 
 

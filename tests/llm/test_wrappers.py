@@ -6,7 +6,7 @@ import pytest
 
 from localmem.errors import BadReply, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
-from localmem.llm.wrappers import Meter, Recorder, Spent, Wrapper
+from localmem.llm.wrappers import Meter, Recorder, PromptUsage, Wrapper
 from localmem.types import Completion, Message, Prompt
 from tests.llm.asking import ask, collected
 
@@ -32,9 +32,9 @@ def test_the_meter_counts_by_name(inner: ScriptedLLM) -> None:
     meter = Meter(inner)
     meter.generate([ask("a b", name="one"), ask("a b", name="two"), ask("a b c", name="one", max_tokens=2)])
     collected(meter.stream(ask("a", name="two")))
-    assert meter.spent() == {
-        "one": Spent(calls=2, input_tokens=15, output_tokens=5, cut_short=1),
-        "two": Spent(calls=2, input_tokens=13, output_tokens=6),
+    assert meter.usage() == {
+        "one": PromptUsage(calls=2, input_tokens=15, output_tokens=5, cut_short=1),
+        "two": PromptUsage(calls=2, input_tokens=13, output_tokens=6),
     }
 
 
@@ -42,14 +42,14 @@ def test_the_meter_counts_prompts_that_were_cut(inner: ScriptedLLM) -> None:
     meter = Meter(inner)
     long = Prompt("long", (Message("user", "a " * 100), Message("assistant", "b " * 100), Message("user", "c " * 90)))
     meter.generate([ask(name="short"), Prompt("long", long.messages, max_tokens=20)])
-    assert {name: spent.trimmed for name, spent in meter.spent().items()} == {"short": 0, "long": 1}
+    assert {name: spent.trimmed for name, spent in meter.usage().items()} == {"short": 0, "long": 1}
 
 
 def test_a_partial_failure_is_metered_for_what_succeeded(inner: ScriptedLLM) -> None:
     meter = Meter(inner)
     with pytest.raises(PartialFailure):
         meter.generate([ask(name="good"), ask(name="bad/json", schema={})])
-    assert set(meter.spent()) == {"good"}
+    assert set(meter.usage()) == {"good"}
     with pytest.raises(BadReply):
         meter.generate([ask(name="bad/json", schema={})])
 
@@ -59,7 +59,7 @@ def test_a_stream_given_up_is_not_an_answer(inner: ScriptedLLM) -> None:
     stream: Generator[str, None, Completion] = meter.stream(ask())
     next(stream)
     stream.close()
-    assert meter.spent() == {}
+    assert meter.usage() == {}
 
 
 def test_the_recorder_hands_on_prompt_and_answer(inner: ScriptedLLM) -> None:

@@ -13,10 +13,10 @@ from localmem.retrieval.base import Retriever, Scope
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.hybrid import HybridRetriever
-from localmem.retrieval.recency import Timely
-from localmem.retrieval.rerank import Reranked
+from localmem.retrieval.recency import RecencyRetriever
+from localmem.retrieval.rerank import RerankingRetriever
 from localmem.types import Unit
-from tests.fakes import START, WordEncoder, WordRetriever, unit
+from tests.fakes import START, WordEncoder, WordRetriever, in_scope, unit
 
 NewRetriever = Callable[[], Retriever]
 
@@ -37,11 +37,11 @@ KINDS: dict[str, NewRetriever] = {
     "bm25": BM25Retriever,
     "bm25-plain": lambda: BM25Retriever(language="none"),
     "hybrid": lambda: HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]),
-    "timely": lambda: Timely(DenseRetriever(WordEncoder()), half_life=30, dates=True),
-    "timely-dates": lambda: Timely(BM25Retriever(), dates=True),
-    "reranked": lambda: Reranked(DenseRetriever(WordEncoder()), WordReranker()),
-    "timely-reranked-hybrid": lambda: Timely(
-        Reranked(HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]), WordReranker(), depth=20),
+    "timely": lambda: RecencyRetriever(DenseRetriever(WordEncoder()), half_life=30, dates=True),
+    "timely-dates": lambda: RecencyRetriever(BM25Retriever(), dates=True),
+    "reranked": lambda: RerankingRetriever(DenseRetriever(WordEncoder()), WordReranker()),
+    "timely-reranked-hybrid": lambda: RecencyRetriever(
+        RerankingRetriever(HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]), WordReranker(), depth=20),
         half_life=7,
         depth=5,
     ),
@@ -231,7 +231,7 @@ def test_a_scope_is_answered_as_by_an_index_of_what_it_admits(
     retriever.remove([one.id for one in units[:250:7]])
     retriever.add(units[250:])
     left = [one for at, one in enumerate(units) if at % 7 or at >= 250]
-    alone.add([one for one in left if scope.admits(one)])
+    alone.add([one for one in left if in_scope(one, scope)])
     queries = ["word1 word2", "word3 word4 word5", "word29", "", "nothing of it"]
     for k in (1, 9, 1000):
         found, expected = (

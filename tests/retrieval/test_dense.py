@@ -160,7 +160,7 @@ def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: p
     retriever.add([unit(str(n)) for n in range(2000, 2500)])
     retriever.settle()
     retriever.add([unit(str(n)) for n in range(2500, 3000)])
-    dense.settle_all()
+    dense.wait_for_builds()
     assert built == [2500]
     found = retriever.search([str(n) for n in range(3000, 3050)], 10)
     hits = sum(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.llm.background import in_background
 from localmem.retrieval.base import Side
-from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder, checked
+from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder, check_vectors
 from tests.fakes import WordEncoder
 
 TEXTS = [
@@ -47,18 +47,17 @@ def test_vectors_are_those_of_sentence_transformers(encoder: SentenceEncoder, st
     assert encoder.encode(TEXTS, "query") == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("computes", [True, False])
-def test_a_processor_is_given_the_numbers_that_it_computes_in(
-    computes: bool, encoder: SentenceEncoder, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_other_architecture_runs_on_sentence_transformers(
+    encoder: SentenceEncoder, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
-
-    monkeypatch.setattr("localmem.retrieval.encoder.has_bfloat16", lambda: computes)
-    auto = SentenceEncoder(starter_encoder_dir, name="minilm", device="cpu")
-    rows, exact = auto.encode(TEXTS, "query"), encoder.encode(TEXTS, "query")
-    assert auto._model().dtype == (torch.bfloat16 if computes else torch.float32)
-    assert np.linalg.norm(rows, axis=1) == pytest.approx(np.ones(5), abs=1e-5)
-    assert np.sum(rows * exact, axis=1) == pytest.approx(np.ones(5), abs=1e-3 if computes else 1e-6)
+    monkeypatch.setattr("localmem.retrieval.encoder.read_layout", lambda _: None)
+    other = SentenceEncoder(starter_encoder_dir, name="minilm", dtype="float32", max_length=8)
+    long = "one two three four five six seven eight"
+    rows = other.encode([*TEXTS, long], "passage")
+    assert rows[[0, 2, 3, 4]] == pytest.approx(encoder.encode(TEXTS, "passage")[[0, 2, 3, 4]], abs=1e-5)
+    assert other.truncated == 2
+    assert other.count_tokens([*TEXTS, long]) == encoder.count_tokens([*TEXTS, long]) == [7, 15, 6, 2, 4, 10]
+    assert other.dimension == 384
 
 
 def test_no_texts_give_no_rows(encoder: SentenceEncoder) -> None:
@@ -73,9 +72,10 @@ def test_nothing_is_drawn(
     assert captured.out + captured.err == ""
 
 
-def test_a_bar_that_was_switched_off_stays_off(starter_encoder_dir: Path) -> None:
+def test_a_bar_that_was_switched_off_stays_off(starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers.utils import logging as switch
 
+    monkeypatch.setattr("localmem.retrieval.encoder.read_layout", lambda _: None)
     for active in (True, False):
         (switch.enable_progress_bar if active else switch.disable_progress_bar)()
         SentenceEncoder(starter_encoder_dir, name="minilm").encode(["dog"], "query")
@@ -90,15 +90,15 @@ def test_texts_over_the_window_are_cut_counted_and_warned_of(
     long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"  # 14 tokens and 2 marks
     with caplog.at_level(logging.WARNING):
         whole = encoder.encode([long, "short"], "passage")
-    assert (caplog.messages, encoder.cut) == ([], 0)
+    assert (caplog.messages, encoder.truncated) == ([], 0)
     with caplog.at_level(logging.WARNING):
         cut = encoder.encode([f"{long} fifteen", "short", f"{long} sixteen seventeen", long], "query")
         encoder.encode([f"{long} eighteen"], "passage")
-    assert caplog.messages == ["minilm: 2 texts so far were cut to its window of 16 tokens"]
-    assert encoder.cut == 3
+    assert caplog.messages == ["minilm: 2 texts so far were truncated to its window of 16 tokens"]
+    assert encoder.truncated == 3
     with caplog.at_level(logging.WARNING):
         encoder.encode([f"{long} {number} times" for number in range(9)], "passage")
-    assert caplog.messages[1:] == ["minilm: 12 texts so far were cut to its window of 16 tokens"]
+    assert caplog.messages[1:] == ["minilm: 12 texts so far were truncated to its window of 16 tokens"]
     assert cut[0] == pytest.approx(whole[0], abs=1e-5)
 
 
@@ -217,7 +217,7 @@ def test_a_damaged_vector_is_made_anew(damage: bytes, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING):
         assert np.array_equal(encoder.encode(["dog", "cat"], "passage"), whole)
     assert encoder.damaged == 1
-    assert caplog.messages == ["1 kept vectors of words-512 are damaged and are made anew"]
+    assert caplog.messages == ["1 cached vectors of words-512 are damaged and are encoded again"]
     assert np.array_equal(CachedEncoder(WordEncoder(), cache).encode(["dog"], "passage"), whole[:1])
 
 
@@ -227,16 +227,16 @@ def test_vectors_that_are_no_numbers_are_not_kept() -> None:
             return super().encode(texts, side) * np.float32("nan")
 
     cache = DictCache()
-    with pytest.raises(BadVectors, match="words-512 gave 2 of 2 vectors"):
+    with pytest.raises(BadVectors, match="words-512 returned 2 of 2 vectors"):
         CachedEncoder(Broken(), cache).encode(["dog", "cat"], "passage")
     assert cache.kept == {}
 
 
 def test_checked_wants_one_row_a_text() -> None:
     with pytest.raises(BadVectors, match=r"shape \(4,\)"):
-        checked(np.zeros(4, dtype=np.float32), "x")
+        check_vectors(np.zeros(4, dtype=np.float32), "x")
     rows = np.array([[1, 0], [0, 0]], dtype=np.float32)
-    assert checked(rows, "x") is rows
+    assert check_vectors(rows, "x") is rows
 
 
 def plain_bert(folder: Path, words: Sequence[str]) -> Path:
@@ -296,9 +296,9 @@ def test_a_query_over_the_window_is_cut_counted_and_warned_of(tmp_path: Path, ca
         (matches,) = retriever.search(["dog " * 11 + "anna"], 2)
     assert len(matches) == 2
     assert [match.id for match in matches] == [match.id for match in retriever.search(["dog " * 10], 2)[0]]
-    assert encoder.cut == 1
-    assert [message for message in caplog.messages if "cut" in message] == [
-        "plain: 1 texts so far were cut to its window of 12 tokens"
+    assert encoder.truncated == 1
+    assert [message for message in caplog.messages if "truncated" in message] == [
+        "plain: 1 texts so far were truncated to its window of 12 tokens"
     ]
 
 

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from localmem.errors import BadSettings, BadVectors
-from localmem.llm.background import behind, in_background
+from localmem.llm.background import in_background, is_background
 from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.hybrid import HybridRetriever
 from localmem.types import Unit
@@ -118,7 +118,7 @@ def test_an_error_of_either_is_the_caller_s(parts: list[Fixed]) -> None:
 
 def test_all_search_behind_others_where_the_caller_does() -> None:
     seen: list[bool] = []
-    retriever = added(HybridRetriever([Doing(lambda: seen.append(behind())) for _ in range(3)]), "a")
+    retriever = added(HybridRetriever([Doing(lambda: seen.append(is_background())) for _ in range(3)]), "a")
     retriever.search(["x"], 1)
     with in_background():
         retriever.search(["x"], 1)

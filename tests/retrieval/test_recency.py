@@ -1,4 +1,4 @@
-"""Timely: how age weighs on scores of any scale, and how a question's dates narrow a search."""
+"""RecencyRetriever: how age weighs on scores of any scale, and how a question's dates narrow a search."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -11,7 +11,7 @@ from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.hybrid import HybridRetriever
 from localmem.retrieval.query_dates import Range, range_in
-from localmem.retrieval.recency import Timely
+from localmem.retrieval.recency import RecencyRetriever
 from localmem.types import Unit
 from tests.fakes import START, WordEncoder, unit
 
@@ -37,7 +37,7 @@ class Scored:
 
 
 def faded(ages: dict[str, float], *, at: Scope | None = None, depth: int = 100, **scores: float) -> dict[str, float]:
-    retriever = Timely(Scored(**scores), half_life=10, depth=depth)
+    retriever = RecencyRetriever(Scored(**scores), half_life=10, depth=depth)
     retriever.add([unit(name, time=START - DAY * age) for name, age in ages.items()])
     return {match.id: match.score for match in retriever.search(["?"], 9, at)[0]}
 
@@ -69,7 +69,7 @@ def test_what_lies_ahead_is_of_no_age() -> None:
 
 def test_only_the_first_matches_are_weighed() -> None:
     assert list(faded({"a": 100, "b": 100, "c": 0}, depth=2, a=1, b=0.9, c=0.8)) == ["c", "a", "b"]
-    retriever = Timely(Scored(a=1, b=0.9, c=0.8), half_life=10, depth=2)
+    retriever = RecencyRetriever(Scored(a=1, b=0.9, c=0.8), half_life=10, depth=2)
     retriever.add([unit("a", time=START - 100 * DAY), unit("b", time=START - 100 * DAY), unit("c")])
     assert [match.id for match in retriever.search(["?"], 2)[0]] == ["a", "b"]
 
@@ -84,7 +84,7 @@ def test_only_the_first_matches_are_weighed() -> None:
     ids=["cosines", "bm25", "fused ranks"],
 )
 def test_of_equal_matches_the_newer_comes_first_whatever_the_scale(inner: type[Retriever]) -> None:
-    retriever = Timely(inner(), half_life=30)
+    retriever = RecencyRetriever(inner(), half_life=30)
     retriever.add([unit(f"u{n}", "the dog barked", time=START + n * DAY) for n in range(9)])
     retriever.add([unit("far", "nothing of it", time=START + 20 * DAY)])
     found = [match.id for match in retriever.search(["dog"], 9)[0]]
@@ -94,11 +94,11 @@ def test_of_equal_matches_the_newer_comes_first_whatever_the_scale(inner: type[R
 @pytest.mark.parametrize("half_life", [0, -1, float("nan")])
 def test_a_half_life_that_makes_no_sense_is_refused(half_life: float) -> None:
     with pytest.raises(BadSettings, match="half-life"):
-        Timely(Scored(), half_life=half_life)
+        RecencyRetriever(Scored(), half_life=half_life)
 
 
 def test_an_addition_that_failed_leaves_nothing() -> None:
-    retriever = Timely(Scored(bad=1, a=1), half_life=1)
+    retriever = RecencyRetriever(Scored(bad=1, a=1), half_life=1)
     with pytest.raises(BadVectors):
         retriever.add([unit("bad")])
     retriever.add([unit("a")])
@@ -165,8 +165,8 @@ def test_without_knowing_when_only_dates_with_a_year_are_read() -> None:
     assert range_in("in May 2023", None) == month
 
 
-def dated() -> Timely:
-    retriever = Timely(DenseRetriever(WordEncoder()), dates=True)
+def dated() -> RecencyRetriever:
+    retriever = RecencyRetriever(DenseRetriever(WordEncoder()), dates=True)
     retriever.add([unit(f"u{n}", f"walked the dog number{n}", time=NOW - n * DAY) for n in range(30)])
     return retriever
 
@@ -200,6 +200,6 @@ def test_where_the_range_holds_nothing_the_whole_answer_stands_and_is_counted() 
 
 
 def test_without_dates_a_question_is_searched_as_it_is() -> None:
-    retriever = Timely(DenseRetriever(WordEncoder()))
+    retriever = RecencyRetriever(DenseRetriever(WordEncoder()))
     retriever.add([unit(f"u{n}", "walked yesterday", time=NOW - n * DAY) for n in range(3)])
     assert len(retriever.search(["walked yesterday"], 9, Scope(now=NOW))[0]) == 3

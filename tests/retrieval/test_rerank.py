@@ -1,4 +1,4 @@
-"""Reranked: the order that a budget of time leaves; and a real cross-encoder, its head fresh."""
+"""RerankingRetriever: the order that a budget of time leaves; and a real cross-encoder, its head fresh."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ import pytest
 
 from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.retrieval.base import Match, Scope
-from localmem.retrieval.rerank import CrossEncoderReranker, Reranked
+from localmem.retrieval.rerank import CrossEncoderReranker, RerankingRetriever
 from localmem.types import Unit
 from tests.fakes import unit
 
@@ -52,9 +52,9 @@ class Numbers:
         return [float(text) for text in texts]
 
 
-def made(*keys: str, depth: int = 50, budget: float | None = None) -> tuple[Reranked, Ordered, Numbers]:
+def made(*keys: str, depth: int = 50, budget: float | None = None) -> tuple[RerankingRetriever, Ordered, Numbers]:
     inner, reranker = Ordered(), Numbers()
-    retriever = Reranked(inner, reranker, depth=depth, budget_seconds=budget, batch=2, clock=reranker.clock)
+    retriever = RerankingRetriever(inner, reranker, depth=depth, budget_seconds=budget, batch=2, clock=reranker.clock)
     retriever.add([unit(f"u{n}", "text", key=key) for n, key in enumerate(keys)])
     return retriever, inner, reranker
 
@@ -117,7 +117,7 @@ def test_an_addition_that_failed_leaves_nothing_and_can_be_repeated() -> None:
 @pytest.mark.parametrize(("depth", "batch"), [(0, 1), (1, 0), (-1, 5)])
 def test_wrong_numbers_are_refused(depth: int, batch: int) -> None:
     with pytest.raises(BadSettings, match="cannot rerank"):
-        Reranked(Ordered(), Numbers(), depth=depth, batch=batch)
+        RerankingRetriever(Ordered(), Numbers(), depth=depth, batch=batch)
 
 
 # -- a real cross-encoder ----------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_a_real_reranker_in_a_real_search(weights: Path) -> None:
     from localmem.retrieval.bm25 import BM25Retriever
 
     reranker = CrossEncoderReranker(weights, name="fresh")
-    retriever = Reranked(BM25Retriever(), reranker, batch=2)
+    retriever = RerankingRetriever(BM25Retriever(), reranker, batch=2)
     keys = ["the dog barked", "a dog", "dog food and a bowl", "my dog sleeps"]
     retriever.add([unit(key) for key in keys])
     (matches,) = retriever.search(["dog"], 4)

@@ -1,13 +1,13 @@
-"""Slots: what is given up when units go."""
+"""RowIds: what is given up when units go."""
 
 import numpy as np
 
-from localmem.retrieval.row_ids import Slots, best, contenders
+from localmem.retrieval.row_ids import RowIds, best, contenders
 from tests.fakes import unit
 
 
 def test_positions_follow_the_order_of_addition_and_survive_compaction() -> None:
-    slots = Slots()
+    slots = RowIds()
     slots.add([unit(f"a{n}") for n in range(1500)])
     assert slots.remove(["a0", "a0", "nobody"]) == 1
     slots.add([unit("a0"), unit("b")])
@@ -21,7 +21,7 @@ def test_positions_follow_the_order_of_addition_and_survive_compaction() -> None
 
 
 def test_dead_positions_stay_few() -> None:
-    slots = Slots()
+    slots = RowIds()
     most = 0
     for n in range(200):
         slots.add([unit(f"{n}.{m}") for m in range(100)])

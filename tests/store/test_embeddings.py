@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from localmem.retrieval.encoder import EmbeddingCache
+from localmem.retrieval.base import EmbeddingCache
 from localmem.store import Store
 
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from localmem.errors import EncoderMismatch
-from localmem.retrieval.encoder import EmbeddingCache
+from localmem.retrieval.base import EmbeddingCache
 from localmem.store import Store
 from localmem.store.database import Database
 from tests.store.lives import added, hold
@@ -46,7 +46,7 @@ def test_the_change_is_one_step(store: Store) -> None:
     store.vectors.put(OLD, {"d": bytes(16), "e": bytes(16)})
     store.embeddings.put(NEW, {"d": bytes(8)})
     store.vectors.check(OLD)  # vectors beside those in use change nothing
-    assert store.vectors.change(NEW, 2) == 2
+    assert store.vectors.change_encoder(NEW, 2) == 2
     assert store.vectors.encoder() == (NEW, 2)
     assert store.embeddings.get(OLD, ["d", "e"]) == {}
     assert store.vectors.get(NEW, ["d", "e"]) == {"d": bytes(8)}
@@ -57,7 +57,7 @@ def test_the_change_is_one_step(store: Store) -> None:
 def test_a_change_that_fails_changes_nothing(store: Store) -> None:
     store.vectors.put(OLD, {"d": bytes(16)})
     with pytest.raises(TypeError, match="no dimension"):
-        store.vectors.change(NEW, _Broken())  # type: ignore[arg-type]
+        store.vectors.change_encoder(NEW, _Broken())  # type: ignore[arg-type]
     assert store.vectors.encoder() == (OLD, 4)
     assert store.vectors.get(OLD, ["d"]) == {"d": bytes(16)}
 
@@ -70,7 +70,7 @@ class _Broken:
 def test_another_process_changes_the_encoder(store: Store, place: str) -> None:
     store.vectors.put(OLD, {"d": bytes(16)})
     with Store.open(place) as other:
-        other.vectors.change(NEW, 2)
+        other.vectors.change_encoder(NEW, 2)
     with pytest.raises(EncoderMismatch):
         store.vectors.put(OLD, {"e": bytes(16)})
     assert store.embeddings.get(OLD, ["e"]) == {}
@@ -109,14 +109,14 @@ def test_keys_are_those_of_live_units_of_everyone(store: Store) -> None:
 
 def test_what_is_known_is_told_without_its_bytes(store: Store) -> None:
     store.embeddings.put(OLD, {str(number): bytes(4) for number in range(1200)})
-    assert store.embeddings.known(OLD, ["7", "1100", "1200"]) == {"7", "1100"}
-    assert store.embeddings.known(NEW, ["7"]) == set()
+    assert store.embeddings.find_digests(OLD, ["7", "1100", "1200"]) == {"7", "1100"}
+    assert store.embeddings.find_digests(NEW, ["7"]) == set()
 
 
 def test_index_files_lie_in_the_data_directory(tmp_path: Path) -> None:
     with Store.open(tmp_path / "data") as store:
-        file = store.indexes.file("ann/../x", "rsum", OLD)
+        file = store.indexes.path("ann/../x", "rsum", OLD)
         assert file is not None
         assert file.is_relative_to(tmp_path / "data" / "index")
         assert "ann" not in str(file.relative_to(tmp_path))
-        assert len({file, store.indexes.file("ann/../x", "rsum", NEW), store.indexes.file("bob", "rsum", OLD)}) == 3
+        assert len({file, store.indexes.path("ann/../x", "rsum", NEW), store.indexes.path("bob", "rsum", OLD)}) == 3

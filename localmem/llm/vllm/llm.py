@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from localmem.batching import settled
+from localmem.batching import results_or_raise
 from localmem.errors import LLMError, LocalmemError
 from localmem.llm.adapter_notes import warn_of_changes
 from localmem.llm.base import alternate, check, check_json, fit, route
@@ -77,11 +77,11 @@ class VllmLLM:
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         if len(prompts) < 2:
-            return settled([self._attempt(prompt) for prompt in prompts])
+            return results_or_raise([self._attempt(prompt) for prompt in prompts])
         workers = min(self._concurrency, len(prompts))
         pool = ThreadPoolExecutor(workers, thread_name_prefix="vllm")
         try:
-            return settled(list(pool.map(self._attempt, prompts)))
+            return results_or_raise(list(pool.map(self._attempt, prompts)))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -126,7 +126,7 @@ class VllmLLM:
             self._adapters = {key: served for key, served in self._adapters.items() if key != name}
         self._client.unload_adapter(name)
 
-    def answers(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether the server is there right now; a look of at most two seconds, which starts nothing."""
         return self._client.healthy(2.0)
 

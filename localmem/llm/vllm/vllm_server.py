@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from localmem.errors import BadSettings, MissingExtra, ModelMissing
-from localmem.llm.device import cores, has_bfloat16
+from localmem.llm.device import core_count, fastest_cpu_dtype
 from localmem.llm.vllm.process import Progress, ServerCommand, ServerProcess
 
 # Of niceness: on a core that both want it takes a third of what this program takes. On a CPU its threads fill the
@@ -164,8 +164,9 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
 
 
 def _dtype(settings: VllmSettings, *, on_gpu: bool) -> str:
-    """The weights' own by default, but on a processor that does not compute in it."""
-    return "float32" if settings.dtype == "auto" and not on_gpu and not has_bfloat16() else settings.dtype
+    """By default the weights' own format; float32 on a processor that does not compute in bfloat16."""
+    on_slow_cpu = settings.dtype == "auto" and not on_gpu and fastest_cpu_dtype() == "float32"
+    return "float32" if on_slow_cpu else settings.dtype
 
 
 def _lora_flags(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
@@ -194,7 +195,7 @@ def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[
     if not on_gpu:
         environment["VLLM_CPU_KVCACHE_SPACE"] = str(settings.cpu_cache_gib)
         environment["GOMP_SPINCOUNT"] = _SPINS
-        if cores() <= _FEW_CORES:
+        if core_count() <= _FEW_CORES:
             environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     return environment
 

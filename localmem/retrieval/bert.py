@@ -1,0 +1,325 @@
+"""BERT sentence encoders without transformers: one forward pass, computed by numpy or by torch.
+
+A question is a dozen tokens, which numpy encodes in under 10 ms, while importing torch takes 1.5 s on two cores and
+sentence-transformers 6 s. So a few short texts go through numpy, and a process that only asks a question imports
+neither; longer work goes through torch, with its number formats and devices. Both give the vectors of
+sentence-transformers to 1e-5 in float32. Does not depend on units, indexes or stores.
+"""
+
+import json
+import math
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localmem.llm.device import Dtype, fastest_cpu_dtype, resolve_device, resolve_dtype
+from localmem.weights.loading import one_at_a_time
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+Array = Any  # of numpy or of torch
+Rows = NDArray[np.float32]
+Json = Mapping[str, Any]
+
+# Tokens of one call up to which numpy is used. At 60 tokens both take the same time; as long as torch is not imported,
+# its import is the larger cost.
+_FEW_TOKENS, _FEW_TOKENS_WITHOUT_TORCH = 64, 512
+_WORDS, _POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+_FORMATS = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
+
+
+@dataclass(frozen=True, slots=True)
+class BertLayout:
+    """The shape of a BERT encoder. `window` is in tokens, `pooling` is mean or cls."""
+
+    dimension: int
+    layers: int
+    heads: int
+    epsilon: float
+    window: int
+    pooling: str
+
+
+def read_layout(folder: Path) -> BertLayout | None:
+    """The layout of an encoder that BertEncoder can run, or None: sentence-transformers runs all others.
+
+    That is a BERT with exact GELU, absolute positions and its tokenizer as a JSON file, pooled by mean or first token.
+    """
+    config, pooling = _read(folder, "config.json"), _pooling(folder)
+    sentence, tokenizer = _read(folder, "sentence_bert_config.json"), _read(folder, "tokenizer_config.json")
+    plain = (
+        config.get("model_type") == "bert"
+        and config.get("hidden_act") == "gelu"
+        and config.get("position_embedding_type", "absolute") == "absolute"
+        and not sentence.get("do_lower_case")
+        and sentence.get("transformer_task", "feature-extraction") == "feature-extraction"
+        and _same_normalizer(tokenizer, _read(folder, "tokenizer.json").get("normalizer") or {})
+    )
+    if not plain or not pooling or not (folder / "model.safetensors").is_file():
+        return None
+    try:
+        header, _ = _header(folder / "model.safetensors")
+    except (OSError, ValueError):
+        return None
+    if _WORDS not in header or any(header[name]["dtype"] not in _FORMATS for name in header if _is_used(name)):
+        return None
+    longest = min(int(config["max_position_embeddings"]), int(tokenizer.get("model_max_length", sys.maxsize)))
+    return BertLayout(
+        dimension=int(config["hidden_size"]),
+        layers=int(config["num_hidden_layers"]),
+        heads=int(config["num_attention_heads"]),
+        epsilon=float(config["layer_norm_eps"]),
+        window=int(sentence.get("max_seq_length") or longest),
+        pooling=pooling,
+    )
+
+
+class BertEncoder:
+    """Texts to unit vectors with the weights in `folder`. Calls of `embed` must not overlap.
+
+    `max_length` narrows the layout's window. `device` and `dtype` are as SentenceEncoder's; numpy computes in float32,
+    so it is used where both allow that.
+    """
+
+    def __init__(self, folder: Path, layout: BertLayout, device: str, dtype: Dtype, max_length: int | None) -> None:
+        from tokenizers import Tokenizer
+
+        self.layout = layout
+        self.window = min(layout.window, max_length or layout.window)
+        self.dimension = layout.dimension
+        self._file = folder / "model.safetensors"
+        self._device = device
+        self._dtype: Dtype = dtype
+        self._tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.window)
+        self._guard = threading.Lock()
+        self._numpy: _NumpyModel | None = None
+        self._torch: _TorchModel | None = None
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether longer work runs on a CPU."""
+        return self.torch_model().device == "cpu"
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text with its special tokens, before truncation."""
+        special = self._tokenizer.num_special_tokens_to_add(is_pair=False)
+        return [
+            len(encoding.ids) + sum(len(part.ids) - special for part in encoding.overflowing)
+            for encoding in self._tokenizer.encode_batch(list(texts))
+        ]
+
+    def embed(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
+        """(n, dimension) rows of unit length, and for each text whether it was truncated to the window."""
+        encodings = self._tokenizer.encode_batch(list(texts))
+        if self._suits_numpy(encodings):
+            model = self._numpy_model()
+            pooled = np.concatenate([model.pooled([encoding.ids]) for encoding in encodings])
+        else:
+            pooled = self.torch_model().pooled([encoding.ids for encoding in encodings])
+        rows = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
+        return rows.astype(np.float32), [bool(encoding.overflowing) for encoding in encodings]
+
+    def torch_model(self) -> "_TorchModel":
+        """The weights on the device, loaded when first needed."""
+        with self._guard, one_at_a_time():
+            if self._torch is None:
+                device = resolve_device(self._device)
+                cpu = fastest_cpu_dtype() if self._dtype == "auto" and device == "cpu" else "float32"
+                dtype = resolve_dtype(self._dtype, device, cpu=cpu)
+                self._torch = _TorchModel(self.layout, read_weights(self._file), device, dtype)
+            return self._torch
+
+    def _suits_numpy(self, encodings: "Sequence[Encoding]") -> bool:
+        limit = _FEW_TOKENS if "torch" in sys.modules else _FEW_TOKENS_WITHOUT_TORCH
+        allowed = self._device in ("auto", "cpu") and self._dtype in ("auto", "float32")
+        return allowed and sum(len(encoding.ids) for encoding in encodings) <= limit
+
+    def _numpy_model(self) -> "_NumpyModel":
+        if self._numpy is None:
+            self._numpy = _NumpyModel(self.layout, read_weights(self._file))
+        return self._numpy
+
+
+class _Model:
+    """The forward pass of Devlin et al. (NAACL 2019), over arrays of either library; weights by their names in BERT."""
+
+    def __init__(self, layout: BertLayout, weights: Mapping[str, Array]) -> None:
+        self._layout = layout
+        self._weights = weights
+
+    def _pool(self, ids: Array, mask: Array) -> Array:
+        """(n, dimension) pooled states of (n, tokens) ids; `mask` is (n, tokens) and 0 for padding."""
+        states = self._weights[_WORDS][ids] + self._weights[_POSITIONS][: ids.shape[1]]
+        states = self._norm("embeddings", states + self._weights["embeddings.token_type_embeddings.weight"][0])
+        for layer in range(self._layout.layers):
+            states = self._block(f"encoder.layer.{layer}", states, mask)
+        if self._layout.pooling == "cls":
+            return states[:, 0]
+        weights = mask[:, :, None]
+        return (states * weights).sum(1) / weights.sum(1)
+
+    def _block(self, name: str, states: Array, mask: Array) -> Array:
+        """One layer: self-attention and a feed-forward network, each added to its input and normalised."""
+        queries, keys, values = (
+            self._linear(f"{name}.attention.self.{part}", states)
+            .reshape(*states.shape[:2], self._layout.heads, -1)
+            .swapaxes(1, 2)
+            for part in ("query", "key", "value")
+        )
+        context = self._attention(queries, keys, values, mask).swapaxes(1, 2).reshape(*states.shape)
+        states = self._norm(
+            f"{name}.attention.output", states + self._linear(f"{name}.attention.output.dense", context)
+        )
+        wide = self._gelu(self._linear(f"{name}.intermediate.dense", states))
+        return self._norm(f"{name}.output", states + self._linear(f"{name}.output.dense", wide))
+
+    def _linear(self, name: str, states: Array) -> Array:
+        return states @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+
+    def _norm(self, name: str, states: Array) -> Array:
+        raise NotImplementedError
+
+    def _gelu(self, states: Array) -> Array:
+        raise NotImplementedError
+
+    def _attention(self, queries: Array, keys: Array, values: Array, mask: Array) -> Array:
+        """softmax(queries x keys / sqrt(size)) x values within `mask`; all others are (n, heads, tokens, size)."""
+        raise NotImplementedError
+
+
+class _NumpyModel(_Model):
+    def pooled(self, ids: Sequence[Sequence[int]]) -> Rows:
+        """The pooled states of texts of one length, in float32."""
+        batch = np.array(ids)
+        rows: Rows = self._pool(batch, np.ones(batch.shape, dtype=np.float32))
+        return rows
+
+    def _norm(self, name: str, states: Array) -> Array:
+        centred = states - states.mean(-1, keepdims=True)
+        variance = (centred * centred).mean(-1, keepdims=True)
+        scale, shift = self._weights[f"{name}.LayerNorm.weight"], self._weights[f"{name}.LayerNorm.bias"]
+        return centred / np.sqrt(variance + np.float32(self._layout.epsilon)) * scale + shift
+
+    def _gelu(self, states: Array) -> Array:
+        return states * np.float32(0.5) * (1 + _erf(states * np.float32(math.sqrt(0.5))))
+
+    def _attention(self, queries: Array, keys: Array, values: Array, mask: Array) -> Array:
+        scores = queries @ keys.swapaxes(-1, -2) * np.float32(queries.shape[-1] ** -0.5)
+        scores = np.where(mask[:, None, None, :] > 0, scores, np.float32(-np.inf))
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        return shares / shares.sum(-1, keepdims=True) @ values
+
+
+class _TorchModel(_Model):
+    def __init__(self, layout: BertLayout, weights: Mapping[str, Rows], device: str, dtype: Array) -> None:
+        import torch
+
+        self._library: ModuleType = torch
+        self.device = device
+        self.dtype = dtype
+        super().__init__(
+            layout, {name: torch.tensor(array).to(device=device, dtype=dtype) for name, array in weights.items()}
+        )
+
+    def pooled(self, ids: Sequence[Sequence[int]]) -> Rows:
+        """The pooled states of texts of any lengths, padded to the longest, in float32."""
+        torch, width = self._library, max(map(len, ids))
+        with torch.inference_mode():
+            batch = torch.tensor([[*text, *[0] * (width - len(text))] for text in ids], device=self.device)
+            mask = [[1.0] * len(text) + [0.0] * (width - len(text)) for text in ids]
+            states = self._pool(batch, torch.tensor(mask, device=self.device, dtype=self.dtype))
+            rows: Rows = states.float().cpu().numpy()
+        return rows
+
+    def _linear(self, name: str, states: Array) -> Array:
+        linear = self._library.nn.functional.linear
+        return linear(states, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
+
+    def _norm(self, name: str, states: Array) -> Array:
+        scale, shift = self._weights[f"{name}.LayerNorm.weight"], self._weights[f"{name}.LayerNorm.bias"]
+        return self._library.nn.functional.layer_norm(states, scale.shape, scale, shift, self._layout.epsilon)
+
+    def _gelu(self, states: Array) -> Array:
+        return self._library.nn.functional.gelu(states)
+
+    def _attention(self, queries: Array, keys: Array, values: Array, mask: Array) -> Array:
+        attend = self._library.nn.functional.scaled_dot_product_attention
+        return attend(queries, keys, values, attn_mask=(mask > 0)[:, None, None, :])
+
+
+def read_weights(file: Path) -> dict[str, Rows]:
+    """The encoder's arrays in a safetensors file as float32, mapped into memory: only what is used is read."""
+    header, start = _header(file)
+    data = np.memmap(file, dtype=np.uint8, mode="r", offset=start)
+    weights = {}
+    for name, entry in header.items():
+        if _is_used(name):
+            array = data[slice(*entry["data_offsets"])].view(_FORMATS[entry["dtype"]]).reshape(entry["shape"])
+            weights[name] = array.astype(np.float32, copy=False)
+    return weights
+
+
+def _header(file: Path) -> tuple[dict[str, Json], int]:
+    """The entries of a safetensors file by name, and where its data starts."""
+    with file.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        return json.loads(stream.read(size)), 8 + size
+
+
+def _is_used(name: str) -> bool:
+    return name.startswith(("embeddings.", "encoder.")) and not name.endswith("position_ids")
+
+
+def _erf(values: Array) -> Array:
+    """The error function to 1.5e-7 (Abramowitz and Stegun, 1964, formula 7.1.26), which numpy lacks."""
+    size = np.abs(values)
+    t = 1 / (1 + np.float32(0.3275911) * size)
+    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return np.copysign(1 - series * np.exp(-size * size), values)
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object of the folder; empty where the file is missing or holds none."""
+    try:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _pooling(folder: Path) -> str | None:
+    """Mean or cls; None where the folder's modules are others than a model, such a pooling and a normalisation.
+
+    A folder without modules is a plain transformers folder, which sentence-transformers pools by mean.
+    """
+    file = folder / "modules.json"
+    modules = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    if not modules:
+        return "mean"
+    kinds = [module["type"].rpartition(".")[2] for module in modules]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]) or modules[0]["path"]:
+        return None
+    config = _read(folder, f"{modules[1]['path']}/config.json")
+    flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value]
+    older = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+    mode = config.get("pooling_mode") or (older.get(flags[0]) if len(flags) == 1 else None)
+    return mode if mode in ("mean", "cls") else None
+
+
+def _same_normalizer(config: Json, normalizer: Json) -> bool:
+    """Whether the tokenizer's file lowers and strips as its settings say: transformers follows the settings."""
+    return normalizer.get("type") == "BertNormalizer" and (
+        normalizer["lowercase"] == config.get("do_lower_case", True)
+        and normalizer["strip_accents"] == config.get("strip_accents")
+        and normalizer["handle_chinese_chars"] == config.get("tokenize_chinese_chars", True)
+    )

@@ -1,0 +1,165 @@
+"""BertEncoder: the same vectors from numpy, from torch and from sentence-transformers, and when each one runs."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from localmem.llm.device import Dtype
+from localmem.retrieval import bert
+from localmem.retrieval.bert import BertEncoder, read_layout
+
+TEXTS = [
+    "hello",
+    "",
+    "개 이름은?",
+    "What did I tell you about my sister's wedding in June?",
+    "Anna has a dog and walks it every morning. " * 12,
+]
+
+
+def encoder_of(folder: Path, dtype: Dtype = "float32", max_length: int | None = None) -> BertEncoder:
+    layout = read_layout(folder)
+    assert layout is not None
+    return BertEncoder(folder, layout, "cpu", dtype, max_length)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_vectors_are_those_of_sentence_transformers(
+    library: str, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    monkeypatch.setattr(bert, "_FEW_TOKENS", 10**6 if library == "numpy" else 0)
+    encoder = encoder_of(starter_encoder_dir)
+    rows, truncated = encoder.embed(TEXTS)
+    assert (encoder._numpy is None, encoder._torch is None) == (library == "torch", library == "numpy")
+    reference = SentenceTransformer(str(starter_encoder_dir), device="cpu", local_files_only=True)
+    assert rows == pytest.approx(reference.encode(TEXTS, show_progress_bar=False), abs=1e-5)
+    assert not any(truncated)
+
+
+def test_a_long_text_is_truncated_as_by_sentence_transformers(starter_encoder_dir: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    long = "the quick brown fox jumps over the lazy dog " * 60
+    reference = SentenceTransformer(str(starter_encoder_dir), device="cpu", local_files_only=True)
+    encoder = encoder_of(starter_encoder_dir)
+    rows, truncated = encoder.embed([long, "short"])
+    assert rows == pytest.approx(reference.encode([long, "short"], show_progress_bar=False), abs=1e-5)
+    assert (truncated, encoder.window) == ([True, False], 256)
+    assert encoder.count_tokens([long, "short"]) == [542, 3]
+    assert encoder_of(starter_encoder_dir, max_length=16).window == 16
+
+
+def test_few_tokens_go_through_numpy_and_many_through_torch(starter_encoder_dir: Path) -> None:
+    encoder = encoder_of(starter_encoder_dir)
+    encoder.embed(["hello"])
+    assert encoder._torch is None
+    encoder.embed(["hello there"] * 40)
+    assert encoder._torch is not None
+    half = encoder_of(starter_encoder_dir, dtype="bfloat16")
+    half.embed(["hello"])
+    assert half._numpy is None
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_torch_uses_the_format_that_the_processor_computes_in(
+    supported: bool, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": supported})
+    monkeypatch.setattr(bert, "_FEW_TOKENS", 0)
+    encoder = encoder_of(starter_encoder_dir, dtype="auto")
+    exact, _ = encoder_of(starter_encoder_dir).embed(TEXTS)
+    rows, _ = encoder.embed(TEXTS)
+    assert encoder.torch_model().dtype == (torch.bfloat16 if supported else torch.float32)
+    assert np.sum(rows * exact, axis=1) == pytest.approx(np.ones(5), abs=1e-3 if supported else 1e-6)
+
+
+def test_a_question_imports_neither_torch_nor_transformers(starter_encoder_dir: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from localmem.retrieval.encoder import SentenceEncoder;"
+        "row = SentenceEncoder(Path(sys.argv[1]), name='m').encode(['Who is Anna?'], 'query');"
+        "print(row.shape, *sorted({'torch', 'transformers', 'sentence_transformers', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(starter_encoder_dir)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[0] == "(1, 384)"
+
+
+def edit(name: str, **fields: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        (folder / name).write_text(json.dumps({**content, **fields}), encoding="utf-8")
+
+    return change
+
+
+def add_dense(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    modules.insert(2, {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+
+
+def truncate_weights(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(edit("config.json", model_type="mpnet"), id="architecture"),
+        pytest.param(edit("config.json", hidden_act="gelu_new"), id="activation"),
+        pytest.param(edit("config.json", position_embedding_type="relative_key"), id="positions"),
+        pytest.param(edit("sentence_bert_config.json", do_lower_case=True), id="lower case"),
+        pytest.param(edit("tokenizer_config.json", do_lower_case=False), id="tokenizer"),
+        pytest.param(edit("1_Pooling/config.json", pooling_mode_max_tokens=True), id="two poolings"),
+        pytest.param(add_dense, id="a dense layer"),
+        pytest.param(lambda folder: (folder / "tokenizer.json").unlink(), id="no tokenizer file"),
+        pytest.param(lambda folder: (folder / "model.safetensors").unlink(), id="no safetensors"),
+        pytest.param(truncate_weights, id="damaged weights"),
+    ],
+)
+def test_what_it_cannot_run_is_left_to_sentence_transformers(
+    change: Callable[[Path], None], starter_encoder_dir: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "encoder"
+    shutil.copytree(starter_encoder_dir, folder)
+    assert read_layout(folder) is not None
+    change(folder)
+    assert read_layout(folder) is None
+
+
+def test_pooling_is_read_in_both_forms(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "encoder"
+    shutil.copytree(starter_encoder_dir, folder)
+    pooling = folder / "1_Pooling" / "config.json"
+    for content, expected in (
+        ({"pooling_mode": "cls"}, "cls"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode": "mean"}, "mean"),
+    ):
+        pooling.write_text(json.dumps(content), encoding="utf-8")
+        layout = read_layout(folder)
+        assert layout is not None
+        assert layout.pooling == expected
+
+
+def test_the_first_token_is_pooled_as_by_sentence_transformers(starter_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = tmp_path / "encoder"
+    shutil.copytree(starter_encoder_dir, folder)
+    flags = {"word_embedding_dimension": 384, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(flags), encoding="utf-8")
+    reference = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    rows, _ = encoder_of(folder).embed(TEXTS)
+    assert rows == pytest.approx(reference.encode(TEXTS, show_progress_bar=False), abs=1e-5)
