@@ -1,24 +1,32 @@
-"""A finished training run on disk: weights, settings, data hashes, measures, curves, and a card that says it in words.
+"""A finished training run on disk: weights, settings, data hashes, measures, curves, and a card.
 
-Knows no task. The folder is a model's folder: transformers loads it, and `localmem models import` takes it in. Of the
-processes that `accelerate launch` starts, the first alone writes.
+Does not depend on any task. The folder is a model folder: transformers loads it, and `localmem models import` accepts
+it. If `accelerate launch` starts several processes, only the first one writes.
 """
 
-import json
 import os
 import platform
+import re
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from finetune.trainers.training import CHECKPOINTS, Plan, Trained, quietly
+from finetune.trainers.training import (
+    CHECKPOINTS,
+    PLAN_FIELDS,
+    REPORT,
+    Recipe,
+    TrainingJob,
+    TrainingResult,
+    without_progress,
+)
+from localmem.files import read_json, write_atomic, write_json
 from localmem.reporting.plots import save_plot
 from localmem.reporting.provenance import machine, versions
-from localmem.weights import Entry
 from localmem.weights.import_model import Wishes, take_in
 from localmem.weights.manifest import Role
 
@@ -26,133 +34,177 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+CARD = "README.md"
+MEASURES_TITLE = "## Before and after"
+
+_Log = Sequence[Mapping[str, float]]
+
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What a run is about. `command` is the line that makes it again; `data` are the files that were read.
+class Card:
+    """What the card of a run says besides its recipe and measures.
 
-    `more` are lines of the card's own.
+    `base` is the name of the base model and `data` are the files that were read. `settings` replace or complete the
+    recipe's fields; `more` are further lines of Markdown; `measured_on` ends the heading of the measures.
     """
 
     title: str
     what: str
-    command: str
     base: str
     data: Sequence[Path]
-    licence: str
-    settings: Mapping[str, object]
+    settings: Mapping[str, object] = field(default_factory=dict)
     more: Sequence[str] = ()
+    measured_on: str = "the validation set"
 
 
-def first_process() -> bool:
-    """Whether this process is the one that writes and tells."""
+def is_first_process() -> bool:
+    """Whether this is the process that writes and prints."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def save(
-    out: Path,
+def save_run(
+    job: TrainingJob[Recipe],
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None",
-    about: About,
-    plan: Plan,
-    trained: Trained,
-    more: Mapping[str, object],
+    card: Card,
+    result: TrainingResult,
+    results: Mapping[str, object],
+    role: Role = "classifier",
 ) -> None:
-    """Writes everything into `out`, then drops the checkpoints. `more` are further findings, tables of measures say.
+    """Write weights, tokenizer, report, card and curves, drop the checkpoints, and register the model if it is named.
 
-    Without a tokenizer none is written: an adapter is served with that of its base.
+    `results` are further entries of the report. An adapter has no tokenizer of its own (None).
     """
-    if not first_process():
+    if not is_first_process():
         return
-    with quietly():
-        model.save_pretrained(str(out))
+    with without_progress():
+        model.save_pretrained(str(job.out))
     if tokenizer is not None:
-        tokenizer.save_pretrained(str(out))
+        tokenizer.save_pretrained(str(job.out))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    write_report(job, card, result, {**results, "parameters": parameters})
+    plot_curves(result.log, job.out / "curves.png")
+    shutil.rmtree(job.out / CHECKPOINTS, ignore_errors=True)
+    register(job, role)
+
+
+def write_report(
+    job: TrainingJob[Recipe], card: Card, result: TrainingResult, results: Mapping[str, object]
+) -> None:
+    """Write run.json and the card."""
+    recipe = job.recipe.model_dump(mode="json", exclude={"base", "licence", "train", "valid", "data", "nli", "nli_valid"})
+    plan = {name: recipe.pop(name) for name in PLAN_FIELDS if name in recipe}
     report = {
-        "title": about.title,
-        "command": about.command,
-        "base": about.base,
-        "settings": dict(about.settings),
-        "plan": asdict(plan),
-        "data": dict(hashes(about.data)),
-        "measures": trained.measures,
-        **more,
-        "seconds": round(trained.seconds, 1),
-        "steps": trained.steps,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "machine": machine(out),
+        "title": card.title,
+        "command": job.command,
+        "base": card.base,
+        "settings": {**recipe, **card.settings},
+        "plan": plan,
+        "data": dict(hash_files(card.data)),
+        "measures": result.measures,
+        **results,
+        "seconds": round(result.seconds, 1),
+        "steps": result.steps,
+        "machine": machine(job.out),
         "versions": versions(),
-        "log": trained.log,
+        "log": result.log,
     }
-    (out / "run.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    (out / "README.md").write_text(_card(about, plan, trained), encoding="utf-8")
-    curves(trained.log, out / "curves.png")
-    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
+    write_json(job.out / REPORT, report)
+    write_atomic(job.out / CARD, _render_card(job, card, result))
 
 
-def register(
-    out: Path, name: str, licence: str, directory: Path | None = None, *, role: Role = "classifier"
-) -> Entry | None:
-    """Enters the run's folder into the local manifest as `name`, in place of an earlier run of that name."""
-    if not first_process():
-        return None
-    return take_in(out, Wishes(name=name, role=role, licence=licence, replace=True), directory)
+def register(job: TrainingJob[Recipe], role: Role) -> None:
+    """Enter the run's folder into the local manifest under the job's name, replacing an earlier run of that name."""
+    if job.name and is_first_process():
+        take_in(job.out, Wishes(name=job.name, role=role, licence=job.recipe.licence, replace=True), None)
 
 
-def digest(path: Path) -> str:
-    """The file's sha256."""
-    return sha256(path.read_bytes()).hexdigest()
+def write_card_section(folder: Path, lines: str) -> None:
+    """Put a section of measures into the card of a run's folder, replacing an earlier one. Raises BadInput."""
+    path = folder / CARD
+    text = path.read_text(encoding="utf-8") if path.exists() else f"# {folder.name}\n"
+    section = rf"^{re.escape(MEASURES_TITLE)}\n.*?(?=^## |\Z)"
+    remaining = re.sub(section, "", text, flags=re.DOTALL | re.MULTILINE).rstrip()
+    write_atomic(path, f"{remaining}\n\n{MEASURES_TITLE}\n\n{lines.strip()}\n", "leave out --set card=true")
 
 
-def curves(log: Sequence[Mapping[str, float]], path: Path) -> None:
-    """Loss on the training set, and every measure on the validation set, against the epoch."""
+def hash_files(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """Name and sha256 of each file; files of the same name are preceded by their folder's name."""
+    names = Counter(path.name for path in files)
+    return [
+        (
+            path.name if names[path.name] == 1 else f"{path.parent.name}/{path.name}",
+            sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in files
+    ]
+
+
+def read_log(folder: Path) -> list[dict[str, float]]:
+    """The training log of a run, or an empty list if the folder holds none."""
+    path = folder / REPORT
+    log = read_json(path, dict[str, object]).get("log") if path.is_file() else None
+    return [line for line in log if "epoch" in line] if isinstance(log, list) else []
+
+
+def losses_by_epoch(log: _Log) -> list[dict[str, object]]:
+    """A row for each evaluated epoch: the mean training loss since the previous one, and the validation loss."""
+    rows: list[dict[str, object]] = []
+    losses: list[float] = []
+    for line in log:
+        if "loss" in line:
+            losses.append(line["loss"])
+        if "eval_loss" in line:
+            training: dict[str, object] = {"training": sum(losses) / len(losses)} if losses else {}
+            row = {"epoch": line["epoch"], **training, "validation": line["eval_loss"]}
+            if not rows or rows[-1]["epoch"] != row["epoch"]:  # the best epoch is evaluated once more at the end
+                rows.append(row)
+            losses = []
+    return rows
+
+
+def plot_curves(log: _Log, path: Path) -> None:
+    """Plot the training loss and every measure on the validation set against the epoch."""
     names = sorted({name for line in log for name in line if name.startswith("eval_")})
 
-    def onto(axes: "Axes") -> None:
-        _curve(axes, log, "loss", "training loss")
+    def draw(axes: "Axes") -> None:
+        _plot_curve(axes, log, "loss", "training loss")
         for name in names:
             if not name.endswith(("_second", "_runtime")):
-                _curve(axes, log, name, name.removeprefix("eval_"))
+                _plot_curve(axes, log, name, name.removeprefix("eval_"))
         axes.set_xlabel("epoch")
 
-    save_plot(path, onto, width=7, height=4)
+    save_plot(path, draw, width=7, height=4)
 
 
-def _curve(axes: "Axes", log: Sequence[Mapping[str, float]], name: str, label: str) -> None:
+def _plot_curve(axes: "Axes", log: _Log, name: str, label: str) -> None:
     points = [(line["epoch"], line[name]) for line in log if name in line and "epoch" in line]
     if points:
         axes.plot(*zip(*points, strict=True), marker=".", label=label)
 
 
-def hashes(files: Sequence[Path]) -> list[tuple[str, str]]:
-    """Each file's name and sha256; with the folder's name where several files are called alike."""
-    names = Counter(path.name for path in files)
-    return [(path.name if names[path.name] == 1 else f"{path.parent.name}/{path.name}", digest(path)) for path in files]
-
-
-def _card(about: About, plan: Plan, trained: Trained) -> str:
+def _render_card(job: TrainingJob[Recipe], card: Card, result: TrainingResult) -> str:
     """The model's card, in Markdown."""
-    measures = "\n".join(f"| {name} | {value:.4f} |" for name, value in trained.measures.items())
-    data = "\n".join(f"- `{name}`, sha256 `{found[:16]}`" for name, found in hashes(about.data))
-    more = "".join(f"{line}\n" for line in ("", *about.more)) if about.more else ""
-    return f"""# {about.title}
+    measures = "\n".join(f"| {name} | {value:.4f} |" for name, value in result.measures.items())
+    data = "\n".join(f"- `{name}`, sha256 `{digest[:16]}`" for name, digest in hash_files(card.data))
+    more = "".join(f"{line}\n" for line in ("", *card.more)) if card.more else ""
+    curves = "\n![curves](curves.png)\n" if result.log else ""
+    return f"""# {card.title}
 
-{about.what}
+{card.what}
 
-Made by `{about.command}` from {about.base} in {trained.seconds:.0f} s ({trained.steps} steps, seed {plan.seed},
-{platform.machine()}). Licence: {about.licence}.
+Made by `{job.command}` from {card.base} in {result.seconds:.0f} s ({result.steps} steps, seed {job.recipe.seed},
+{platform.machine()}). Licence: {job.recipe.licence}.
 {more}
 ## Data
 
 {data}
 
-## On the validation set
+## On {card.measured_on}
 
 | measure | value |
 |---|---|
 {measures}
-
-![curves](curves.png)
-
+{curves}
 `run.json` holds every setting, the whole log, and the versions.
 """

@@ -1,6 +1,6 @@
-"""What can only be said of all answers together, and of whole memories: BLEU, variety, perplexity, gold memory.
+"""Measures of all answers together and of whole memories: BLEU, variety, perplexity, gold memory.
 
-Receives the lines of a run and whatever model a measure needs; loads none.
+Receives the lines of a run and the models that measures need; loads none.
 """
 
 from collections import defaultdict
@@ -14,57 +14,59 @@ from localmem.evaluation.metrics.gold_memory import match_sentences, rouge_simil
 from localmem.evaluation.metrics.likelihood import perplexity
 from localmem.reporting.sections import Table
 
-
-def tables(lines: Sequence[Line], more: Sequence[MetricName], models: ScoringModels) -> list[Table]:
-    """For each data set its answers by system, and memories against gold ones; `more` measures ask `models`."""
-    answers = answers_of(lines)
-    found: list[Table] = []
-    for data in sorted({answer.work.dataset for answer in answers}):
-        rows = []
-        for system in sorted({answer.work.system for answer in answers if answer.work.dataset == data}):
-            held = [one for one in answers if one.work[:2] == (system, data) and not one.error and one.gold[0].strip()]
-            if held:
-                rows.append({"system": system, **_row(held, more, models)})
-        if rows:
-            found.append(Table.of(f"{data}: all answers together (failed ones left out)", rows))
-    return [*found, *_memories(lines)]
+_MEMORY_COLUMNS = [f"{name} {of}" for of in ("of words", "of sentences") for name in ("precision", "recall", "F1")]
 
 
-def _row(answers: Sequence[Answer], more: Sequence[MetricName], models: ScoringModels) -> dict[str, float]:
+def tables(lines: Sequence[Line], metrics: Sequence[MetricName], models: ScoringModels) -> list[Table]:
+    """A table of answers by system for each data set, then memories against gold ones; `metrics` are further ones."""
+    scorable: defaultdict[str, defaultdict[str, list[Answer]]] = defaultdict(lambda: defaultdict(list))
+    for answer in answers_of(lines):
+        if not answer.error and answer.gold[0].strip():
+            scorable[answer.work.dataset][answer.work.system].append(answer)
+    answer_tables = [
+        Table.of(
+            f"{dataset}: all answers together (without failed ones)",
+            [{"system": system, **_measures(answers, metrics, models)} for system, answers in by_system.items()],
+        )
+        for dataset, by_system in sorted(scorable.items())
+    ]
+    return [*answer_tables, *_memory_tables(lines)]
+
+
+def _measures(answers: Sequence[Answer], metrics: Sequence[MetricName], models: ScoringModels) -> dict[str, float]:
     replies = [
         ScorableReply(answer.probe, answer.text, tuple(gold for gold in answer.gold if gold.strip()))
         for answer in answers
     ]
-    found = score_replies(replies, (*LEXICAL_METRICS, *more), models=models).overall
-    weighed = [answer.likelihood for answer in answers if answer.likelihood]
-    return {**found, **({"perplexity of gold": perplexity(weighed)} if weighed else {})}
+    measures = dict(score_replies(replies, (*LEXICAL_METRICS, *metrics), models=models).overall)
+    likelihoods = [answer.likelihood for answer in answers if answer.likelihood]
+    return measures | ({"perplexity of gold": perplexity(likelihoods)} if likelihoods else {})
 
 
-def _memories(lines: Sequence[Line]) -> list[Table]:
-    """After each session with gold sentences: how many are held, and how much of what is held is one of them."""
-    found: defaultdict[tuple[str, str], list[tuple[float, ...]]] = defaultdict(list)
-    for work, held, gold in _held(lines):
-        found[work.dataset, work.system].append(
-            (*shared_words(held, gold), *match_sentences(rouge_similarities(held, gold)))
+def _memory_tables(lines: Sequence[Line]) -> list[Table]:
+    """After each session with gold sentences: how many the memory holds, and how much of it is gold."""
+    figures: defaultdict[str, defaultdict[str, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
+    for work, memory, gold in _memories(lines):
+        sentences = match_sentences(rouge_similarities(memory, gold))
+        figures[work.dataset][work.system].append((*shared_words(memory, gold), *sentences))
+    return [
+        Table.of(
+            f"{dataset}: memory against gold memory, mean over sessions",
+            [
+                {
+                    "system": system,
+                    "sessions": len(rows),
+                    **dict(zip(_MEMORY_COLUMNS, map(fmean, zip(*rows, strict=True)), strict=True)),
+                }
+                for system, rows in sorted(by_system.items())
+            ],
         )
-    names = [f"{what} {of}" for of in ("of words", "of sentences") for what in ("precision", "recall", "F1")]
-    tables = []
-    for data in sorted({data for data, _ in found}):
-        rows = [
-            {
-                "system": system,
-                "sessions": len(values),
-                **dict(zip(names, map(fmean, zip(*values, strict=True)), strict=True)),
-            }
-            for (of, system), values in sorted(found.items())
-            if of == data
-        ]
-        tables.append(Table.of(f"{data}: memory against gold memory, mean over sessions", rows))
-    return tables
+        for dataset, by_system in sorted(figures.items())
+    ]
 
 
-def _held(lines: Sequence[Line]) -> Iterator[tuple[Work, list[str], Sequence[str]]]:
-    """What each memory holds once a session with gold sentences is over; sessions stand in the order of reading."""
+def _memories(lines: Sequence[Line]) -> Iterator[tuple[Work, list[str], Sequence[str]]]:
+    """The texts of each memory after a session with gold sentences; `lines` are in the order of reading."""
     banks: defaultdict[Work, Bank] = defaultdict(Bank)
     for line in lines:
         if isinstance(line, Read):

@@ -1,7 +1,6 @@
-"""Scores of a run's answers, by measure: how near to the gold answer, how much of the evidence was recalled, verdicts.
+"""Scores of a run's answers by measure: verdicts of judges, nearness to the gold answer, evidence recalled.
 
-Asks no model; what needs one (judges, BERTScore, perplexity) is given. A failed answer scores 0 in every measure that
-it could have been scored by.
+Asks no model. A failed answer scores 0 in every measure that applies to it.
 """
 
 from collections import defaultdict
@@ -13,31 +12,32 @@ from localmem.evaluation.metrics.ranking import recall_at
 from localmem.evaluation.metrics.text import locomo_f1, rouge, token_f1
 from localmem.evaluation.summary import Key, Scores, key
 
-PAIRS = ("first", "second", "tie")  # a judge's words of two things
-MARK = "†"  # stands behind a measure whose judge is not to be believed yet
+_PAIRWISE = {"first", "second", "tie"}  # the scales of a judge that compares two answers
+UNCALIBRATED = "†"  # appended to a measure whose judge is not calibrated, or not well enough
 
 
-def all_scores(answers: Sequence[Answer], judgements: Iterable[Judgement]) -> Scores:
-    """Every measure, the ones that say most first: verdicts, then nearness to the gold answer, then evidence."""
+def score_answers(answers: Sequence[Answer], judgements: Iterable[Judgement]) -> Scores:
+    """Every measure, the most informative first: verdicts, then nearness to the gold answer, then evidence."""
     return {**_verdicts(judgements, answers), **_texts(answers), **_evidence(answers)}
 
 
 def _texts(answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
-    asked = [answer for answer in answers if any(gold.strip() for gold in answer.gold)]
-    questions = [answer for answer in asked if answer.kind == "question"]
-    found = {"F1": _best(asked, token_f1), "ROUGE-L": _best(asked, _rouge_l)}
-    if locomo := [answer for answer in questions if answer.work.data == "locomo"]:
-        found["LoCoMo F1"] = {
-            key(one): 0.0 if one.error else locomo_f1(one.text, one.gold[0], one.about) for one in locomo
+    scorable = [answer for answer in answers if any(gold.strip() for gold in answer.gold)]
+    scores = {"F1": _best_scores(scorable, token_f1), "ROUGE-L": _best_scores(scorable, _rouge_l)}
+    questions = [answer for answer in scorable if answer.kind == "question" and answer.work.dataset == "locomo"]
+    if questions:
+        scores["LoCoMo F1"] = {
+            key(answer): 0.0 if answer.error else locomo_f1(answer.text, answer.gold[0], answer.about)
+            for answer in questions
         }
-    return found
+    return scores
 
 
-def _best(answers: Sequence[Answer], measure: Callable[[str, str], float]) -> dict[Key, float]:
-    """By the gold answer that is nearest, where there are several."""
+def _best_scores(answers: Sequence[Answer], measure: Callable[[str, str], float]) -> dict[Key, float]:
+    """Against the nearest gold answer where there are several."""
     return {
-        key(one): 0.0 if one.error else max(measure(one.text, gold) for gold in one.gold if gold.strip())
-        for one in answers
+        key(answer): 0.0 if answer.error else max(measure(answer.text, gold) for gold in answer.gold if gold.strip())
+        for answer in answers
     }
 
 
@@ -46,34 +46,38 @@ def _rouge_l(text: str, gold: str) -> float:
 
 
 def _evidence(answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
-    """What was recalled comes from a turn, or a given memory, where the answer stands: from what share, from any.
+    """The share of the evidence from which recalled units come, and whether any does.
 
     The mean of the latter is Theanine's accuracy of golden memories (Table 3).
     """
-    given = [one for one in answers if one.evidence]
-    if not given:
+    shares = {
+        key(answer): 0.0 if answer.error else recall_at(answer.units, set(answer.evidence), len(answer.units))
+        for answer in answers
+        if answer.evidence
+    }
+    if not shares:
         return {}
-    found = {key(one): 0.0 if one.error else recall_at(one.units, set(one.evidence), len(one.units)) for one in given}
-    return {"evidence recalled": found, "any of it": {name: float(share > 0) for name, share in found.items()}}
+    return {"evidence recalled": shares, "any of it": {name: float(share > 0) for name, share in shares.items()}}
 
 
 def _verdicts(judgements: Iterable[Judgement], answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
-    failed = [answer for answer in answers if answer.error]
-    found: defaultdict[str, dict[Key, float]] = defaultdict(dict)
-    for one in judgements:
-        for scale, value in _scales(one).items():
-            name = f"{one.judge}: {scale}" if scale else one.judge
-            found[f"{name}{'' if one.believable else MARK}"][(*one.case.work, one.case.probe)] = value
-    for scores in found.values():
-        scores |= {key(answer): 0.0 for answer in failed}
-    return dict(found)
+    verdicts: defaultdict[str, dict[Key, float]] = defaultdict(dict)
+    for judgement in judgements:
+        for scale, value in _scales(judgement).items():
+            name = f"{judgement.judge}: {scale}" if scale else judgement.judge
+            mark = "" if judgement.believable else UNCALIBRATED
+            verdicts[f"{name}{mark}"][(*judgement.case.work, judgement.case.probe)] = value
+    for scores in verdicts.values():
+        scores |= {key(answer): 0.0 for answer in answers if answer.error}
+    return dict(verdicts)
 
 
-def _scales(one: Judgement) -> Mapping[str, float]:
-    """What a verdict is told by: whether it is right, where it can be; else each of its scales."""
-    if "right" in one.scores:
-        return {"": one.scores["right"]}
-    if set(one.scores) == set(PAIRS):
-        other = one.case.other
-        return {f"better than {other}": one.scores["first"], f"worse than {other}": one.scores["second"]}
-    return one.scores
+def _scales(judgement: Judgement) -> Mapping[str, float]:
+    """The scores to report by scale: only `right` where a judge has it, under an empty name."""
+    scores = judgement.scores
+    if "right" in scores:
+        return {"": scores["right"]}
+    if set(scores) == _PAIRWISE:
+        other = judgement.case.other
+        return {f"better than {other}": scores["first"], f"worse than {other}": scores["second"]}
+    return scores

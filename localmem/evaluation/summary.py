@@ -1,7 +1,7 @@
-"""What a run found: means with intervals, differences and whether they are ties, costs, and quality against cost.
+"""The report of a run: means with intervals, paired differences, costs, and quality against cost.
 
-Receives the lines of a run and the scores of its answers; asks no model. A system's failed answers count with the worst
-score, 0: a system is not better for having failed where it would have been wrong.
+Receives the lines of a run and the scores of its answers; asks no model. A failed answer counts with the worst score,
+0: a system must not gain by failing where it would have been wrong.
 """
 
 from collections import defaultdict
@@ -9,183 +9,181 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from localmem.evaluation.answers import Answer, Line, Read, answers_of, reads_of
-from localmem.llm.wrappers import Spent
+from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.bootstrap import Estimate, difference, estimate
-from localmem.reporting.plots import picture
-from localmem.reporting.sections import Section, Shown, Table
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from localmem.reporting.plots import pareto_plot, save_plot
+from localmem.reporting.sections import BrowsableAnswer, Section, Table
 
 Item = TypeVar("Item")
-Key = tuple[str, str, str, str]  # system, data, episode, probe
-Scores = Mapping[
-    str, Mapping[Key, float]
-]  # measure -> answer -> score; an answer that a measure does not fit is absent
+Key = tuple[str, str, str, str]  # system, dataset, episode, probe
+# Measure -> answer -> score; an answer that a measure does not apply to is absent.
+Scores = Mapping[str, Mapping[Key, float]]
 
-MOST_SHOWN = 5_000  # answers that a page can hold
+BROWSABLE = 5_000  # answers on a page
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a system spent: a session that is read, and an answer, in calls, tokens and seconds."""
+    """What a system spent on reading sessions, and on recalling and responding for answers."""
 
     sessions: int
     unread: int
-    read: Spent
+    read: PromptUsage
     read_seconds: float
     answers: int
     failed: int
-    recall: Spent
-    respond: Spent
+    recall: PromptUsage
+    respond: PromptUsage
     recall_seconds: float
     respond_seconds: float
 
     @property
     def tokens(self) -> float:
-        """Tokens that an answer costs, with its share of the reading."""
+        """Tokens per answer, including its share of the reading."""
         spent = (self.read, self.recall, self.respond)
         return sum(each.input_tokens + each.output_tokens for each in spent) / max(self.answers, 1)
 
     @property
     def seconds(self) -> float:
-        """Seconds until an answer is there; what was read before is not waited for."""
+        """Seconds per answer; reading happens before and is not included."""
         return (self.recall_seconds + self.respond_seconds) / max(self.answers, 1)
 
 
 def key(answer: Answer) -> Key:
-    """Which answer of a run this is."""
+    """Identifies an answer of a run."""
     return (*answer.work, answer.probe)
 
 
 def section(
     title: str, notes: Sequence[str], lines: Sequence[Line], scores: Scores, folder: Path, *, against: Sequence[str]
 ) -> Section:
-    """The whole run; pictures go into `folder`. Systems are compared with those of `against`."""
+    """The whole run; plots go into `folder`. Systems are compared with those of `against`."""
     answers, reads = answers_of(lines), reads_of(lines)
     tables: list[Table] = []
-    pictures: list[str] = []
-    for data in sorted({answer.work.data for answer in answers}):
-        held = [answer for answer in answers if answer.work.data == data]
-        costs = _costs(held, [read for read in reads if read.work.data == data])
-        tables += _tables(data, held, scores, costs, against)
-        pictures += _pictures(data, held, scores, costs, folder)
-    shown = tuple(_shown(answer, scores) for answer in answers[:MOST_SHOWN])
-    more = (
-        [f"only the first {MOST_SHOWN} of {len(answers)} answers can be browsed"] if len(answers) > MOST_SHOWN else []
-    )
-    return Section(title, (*notes, *more), tuple(tables), tuple(pictures), shown)
+    plots: list[str] = []
+    for dataset, own in _group(answers, lambda answer: answer.work.dataset).items():
+        costs = _costs(own, [read for read in reads if read.work.dataset == dataset])
+        tables += _tables(dataset, own, scores, costs, against)
+        plots += _save_plots(dataset, own, scores, costs, folder)
+    browsable = tuple(_browsable(answer, scores) for answer in answers[:BROWSABLE])
+    note = f"only the first {BROWSABLE} of {len(answers)} answers can be browsed"
+    notes = [*notes, note] if len(answers) > BROWSABLE else notes
+    return Section(title, tuple(notes), tuple(tables), tuple(plots), browsable)
 
 
 # -- quality -----------------------------------------------------------------------------------------------------------
 
 
 def _tables(
-    data: str, answers: Sequence[Answer], scores: Scores, costs: Mapping[str, Cost], against: Sequence[str]
+    dataset: str, answers: Sequence[Answer], scores: Scores, costs: Mapping[str, Cost], against: Sequence[str]
 ) -> list[Table]:
-    measures = _fitting(answers, scores)
-    by_system = _by(answers, lambda answer: answer.work.system)
+    measures = _applicable(answers, scores)
+    by_system = _group(answers, lambda answer: answer.work.system)
     quality = [
         (
             system,
-            str(len(held)),
+            str(len(own)),
             str(costs[system].failed),
-            *(_interval(_values(held, scores[name])) for name in measures),
+            *(_format_mean(_values(own, scores[name])) for name in measures),
         )
-        for system, held in by_system.items()
+        for system, own in by_system.items()
     ]
-    found = [
-        Table(f"{data}: quality (mean and 95 % interval)", ("system", "answers", "failed", *measures), tuple(quality))
-    ]
-    others = [other for other in against if other in by_system and len(by_system) > 1]
-    found += [_compared(data, other, by_system, measures, scores) for other in others]
-    for what, of in (("question type", lambda one: one.about), ("session it was asked after", lambda one: one.session)):
-        found += _split(data, what, answers, of, measures[:1], scores)
-    return [*found, _cost_table(data, costs)]
+    head = ("system", "answers", "failed", *measures)
+    tables = [Table(f"{dataset}: quality (mean and 95 % interval)", head, tuple(quality))]
+    baselines = [name for name in against if name in by_system and len(by_system) > 1]
+    tables += [_difference_table(dataset, baseline, by_system, measures, scores) for baseline in baselines]
+    splits: dict[str, Callable[[Answer], str]] = {
+        "question type": lambda answer: answer.about,
+        "session after which it was asked": lambda answer: answer.session,
+    }
+    for name, category in splits.items():
+        tables += _split_tables(dataset, name, answers, category, measures[:1], scores)
+    return [*tables, _cost_table(dataset, costs)]
 
 
-def _compared(
-    data: str, other: str, by_system: Mapping[str, Sequence[Answer]], measures: Sequence[str], scores: Scores
+def _difference_table(
+    dataset: str, baseline: str, by_system: Mapping[str, Sequence[Answer]], measures: Sequence[str], scores: Scores
 ) -> Table:
-    rows = []
-    for system, held in by_system.items():
-        if system != other:
-            cells = (_difference(held, by_system[other], scores[name]) for name in measures)
-            rows.append((system, *cells))
-    caption = f"{data}: difference to {other}, answer by answer (= marks a tie: the interval holds 0)"
+    rows = [
+        (system, *(_format_difference(own, by_system[baseline], scores[name]) for name in measures))
+        for system, own in by_system.items()
+        if system != baseline
+    ]
+    caption = f"{dataset}: difference from {baseline}, paired by answer (=: no difference beyond the interval)"
     return Table(caption, ("system", *measures), tuple(rows))
 
 
-def _split(
-    data: str,
-    what: str,
+def _split_tables(
+    dataset: str,
+    name: str,
     answers: Sequence[Answer],
-    of: Callable[[Answer], str],
+    category: Callable[[Answer], str],
     measures: Sequence[str],
     scores: Scores,
 ) -> list[Table]:
-    """A column for each kind of probe; no table where there is but one kind."""
-    kinds = sorted({of(answer) for answer in answers})
-    if len(kinds) < 2 or len(kinds) > 12:
+    """A table for each measure with a column for each category; none for a single category or more than twelve."""
+    categories = sorted({category(answer) for answer in answers})
+    if not 2 <= len(categories) <= 12:
         return []
     tables = []
-    for name in measures:
+    for measure in measures:
         rows = []
-        for system, held in _by(answers, lambda answer: answer.work.system).items():
-            parts = [_values([one for one in held if of(one) == kind], scores[name]) for kind in kinds]
+        for system, own in _group(answers, lambda answer: answer.work.system).items():
+            groups = _group(own, category)
+            parts = [_values(groups.get(each, ()), scores[measure]) for each in categories]
             rows.append((system, *(f"{fmean(part):.3f} ({len(part)})" if part else "" for part in parts)))
-        tables.append(Table(f"{data}: {name} by {what} (answers in brackets)", ("system", *kinds), tuple(rows)))
+        caption = f"{dataset}: {measure} by {name} (number of answers in brackets)"
+        tables.append(Table(caption, ("system", *categories), tuple(rows)))
     return tables
 
 
-def _fitting(answers: Sequence[Answer], scores: Scores) -> list[str]:
-    """The measures that any of the answers has, in the order they were given."""
+def _applicable(answers: Sequence[Answer], scores: Scores) -> list[str]:
+    """The measures that any of the answers has, in the order of `scores`."""
     keys = {key(answer) for answer in answers}
-    return [name for name, found in scores.items() if not keys.isdisjoint(found)]
+    return [name for name, values in scores.items() if not keys.isdisjoint(values)]
 
 
 def _values(answers: Iterable[Answer], scores: Mapping[Key, float]) -> list[float]:
     return [scores[key(answer)] for answer in answers if key(answer) in scores]
 
 
-def _interval(values: Sequence[float]) -> str:
-    return "" if not values else _told(estimate(values))
+def _format_mean(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    mean: Estimate = estimate(values)
+    return f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]"
 
 
-def _difference(ours: Sequence[Answer], theirs: Sequence[Answer], scores: Mapping[Key, float]) -> str:
-    other = {key(answer)[1:]: scores.get(key(answer)) for answer in theirs}
+def _format_difference(ours: Sequence[Answer], theirs: Sequence[Answer], scores: Mapping[Key, float]) -> str:
+    baseline = {key(answer)[1:]: scores[key(answer)] for answer in theirs if key(answer) in scores}
     pairs = [
-        (scores[key(answer)], there)
+        (scores[key(answer)], baseline[key(answer)[1:]])
         for answer in ours
-        if key(answer) in scores and (there := other.get(key(answer)[1:])) is not None
+        if key(answer) in scores and key(answer)[1:] in baseline
     ]
     if not pairs:
         return ""
-    found = difference(*(list(side) for side in zip(*pairs, strict=True)))
-    return f"{'= ' if found.low <= 0 <= found.high else ''}{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-
-
-def _told(found: Estimate) -> str:
-    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    mean, low, high = difference(*(list(side) for side in zip(*pairs, strict=True)))
+    return f"{'= ' if low <= 0 <= high else ''}{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 # -- cost --------------------------------------------------------------------------------------------------------------
 
 
 def _costs(answers: Sequence[Answer], reads: Sequence[Read]) -> dict[str, Cost]:
-    by_system = _by(answers, lambda answer: answer.work.system)
-    read_by = _by(reads, lambda read: read.work.system)
-    return {system: _cost(held, read_by.get(system, [])) for system, held in by_system.items()}
+    reads_by_system = _group(reads, lambda read: read.work.system)
+    by_system = _group(answers, lambda answer: answer.work.system)
+    return {system: _cost(own, reads_by_system.get(system, [])) for system, own in by_system.items()}
 
 
 def _cost(answers: Sequence[Answer], reads: Sequence[Read]) -> Cost:
-    def of(stage: str) -> Spent:
+    def stage_cost(stage: str) -> PromptUsage:
         return total(spent for answer in answers for spent in answer.spent.get(stage, {}).values())
 
-    def seconds(stage: str) -> float:
+    def stage_seconds(stage: str) -> float:
         return sum(answer.seconds.get(stage, 0.0) for answer in answers)
 
     return Cost(
@@ -195,28 +193,28 @@ def _cost(answers: Sequence[Answer], reads: Sequence[Read]) -> Cost:
         read_seconds=sum(read.seconds for read in reads),
         answers=len(answers),
         failed=sum(bool(answer.error) for answer in answers),
-        recall=of("recall"),
-        respond=of("respond"),
-        recall_seconds=seconds("recall"),
-        respond_seconds=seconds("respond"),
+        recall=stage_cost("recall"),
+        respond=stage_cost("respond"),
+        recall_seconds=stage_seconds("recall"),
+        respond_seconds=stage_seconds("respond"),
     )
 
 
-def total(spent: Iterable[Spent]) -> Spent:
-    """All of it together."""
-    found = Spent()
+def total(spent: Iterable[PromptUsage]) -> PromptUsage:
+    """The sum."""
+    result = PromptUsage()
     for each in spent:
-        found = found.plus(each)
-    return found
+        result = result.plus(each)
+    return result
 
 
-def _cost_table(data: str, costs: Mapping[str, Cost]) -> Table:
+def _cost_table(dataset: str, costs: Mapping[str, Cost]) -> Table:
     head = (
-        "system", "sessions", "not read", "calls to read one", "tokens", "seconds", "calls to recall", "tokens",
-        "seconds", "tokens to respond", "of them out", "seconds", "cut to fit",
+        "system", "sessions", "failed to read", "calls to read", "tokens", "seconds", "calls to recall", "tokens",
+        "seconds", "tokens to respond", "output tokens", "seconds", "truncated prompts",
     )  # fmt: skip
     rows = tuple((system, *_cost_cells(cost)) for system, cost in costs.items())
-    return Table(f"{data}: what a session costs to read, and an answer to recall and to respond (means)", head, rows)
+    return Table(f"{dataset}: costs per session to read, and per answer to recall and respond (means)", head, rows)
 
 
 def _cost_cells(cost: Cost) -> tuple[str, ...]:
@@ -237,69 +235,42 @@ def _cost_cells(cost: Cost) -> tuple[str, ...]:
     )
 
 
-# -- pictures ----------------------------------------------------------------------------------------------------------
+# -- plots and answers -------------------------------------------------------------------------------------------------
 
 
-def _pictures(
-    data: str, answers: Sequence[Answer], scores: Scores, costs: Mapping[str, Cost], folder: Path
+def _save_plots(
+    dataset: str, answers: Sequence[Answer], scores: Scores, costs: Mapping[str, Cost], folder: Path
 ) -> list[str]:
     """Quality by the first measure against tokens and against seconds, with the Pareto front."""
-    measures = _fitting(answers, scores)
+    measures = _applicable(answers, scores)
     if not measures or len(costs) < 2:
         return []
-    held = _by(answers, lambda answer: answer.work.system)
-    means = {system: fmean(values) for system in costs if (values := _values(held[system], scores[measures[0]]))}
+    by_system = _group(answers, lambda answer: answer.work.system)
+    means = {system: fmean(values) for system in costs if (values := _values(by_system[system], scores[measures[0]]))}
     names = []
-    for what, label in (("tokens", "tokens an answer, reading included"), ("seconds", "seconds to an answer")):
-        points = {system: (float(getattr(costs[system], what)), mean) for system, mean in means.items()}
-        name = f"{data}-{what}.png"
-        picture(folder / name, _front_of(points, label, f"{measures[0]}, {data}"))
-        names.append(name)
+    for unit, label in (("tokens", "tokens per answer, including reading"), ("seconds", "seconds per answer")):
+        points = {system: (float(getattr(costs[system], unit)), mean) for system, mean in means.items()}
+        names.append(f"{dataset}-{unit}.png")
+        save_plot(folder / names[-1], pareto_plot(points, xlabel=label, ylabel=f"{measures[0]}, {dataset}"))
     return names
 
 
-def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The names that no other beats: none costs at most as much and is better. Cheapest first."""
-    best, kept = float("-inf"), []
-    for name, (_, quality) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):
-        if quality > best:
-            best = quality
-            kept.append(name)
-    return kept
-
-
-def _front_of(points: Mapping[str, tuple[float, float]], across: str, up: str) -> "Callable[[Axes], None]":
-    def draw(axes: "Axes") -> None:
-        for name, at in points.items():
-            axes.plot(*at, "o", color="tab:blue")
-            axes.annotate(name, at, xytext=(4, 4), textcoords="offset points", fontsize="small")
-        edge = [points[name] for name in front(points)]
-        axes.plot(*zip(*edge, strict=True), "-", color="tab:orange", label="Pareto front", drawstyle="steps-post")
-        axes.margins(x=0.2)  # room for the names
-        axes.set(xlabel=across, ylabel=up, xscale="log" if min(cost for cost, _ in points.values()) > 0 else "linear")
-
-    return draw
-
-
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
-def _shown(answer: Answer, scores: Scores) -> Shown:
-    found = (f"{name} {held[key(answer)]:.2f}" for name, held in scores.items() if key(answer) in held)
-    return Shown(
+def _browsable(answer: Answer, scores: Scores) -> BrowsableAnswer:
+    cells = (f"{name} {values[key(answer)]:.2f}" for name, values in scores.items() if key(answer) in values)
+    return BrowsableAnswer(
         system=answer.work.system,
-        data=answer.work.data,
-        about=answer.about,
+        dataset=answer.work.dataset,
+        category=answer.about,
         question=answer.question,
         gold=" | ".join(answer.gold),
         answer=answer.text or answer.error,
         recalled=answer.recalled,
-        scores=" · ".join(found),
+        scores=" · ".join(cells),
     )
 
 
-def _by(items: Iterable[Item], of: Callable[[Item], str]) -> dict[str, list[Item]]:
-    found: defaultdict[str, list[Item]] = defaultdict(list)
+def _group(items: Iterable[Item], category: Callable[[Item], str]) -> dict[str, list[Item]]:
+    groups: defaultdict[str, list[Item]] = defaultdict(list)
     for item in items:
-        found[of(item)].append(item)
-    return dict(found)
+        groups[category(item)].append(item)
+    return dict(groups)

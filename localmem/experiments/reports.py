@@ -1,0 +1,75 @@
+"""Gathers evaluations for a report: the section that each one saved, or the current section of a run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localmem.experiments.runs import ANSWERS, BASELINES, read_about
+
+if TYPE_CHECKING:
+    from localmem.evaluation.file_scoring import MetricName, ScoringModels
+    from localmem.evaluation.judgements import Judgement
+    from localmem.reporting.sections import Chapter, Section
+
+_PARTIAL = {
+    "limit": "only the first {} questions of each data set",
+    "sessions": "only the last {} sessions of each episode",
+}
+
+
+def read_chapters(folders: Sequence[Path], metrics: "Sequence[MetricName]", models: "ScoringModels") -> "list[Chapter]":
+    """A chapter for each output folder of an evaluation. Raises BadInput.
+
+    The section of a run is computed again, because it may have been continued or judged; `metrics` are measured in
+    addition to those that need no model.
+    """
+    from localmem.reporting.sections import Chapter, read_section
+
+    sections = [
+        run_section(folder, metrics, models) if (folder / ANSWERS).exists() else read_section(folder)
+        for folder in folders
+    ]
+    return [Chapter(section.title, folder, (section,)) for folder, section in zip(folders, sections, strict=True)]
+
+
+def run_section(folder: Path, metrics: "Sequence[MetricName]", models: "ScoringModels") -> "Section":
+    """Quality, differences from the baselines, costs and answers of a run; plots go into its folder."""
+    from localmem.evaluation import corpus_metrics
+    from localmem.evaluation.answers import answers_of, read_answers
+    from localmem.evaluation.judgements import read_judgements
+    from localmem.evaluation.scores import score_answers
+    from localmem.evaluation.summary import section
+
+    lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
+    scores = score_answers(answers_of(lines), judgements)
+    notes = [*_run_notes(folder), *_judge_notes(judgements)]
+    summary = section(f"Run {folder.name}", notes, lines, scores, folder, against=BASELINES)
+    return replace(summary, tables=(*summary.tables, *corpus_metrics.tables(lines, metrics, models)))
+
+
+def _run_notes(folder: Path) -> list[str]:
+    """What a reader must know of a run, first whether it is partial."""
+    about = read_about(folder)
+    datasets = ", ".join(f"{name} (sha256 {entry['sha256'][:12]})" for name, entry in about["data"].items())
+    checksum, split = (about["checksum"] or "unknown")[:12], about.get("split") or "all"
+    return [
+        *(f"PARTIAL: {text.format(about[name])}" for name, text in _PARTIAL.items() if about.get(name)),
+        f"backbone {about['model']}, weights {checksum}, prompts {about['prompts'][:12]}, split {split}",
+        *(f"adapter for {prompt}: {adapter}" for prompt, adapter in about.get("adapters", {}).items()),
+        f"data: {datasets}",
+        f"git {about['versions'].get('git', 'unknown')}",
+        *about["notes"],
+    ]
+
+
+def _judge_notes(judgements: "Sequence[Judgement]") -> list[str]:
+    """Each judge once, with its calibration."""
+    from localmem.evaluation.scores import UNCALIBRATED
+
+    judges = {(judgement.judge, judgement.model): judgement for judgement in judgements}
+    return [
+        f"judge {name} on {model}: {judgement.calibration or 'NOT CALIBRATED'}"
+        + ("" if judgement.believable else f" ({UNCALIBRATED})")
+        for (name, model), judgement in judges.items()
+    ]
