@@ -1,25 +1,28 @@
-"""Who asks. With keys, the key says who the user is, and nothing else does; without keys there is one user, at home.
+"""Authentication. With keys, the API key alone decides who the user is; without keys there is one user, locally.
 
 A request's own `user` field never counts: any client could write any name into it. Without keys only loopback is
 served, and only to pages and programs of this machine: a web page elsewhere that makes the browser call us, or that
-points its own name at 127.0.0.1, is refused by its Host or Origin. Knows no routes.
+points its own name at 127.0.0.1, is refused by its Host or Origin. The local token of a running server is the owner's
+(`localmem.server.local_access`): who can read it can read the data directory as well, so it may name any user.
 """
 
 import hmac
 import ipaddress
-from collections.abc import Callable
 from hashlib import sha256
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fastapi import Request
 
 from localmem.config import Settings
 from localmem.errors import BadSettings
-from localmem.server.errors import Problem
+from localmem.server.errors import ApiError
+from localmem.server.local_access import USER_HEADER
+
+_MIN_KEY_LENGTH = 8
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or a name means this machine alone."""
+    """Whether an address or a name means this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -27,13 +30,13 @@ def is_loopback(host: str) -> bool:
 
 
 def check_binding(settings: Settings) -> None:
-    """Raises BadSettings for keys that cannot serve, and for an open door to the network without keys."""
+    """Raises BadSettings for unusable keys, and for an address open to the network without keys."""
     keys, host = settings.server.keys, settings.server.host
     for key, user in keys.items():
-        if len(key) < _SHORTEST or not user:
+        if len(key) < _MIN_KEY_LENGTH or not user:
             raise BadSettings(
-                f"server.keys binds a key of {len(key)} characters to user {user!r}; "
-                f"give each key at least {_SHORTEST} characters and a user"
+                f"server.keys has a key of {len(key)} characters for user {user!r}; "
+                f"use keys of at least {_MIN_KEY_LENGTH} characters, each with a user"
             )
     if not keys and not is_loopback(host):
         raise BadSettings(
@@ -42,56 +45,56 @@ def check_binding(settings: Settings) -> None:
         )
 
 
-class Doorkeeper:
-    """Tells the user of a request, or refuses it."""
+class Authenticator:
+    """Finds the user of a request, or refuses the request."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, local_token: str) -> None:
         self._users = [(_digest(key), user) for key, user in settings.server.keys.items()]
-        self._alone = settings.user
-        self._at_home = is_loopback(settings.server.host)
+        self._local_token = _digest(local_token)
+        self._default_user = settings.user
+        self._on_loopback = is_loopback(settings.server.host)
 
     def user(self, request: Request) -> str:
-        """The user whose memory this request is about. Raises Problem: 401 without a valid key, 403 from elsewhere."""
+        """The user whose memory this request is about. Raises ApiError: 401 without a valid key, 403 from elsewhere."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        digest = _digest(key.strip()) if scheme.lower() == "bearer" and key.strip() else None
+        if digest and hmac.compare_digest(self._local_token, digest):
+            return self._named_user(request)
         if self._users:
-            return self._holder(request.headers.get("authorization", ""))
-        _check_at_home(request)
-        return self._alone
+            return self._key_user(digest)
+        _check_local(request)
+        return self._default_user
 
-    def may_watch(self, request: Request) -> None:
-        """Metrics name nobody; on loopback they need no key. Raises Problem."""
-        if not self._at_home:
+    def check_metrics(self, request: Request) -> None:
+        """Metrics name nobody, so on loopback they need no key. Raises ApiError."""
+        if not self._on_loopback:
             self.user(request)
 
-    def _holder(self, header: str) -> str:
-        scheme, _, key = header.partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            raise _refused("no API key was given; send `Authorization: Bearer KEY`")
-        given, found = _digest(key.strip()), None
-        for digest, user in self._users:  # all of them each time, so that the time taken tells nothing
-            found = user if hmac.compare_digest(digest, given) else found
-        if found is None:
-            raise _refused("this API key is not known here; ask the owner of this server for one")
-        return found
+    def _named_user(self, request: Request) -> str:
+        return unquote(request.headers.get(USER_HEADER, "")) or self._default_user
+
+    def _key_user(self, digest: bytes | None) -> str:
+        if digest is None:
+            raise _unauthorized("no API key; send `Authorization: Bearer KEY`")
+        matches = [user for key, user in self._users if hmac.compare_digest(key, digest)]  # all, for a constant time
+        if not matches:
+            raise _unauthorized("unknown API key; ask the owner of this server for one")
+        return matches[-1]
 
 
-UserOf = Callable[[Request], str]
-
-_SHORTEST = 8
-
-
-def _check_at_home(request: Request) -> None:
+def _check_local(request: Request) -> None:
     host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
     origin = request.headers.get("origin")
     if not is_loopback(host):
-        raise Problem(403, f"the Host {host!r} is not this machine; without keys only localhost is served")
+        raise ApiError(403, f"Host {host!r} is not this machine; without keys only localhost is served")
     if origin is not None and not is_loopback(urlsplit(origin).hostname or ""):
-        raise Problem(403, f"a page of {origin!r} may not use this server; without keys only pages of this machine may")
+        raise ApiError(403, f"Origin {origin!r} is not this machine; without keys only local pages are served")
 
 
 def _digest(key: str) -> bytes:
-    """Digests are of one length, so comparing them does not tell how long the key is."""
+    """Digests all have the same length, so comparing them does not reveal the length of the key."""
     return sha256(key.encode()).digest()
 
 
-def _refused(message: str) -> Problem:
-    return Problem(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+def _unauthorized(message: str) -> ApiError:
+    return ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

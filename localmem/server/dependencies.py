@@ -1,60 +1,61 @@
-"""What the routes share, and how a route gets at it: the runtime, the desk, the doorkeeper, the metrics, the threads.
-
-One for the server, made when the app is; nothing is global.
-"""
+"""What the routes share, and how a route receives it. Created once per server with the app; nothing is global."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from secrets import token_urlsafe
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from localmem.config import Settings
 from localmem.runtime import Runtime
-from localmem.server.auth import Doorkeeper
+from localmem.server.auth import Authenticator
 from localmem.server.metrics import Metrics
-from localmem.server.session_manager import Clock, Desk
+from localmem.server.session_manager import Clock, SessionManager
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """`warm` is set once the backbone has been loaded; replies are made on the threads of `pool`.
+    """The parts of one server.
 
-    `started` is in unix seconds.
+    `local_token` is the key of this start for commands on this machine. `warm` is set once the backbone is loaded;
+    replies run on the threads of `pool`; `started` is in unix seconds.
     """
 
     runtime: Runtime
     settings: Settings
     now: Clock
-    desk: Desk
-    door: Doorkeeper
+    sessions: SessionManager
+    auth: Authenticator
     metrics: Metrics
     pool: ThreadPoolExecutor
+    local_token: str
     started: int
     warm: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def of(cls, runtime: Runtime, now: Clock) -> "Services":
-        """For this runtime, by its settings."""
-        settings, desk = runtime.settings, Desk(runtime, now)
+    def create(cls, runtime: Runtime, now: Clock) -> "Services":
+        """The services of a runtime, by its settings."""
+        settings, sessions = runtime.settings, SessionManager(runtime, now)
         pool = ThreadPoolExecutor(settings.server.threads, thread_name_prefix="reply")
-        began = int(now().timestamp())
-        return cls(runtime, settings, now, desk, Doorkeeper(settings), Metrics(runtime, desk), pool, began)
+        token = token_urlsafe(32)
+        auth, metrics = Authenticator(settings, token), Metrics(runtime, sessions)
+        return cls(runtime, settings, now, sessions, auth, metrics, pool, token, int(now().timestamp()))
 
 
-async def services_of(request: Request) -> Services:
-    """The services of the app that the request came to."""
-    found: Services = request.app.state.services
-    return found
+async def get_services(request: Request) -> Services:
+    """The services of the app that received the request."""
+    services: Services = request.app.state.services
+    return services
 
 
-Shared = Annotated[Services, Depends(services_of)]
+SharedServices = Annotated[Services, Depends(get_services)]
 
 
-async def user_of(request: Request, shared: Shared) -> str:
-    """Whose memory the request is about. Raises Problem without a valid key."""
-    return shared.door.user(request)
+async def get_user(request: Request, services: SharedServices) -> str:
+    """The user whose memory the request is about. Raises ApiError without a valid key."""
+    return services.auth.user(request)
 
 
-User = Annotated[str, Depends(user_of)]
+User = Annotated[str, Depends(get_user)]

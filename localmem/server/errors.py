@@ -1,7 +1,4 @@
-"""How an error reaches a client: OpenAI's error shape, one line, the right status. No traceback leaves the server.
-
-Knows the error tree, and no routes.
-"""
+"""Turn errors into responses: OpenAI's error shape, one line, the right status. No traceback leaves the server."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -23,8 +20,8 @@ _STATUS: Sequence[tuple[type[LocalmemError], int, str]] = (
 )
 
 
-class Problem(Exception):
-    """A request that is refused. `param` names the field at fault, `code` is for programs."""
+class ApiError(Exception):
+    """A refused request. `param` names the field at fault, `code` is for programs."""
 
     def __init__(
         self,
@@ -49,52 +46,52 @@ class Problem(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
-def problem_of(error: Exception) -> Problem:
-    """What a client is told of an error. Of one that was not foreseen only the log tells; its caller writes that."""
-    if isinstance(error, Problem):
+def to_api_error(error: Exception) -> ApiError:
+    """The error as a client sees it. Details of an unexpected error go to the log only, which the caller writes."""
+    if isinstance(error, ApiError):
         return error
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
-            return Problem(status, str(error), code=code)
+            return ApiError(status, str(error), code=code)
     if isinstance(error, LocalmemError):
-        return Problem(500, str(error), code="failed")
-    return Problem(500, "the server met a defect; its log says more", code="internal_error")
+        return ApiError(500, str(error), code="failed")
+    return ApiError(500, "internal error; see the log of the server", code="internal_error")
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of the app an answer in OpenAI's shape."""
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Problem, _told)
-    app.add_exception_handler(LocalmemError, _told)
-    app.add_exception_handler(Exception, _told)
+    """Answer every error of the app in OpenAI's shape."""
+    app.add_exception_handler(RequestValidationError, _respond_invalid)
+    app.add_exception_handler(HTTPException, _respond_http)
+    app.add_exception_handler(ApiError, _respond)
+    app.add_exception_handler(LocalmemError, _respond)
+    app.add_exception_handler(Exception, _respond)
 
 
-def _response(problem: Problem) -> JSONResponse:
-    return JSONResponse(problem.body(), status_code=problem.status, headers=problem.headers)
+def _json(error: ApiError) -> JSONResponse:
+    return JSONResponse(error.body(), status_code=error.status, headers=error.headers)
 
 
-async def _told(_request: Request, error: Exception) -> JSONResponse:
-    """Uvicorn logs what was not foreseen."""
-    problem = problem_of(error)
-    if problem.status >= 500:
+async def _respond(_request: Request, error: Exception) -> JSONResponse:
+    """Unexpected errors are logged by uvicorn."""
+    api_error = to_api_error(error)
+    if api_error.status >= 500:
         log.warning("a request failed: %s", error)
-    return _response(problem)
+    return _json(api_error)
 
 
-async def _http(_request: Request, error: Exception) -> JSONResponse:
-    """What routing itself refuses: an unknown address, a method that an address has not got."""
+async def _respond_http(_request: Request, error: Exception) -> JSONResponse:
+    """Errors of routing: an unknown path, a method that a path does not allow."""
     if not isinstance(error, HTTPException):
         raise error
-    return _response(Problem(error.status_code, str(error.detail), headers=error.headers))
+    return _json(ApiError(error.status_code, str(error.detail), headers=error.headers))
 
 
-async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+async def _respond_invalid(_request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, RequestValidationError):
         raise error
     first = error.errors()[0]
-    where = [str(part) for part in first["loc"][1:]]
+    path = [str(part) for part in first["loc"][1:]]
     if first["type"] == "json_invalid":
-        return _response(Problem(400, f"the body is no JSON: {first.get('ctx', {}).get('error', 'it is cut')}"))
-    name = ".".join(where) or str(first["loc"][0])
-    return _response(Problem(400, f"{name}: {first['msg']}", param=name, code=str(first["type"])))
+        return _json(ApiError(400, f"the body is not valid JSON: {first.get('ctx', {}).get('error', 'it is cut')}"))
+    name = ".".join(path) or str(first["loc"][0])
+    return _json(ApiError(400, f"{name}: {first['msg']}", param=name, code=str(first["type"])))

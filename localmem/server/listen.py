@@ -1,11 +1,11 @@
-"""Serves the app on a socket until it is interrupted.
+"""Serve the app on a socket until it is interrupted: uvicorn and signals.
 
-Knows uvicorn and signals. On Ctrl-C no new request is taken, replies get a few seconds to end and are then broken off,
-and whoever called goes on to close the runtime.
+On Ctrl-C no new request is accepted, replies get a few seconds to end and are then broken off, and the caller goes on
+to close the runtime.
 """
 
 import asyncio
-import logging
+import os
 import signal
 import socket
 import threading
@@ -14,31 +14,31 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from localmem.config import decisive_settings, default_settings
 from localmem.errors import BadSettings, LocalmemError
 from localmem.runtime import Runtime
 from localmem.server.app import create_app, utc_now
-from localmem.server.auth import check_binding
+from localmem.server.auth import check_binding, is_loopback
 from localmem.server.dependencies import Services
+from localmem.server.local_access import LocalServer, remove_local_server, write_local_server
 from localmem.server.session_manager import Clock
 
-log = logging.getLogger(__name__)
-
-Say = Callable[[str], None]
+_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # each with the loopback address that it includes
 
 
-def serve(runtime: Runtime, say: Say) -> None:
-    """Serve until SIGINT or SIGTERM. Raises BadSettings for a door that may not be opened, and what loading raised."""
+def serve(runtime: Runtime, notify: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. Raises BadSettings for an address that may not be served, and loading errors."""
     check_binding(runtime.settings)
-    with listening(runtime) as listener:
-        server = Server(runtime, say)
+    with open_listener(runtime) as listener:
+        server = Server(runtime, notify)
         server.run_on(listener)
-    if server.failed:
-        raise server.failed
+    if server.load_error:
+        raise server.load_error
 
 
 @contextmanager
-def listening(runtime: Runtime) -> Iterator[socket.socket]:
-    """The socket that the settings name. Raises BadSettings when it cannot be had."""
+def open_listener(runtime: Runtime) -> Iterator[socket.socket]:
+    """A socket on the address of the settings. Raises BadSettings when it cannot be opened."""
     host, port = runtime.settings.server.host, runtime.settings.server.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -52,14 +52,14 @@ def listening(runtime: Runtime) -> Iterator[socket.socket]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with replies that end before it does, and a backbone that loads while it already answers."""
+    """uvicorn, with replies that end before it does, and a backbone that loads while requests are already answered."""
 
-    def __init__(self, runtime: Runtime, say: Say, *, now: Clock = utc_now) -> None:
+    def __init__(self, runtime: Runtime, notify: Callable[[str], None], *, now: Clock = utc_now) -> None:
         app = create_app(runtime, now=now)
         self.services: Services = app.state.services
-        self._grace = runtime.settings.server.grace_seconds
-        self._say = say
-        self.failed: LocalmemError | None = None
+        self._grace_seconds = runtime.settings.server.grace_seconds
+        self._notify = notify
+        self.load_error: LocalmemError | None = None
         super().__init__(
             uvicorn.Config(
                 app,
@@ -68,51 +68,63 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 lifespan="on",
-                timeout_graceful_shutdown=int(self._grace) + 5,
+                timeout_graceful_shutdown=int(self._grace_seconds) + 5,
             )
         )
 
     def run_on(self, listener: socket.socket) -> None:
         """Serve on this socket until interrupted; a second interrupt does not wait for replies."""
         self._listener = listener
-        with _terminated_as_interrupted():
+        with _sigterm_as_sigint():
             try:
                 self.run([listener])
             except KeyboardInterrupt:
-                self._say("stopping")
+                self._notify("stopping")
             finally:
-                self.services.desk.stop_all()  # a second interrupt left replies that are being given
+                remove_local_server(self.services.settings.data, self.services.local_token)
+                self.services.sessions.stop_all()  # after a second interrupt, replies may still be in progress
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._say(self._line())
-        threading.Thread(target=self._warm, name="warm", daemon=True).start()
+        self._announce_locally()
+        self._notify(self._address_line())
+        threading.Thread(target=self._warm_up, name="warm", daemon=True).start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        patience = asyncio.get_running_loop().call_later(self._grace, self.services.desk.stop_all)
+        stop_replies = asyncio.get_running_loop().call_later(self._grace_seconds, self.services.sessions.stop_all)
         try:
             await super().shutdown(sockets)
         finally:
-            patience.cancel()
+            stop_replies.cancel()
 
-    def _line(self) -> str:
+    def _announce_locally(self) -> None:
+        """Let commands of this machine find the server, if it listens on loopback."""
+        settings = self.services.settings
+        host, port = self._listener.getsockname()[:2]
+        host = _ALL_ADDRESSES.get(host, host)
+        if is_loopback(host):
+            decisive, defaults = decisive_settings(settings), default_settings()
+            server = LocalServer(host, port, os.getpid(), self.services.local_token, decisive, defaults)
+            write_local_server(settings.data, server)
+
+    def _address_line(self) -> str:
         settings = self.services.settings
         host, port = self._listener.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        where = self.services.runtime.store.where
-        return f"serving http://{host}:{port}/v1: model {settings.model}, system {settings.system}, data {where}"
+        location = self.services.runtime.store.where
+        return f"serving http://{host}:{port}/v1: model {settings.model}, system {settings.system}, data {location}"
 
-    def _warm(self) -> None:
-        """Load what the first reply would wait for; what cannot be loaded ends the server."""
+    def _warm_up(self) -> None:
+        """Load what the first reply would wait for. An error of loading stops the server."""
         try:
             warm_up(self.services)
         except LocalmemError as error:
-            self.failed = error
+            self.load_error = error
             self.should_exit = True
 
 
 def warm_up(services: Services) -> None:
-    """The backbone is loaded, and the encoder where the memory searches with one."""
+    """Load the backbone, and the encoder where the memory searches with one."""
     runtime = services.runtime
     memory = runtime.agent(services.settings.user).memory
     if memory.keeps_units and services.settings.retrieval.retriever != "bm25":
@@ -122,13 +134,13 @@ def warm_up(services: Services) -> None:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends the server as Ctrl-C does, so that the backbone it started is stopped as well."""
+def _sigterm_as_sigint() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, so that a backbone started by this process is stopped as well."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

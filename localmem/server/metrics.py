@@ -1,9 +1,9 @@
-"""What Prometheus reads: requests, replies, tokens by prompt name, jobs and sessions. No user and no text is in it.
+"""Metrics for Prometheus: requests, replies, tokens by prompt name, jobs and sessions. They name no user and no text.
 
-Counts are kept here or read from the meter and the store when they are asked for; nothing is global.
+Counts are kept here, or read from the meter and the store when the page is requested; nothing is global.
 """
 
-from collections import Counter as Tally
+from collections import Counter as StateCounts
 from collections.abc import Iterator
 from time import perf_counter
 
@@ -12,53 +12,55 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from localmem.runtime import ATTEMPTS, Runtime
-from localmem.server.session_manager import Desk
+from localmem.runtime import MAX_ATTEMPTS, Runtime
+from localmem.server.session_manager import SessionManager
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_EVERY = 1_000_000
+_NO_LIMIT = 1_000_000
 _KINDS = {"input": "input_tokens", "cached": "cached_tokens", "output": "output_tokens"}
 
 
 class Metrics:
-    """One for the server."""
+    """The counters of one server."""
 
-    def __init__(self, runtime: Runtime, desk: Desk) -> None:
+    def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "localmem_requests", "Answered requests.", ("route", "method", "status"), registry=self._registry
         )
-        self._duration = self._histogram("localmem_request_seconds", "From request to end of answer.", "route")
-        self._stored = self._histogram("localmem_turn_stored_seconds", "Until what the user said was durable.")
-        self._first = self._histogram("localmem_first_token_seconds", "From request to the first words of the reply.")
-        self._broken = Counter(
-            "localmem_replies_broken_off", "Replies that were not given whole.", registry=self._registry
-        )
-        self._registry.register(_Looked(runtime, desk))
+        self._durations = self._histogram("localmem_request_seconds", "From request to end of response.", "route")
+        self._stored_times = self._histogram("localmem_turn_stored_seconds", "Time to log the user's turn durably.")
+        self._first_token_times = self._histogram("localmem_first_token_seconds", "From request to first token.")
+        self._broken_off = Counter("localmem_replies_broken_off", "Replies that ended early.", registry=self._registry)
+        self._registry.register(_StateCollector(runtime, sessions))
 
-    def turn_stored(self, seconds: float) -> None:
-        self._stored.observe(seconds)
+    def observe_turn_stored(self, seconds: float) -> None:
+        """Record how long it took to log a user's turn."""
+        self._stored_times.observe(seconds)
 
-    def first_words(self, seconds: float) -> None:
-        self._first.observe(seconds)
+    def observe_first_token(self, seconds: float) -> None:
+        """Record the time from a request to the first words of its reply."""
+        self._first_token_times.observe(seconds)
 
-    def broken_off(self) -> None:
-        self._broken.inc()
+    def count_broken_off(self) -> None:
+        """Count a reply that ended early."""
+        self._broken_off.inc()
 
-    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+    def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request under the pattern of its route, and record its duration."""
         self._requests.labels(route, method, str(status)).inc()
-        self._duration.labels(route).observe(seconds)
+        self._durations.labels(route).observe(seconds)
 
     def text(self) -> bytes:
-        """The page as Prometheus reads it."""
+        """The metrics page."""
         return generate_latest(self._registry)
 
-    def _histogram(self, name: str, what: str, *labels: str) -> Histogram:
-        return Histogram(name, what, labels, buckets=_SECONDS, registry=self._registry)
+    def _histogram(self, name: str, description: str, *labels: str) -> Histogram:
+        return Histogram(name, description, labels, buckets=_SECONDS, registry=self._registry)
 
 
-class Counted:
-    """Around the app: counts each request under the pattern of its route, so that no id gets into a label."""
+class RequestCounter:
+    """Middleware: counts each request under the pattern of its route, so that no id gets into a label."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -68,57 +70,57 @@ class Counted:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = perf_counter(), 499  # nobody was there to be answered
+        start, status = perf_counter(), 499  # stays when the client leaves before the response
 
-        async def noted(message: Message) -> None:
+        async def send_noting_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_noting_status)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.request(route, scope["method"], status, perf_counter() - began)
+            self._metrics.observe_request(route, scope["method"], status, perf_counter() - start)
 
 
-class _Looked(Collector):
-    """What is looked up when the page is asked for."""
+class _StateCollector(Collector):
+    """State that is read when the page is requested."""
 
-    def __init__(self, runtime: Runtime, desk: Desk) -> None:
+    def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:
         self._runtime = runtime
-        self._desk = desk
+        self._sessions = sessions
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing is looked up while the collector is registered."""
+        """Registering the collector reads nothing."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._spent()
+        yield from self._usage()
         yield self._jobs()
-        yield _gauge("localmem_open_sessions", "Sessions that go on.", self._open_sessions())
-        yield _gauge("localmem_replies_in_progress", "Replies that are being given.", self._desk.talking())
+        yield _gauge("localmem_open_sessions", "Open sessions.", self._open_sessions())
+        yield _gauge("localmem_replies_in_progress", "Replies in progress.", self._sessions.count_active())
 
-    def _spent(self) -> Iterator[Metric]:
+    def _usage(self) -> Iterator[Metric]:
         calls = CounterMetricFamily("localmem_llm_calls", "Answers of the backbone.", labels=["prompt"])
         tokens = CounterMetricFamily("localmem_llm_tokens", "Tokens of the backbone.", labels=["prompt", "kind"])
-        trimmed = CounterMetricFamily("localmem_llm_trimmed", "Prompts that were cut to fit.", labels=["prompt"])
+        trimmed = CounterMetricFamily("localmem_llm_trimmed", "Prompts cut to fit the context.", labels=["prompt"])
         short = CounterMetricFamily("localmem_llm_cut_short", "Answers cut at their limit.", labels=["prompt"])
-        for prompt, spent in self._runtime.llm.spent().items():
-            calls.add_metric([prompt], spent.calls)
-            trimmed.add_metric([prompt], spent.trimmed)
-            short.add_metric([prompt], spent.cut_short)
+        for prompt, usage in self._runtime.llm.usage().items():
+            calls.add_metric([prompt], usage.calls)
+            trimmed.add_metric([prompt], usage.trimmed)
+            short.add_metric([prompt], usage.cut_short)
             for kind, field in _KINDS.items():
-                tokens.add_metric([prompt, kind], getattr(spent, field))
+                tokens.add_metric([prompt, kind], getattr(usage, field))
         yield from (calls, tokens, trimmed, short)
 
     def _jobs(self) -> Metric:
-        jobs = self._runtime.store.pending_jobs(limit=_EVERY, attempts=_EVERY)
-        tally = Tally("failed" if job.attempts >= ATTEMPTS else "pending" for job in jobs)
-        family = GaugeMetricFamily("localmem_jobs", "Closed sessions that are not remembered.", labels=["state"])
+        jobs = self._runtime.store.pending_jobs(limit=_NO_LIMIT, attempts=_NO_LIMIT)
+        counts = StateCounts("failed" if job.attempts >= MAX_ATTEMPTS else "pending" for job in jobs)
+        family = GaugeMetricFamily("localmem_jobs", "Closed sessions that are not yet remembered.", labels=["state"])
         for state in ("pending", "failed"):
-            family.add_metric([state], tally[state])
+            family.add_metric([state], counts[state])
         return family
 
     def _open_sessions(self) -> int:
@@ -126,5 +128,5 @@ class _Looked(Collector):
         return sum(len(store.sessions(user, "open")) for user in store.users())
 
 
-def _gauge(name: str, what: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, what, value=value)
+def _gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, description, value=value)

@@ -1,7 +1,7 @@
-"""One reply in progress: a worker thread drives the agent's generator, the event loop takes the pieces from it.
+"""One reply in progress: a worker thread runs the agent's generator, the event loop takes the pieces from it.
 
-Knows no HTTP and no store. Stopping a talk closes the generator between two pieces, so the backbone stops working and
-what was said until then is kept.
+No HTTP and no store. Stopping a stream closes the generator between two pieces, so the backbone stops working and the
+words so far are logged.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
 
-from localmem.server.errors import Problem
+from localmem.server.errors import ApiError
 from localmem.types import Reply
 
 log = logging.getLogger(__name__)
@@ -18,67 +18,67 @@ log = logging.getLogger(__name__)
 Pieces = Generator[str, None, Reply]
 
 
-class Stopped(Problem):
-    """The talk was stopped before its reply was whole: by its client, by the end of its session, or of the server."""
+class Stopped(ApiError):
+    """The reply was stopped before its end: by its client, the end of its session, or the shutdown of the server."""
 
     def __init__(self) -> None:
-        super().__init__(503, "the reply was broken off; what was said of it is kept", code="broken_off")
+        super().__init__(503, "the reply was stopped; the words so far are saved", code="broken_off")
 
 
-class Talk:
-    """Made on the event loop; `run` belongs to a worker thread, `next` to the loop, the rest to anyone."""
+class ReplyStream:
+    """Create it on the event loop. Call `run` on a worker thread, `next` on the loop, the rest from any thread."""
 
     def __init__(self) -> None:
-        self.session = ""  # known once the user's turn is durable
+        self.session = ""  # empty until the user's turn is durable
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[str | Reply | Exception] = asyncio.Queue()
         self._stop = threading.Event()
-        self._over = threading.Event()
+        self._finished = threading.Event()
 
     @property
     def stopped(self) -> bool:
-        """Whether it ends, or has ended, before its reply is whole."""
+        """Whether `stop` was called."""
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """End it before the next piece. What was given is kept; a talk that waits for a thread does not begin."""
+        """End before the next piece. The words so far are kept; a stream that still waits for a thread never starts."""
         self._stop.set()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the worker is done, its last turn written, within this time."""
-        return self._over.wait(seconds)
+        """Wait for the worker to finish, its last turn logged. False when it takes longer."""
+        return self._finished.wait(seconds)
 
-    def run(self, begin: Callable[["Talk"], Pieces]) -> None:
-        """The whole reply, on this thread. Whatever it raises goes to the loop."""
+    def run(self, start: Callable[["ReplyStream"], Pieces]) -> None:
+        """Produce the whole reply on this thread. Errors are passed to the loop."""
         try:
-            self._put(self._drive(begin))
-        except Exception as error:  # noqa: BLE001  # whatever it is belongs to the client that asked
+            self._put(self._drive(start))
+        except Exception as error:  # noqa: BLE001  # whatever it is belongs to the client that made the request
             if self.stopped and not isinstance(error, Stopped):
-                log.warning("a reply that was broken off could not be kept: %s", error)
+                log.warning("cannot save a stopped reply: %s", error)
             self._put(error)
         finally:
-            self._over.set()
+            self._finished.set()
 
     async def next(self) -> str | Reply:
-        """The words since the last call, as soon as there are any; at the end the Reply. Raises what the reply did."""
+        """The words since the last call, as soon as there are any; at the end the Reply. Raises the worker's error."""
         event = await self._events.get()
         if isinstance(event, Exception):
             raise event
         if isinstance(event, Reply):
             return event
         words = [event]
-        while not self._events.empty():  # a loop that fell behind sends what it has as one piece
+        while not self._events.empty():  # a loop that fell behind sends what has queued up as one piece
             event = self._events.get_nowait()
             if not isinstance(event, str):
-                self._events.put_nowait(event)  # the last event of all, so it is the next one again
+                self._events.put_nowait(event)  # it is the last event of all, so it is the next one again
                 break
             words.append(event)
         return "".join(words)
 
-    def _drive(self, begin: Callable[["Talk"], Pieces]) -> Reply:
+    def _drive(self, start: Callable[["ReplyStream"], Pieces]) -> Reply:
         if self.stopped:
             raise Stopped
-        with closing(begin(self)) as pieces:
+        with closing(start(self)) as pieces:
             while not self.stopped:
                 try:
                     self._put(next(pieces))
@@ -90,5 +90,5 @@ class Talk:
     def _put(self, event: str | Reply | Exception) -> None:
         try:
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
-        except RuntimeError:
-            log.warning("the server stopped while a reply was given")  # the loop is closed: nobody waits for it
+        except RuntimeError:  # the loop is closed, so nobody waits for the event
+            log.warning("the server stopped during a reply")

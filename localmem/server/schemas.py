@@ -1,7 +1,7 @@
-"""What comes over the wire: the bodies of requests, and what they mean for a prompt. Knows no HTTP and no agent.
+"""Request bodies, and what they mean for a prompt. Does not depend on HTTP or the agent.
 
-A chat request may hold fields that are not listed here: they are sampling fields of the backbone's own server and go
-there as they are. Fields whose answer localmem could not give back (tools, several choices, log-probabilities) are
+A chat request may hold fields that are not listed here: they are sampling fields of the backbone's own server and are
+passed on unchanged. Fields whose result localmem could not return (tools, several choices, log-probabilities) are
 refused instead of ignored.
 """
 
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from localmem.server.errors import Problem
+from localmem.server.errors import ApiError
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
@@ -36,7 +36,7 @@ class SentMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """How a stream is given."""
+    """Options of a stream."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -48,11 +48,11 @@ class JsonSchemaFormat(BaseModel):
 
     model_config = ConfigDict(extra="allow", populate_by_name=True)
 
-    form: dict[str, object] = Field(alias="schema")
+    definition: dict[str, object] = Field(alias="schema")
 
 
 class ResponseFormat(BaseModel):
-    """The form that an answer must have."""
+    """The format that an answer must have."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -61,7 +61,7 @@ class ResponseFormat(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """POST /v1/chat/completions. What is not listed is passed on to the backbone."""
+    """POST /v1/chat/completions. Fields that are not listed are passed to the backbone."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -90,28 +90,28 @@ class ChatRequest(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A chat request in localmem's words: the dialogue without system messages, and those joined, None without any."""
+class ChatInput:
+    """The dialogue of a chat request without its system messages, and those joined (None without any)."""
 
     messages: Sequence[Message]
     instructions: str | None
 
 
-def asked(request: ChatRequest) -> Asked:
-    """The dialogue that was sent. Raises Problem for what localmem cannot do."""
+def parse_chat(request: ChatRequest) -> ChatInput:
+    """The dialogue of a request. Raises ApiError for features that localmem does not support."""
     _check_abilities(request)
     texts = [(message.role, _text(message, number)) for number, message in enumerate(request.messages)]
     system = [text for role, text in texts if role in ("system", "developer") and text.strip()]
-    # A client that stopped a reply before its first word sends it back empty: it was never said.
+    # A client that stopped a reply before its first word resends it empty: it was never shown.
     dialogue = [_message(role, text) for role, text in texts if role in ("user", "assistant") and text.strip()]
     last_role, last_text = texts[-1]
     if last_role != "user" or not last_text.strip():
-        raise Problem(400, "the last message must be the user's and hold text", param="messages")
-    return Asked(dialogue, "\n\n".join(system) if system else None)
+        raise ApiError(400, "the last message must be from the user and contain text", param="messages")
+    return ChatInput(dialogue, "\n\n".join(system) if system else None)
 
 
-def adjusted(request: ChatRequest, prompt: Prompt) -> Prompt:
-    """The prompt of the reply with the request's sampling. Without a seed in the request the backbone picks one."""
+def apply_sampling(request: ChatRequest, prompt: Prompt) -> Prompt:
+    """The reply's prompt with the request's sampling fields. Without a seed the backbone picks one."""
     stops = [request.stop] if isinstance(request.stop, str) else request.stop
     limit = request.max_completion_tokens or request.max_tokens
     return replace(
@@ -125,10 +125,10 @@ def adjusted(request: ChatRequest, prompt: Prompt) -> Prompt:
     )
 
 
-def session_named(header: str | None, metadata: Mapping[str, object] | None) -> str | None:
-    """The session that the client names, in the header or else in the body's metadata."""
-    named = header or (metadata or {}).get("session")
-    return str(named) if named else None
+def requested_session(header: str | None, metadata: Mapping[str, object] | None) -> str | None:
+    """The session that the client names in the header, or else in the body's metadata."""
+    name = header or (metadata or {}).get("session")
+    return str(name) if name else None
 
 
 def _message(role: str, text: str) -> Message:
@@ -137,32 +137,32 @@ def _message(role: str, text: str) -> Message:
 
 def _text(message: SentMessage, number: int) -> str:
     if message.role in ("tool", "function"):
-        raise Problem(400, f"message {number} has role {message.role!r}; localmem knows no tools", param="messages")
+        raise ApiError(400, f"message {number} has role {message.role!r}; tools are not supported", param="messages")
     if not isinstance(message.content, list):
         return message.content or ""
     for part in message.content:
         if part.type != "text" or part.text is None:
-            raise Problem(
+            raise ApiError(
                 400,
-                f"message {number} holds a part of type {part.type!r}; localmem reads text only, leave it out",
+                f"message {number} has a part of type {part.type!r}; only text is supported, remove it",
                 param=f"messages.{number}.content",
             )
     return "\n".join(part.text or "" for part in message.content)
 
 
-def _format(wanted: ResponseFormat | None) -> Format:
-    if wanted is None or wanted.type == "text":
+def _format(requested: ResponseFormat | None) -> Format:
+    if requested is None or requested.type == "text":
         return FreeText()
-    if wanted.type == "json_object":
+    if requested.type == "json_object":
         return JsonSchema({"type": "object"})
-    if wanted.json_schema is None:
-        raise Problem(400, "response_format json_schema lacks json_schema.schema", param="response_format")
-    return JsonSchema(wanted.json_schema.form)
+    if requested.json_schema is None:
+        raise ApiError(400, "response_format json_schema needs json_schema.schema", param="response_format")
+    return JsonSchema(requested.json_schema.definition)
 
 
 def _check_abilities(request: ChatRequest) -> None:
     _format(request.response_format)
-    cannot = {
+    unsupported = {
         "n": request.n not in (None, 1),
         "tools": bool(request.tools),
         "functions": bool(request.functions),
@@ -170,6 +170,6 @@ def _check_abilities(request: ChatRequest) -> None:
         "modalities": request.modalities not in (None, [], ["text"]),
         "audio": request.audio is not None,
     }
-    for name, asked_for in cannot.items():
-        if asked_for:
-            raise Problem(400, f"localmem gives one answer in plain text; leave {name} out", param=name)
+    for name, is_requested in unsupported.items():
+        if is_requested:
+            raise ApiError(400, f"{name} is not supported: replies are one text; omit {name}", param=name)

@@ -1,221 +1,248 @@
-"""The desk: which session a request belongs to, who is talking in it, and when it is over.
+"""Decide which session a request belongs to, track the replies in progress, and close sessions.
 
-Requests of one user are placed one after the other; replies run side by side. Knows no HTTP. The clock is injected.
+Messages of one user are logged one request after the other; replies run side by side. No HTTP here; the clock is
+injected.
 
-A session is over when a client says so or when it was idle. A client that goes on with a dialogue whose session is over
-gets a new session; the messages that the old one holds are not written again. A client that names its sessions goes on
-under the name it gave, with ~2, ~3 and so on behind it.
+A session is over when a client ends it or when it has been idle. A client that continues a dialogue whose session is
+over gets a new session; the messages that the old one holds are not written again. A client that names its sessions
+continues under the same name with ~2, ~3 and so on appended.
 """
 
 import logging
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from localmem.chat.agent import Announce, ChatAgent
+from localmem.chat.conversation import Announce, Conversation
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.runtime import Runtime
-from localmem.server.conversation import Fit, Place, best, fit
-from localmem.server.reply_stream import Talk
+from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import SESSION_ID
+from localmem.server.session_matching import Continuation, Match, best_match, match_session
 from localmem.types import Message, Session
 
 log = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
 
-_LOOKED_BACK = 20  # sessions that are over, in which a dialogue that goes on is looked for
-_PATIENCE = 30.0  # seconds that a stopped reply may take to write its last words
+_CLOSED_SESSIONS = 20  # how many of the last closed sessions are searched for a dialogue that continues
+_STOP_SECONDS = 30.0  # how long a stopped reply may take to log its last words
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What a request said. `dialogue` is what the model is to see of the session."""
+class LoggedRequest:
+    """A request whose messages are logged. `dialogue` is what the model is to see of the session."""
 
-    agent: ChatAgent
+    agent: Conversation
     dialogue: Session
 
 
-class Desk:
-    """One for the server."""
+class SessionManager:
+    """The sessions of all users of one server."""
 
     def __init__(self, runtime: Runtime, now: Clock) -> None:
         self._runtime = runtime
         self._now = now
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
-        self._talks: dict[str, set[Talk]] = {}
+        self._streams: dict[str, set[ReplyStream]] = {}
 
-    # -- talking ---------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def hear(
-        self, user: str, sent: Sequence[Message], named: str | None, talk: Talk, announce: Callable[[Heard], None]
-    ) -> Heard:
-        """Writes what is new of the messages, durable on return; the last one is the user's.
+        self,
+        user: str,
+        messages: Sequence[Message],
+        session_name: str | None,
+        stream: ReplyStream,
+        announce: Callable[[LoggedRequest], None],
+    ) -> LoggedRequest:
+        """Log the messages that are new, durably; the last message is the user's.
 
-        `announce` is called before with what will be returned, unless nothing is new. Raises BadInput, StoreError.
+        `announce` gets the result before it is written, unless no message is new. Raises BadInput, StoreError.
         """
-        if named is not None and not re.match(SESSION_ID, named):
-            raise BadInput(f"session {named!r} cannot be used; give at most 100 letters, digits and . _ : ~ -")
+        if session_name is not None and not re.match(SESSION_ID, session_name):
+            raise BadInput(
+                f"session {session_name!r} is not a valid name; use at most 100 letters, digits and . _ : ~ -"
+            )
         with self._lock(user):
-            self._settle(user, [talk for talk in self._of(user) if talk.stopped])
+            self._finish(other for other in self._streams_of(user) if other.stopped)
             try:
-                heard = self._heard(user, sent, named, announce)
+                logged = self._log(user, messages, session_name, announce)
             except BadInput:
                 if not self._is_stale(user):
                     raise
                 self._runtime.forget_agent(user)
-                heard = self._heard(user, sent, named, announce)
-            talk.session = heard.dialogue.id
+                logged = self._log(user, messages, session_name, announce)
+            stream.session = logged.dialogue.id
             with self._guard:
-                self._talks.setdefault(user, set()).add(talk)
-        return heard
+                self._streams.setdefault(user, set()).add(stream)
+        return logged
 
-    def done(self, user: str, talk: Talk) -> None:
-        """The talk has written its last turn."""
+    def remove(self, user: str, stream: ReplyStream) -> None:
+        """Drop a stream that has logged its last turn."""
         with self._guard:
-            talks = self._talks.get(user, set())
-            talks.discard(talk)
-            if not talks:
-                self._talks.pop(user, None)
+            streams = self._streams.get(user, set())
+            streams.discard(stream)
+            if not streams:
+                self._streams.pop(user, None)
 
-    def talking(self) -> int:
-        """How many replies are being given."""
+    def count_active(self) -> int:
+        """The number of replies in progress."""
         with self._guard:
-            return sum(map(len, self._talks.values()))
+            return sum(map(len, self._streams.values()))
 
     def stop_all(self) -> None:
-        """Every reply ends before its next piece."""
+        """End every reply before its next piece."""
         with self._guard:
-            talks = [talk for talks in self._talks.values() for talk in talks]
-        for talk in talks:
-            talk.stop()
+            active = [stream for streams in self._streams.values() for stream in streams]
+        for stream in active:
+            stream.stop()
 
-    # -- endings ---------------------------------------------------------------------------------------------------
+    # -- ends of sessions --------------------------------------------------------------------------------------------
 
-    def end(self, user: str, named: str | None = None) -> list[str]:
-        """Closes the session, or all of the user's; a reply that is being given in it ends. Raises NotFound."""
+    def end(self, user: str, session_name: str | None = None) -> list[str]:
+        """Close one session, or all of the user's, and stop replies in it. Returns their ids. Raises NotFound."""
         with self._lock(user):
             agent = self._runtime.agent(user)
-            going = [session.id for session in agent.sessions]
-            ends = going if named is None else [name for name in going if _family(name) == _family(named)]
-            if named is not None and not ends:
-                raise NotFound(f"session {named!r} does not go on; these do: {', '.join(going) or 'none'}")
-            self._settle(user, [talk for talk in self._of(user) if talk.session in ends])
-            return self._close(agent, ends)
+            names = open_names = [session.id for session in agent.sessions]
+            if session_name is not None:
+                names = [name for name in open_names if _base_name(name) == _base_name(session_name)]
+                if not names:
+                    raise NotFound(
+                        f"no open session {session_name!r}; open sessions: {', '.join(open_names) or 'none'}"
+                    )
+            self._finish(stream for stream in self._streams_of(user) if stream.session in names)
+            return self._close(agent, names)
 
     def end_idle(self, user: str, is_idle: Callable[[Session], bool]) -> list[str]:
-        """Closes the user's sessions that are idle and in which no reply is being given."""
+        """Close the user's idle sessions that have no reply in progress. Returns their ids."""
         with self._lock(user):
             agent = self._runtime.agent(user)
-            busy = {talk.session for talk in self._of(user)}
-            return self._close(agent, [one.id for one in agent.sessions if one.id not in busy and is_idle(one)])
+            active = {stream.session for stream in self._streams_of(user)}
+            idle = [session.id for session in agent.sessions if session.id not in active and is_idle(session)]
+            return self._close(agent, idle)
 
     @contextmanager
-    def quiet(self, user: str) -> Iterator[ChatAgent]:
-        """The user's agent, with the memory as it is in the store, while no new message of the user is heard."""
+    def current_agent(self, user: str) -> Iterator[Conversation]:
+        """The user's agent with the memory as the store holds it; no new message of the user is logged meanwhile."""
         with self._lock(user):
-            yield self._agent(user)
+            yield self._refreshed_agent(user)
 
     @contextmanager
-    def alone(self, user: str) -> Iterator[None]:
-        """While the user's memory is changed in the store itself: replies end, and the agent is made anew afterwards.
+    def exclusive(self, user: str) -> Iterator[None]:
+        """Stop the user's replies and hold the user's lock while the store is changed; then reload the agent.
 
-        A reply that is being given may be about what is to be erased, so it is not waited for but broken off.
+        A reply in progress may speak of what is being erased, so it is broken off instead of awaited.
         """
         with self._lock(user):
-            self._settle(user, self._of(user))
+            self._finish(self._streams_of(user))
             try:
                 yield
             finally:
                 self._runtime.forget_agent(user)
         self._runtime.nudge()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
-    def _heard(self, user: str, sent: Sequence[Message], named: str | None, announce: Callable[[Heard], None]) -> Heard:
-        agent = self._agent(user)
-        place = self._named(agent, user, sent, named) if named else self._placed(agent, user, sent)
-        return Heard(agent, self._write(agent, place, lambda dialogue: announce(Heard(agent, dialogue))))
+    def _log(
+        self,
+        user: str,
+        messages: Sequence[Message],
+        session_name: str | None,
+        announce: Callable[[LoggedRequest], None],
+    ) -> LoggedRequest:
+        agent = self._refreshed_agent(user)
+        if session_name:
+            continuation = self._continue_named(agent, user, messages, session_name)
+        else:
+            continuation = self._continue_matching(agent, user, messages)
+        dialogue = self._write(agent, continuation, lambda session: announce(LoggedRequest(agent, session)))
+        return LoggedRequest(agent, dialogue)
 
-    def _agent(self, user: str) -> ChatAgent:
+    def _refreshed_agent(self, user: str) -> Conversation:
         agent = self._runtime.agent(user)
-        agent.refresh()
+        agent.writer.refresh()
         return agent
 
     def _is_stale(self, user: str) -> bool:
         """Whether another process (a chat at the terminal, an erasure) closed, opened or changed sessions."""
-        known = {session.id: len(session.turns) for session in self._runtime.agent(user).sessions}
-        return known != {info.id: info.turns for info in self._runtime.store.sessions(user, "open")}
+        loaded = {session.id: len(session.turns) for session in self._runtime.agent(user).sessions}
+        return loaded != {info.id: info.turns for info in self._runtime.store.sessions(user, "open")}
 
     def _lock(self, user: str) -> threading.Lock:
         with self._guard:
             return self._locks.setdefault(user, threading.Lock())
 
-    def _of(self, user: str) -> list[Talk]:
+    def _streams_of(self, user: str) -> list[ReplyStream]:
         with self._guard:
-            return list(self._talks.get(user, ()))
+            return list(self._streams.get(user, ()))
 
-    def _settle(self, user: str, talks: Sequence[Talk]) -> None:
-        """These replies end, and what they said is written."""
-        for talk in talks:
-            talk.stop()
-        for talk in talks:
-            if not talk.wait(_PATIENCE):
-                raise Conflict(f"a reply in session {talk.session!r} does not end; try again in a moment")
+    def _finish(self, streams: Iterable[ReplyStream]) -> None:
+        """Stop these replies and wait until their words are logged."""
+        stopping = list(streams)
+        for stream in stopping:
+            stream.stop()
+        for stream in stopping:
+            if not stream.wait(_STOP_SECONDS):
+                raise Conflict(f"the reply in session {stream.session!r} did not stop; try again in a moment")
 
-    def _close(self, agent: ChatAgent, names: Sequence[str]) -> list[str]:
+    def _close(self, agent: Conversation, names: Sequence[str]) -> list[str]:
         closed = [name for name in names if agent.close(name)]
         if closed:
             self._runtime.nudge()
         return closed
 
-    def _placed(self, agent: ChatAgent, user: str, sent: Sequence[Message]) -> Place:
-        found = best(agent.sessions, sent)
-        return found.place(sent) if found else self._begin(user, sent, uuid.uuid4().hex[:12])
+    def _continue_matching(self, agent: Conversation, user: str, messages: Sequence[Message]) -> Continuation:
+        match = best_match(agent.sessions, messages)
+        return match.continuation(messages) if match else self._begin(user, messages, uuid.uuid4().hex[:12])
 
-    def _named(self, agent: ChatAgent, user: str, sent: Sequence[Message], named: str) -> Place:
+    def _continue_named(
+        self, agent: Conversation, user: str, messages: Sequence[Message], session_name: str
+    ) -> Continuation:
         for session in reversed(agent.sessions):
-            if _family(session.id) == _family(named):
-                return (fit(session, sent, named=True) or Fit(session, ())).place(sent)
-        return self._begin(user, sent, self._next_name(user, named))
+            if _base_name(session.id) == _base_name(session_name):
+                match = match_session(session, messages, is_named=True) or Match(session, ())
+                return match.continuation(messages)
+        return self._begin(user, messages, self._unused_name(user, session_name))
 
-    def _next_name(self, user: str, named: str) -> str:
-        """The name itself, or the first of the names behind it that no session has."""
-        taken = {info.id for info in self._runtime.store.sessions(user)}
-        number, name = 1, named
-        while name in taken:
+    def _unused_name(self, user: str, session_name: str) -> str:
+        """The name itself, or the first of name~2, name~3, ... that no session has."""
+        existing = {info.id for info in self._runtime.store.sessions(user)}
+        number, name = 1, session_name
+        while name in existing:
             number += 1
-            name = f"{_family(named)}~{number}"
+            name = f"{_base_name(session_name)}~{number}"
         return name
 
-    def _begin(self, user: str, sent: Sequence[Message], name: str) -> Place:
-        """A new session; what a session that is over holds of the messages is shown and not written again."""
-        held = best(self._over(user), sent) if len(sent) > 1 else None
-        return held.place_behind(sent, name) if held else Place(name, sent)
+    def _begin(self, user: str, messages: Sequence[Message], session_id: str) -> Continuation:
+        """A new session; messages that a closed session holds become context and are not written again."""
+        match = best_match(self._closed_sessions(user), messages) if len(messages) > 1 else None
+        return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
 
-    def _over(self, user: str) -> Iterator[Session]:
+    def _closed_sessions(self, user: str) -> Iterator[Session]:
         closed = [info for info in self._runtime.store.sessions(user, "closed") if info.turns]
-        for info in sorted(closed, key=lambda info: info.ended)[-_LOOKED_BACK:]:
+        for info in sorted(closed, key=lambda info: info.ended)[-_CLOSED_SESSIONS:]:
             yield self._runtime.store.session(user, info.id)
 
-    def _write(self, agent: ChatAgent, place: Place, announce: Announce) -> Session:
-        """The new turns are durable; the session as the model is to see it."""
+    def _write(self, agent: Conversation, continuation: Continuation, announce: Announce) -> Session:
+        """Log the new turns durably and return the session as the model is to see it."""
+        session_id = continuation.session_id
+        if not continuation.new:
+            return Session(session_id, continuation.context)
+        logged = next((session.turns for session in agent.sessions if session.id == session_id), ())
 
-        def shown(grown: Session) -> Session:
-            return Session(place.session_id, (*place.shown, *grown.turns[len(held) :]))
+        def as_seen(session: Session) -> Session:
+            return Session(session_id, (*continuation.context, *session.turns[len(logged) :]))
 
-        if not place.new:
-            return Session(place.session_id, place.shown)
-        held = next((one.turns for one in agent.sessions if one.id == place.session_id), ())
-        times = [self._now(), *(turn.time for turn in held[-1:])]
-        time = max(times)  # a clock that was set back must not stop a talk
-        return shown(agent.hear_all(place.new, time, place.session_id, lambda grown: announce(shown(grown))))
+        # A clock that was set back must not break a dialogue, so no turn is dated before the last one.
+        time = max([self._now(), *(turn.time for turn in logged[-1:])])
+        return as_seen(agent.hear(continuation.new, time, session_id, lambda session: announce(as_seen(session))))
 
 
-def _family(name: str) -> str:
-    return re.sub(r"~\d+$", "", name)
+def _base_name(session_name: str) -> str:
+    return re.sub(r"~\d+$", "", session_name)

@@ -15,7 +15,7 @@ from localmem.config import load_settings
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
 from localmem.server.dependencies import Services
-from localmem.server.listen import Server, listening
+from localmem.server.listen import Server, open_listener
 from localmem.types import Completion, Prompt, Turn
 from tests.fakes import START, WordEncoder
 
@@ -95,7 +95,7 @@ class House:
     def remembered(self, user: str = "me") -> None:
         """Wait until every closed session of the user is remembered."""
         for _ in range(200):
-            if not self.runtime.waiting_jobs(user) and not self.runtime.store.unfinished(
+            if not self.runtime.waiting_jobs(user) and not self.runtime.store.pending_sessions(
                 user, self.runtime.settings.system
             ):
                 return
@@ -137,7 +137,7 @@ def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Itera
 def running(runtime: Runtime, clock: Clock) -> Iterator[tuple[Server, str]]:
     """The server of this runtime on a thread, and its address."""
     up = threading.Event()
-    with listening(runtime) as listener:
+    with open_listener(runtime) as listener:
         server = Server(runtime, lambda _line: up.set(), now=clock)
         thread = threading.Thread(target=server.run_on, args=(listener,), name="server")
         thread.start()

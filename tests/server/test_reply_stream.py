@@ -6,48 +6,48 @@ from collections.abc import Callable, Coroutine, Generator
 
 import pytest
 
-from localmem.server.reply_stream import Pieces, Stopped, Talk
+from localmem.server.reply_stream import Pieces, ReplyStream, Stopped
 from localmem.types import Completion, Message, Prompt, Recall, Reply
 from tests.fakes import turns
 
 
-def made(text: str) -> Reply:
+def reply_of(text: str) -> Reply:
     turn = turns("asked", text)[1]
     return Reply(turn, Recall(), Prompt("p", (Message("user", "asked"),)), Completion(text))
 
 
-def pieces(*words: str, closed: threading.Event | None = None) -> Callable[[Talk], Pieces]:
-    def begin(_talk: Talk) -> Generator[str, None, Reply]:
+def pieces(*words: str, closed: threading.Event | None = None) -> Callable[[ReplyStream], Pieces]:
+    def start(_stream: ReplyStream) -> Generator[str, None, Reply]:
         try:
             yield from words
-            return made("".join(words))
+            return reply_of("".join(words))
         finally:
             if closed:
                 closed.set()
 
-    return begin
+    return start
 
 
-async def to_the_end(talk: Talk) -> None:
-    while not isinstance(await talk.next(), Reply):
+async def to_the_end(stream: ReplyStream) -> None:
+    while not isinstance(await stream.next(), Reply):
         pass
 
 
-def on_loop(work: Callable[[Talk], Coroutine[object, object, object]]) -> object:
+def on_loop(work: Callable[[ReplyStream], Coroutine[object, object, object]]) -> object:
     async def run() -> object:
-        return await work(Talk())
+        return await work(ReplyStream())
 
     return asyncio.run(run())
 
 
 def test_words_that_wait_come_as_one_piece_and_the_reply_last() -> None:
-    async def work(talk: Talk) -> None:
-        await asyncio.to_thread(talk.run, pieces("a", "b", "c"))
-        assert await talk.next() == "abc"
-        reply = await talk.next()
+    async def work(stream: ReplyStream) -> None:
+        await asyncio.to_thread(stream.run, pieces("a", "b", "c"))
+        assert await stream.next() == "abc"
+        reply = await stream.next()
         assert isinstance(reply, Reply)
         assert reply.turn.text == "abc"
-        assert talk.wait(0)
+        assert stream.wait(0)
 
     on_loop(work)
 
@@ -55,86 +55,86 @@ def test_words_that_wait_come_as_one_piece_and_the_reply_last() -> None:
 def test_a_word_is_there_as_soon_as_it_is_given() -> None:
     go = threading.Event()
 
-    def begin(_talk: Talk) -> Generator[str, None, Reply]:
+    def start(_stream: ReplyStream) -> Generator[str, None, Reply]:
         yield "first"
         go.wait(10)
         yield " second"
-        return made("first second")
+        return reply_of("first second")
 
-    async def work(talk: Talk) -> None:
-        running = asyncio.create_task(asyncio.to_thread(talk.run, begin))
-        assert await talk.next() == "first"
-        assert not talk.wait(0)
+    async def work(stream: ReplyStream) -> None:
+        running = asyncio.create_task(asyncio.to_thread(stream.run, start))
+        assert await stream.next() == "first"
+        assert not stream.wait(0)
         go.set()
-        assert await talk.next() == " second"
-        assert isinstance(await talk.next(), Reply)
+        assert await stream.next() == " second"
+        assert isinstance(await stream.next(), Reply)
         await running
 
     on_loop(work)
 
 
-def test_a_stopped_talk_closes_its_pieces_and_says_so() -> None:
+def test_a_stopped_stream_closes_its_pieces_and_says_so() -> None:
     closed = threading.Event()
 
-    def endless(_talk: Talk) -> Generator[str, None, Reply]:
+    def endless(_stream: ReplyStream) -> Generator[str, None, Reply]:
         try:
             while True:
                 yield "more "
         finally:
             closed.set()
 
-    async def work(talk: Talk) -> None:
-        running = asyncio.create_task(asyncio.to_thread(talk.run, endless))
-        assert "more" in str(await talk.next())
-        talk.stop()
+    async def work(stream: ReplyStream) -> None:
+        running = asyncio.create_task(asyncio.to_thread(stream.run, endless))
+        assert "more" in str(await stream.next())
+        stream.stop()
         await running
         assert closed.is_set()
         with pytest.raises(Stopped):
-            await to_the_end(talk)
+            await to_the_end(stream)
 
     on_loop(work)
 
 
-def test_a_talk_that_is_stopped_before_its_turn_does_not_begin() -> None:
-    begun = threading.Event()
+def test_a_stream_that_is_stopped_before_its_turn_does_not_start() -> None:
+    started = threading.Event()
 
-    def begin(_talk: Talk) -> Generator[str, None, Reply]:
-        begun.set()
+    def start(_stream: ReplyStream) -> Generator[str, None, Reply]:
+        started.set()
         yield "never"
-        return made("never")
+        return reply_of("never")
 
-    async def work(talk: Talk) -> None:
-        talk.stop()
-        await asyncio.to_thread(talk.run, begin)
+    async def work(stream: ReplyStream) -> None:
+        stream.stop()
+        await asyncio.to_thread(stream.run, start)
         with pytest.raises(Stopped):
-            await talk.next()
-        assert not begun.is_set()
+            await stream.next()
+        assert not started.is_set()
 
     on_loop(work)
 
 
 def test_what_the_reply_raises_reaches_the_loop_behind_its_words() -> None:
-    def begin(_talk: Talk) -> Generator[str, None, Reply]:
+    def start(_stream: ReplyStream) -> Generator[str, None, Reply]:
         yield "some"
         raise ZeroDivisionError
 
-    async def work(talk: Talk) -> None:
-        await asyncio.to_thread(talk.run, begin)
-        assert await talk.next() == "some"
+    async def work(stream: ReplyStream) -> None:
+        await asyncio.to_thread(stream.run, start)
+        assert await stream.next() == "some"
         with pytest.raises(ZeroDivisionError):
-            await talk.next()
+            await stream.next()
 
     on_loop(work)
 
 
 def test_a_loop_that_is_gone_does_not_hold_the_worker_up() -> None:
-    kept: list[Talk] = []
+    streams: list[ReplyStream] = []
 
-    async def work(talk: Talk) -> None:
-        kept.append(talk)
+    async def work(stream: ReplyStream) -> None:
+        streams.append(stream)
 
     on_loop(work)
     closed = threading.Event()
-    kept[0].run(pieces("a", closed=closed))
-    assert kept[0].wait(0)
+    streams[0].run(pieces("a", closed=closed))
+    assert streams[0].wait(0)
     assert closed.is_set()

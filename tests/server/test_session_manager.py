@@ -13,7 +13,7 @@ from tests.server.conftest import Clock, House, serving
 IDLE = timedelta(minutes=30)
 
 
-class Steady:
+class MonotonicClock:
     """A clock that only goes forward, when a test says so."""
 
     def __init__(self) -> None:
@@ -31,14 +31,14 @@ def say(house: House, text: str, session: str = "s") -> str:
 
 
 @pytest.fixture
-def steady() -> Steady:
-    return Steady()
+def monotonic() -> MonotonicClock:
+    return MonotonicClock()
 
 
 @pytest.fixture
-def watch(house: House, steady: Steady) -> IdleWatch:
+def watch(house: House, monotonic: MonotonicClock) -> IdleWatch:
     """One that looks only when it is told to."""
-    return IdleWatch(house.runtime, house.services.desk, house.clock, idle=IDLE, steady=steady)
+    return IdleWatch(house.runtime, house.services.sessions, house.clock, idle=IDLE, monotonic=monotonic)
 
 
 def test_a_session_ends_when_nobody_spoke_for_long_enough(house: House, watch: IdleWatch) -> None:
@@ -46,9 +46,9 @@ def test_a_session_ends_when_nobody_spoke_for_long_enough(house: House, watch: I
     house.clock.pass_by(minutes=20)
     say(house, "Still here.", "other")
     house.clock.pass_by(minutes=9)
-    assert watch.look() == []
+    assert watch.check() == []
     house.clock.pass_by(minutes=1)
-    assert watch.look() == ["s"]
+    assert watch.check() == ["s"]
     assert say(house, "Again.") == "s~2"
     house.remembered()
 
@@ -58,27 +58,27 @@ def test_a_look_brings_nobody_into_memory_whose_session_goes_on(house: House, wa
     house.runtime.forget_agent("ann")
     house.runtime.forget_agent(house.runtime.settings.user)
     held = len(house.runtime._agents)
-    assert watch.look() == []
+    assert watch.check() == []
     assert len(house.runtime._agents) == held
     house.clock.pass_by(minutes=31)
-    assert watch.look() == ["s"]
+    assert watch.check() == ["s"]
 
 
 def test_a_clock_that_was_set_back_neither_stops_a_talk_nor_keeps_a_session_open(
-    house: House, watch: IdleWatch, steady: Steady
+    house: House, watch: IdleWatch, monotonic: MonotonicClock
 ) -> None:
     say(house, "Hello.")
     house.clock.pass_by(days=-1)
     assert say(house, "Yesterday?") == "s"
-    assert watch.look() == []
-    steady.seconds = 29 * 60
-    assert watch.look() == []
+    assert watch.check() == []
+    monotonic.seconds = 29 * 60
+    assert watch.check() == []
     say(house, "A word.")
-    assert watch.look() == []
-    steady.seconds += 29 * 60
-    assert watch.look() == []
-    steady.seconds += 60
-    assert watch.look() == ["s"]
+    assert watch.check() == []
+    monotonic.seconds += 29 * 60
+    assert watch.check() == []
+    monotonic.seconds += 60
+    assert watch.check() == ["s"]
 
 
 def test_a_session_of_an_earlier_run_goes_on_or_ends(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_session_in_which_a_reply_is_given_is_not_idle(house: House, watch: Id
     with house.http().stream("POST", "/v1/chat/completions", json=body) as stream:
         next(stream.iter_lines())
         house.clock.pass_by(hours=1)
-        assert watch.look() == []
+        assert watch.check() == []
     assert house.llm.ended.wait(10)
 
 

@@ -1,10 +1,10 @@
-"""POST /v1/chat/completions, whole and streamed.
+"""POST /v1/chat/completions, as one JSON document or streamed.
 
-Knows the wire, the desk and HTTP. What a client sends and memory does not need goes to the backbone as it is; what was
-recalled comes back in the extra field `localmem`, and the session in the header x-localmem-session. A client's system
-messages stand behind the operator's instructions and are never remembered.
+Sampling fields that memory does not need are passed to the backbone unchanged. What was recalled is returned in the
+extra field `localmem`, and the session in the header x-localmem-session. A client's system messages follow the
+operator's instructions and are never remembered.
 
-When the client hangs up, the talk is stopped: the backbone stops, and the words given until then are kept as the reply.
+When the client disconnects, the reply is stopped: the backbone stops, and the words so far are logged as the reply.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from localmem.chat.prefetch import heard_ahead
+from localmem.chat.prefetch import hear_and_prepare
 from localmem.errors import LocalmemError
-from localmem.server.dependencies import Services, Shared, User
-from localmem.server.errors import Problem, problem_of
-from localmem.server.reply_stream import Pieces, Talk
-from localmem.server.responses import Answer, failure
-from localmem.server.schemas import Asked, ChatRequest, adjusted, asked, session_named
-from localmem.server.session_manager import Heard
+from localmem.server.dependencies import Services, SharedServices, User
+from localmem.server.errors import ApiError, to_api_error
+from localmem.server.reply_stream import Pieces, ReplyStream
+from localmem.server.responses import ChatResponse, error_event
+from localmem.server.schemas import ChatInput, ChatRequest, apply_sampling, parse_chat, requested_session
+from localmem.server.session_manager import LoggedRequest
 from localmem.types import Reply
 
 SESSION_HEADER = "x-localmem-session"
@@ -41,164 +41,164 @@ router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """One chat request, understood. `began` is a reading of perf_counter."""
+class _ChatJob:
+    """One parsed chat request. `start` is a reading of perf_counter."""
 
     services: Services
     user: str
     body: ChatRequest
-    asked: Asked
-    named: str | None
-    began: float
+    input: ChatInput
+    session_name: str | None
+    start: float
 
 
 @router.post("/v1/chat/completions")
-async def chat(body: ChatRequest, request: Request, shared: Shared, user: User) -> Response:
-    """The reply to the last message. Raises Problem."""
-    began = perf_counter()
-    check_model(shared, body.model)
-    named = session_named(request.headers.get(SESSION_HEADER), body.metadata)
-    wanted = _Request(shared, user, body, asked(body), named, began)
-    talk = Talk()
-    shared.pool.submit(talk.run, partial(_pieces, wanted))
-    answer = Answer(f"chatcmpl-{uuid.uuid4().hex}", int(shared.now().timestamp()), shared.settings.model)
+async def chat(body: ChatRequest, request: Request, services: SharedServices, user: User) -> Response:
+    """The reply to the last message. Raises ApiError."""
+    start = perf_counter()
+    check_model(services, body.model)
+    session_name = requested_session(request.headers.get(SESSION_HEADER), body.metadata)
+    job = _ChatJob(services, user, body, parse_chat(body), session_name, start)
+    stream = ReplyStream()
+    services.pool.submit(stream.run, partial(_generate, job))
+    response = ChatResponse(f"chatcmpl-{uuid.uuid4().hex}", int(services.now().timestamp()), services.settings.model)
     try:
         if body.stream:
-            return await _streamed(request, talk, wanted, answer)
-        reply = await _unless_left(request, talk, _whole(talk, wanted))
-        return JSONResponse(answer.whole(reply, talk.session), headers={SESSION_HEADER: talk.session})
-    except _Left:
+            return await _stream_response(request, stream, job, response)
+        reply = await _unless_disconnected(request, stream, _read_all(stream, job))
+        return JSONResponse(response.completion(reply, stream.session), headers={SESSION_HEADER: stream.session})
+    except _Disconnected:
         return Response(status_code=499)  # nobody reads it
 
 
 def check_model(services: Services, model: str) -> None:
-    """Raises Problem for a model that is not served here."""
+    """Raises ApiError for a model that is not served here."""
     if model not in (services.settings.model, ALIAS):
-        raise Problem(
+        raise ApiError(
             404,
-            f"the model {model!r} is not served here; ask for {services.settings.model!r} or {ALIAS!r}",
+            f"model {model!r} is not served here; use {services.settings.model!r} or {ALIAS!r}",
             param="model",
             code="model_not_found",
         )
 
 
-def _pieces(wanted: _Request, talk: Talk) -> Pieces:
-    """On a worker thread: the user's turn is made durable while memory is asked, then the reply is given."""
-    services, instructions = wanted.services, _instructions(wanted)
+def _generate(job: _ChatJob, stream: ReplyStream) -> Pieces:
+    """On a worker thread: log the user's turn while memory is searched, then produce the reply."""
+    services, instructions = job.services, _instructions(job)
 
-    def hear(announce: Callable[[Heard], None]) -> Heard:
-        started = perf_counter()
-        heard = services.desk.hear(wanted.user, wanted.asked.messages, wanted.named, talk, announce)
-        services.metrics.turn_stored(perf_counter() - started)
-        return heard
+    def hear(announce: Callable[[LoggedRequest], None]) -> LoggedRequest:
+        start = perf_counter()
+        logged = services.sessions.hear(job.user, job.input.messages, job.session_name, stream, announce)
+        services.metrics.observe_turn_stored(perf_counter() - start)
+        return logged
 
     try:
-        heard, ready = heard_ahead(hear, lambda said: said.agent.prepare(said.dialogue, instructions))
+        logged, prepared = hear_and_prepare(
+            hear, lambda request: request.agent.responder.prepare(request.dialogue, instructions)
+        )
         return (
-            yield from heard.agent.reply(
-                heard.dialogue.id,
-                dialogue=heard.dialogue,
+            yield from logged.agent.reply(
+                logged.dialogue.id,
+                dialogue=logged.dialogue,
                 instructions=instructions,
-                adjust=partial(adjusted, wanted.body),
-                ready=ready,
+                adjust=partial(apply_sampling, job.body),
+                prepared=prepared,
             )
         )
     except BaseException:
-        if talk.session:  # else nothing was heard
-            services.metrics.broken_off()
+        if stream.session:  # otherwise nothing was logged
+            services.metrics.count_broken_off()
         raise
     finally:
-        services.desk.done(wanted.user, talk)
+        services.sessions.remove(job.user, stream)
 
 
-def _instructions(wanted: _Request) -> str | None:
-    """The operator's words, then the client's; None leaves the agent its own."""
-    if wanted.asked.instructions is None:
+def _instructions(job: _ChatJob) -> str | None:
+    """The operator's instructions, then the client's; None leaves the agent its own."""
+    if job.input.instructions is None:
         return None
-    own = wanted.services.settings.chat.instructions
-    return "\n\n".join(filter(None, (own, wanted.asked.instructions)))
+    return "\n\n".join(filter(None, (job.services.settings.chat.instructions, job.input.instructions)))
 
 
-# -- whole ---------------------------------------------------------------------------------------------------------
+# -- one document --------------------------------------------------------------------------------------------------
 
 
-async def _whole(talk: Talk, wanted: _Request) -> Reply:
-    event = await _first(talk, wanted)
+async def _read_all(stream: ReplyStream, job: _ChatJob) -> Reply:
+    event = await _read_first(stream, job)
     while not isinstance(event, Reply):
-        event = await talk.next()
+        event = await stream.next()
     return event
 
 
-async def _first(talk: Talk, wanted: _Request) -> str | Reply:
-    event = await talk.next()
-    wanted.services.metrics.first_words(perf_counter() - wanted.began)
+async def _read_first(stream: ReplyStream, job: _ChatJob) -> str | Reply:
+    event = await stream.next()
+    job.services.metrics.observe_first_token(perf_counter() - job.start)
     return event
 
 
 # -- streamed ------------------------------------------------------------------------------------------------------
 
 
-async def _streamed(request: Request, talk: Talk, wanted: _Request, answer: Answer) -> Response:
-    """The stream begins with the first words, so that a request that fails before them has its proper status."""
-    first = await _unless_left(request, talk, _first(talk, wanted))
-    events = _events(talk, first, wanted, answer)
-    headers = {SESSION_HEADER: talk.session, "cache-control": "no-cache", "x-accel-buffering": "no"}
-    return _Stream(events, talk=talk, headers=headers)
+async def _stream_response(request: Request, stream: ReplyStream, job: _ChatJob, response: ChatResponse) -> Response:
+    """The response starts with the first words, so that a request that fails before them gets its proper status."""
+    first = await _unless_disconnected(request, stream, _read_first(stream, job))
+    headers = {SESSION_HEADER: stream.session, "cache-control": "no-cache", "x-accel-buffering": "no"}
+    return _StoppingResponse(_events(stream, first, job, response), stream=stream, headers=headers)
 
 
-async def _events(talk: Talk, event: str | Reply, wanted: _Request, answer: Answer) -> AsyncIterator[str]:
-    options = wanted.body.stream_options
+async def _events(stream: ReplyStream, event: str | Reply, job: _ChatJob, response: ChatResponse) -> AsyncIterator[str]:
+    options = job.body.stream_options
     with_usage = bool(options and options.include_usage)
-    yield answer.opening(with_usage=with_usage)
+    yield response.first_chunk(with_usage=with_usage)
     try:
         while not isinstance(event, Reply):
-            yield answer.piece(event, with_usage=with_usage)
-            event = await talk.next()
-    except Exception as error:  # the status is sent; an error can only be told in the stream
-        log.warning("a stream ended early: %s", error, exc_info=not isinstance(error, LocalmemError | Problem))
-        yield failure(problem_of(error))
+            yield response.text_chunk(event, with_usage=with_usage)
+            event = await stream.next()
+    except Exception as error:  # the status is sent; an error can only be reported in the stream
+        log.warning("a stream ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))
+        yield error_event(to_api_error(error))
     else:
-        yield answer.ending(event, talk.session, with_usage=with_usage)
+        yield response.last_chunks(event, stream.session, with_usage=with_usage)
 
 
-class _Stream(StreamingResponse):
-    """Server-sent events; however the response ends, the talk does too."""
+class _StoppingResponse(StreamingResponse):
+    """Server-sent events; however the response ends, the reply stream is stopped."""
 
-    def __init__(self, events: AsyncIterator[str], *, talk: Talk, headers: dict[str, str]) -> None:
+    def __init__(self, events: AsyncIterator[str], *, stream: ReplyStream, headers: dict[str, str]) -> None:
         super().__init__(events, headers=headers, media_type="text/event-stream")
-        self._talk = talk
+        self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._talk.stop()
+            self._stream.stop()
 
 
-# -- hanging up ----------------------------------------------------------------------------------------------------
+# -- disconnects ---------------------------------------------------------------------------------------------------
 
 
-class _Left(Exception):
-    """The client hung up."""
+class _Disconnected(Exception):
+    """The client disconnected."""
 
 
-async def _unless_left(request: Request, talk: Talk, work: Coroutine[object, object, T]) -> T:
-    """The result of `work`. Raises _Left when the client hangs up before there is one; the talk ends with any error."""
-    working, leaving = asyncio.create_task(work), asyncio.create_task(_left(request))
+async def _unless_disconnected(request: Request, stream: ReplyStream, work: Coroutine[object, object, T]) -> T:
+    """The result of `work`. Raises _Disconnected when the client leaves first; the stream is stopped on any error."""
+    result, disconnect = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(request))
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
+        await asyncio.wait({result, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if result.done():
+            return result.result()
     except BaseException:
-        talk.stop()
+        stream.stop()
         raise
     finally:
-        working.cancel()
-        leaving.cancel()
-    talk.stop()
-    raise _Left
+        result.cancel()
+        disconnect.cancel()
+    stream.stop()
+    raise _Disconnected
 
 
-async def _left(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

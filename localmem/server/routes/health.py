@@ -1,45 +1,45 @@
-"""/health/live, /health/ready and /metrics: for whoever watches over the server. They name no user and no text."""
+"""/health/live, /health/ready and /metrics, for monitoring. They name no user and no text."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from localmem.errors import LocalmemError
-from localmem.server.dependencies import Services, Shared
+from localmem.server.dependencies import Services, SharedServices
 
 router = APIRouter()
 
 
 @router.get("/health/live")
 async def live() -> dict[str, str]:
-    """The server runs."""
+    """The server is running."""
     return {"status": "ok"}
 
 
 @router.get("/health/ready")
-def ready(shared: Shared) -> JSONResponse:
-    """Backbone and store answer; 503 with what does not until then."""
-    parts = {"store": _store(shared), "backbone": _backbone(shared)}
-    well = all(state == "ok" for state in parts.values())
-    return JSONResponse({"status": "ok" if well else "not ready", **parts}, status_code=200 if well else 503)
+def ready(services: SharedServices) -> JSONResponse:
+    """200 when backbone and store answer; before that 503 with the reason."""
+    parts = {"store": _store(services), "backbone": _backbone(services)}
+    is_ready = all(state == "ok" for state in parts.values())
+    return JSONResponse({"status": "ok" if is_ready else "not ready", **parts}, status_code=200 if is_ready else 503)
 
 
 @router.get("/metrics")
-def metrics(shared: Shared, request: Request) -> Response:
-    """For Prometheus. Raises Problem without a key where others than this machine are served."""
-    shared.door.may_watch(request)
-    return Response(shared.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+def metrics(services: SharedServices, request: Request) -> Response:
+    """The metrics for Prometheus. Raises ApiError without a key when the server is open to other machines."""
+    services.auth.check_metrics(request)
+    return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _store(shared: Services) -> str:
+def _store(services: Services) -> str:
     try:
-        shared.runtime.store.users()
+        services.runtime.store.users()
     except LocalmemError as error:
         return str(error)
     return "ok"
 
 
-def _backbone(shared: Services) -> str:
-    if not shared.warm.is_set():
+def _backbone(services: Services) -> str:
+    if not services.warm.is_set():
         return "loading"
-    return "ok" if shared.runtime.backbone_answers() else "does not answer"
+    return "ok" if services.runtime.backbone_answers() else "does not answer"

@@ -1,6 +1,6 @@
-"""/v1/memories: what the memory of the asking user holds; list, search, add, history, erase.
+"""/v1/memories: list, search, recall, add, history and erase, all for the user of the request.
 
-Knows the store, the agent and the desk. Erasing is for good and gives a receipt; nothing is erased by default.
+Erasing is permanent and returns a receipt; nothing is erased by default.
 """
 
 import uuid
@@ -14,8 +14,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from localmem.bank import Bank
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
-from localmem.server.dependencies import Services, Shared, User
-from localmem.server.errors import Problem
+from localmem.runtime.inspection import bank_document, recall_document, recall_text
+from localmem.server.dependencies import Services, SharedServices, User
+from localmem.server.errors import ApiError
 from localmem.types import AddUnit, Unit
 
 Json = dict[str, object]
@@ -23,11 +24,11 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 router = APIRouter(prefix="/v1/memories")
 
-SOURCE = "api"  # stands where a unit that was drawn from a session names it
+SOURCE = "api"  # in place of the session that a unit comes from
 
 
 class SearchRequest(BaseModel):
-    """POST /v1/memories/search. `since` and `until` bound the event's time; `speaker` finds what is about both too."""
+    """POST /v1/memories/search. `since` and `until` bound the time of the event."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,8 +39,20 @@ class SearchRequest(BaseModel):
     until: AwareDatetime | None = None
 
 
+class RecallRequest(BaseModel):
+    """POST /v1/memories/recall. `as_of` recalls from the memory of that time; the other fields are as in search."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(min_length=1)]
+    as_of: AwareDatetime | None = None
+    speaker: str | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+
 class NewMemory(BaseModel):
-    """POST /v1/memories. `time` is when what it tells took place; default: now."""
+    """POST /v1/memories. `time` is when the event took place; default: now."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,20 +62,20 @@ class NewMemory(BaseModel):
 
 @router.get("")
 def memories(
-    shared: Shared,
+    services: SharedServices,
     user: User,
     limit: Limit = 100,
     after: str | None = None,
     as_of: AwareDatetime | None = None,
     retired: Annotated[bool, Query()] = False,
 ) -> Json:
-    """Units, oldest addition first, from behind `after`; and the notes. `as_of` shows both as they stood then."""
-    bank = _bank(shared, user, as_of)
+    """Units in the order of their addition, from the one after `after`, and notes; `as_of` shows both at that time."""
+    bank = _bank(services, user, as_of)
     if after is not None and after not in bank.units:
-        raise NotFound(f"there is no memory {after!r} to go on behind; leave after out to begin at the first")
-    wanted = (unit for unit in bank.units.values() if retired or bank.is_live(unit.id) or unit.id == after)
-    rest = wanted if after is None else islice(dropwhile(lambda unit: unit.id != after, wanted), 1, None)
-    page = list(islice(rest, limit + 1))
+        raise NotFound(f"no memory {after!r} to continue after; omit after to start at the first")
+    units = (unit for unit in bank.units.values() if retired or bank.is_live(unit.id) or unit.id == after)
+    following = units if after is None else islice(dropwhile(lambda unit: unit.id != after, units), 1, None)
+    page = list(islice(following, limit + 1))
     return {
         "object": "list",
         "data": [_memory(unit, bank) for unit in page[:limit]],
@@ -72,72 +85,93 @@ def memories(
 
 
 @router.post("/search")
-def search(body: SearchRequest, shared: Shared, user: User) -> Json:
-    """The live units nearest to the query, best first."""
-    with shared.desk.quiet(user) as agent:
+def search(body: SearchRequest, services: SharedServices, user: User) -> Json:
+    """The live units most similar to the query, best first."""
+    with services.sessions.current_agent(user) as agent:
         memory = agent.memory
-    scope = Scope(body.speaker, body.since, body.until, shared.now())
+    scope = Scope(body.speaker, body.since, body.until, services.now())
     hits = memory.search(body.query, body.limit, scope)
     data = [{**_memory(hit.unit, memory.bank), "score": float(hit.score)} for hit in hits]
     return {"object": "list", "data": data}
 
 
+@router.post("/recall")
+def recall(body: RecallRequest, services: SharedServices, user: User) -> Json:
+    """What the model would be shown if the user said `text` now. Raises BadInput."""
+    if body.as_of is None:
+        with services.sessions.current_agent(user) as agent:
+            memory = agent.memory
+    else:
+        memory = services.runtime.memory_at(user, body.as_of)
+    scope = Scope(body.speaker, body.since, body.until, body.as_of or services.now())
+    user_name = services.settings.chat.user_name
+    return {"object": "recall", **recall_document(recall_text(memory, body.text, scope, user_name=user_name))}
+
+
+@router.get("/bank")
+def read_bank(services: SharedServices, user: User, as_of: AwareDatetime | None = None) -> Json:
+    """All units, links, notes and marks at once, and how many closed sessions this system has not read."""
+    store, system = services.runtime.store, services.settings.system
+    unread = store.backlog(user, system).sessions
+    return {"object": "bank", **bank_document(store.bank(user, system, as_of)), "unread_sessions": unread}
+
+
 @router.post("", status_code=201)
-def add(body: NewMemory, shared: Shared, user: User) -> Json:
-    """A memory written by hand. Raises BadInput for a system that keeps no units."""
-    now = shared.now()
+def add(body: NewMemory, services: SharedServices, user: User) -> Json:
+    """Add a memory by hand. Raises ApiError for a system that keeps no units."""
+    now = services.now()
     name, text = f"note-{uuid.uuid4().hex[:12]}", body.text.strip()
     if not text:
-        raise Problem(400, "text is empty; say what is to be remembered", param="text")
+        raise ApiError(400, "text is empty; write what to remember", param="text")
     unit = Unit(name, text, text, "note", "", SOURCE, (), body.time or now, now)
-    with shared.desk.quiet(user) as agent:
+    with services.sessions.current_agent(user) as agent:
         if not agent.memory.keeps_units:
-            raise Problem(400, f"system {shared.settings.system!r} keeps no single memories; serve one that does")
-        agent.commit(f"{SOURCE}:{name}", [AddUnit(unit, now)])
+            raise ApiError(400, f"system {services.settings.system!r} keeps no units to add to; serve another system")
+        agent.writer.commit(f"{SOURCE}:{name}", [AddUnit(unit, now)])
         return _memory(unit, agent.memory.bank)
 
 
 @router.get("/{memory_id:path}/history")
-def history(memory_id: str, shared: Shared, user: User) -> Json:
-    """How a unit came to be: what changed it, and the turns it came from. Raises NotFound."""
-    life = shared.runtime.store.history(user, shared.settings.system, memory_id)
-    return {"object": "memory.history", **asdict(life)}
+def history(memory_id: str, services: SharedServices, user: User) -> Json:
+    """The history of a unit: its changes and the turns it came from. Raises NotFound."""
+    unit_history = services.runtime.store.history(user, services.settings.system, memory_id)
+    return {"object": "memory.history", **asdict(unit_history)}
 
 
 @router.get("/{memory_id:path}")
-def memory(memory_id: str, shared: Shared, user: User) -> Json:
+def memory(memory_id: str, services: SharedServices, user: User) -> Json:
     """One unit. Raises NotFound."""
-    bank = _bank(shared, user, None)
+    bank = _bank(services, user, None)
     if memory_id not in bank.units:
-        raise NotFound(f"there is no memory {memory_id!r}; GET /v1/memories lists them")
+        raise NotFound(f"no memory {memory_id!r}; GET /v1/memories lists them")
     return _memory(bank.units[memory_id], bank)
 
 
 @router.delete("")
-def erase_all(shared: Shared, user: User, confirm: Annotated[Literal["all"] | None, Query()] = None) -> Json:
-    """Everything of this user, conversations included. Raises Problem without confirm=all."""
+def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["all"] | None, Query()] = None) -> Json:
+    """Erase everything of this user, conversations included. Raises ApiError without confirm=all."""
     if confirm is None:
-        raise Problem(400, "this erases everything of you for good; say so with ?confirm=all", param="confirm")
-    with shared.desk.alone(user):
-        receipt = shared.runtime.store.delete_user(user)
+        raise ApiError(400, "this erases everything of this user for good; add ?confirm=all", param="confirm")
+    with services.sessions.exclusive(user):
+        receipt = services.runtime.store.delete_user(user)
     return {"object": "erasure", **asdict(receipt)}
 
 
 @router.delete("/{memory_id:path}")
-def erase(memory_id: str, shared: Shared, user: User, with_sources: Annotated[bool, Query()] = False) -> Json:
-    """One unit for good, and with `with_sources` the turns it came from. Raises NotFound."""
-    store, system = shared.runtime.store, shared.settings.system
+def erase(memory_id: str, services: SharedServices, user: User, with_sources: Annotated[bool, Query()] = False) -> Json:
+    """Erase one unit, and with `with_sources` the turns it came from. Raises NotFound."""
+    store, system = services.runtime.store, services.settings.system
     store.history(user, system, memory_id)
-    with shared.desk.alone(user):
+    with services.sessions.exclusive(user):
         receipt = store.delete_unit(user, system, memory_id, sources=with_sources)
     return {"object": "erasure", **asdict(receipt)}
 
 
-def _bank(shared: Services, user: str, as_of: AwareDatetime | None) -> Bank:
+def _bank(services: Services, user: str, as_of: AwareDatetime | None) -> Bank:
     if as_of is None:
-        with shared.desk.quiet(user) as agent:
+        with services.sessions.current_agent(user) as agent:
             return agent.memory.bank
-    return shared.runtime.store.bank(user, shared.settings.system, as_of)
+    return services.runtime.store.bank(user, services.settings.system, as_of)
 
 
 def _memory(unit: Unit, bank: Bank) -> Json:

@@ -109,7 +109,7 @@ def test_whether_a_backbone_behind_a_server_answers_is_seen_without_asking_it_an
     with HTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         llm = VllmLLM(f"http://127.0.0.1:{server.server_port}/v1", name="any")
-        assert llm.answers()
+        assert llm.is_healthy()
         server.shutdown()
-    assert not llm.answers()
+    assert not llm.is_healthy()
     llm.close()

@@ -114,7 +114,7 @@ def test_an_erased_unit_is_gone_from_store_index_and_agent(house: House) -> None
     cat = house.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"][0]
     receipt = house.http().delete(f"/v1/memories/{cat['id']}", params={"with_sources": True}).json()
     assert receipt["object"] == "erasure"
-    assert receipt["left"] == 0
+    assert receipt["remaining"] == 0
     house.remembered()
     found = house.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"]
     assert all("Minka" not in unit["text"] for unit in found)

@@ -1,0 +1,57 @@
+"""Look at a memory: what it would recall for a text, and all that it holds, as documents that can be written as JSON.
+
+The command line prints these documents and the server returns them. Nothing here changes a memory.
+"""
+
+from dataclasses import asdict
+from datetime import datetime
+
+from localmem.bank import Bank
+from localmem.errors import BadInput
+from localmem.memory import Memory
+from localmem.retrieval.base import Scope
+from localmem.text.dialogue import dated_lines
+from localmem.types import Recall, Session, Turn
+
+Document = dict[str, object]
+
+_HITS = 10  # units that a search within filters returns
+
+
+def recall_text(memory: Memory, text: str, scope: Scope, *, user_name: str = "User") -> Recall:
+    """What would be recalled if the user said `text` at `scope.now`.
+
+    With a speaker, since or until, which no system recalls by: the units that a search within these bounds returns, in
+    time order as systems show them. Raises BadInput for such a search in a system that keeps no units.
+    """
+    if scope.now and (scope.speaker, scope.since, scope.until) == (None, None, None):
+        turn = Turn("probe.0", "user", user_name, text, scope.now)
+        return memory.recall(Session("probe", (turn,)))
+    if not memory.keeps_units:
+        raise BadInput("this memory system keeps no units to search; omit --speaker, --since and --until")
+    hits = tuple(sorted(memory.search(text, _HITS, scope), key=lambda hit: hit.unit.time))
+    return Recall(dated_lines(hit.unit for hit in hits), hits)
+
+
+def recall_document(recall: Recall) -> Document:
+    """The recalled text as the model reads it, and the units behind it with their scores."""
+    hits = [{"score": float(hit.score), **asdict(hit.unit)} for hit in recall.hits]
+    return {"text": recall.text, "hits": _with_iso_times(hits)}
+
+
+def bank_document(bank: Bank) -> Document:
+    """All units with their state, links, notes and marks."""
+    return {
+        "units": _with_iso_times(
+            [{**asdict(unit), "retired": unit.id in bank.retired} for unit in bank.units.values()]
+        ),
+        "links": [asdict(link) for link in bank.links],
+        "notes": dict(bank.notes),
+        "marks": [{"unit": unit, "mark": mark, "value": value} for (unit, mark), value in bank.marks.items()],
+    }
+
+
+def _with_iso_times(rows: list[Document]) -> list[Document]:
+    return [
+        {key: value.isoformat() if isinstance(value, datetime) else value for key, value in row.items()} for row in rows
+    ]

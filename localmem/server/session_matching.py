@@ -1,0 +1,177 @@
+"""Match the messages of a request to a session's log. Clients resend the whole dialogue; only what is new is written.
+
+Pure functions on turns and messages; no store, no clock, no HTTP. The rules, in the order in which they are tried:
+
+1. Continuation: the messages before the last one are the end of a session's log, or the whole log is the end of them
+   (clients cut old messages; a dialogue may have begun in a session that is over). The last message is new.
+2. Retry: the last message is the user turn that the log ends with, answered or not. Nothing is new. The log keeps its
+   reply, gets the new one after it unless the words are the same, and the model is not shown the old one.
+3. Edit: the messages are in the log in order, with turns in between that the client dropped (it edited an earlier
+   message, or chose another reply). A reply that differs from the log's at the same position counts as edited by the
+   client: the model sees the client's text, the log keeps the original. Messages that are not in the log are new.
+4. No match: a new session, in which all messages are new.
+
+Rule 3 requires that a user message before the last one is in the log; a lone first message that equals the first of a
+longer session is therefore a new session. Messages are compared without regard to white space. The session that shares
+the most messages wins, then the latest.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from localmem.types import Message, Role, Session, Turn
+
+RoleAndText = tuple[str, str]
+Positions = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How a request's messages correspond to a session's log.
+
+    `positions` has one entry for each message that is not new: its index in the log, or None where the log does not
+    hold it in these words.
+    """
+
+    session: Session
+    positions: Positions
+
+    @property
+    def shared(self) -> int:
+        """The number of messages that the log holds."""
+        return sum(position is not None for position in self.positions)
+
+    def continuation(self, messages: Sequence[Message]) -> "Continuation":
+        """Continue in this session."""
+        return Continuation(self.session.id, messages[len(self.positions) :], self._context(messages))
+
+    def continuation_in(self, session_id: str, messages: Sequence[Message]) -> "Continuation":
+        """Continue in a new session, as this one is over; its turns are the context there.
+
+        A retried reply needs its user turn in the session that continues, so that turn is new there.
+        """
+        context = self._context(messages)
+        if len(self.positions) == len(messages):
+            return Continuation(session_id, messages[-1:], context[:-1])
+        return Continuation(session_id, messages[len(self.positions) :], context)
+
+    def _context(self, messages: Sequence[Message]) -> tuple[Turn, ...]:
+        """The log before the client's first message, then the client's messages."""
+        log = self.session.turns
+        first = next((position for position in self.positions if position is not None), len(log))
+        dialogue = (
+            log[position] if position is not None else _unlogged_turn(self.session, index, messages[index])
+            for index, position in enumerate(self.positions)
+        )
+        return (*_without_replaced_replies(log[:first]), *dialogue)
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """Where a request continues: `new` messages are appended to the session; the model sees `context` before them."""
+
+    session_id: str
+    new: Sequence[Message]
+    context: tuple[Turn, ...] = ()
+
+
+def best_match(sessions: Iterable[Session], messages: Sequence[Message]) -> Match | None:
+    """The session that the messages belong to, or None when they begin a new one."""
+    matches = [match for session in sessions if (match := match_session(session, messages)) is not None]
+    return max(matches, key=lambda match: (match.shared, match.session.turns[-1].time), default=None)
+
+
+def match_session(session: Session, messages: Sequence[Message], *, is_named: bool = False) -> Match | None:
+    """How the messages correspond to this session, or None when they do not belong there.
+
+    `is_named`: the client named this session. Whatever the log does not hold is then new, and the result is never None.
+    """
+    log = [_normalize(turn.role, turn.text) for turn in session.turns]
+    sent = [_normalize(message.role, message.content) for message in messages]
+    positions = _match_continuation(log, sent)
+    if positions is None or sent == log[: len(sent)]:
+        positions = _match_retry(log, sent, is_named=is_named) or positions
+    if positions is None:
+        positions = _match_edit(log, sent, is_named=is_named)
+    if positions is None and is_named:
+        positions = ()
+    return None if positions is None else Match(session, positions)
+
+
+def _match_continuation(log: list[RoleAndText], sent: list[RoleAndText]) -> Positions | None:
+    return _match_ends(log, sent[:-1])
+
+
+def _match_retry(log: list[RoleAndText], sent: list[RoleAndText], *, is_named: bool) -> Positions | None:
+    question_end = len(log)
+    while question_end and log[question_end - 1][0] == "assistant":
+        question_end -= 1
+    is_unanswered = question_end == len(log)
+    if len(sent) == 1 and question_end != 1 and not (is_named and is_unanswered):
+        return None
+    return _match_ends(log[:question_end], sent)
+
+
+def _match_ends(log: list[RoleAndText], sent: list[RoleAndText]) -> Positions | None:
+    """The positions of `sent` when the shorter of the two is the end of the longer."""
+    size = min(len(log), len(sent))
+    if not size or log[-size:] != sent[-size:]:
+        return None
+    return (*(None for _ in sent[size:]), *range(len(log) - size, len(log)))
+
+
+def _match_edit(log: list[RoleAndText], sent: list[RoleAndText], *, is_named: bool) -> Positions | None:
+    first = next((index for index, message in enumerate(sent) if message in log), len(sent))
+    starts_with_edited_reply = first == 1 and sent[0][0] == "assistant"  # the client cut the dialogue just before it
+    if first and not is_named and not starts_with_edited_reply:
+        return None
+    positions: list[int | None] = [None] * first
+    start, has_edits = 0, False
+    for index in range(first, len(sent)):
+        position = _find(log, sent[index], start)
+        if position is None and not _is_edited_reply(log, sent, index, positions):
+            break
+        has_edits = has_edits or position is None
+        start = start if position is None else position + 1
+        positions.append(position)
+    new = sent[len(positions) :]
+    if has_edits and any(role == "assistant" for role, _ in new):
+        return None
+    earlier = zip(sent[:-1], positions, strict=False)
+    has_user_message = any(role == "user" and position is not None for (role, _), position in earlier)
+    return tuple(positions) if has_user_message else None
+
+
+def _find(log: list[RoleAndText], message: RoleAndText, start: int) -> int | None:
+    return next((index for index in range(start, len(log)) if log[index] == message), None)
+
+
+def _is_edited_reply(
+    log: list[RoleAndText], sent: list[RoleAndText], index: int, positions: Sequence[int | None]
+) -> bool:
+    """Whether the user message before it is in the log and was answered there."""
+    question = positions[index - 1] if index else None
+    if sent[index][0] != "assistant" or question is None or sent[index - 1][0] != "user":
+        return False
+    return question + 1 < len(log) and log[question + 1][0] == "assistant"
+
+
+def _without_replaced_replies(turns: Sequence[Turn]) -> Iterable[Turn]:
+    """The turns without replies that a later reply to the same turn replaced."""
+    for turn, following in zip_longest(turns, turns[1:]):
+        if not (following is not None and turn.role == following.role == "assistant"):
+            yield turn
+
+
+def _unlogged_turn(session: Session, index: int, message: Message) -> Turn:
+    """A turn that is shown to the model and written nowhere."""
+    last = session.turns[-1]
+    role: Role = "assistant" if message.role == "assistant" else "user"
+    speaker = next((turn.speaker for turn in session.turns if turn.role == role), role.capitalize())
+    return Turn(f"{session.id}.sent{index}", role, speaker, message.content, last.time)
+
+
+def _normalize(role: str, text: str) -> RoleAndText:
+    return role, " ".join(unicodedata.normalize("NFC", text).split())
