@@ -17,8 +17,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Shuts the network off for this process and its children before any test is collected."""
     _load_guard()
     # A hub library that is told to stay offline would hide what one does that is not.
-    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
+    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "LOCALMEM_CONFIG"):
         os.environ.pop(variable, None)
+    os.environ["XDG_CONFIG_HOME"] = str(_OFFLINE)  # no settings.yaml there: a developer's own must not change a test
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 

@@ -1,21 +1,17 @@
 """Prompt files: each loads, declares what it uses, and reads as its snapshot says; the demo's content is sound."""
 
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 from jinja2 import Environment, meta
-from pydantic import TypeAdapter
 
 from localmem import prompts
-from localmem.cli.demo import Question
 from localmem.errors import BadSettings
 from localmem.evaluation.metrics.text import contains_answer
-from localmem.files import read_yaml
+from localmem.experiments.demo import CONVERSATION, DemoQuestion, read_questions, read_scene
 from localmem.prompts import PromptFile, load, render
-from localmem.resources import resource
-from localmem.store.conversation_files import Names, read_sessions
+from localmem.store.conversation_files import SpeakerNames, read_sessions
 from localmem.types import Message
 from tests.snapshots import Snapshots, snapshot_names
 
@@ -157,40 +153,34 @@ def test_an_unknown_prompt_is_one_clear_line() -> None:
 # -- the demo's content
 
 
-def demo_questions() -> list[Question]:
-    return TypeAdapter(list[Question]).validate_python(read_yaml(resource("configs/demo/questions.yaml"))["questions"])
-
-
 def demo_user_turns() -> list[str]:
-    sessions = read_sessions(resource("configs/demo/conversation.jsonl"), Names())
+    sessions = read_sessions(CONVERSATION, SpeakerNames())
     return [turn.text for session in sessions for turn in session.turns if turn.role == "user"]
 
 
 def test_the_demo_opens_after_three_sessions_in_order() -> None:
-    sessions = read_sessions(resource("configs/demo/conversation.jsonl"), Names())
+    sessions = read_sessions(CONVERSATION, SpeakerNames())
     times = [turn.time for session in sessions for turn in session.turns]
     assert len(sessions) == 3
     assert times == sorted(times)
-    today = read_yaml(resource("configs/demo/demo.yaml"))["today"]
-    assert isinstance(today, datetime)
-    assert today > times[-1]
+    assert read_scene().today > times[-1]
 
 
 def test_the_demo_asks_twenty_different_questions_a_third_of_them_about_changes() -> None:
-    questions = demo_questions()
+    questions = read_questions()
     assert len({question.question for question in questions}) == 20
     assert sum(question.about == "change" for question in questions) >= 6
 
 
-@pytest.mark.parametrize("question", demo_questions(), ids=lambda question: question.question)
-def test_the_user_said_each_answer_and_no_question_gives_it_away(question: Question) -> None:
+@pytest.mark.parametrize("question", read_questions(), ids=lambda question: question.question)
+def test_the_user_said_each_answer_and_no_question_gives_it_away(question: DemoQuestion) -> None:
     told = demo_user_turns()
     assert any(contains_answer(text, question.accept) for text in told)
     assert not contains_answer(question.question, (*question.accept, *question.reject))
 
 
-@pytest.mark.parametrize("question", [q for q in demo_questions() if q.reject], ids=lambda question: question.question)
-def test_what_no_longer_holds_was_said_before_what_does(question: Question) -> None:
+@pytest.mark.parametrize("question", [q for q in read_questions() if q.reject], ids=lambda question: question.question)
+def test_what_no_longer_holds_was_said_before_what_does(question: DemoQuestion) -> None:
     told = demo_user_turns()
     newest = max(n for n, text in enumerate(told) if contains_answer(text, question.accept))
     assert any(contains_answer(text, question.reject) for text in told[:newest])

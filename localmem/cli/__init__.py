@@ -1,8 +1,9 @@
-"""The `localmem` command. Each group of commands is a file that loads only when it is called, so help is instant.
+"""The `localmem` command. Each command's module loads only when it is called, so help is instant.
 
-Knows how errors reach a user: one line on stderr; exit 0 good, 1 failed, 2 misuse.
+Errors reach the user as one line on stderr. Exit codes: 0 success, 1 failure, 2 wrong usage.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -11,32 +12,33 @@ import click
 
 from localmem.errors import BadInput, BadSettings, LocalmemError
 
-# command -> (module:attribute, what it is for); the text is repeated here so that help loads no module
+# command -> (module:attribute, summary); the summary is repeated here so that help imports no module
 _COMMANDS: Mapping[str, tuple[str, str]] = {
-    "chat": ("localmem.cli.chat:chat", "Talk to the model; it remembers."),
+    "chat": ("localmem.cli.chat:chat", "Chat with memory of past sessions."),
     "serve": ("localmem.cli.serve:serve", "Serve an OpenAI-compatible API with memory."),
-    "remember": ("localmem.cli.memory:remember", "Read past conversations into memory."),
-    "recall": ("localmem.cli.memory:recall", "Show what would be recalled for a text."),
+    "remember": ("localmem.cli.memory:remember", "Import past conversations."),
+    "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),
     "show": ("localmem.cli.memory:show", "Show a memory: units, links, notes, history."),
-    "rebuild": ("localmem.cli.memory:rebuild", "Read the raw log again, with another system if wished."),
-    "reindex": ("localmem.cli.reindex:reindex", "Change over to the encoder that the settings name."),
-    "undo": ("localmem.cli.memory:undo", "Take back what one session changed."),
-    "forget": ("localmem.cli.memory:forget", "Erase a unit, a session or a user, with a receipt."),
-    "export": ("localmem.cli.transfer:export", "Write one user's sessions and memory as JSONL."),
-    "import": ("localmem.cli.transfer:import_", "Read what export wrote."),
-    "models": ("localmem.cli.models:models", "List, pull, import, verify and bundle weights."),
-    "eval": ("localmem.cli.eval:eval_", "Measure how good the memory and its parts are."),
-    "bench": ("localmem.cli.bench:bench", "Measure latency and load."),
-    "distill": ("localmem.cli.distill:distill", "Let small students learn a teacher's memory work."),
-    "finetune": ("localmem.cli.finetune:finetune", "Train the small models on local data."),
+    "forget": ("localmem.cli.memory:forget", "Erase a unit, a session or a user."),
+    "undo": ("localmem.cli.maintenance:undo", "Undo what one session changed."),
+    "rebuild": ("localmem.cli.maintenance:rebuild", "Rebuild a memory from the raw log."),
+    "reindex": ("localmem.cli.maintenance:reindex", "Re-embed all memories with the configured encoder."),
+    "export": ("localmem.cli.maintenance:export", "Export one user's sessions and memory."),
+    "import": ("localmem.cli.maintenance:import_", "Import what `export` wrote."),
+    "models": ("localmem.cli.models:models", "List, pull, import, verify and bundle models."),
+    "settings": ("localmem.cli.settings:settings", "List all settings and their sources."),
     "systems": ("localmem.cli.systems:systems", "List the memory systems."),
-    "demo": ("localmem.cli.demo:demo", "Show memory at work on a shipped conversation."),
-    "doctor": ("localmem.cli.doctor:doctor", "Check what is installed, the models and the store."),
+    "doctor": ("localmem.cli.doctor:doctor", "Check installation, models, store and network."),
+    "demo": ("localmem.cli.demo:demo", "Show replies with and without memory."),
+    "eval": ("localmem.cli.eval:eval_", "Evaluate the memory and its parts."),
+    "bench": ("localmem.cli.bench:bench", "Measure latency, load and retrieval."),
+    "distill": ("localmem.cli.distill:distill", "Distill a teacher's memory steps into small models."),
+    "finetune": ("localmem.cli.finetune:finetune", "Train the small task models."),
 }
 
 
-class _Lazy(click.Group):
-    """A group that knows its commands' names and one-line help without importing them."""
+class _LazyGroup(click.Group):
+    """A group that lists its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -50,17 +52,23 @@ class _Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="localmem")
 def _root() -> None:
     """Long-term memory for a private chatbot, on this machine alone."""
 
 
 def main() -> None:
-    """Entry point: runs a command and turns errors into one line and an exit code."""
+    """Run a command; turn errors into one line and an exit code."""
+    # OpenMP's threads wait for each other about a hundred times per embedding, and by default each spins for about a
+    # millisecond before it releases its core. Where other processes need the cores too, such as a vLLM server on the
+    # CPU, one embedding in twenty then takes hundreds of milliseconds instead of 25. OpenMP reads the variable when it
+    # loads, so it is set before anything else; a vLLM server that localmem starts on a CPU gets OpenMP's own value.
+    # It is set here, in this program's own process: importing the package must not change its host.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         _root.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -79,5 +87,5 @@ def main() -> None:
         click.echo(f"localmem: {error}", err=True)
         sys.exit(1)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away; there is nobody left to tell
+        sys.stderr.close()  # the reader of our output is gone
         sys.exit(1)

@@ -1,147 +1,148 @@
 """`localmem chat`: a conversation on the terminal, or line by line from a pipe.
 
-Knows how a conversation looks to a person; the agent does the rest. Sessions end with /end, or by themselves when the
-last turn is long past at the next start.
+Only input and output; the agent does the work. A session ends with /end, or at the next start when its last turn is
+long past.
 """
 
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from localmem.cli.options import Moment, common, model_option, note, runtime_of, settings_of
+from localmem.cli.options import Moment, SettingsFlags, note, open_runtime, settings_options
 
 if TYPE_CHECKING:
-    from localmem.chat.agent import ChatAgent
+    from localmem.chat.conversation import Conversation
     from localmem.runtime import Runtime
     from localmem.types import Reply
 
-_HELP = """/end     close the session: it is remembered in the background
-/memory  show what is remembered
+_HELP = """/end     close the session; it is remembered in the background
+/memory  show the memory
 /why     show what the last reply recalled and the prompt that was sent
 /quit    leave; the session stays open"""
 
 
 @click.command()
-@common(
-    model_option,
-    click.option("--now", type=Moment(), help="Start the clock at this time instead of the present.", metavar="TIME"),
-)
-def chat(
-    user: str | None,
-    system: str | None,
-    data: Path | None,
-    config: Path | None,
-    model: str | None,
-    now: datetime | None,
-) -> None:
-    """Talk to the model; it remembers what was said once a session is over.
+@settings_options("user", "system", "model", "data_dir", "config")
+@click.option("--now", type=Moment(), help="Start the clock at this time (default: now).", metavar="TIME")
+def chat(flags: SettingsFlags, now: datetime | None) -> None:
+    """Chat with memory of past sessions.
 
-    Commands while talking: /end, /memory, /why, /help, /quit. Ctrl-C stops a reply and keeps what was said.
+    A session is remembered once it is over. Commands: /end, /memory, /why, /help, /quit. Ctrl-C stops a reply and keeps
+    the words so far.
     """
-    settings = settings_of(config, data, user, system, model=model)
-    with runtime_of(settings) as runtime:
-        talk = _Talk(runtime, settings.user, _clock(now))
-        talk.begin(timedelta(minutes=settings.server.idle_minutes))
+    settings = flags.load()
+    with open_runtime(settings) as runtime:
+        terminal = _TerminalChat(runtime, settings.user, _clock(now))
+        terminal.start(timedelta(minutes=settings.server.idle_minutes))
         runtime.remember_in_background()
-        talk.listen()
-        talk.finish()
+        terminal.run()
+        terminal.finish()
 
 
 def _clock(start: datetime | None) -> Callable[[], datetime]:
-    """The time of day, or the time that has passed since `start` was given."""
+    """The present, or a clock that starts at `start`."""
     if start is None:
         return lambda: datetime.now(UTC)
-    began = time.monotonic()
-    return lambda: start + timedelta(seconds=time.monotonic() - began)
+    origin = time.monotonic()
+    return lambda: start + timedelta(seconds=time.monotonic() - origin)
 
 
-class _Talk:
+class _TerminalChat:
     """One user's conversation at this terminal."""
 
     def __init__(self, runtime: "Runtime", user: str, clock: Callable[[], datetime]) -> None:
         self._runtime = runtime
         self._user = user
-        self._agent: ChatAgent = runtime.agent(user)
+        self._agent: Conversation = runtime.agent(user)
         self._clock = clock
-        self._last: Reply | None = None
-        self._commands = {"/end": self._end, "/memory": self._memory, "/why": self._why, "/help": self._help}
+        self._last_reply: Reply | None = None
+        self._commands = {
+            "/end": self._end_session,
+            "/memory": self._show_memory,
+            "/why": self._explain_reply,
+            "/help": self._show_help,
+        }
 
-    def begin(self, idle: timedelta) -> None:
-        """Sessions left open long ago are over; a recent one goes on."""
+    def start(self, idle: timedelta) -> None:
+        """Close idle sessions; a recent one continues."""
         for session in self._agent.sessions:
             if self._clock() - session.turns[-1].time > idle:
                 self._agent.close(session.id)
-        if self._agent.session:
-            note(f"going on with the session of {self._agent.session.turns[-1].time:%d %B %Y, %H:%M}")
-        from localmem.cli.memory import tell_unread
+        if self._agent.sessions:
+            note(f"continuing the session of {self._agent.sessions[-1].turns[-1].time:%d %B %Y, %H:%M}")
+        from localmem.cli.memory import note_unread
 
-        tell_unread(self._runtime)
+        note_unread(self._document())
         if sys.stdin.isatty():
             note("/help lists the commands")
 
-    def listen(self) -> None:
-        """Until the end of input or /quit."""
-        while (said := _ask()) is not None and said != "/quit":
-            if said in self._commands:
-                self._commands[said]()
-            elif said.startswith("/"):
-                note(f"there is no command {said!r}; /help lists them")
-            elif said:
-                self._reply(said)
+    def run(self) -> None:
+        """Read lines until the end of input or /quit."""
+        while (line := _read_line()) is not None and line != "/quit":
+            if line in self._commands:
+                self._commands[line]()
+            elif line.startswith("/"):
+                note(f"unknown command {line!r}; /help lists them")
+            elif line:
+                self._reply(line)
 
     def finish(self) -> None:
-        """Sessions that are over are remembered before the command ends; the next start does what Ctrl-C cuts off."""
+        """Remember closed sessions before leaving. If Ctrl-C interrupts this, the next start continues it."""
         waiting = len(self._runtime.waiting_jobs(self._user))
         if waiting:
             note(f"remembering {waiting} session{'s' if waiting > 1 else ''}")
             self._runtime.remember_all(self._user)
 
-    def _reply(self, said: str) -> None:
-        pieces = self._agent.stream(said, self._clock())
+    def _reply(self, text: str) -> None:
+        pieces = self._agent.stream(text, self._clock())
         try:
             while True:
                 click.echo(next(pieces), nl=False)
         except StopIteration as end:
-            self._last = end.value
+            self._last_reply = end.value
         except KeyboardInterrupt:
-            note("\n(stopped; what was said is kept)")
+            note("\n(stopped; the words so far are kept)")
         finally:
             pieces.close()
             click.echo()
 
-    def _end(self) -> None:
+    def _end_session(self) -> None:
         if self._agent.close() is None:
             note("no session is open; say something first")
             return
         self._runtime.nudge()
-        note("the session is over and is being remembered")
+        note("session closed; it is being remembered")
 
-    def _memory(self) -> None:
-        from localmem.cli.memory import describe
+    def _document(self) -> dict[str, object]:
+        from localmem.runtime.inspection import memory_document
 
-        click.echo(describe(self._agent.memory.bank) or "nothing is remembered yet")
+        return memory_document(self._runtime.store, self._user, self._runtime.settings.system)
 
-    def _why(self) -> None:
-        if self._last is None:
-            note("nothing was said yet")
+    def _show_memory(self) -> None:
+        from localmem.cli.memory import describe_memory
+
+        click.echo(describe_memory(self._document()))
+
+    def _explain_reply(self) -> None:
+        if self._last_reply is None:
+            note("there is no reply yet")
             return
-        for hit in self._last.recall.hits:
+        for hit in self._last_reply.recall.hits:
             click.echo(f"recalled {hit.unit.id} ({hit.score:.3f}): {hit.unit.text}")
-        click.echo(f"the prompt {self._last.prompt.name}, as it was sent:")
-        for message in self._last.prompt.messages:
+        click.echo(f"prompt {self._last_reply.prompt.name}, as it was sent:")
+        for message in self._last_reply.prompt.messages:
             click.echo(f"[{message.role}]\n{message.content}\n")
 
-    def _help(self) -> None:
+    def _show_help(self) -> None:
         click.echo(_HELP)
 
 
-def _ask() -> str | None:
-    """The next line of the user, None at the end of input."""
+def _read_line() -> str | None:
+    """The next line of the user, or None at the end of input."""
     try:
         return input("you: " if sys.stdin.isatty() else "").strip()
     except EOFError:

@@ -1,6 +1,6 @@
-"""`localmem remember | recall | show | rebuild | undo | forget`: looking at a memory, feeding it, mending it.
+"""`localmem remember | recall | show | forget`: fill a memory, look at it, and erase from it.
 
-Knows how these look on a terminal; store, runtime and agent do the work.
+Only parsing and terminal output; the runtime, its store or a running server do the work.
 """
 
 import sys
@@ -8,296 +8,218 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from localmem.cli.local_server import ask_server
 from localmem.cli.options import (
     Moment,
-    common,
+    SettingsFlags,
     json_option,
-    model_option,
     note,
+    open_runtime,
     print_json,
-    runtime_of,
-    settings_of,
+    settings_options,
 )
 
 if TYPE_CHECKING:
-    from localmem.bank import Bank
-    from localmem.config import Settings
-    from localmem.memory import Memory
-    from localmem.retrieval.base import Scope
-    from localmem.runtime import Runtime
     from localmem.store.records import Receipt, UnitHistory
-    from localmem.types import Recall
 
-_FOUND = 10  # units that a search shows
+Document = dict[str, Any]
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@common(model_option, json_option)
-def remember(
-    file: Path,
-    user: str | None,
-    system: str | None,
-    data: Path | None,
-    config: Path | None,
-    model: str | None,
-    as_json: bool,
-) -> None:
-    """Read past conversations into memory: JSONL of sessions, or an OpenAI export's conversations.json.
+@settings_options("user", "system", "model", "data_dir", "config")
+@json_option
+def remember(file: Path, flags: SettingsFlags, as_json: bool) -> None:
+    """Import past conversations.
 
-    Sessions that are remembered already are passed over, so an interrupted run goes on where it stopped.
+    FILE is JSONL of sessions, or the conversations.json of an OpenAI export. Already imported sessions are skipped;
+    rerun to resume.
     """
     from tqdm import tqdm
 
-    from localmem.store.conversation_files import Names, read_sessions
+    from localmem.store.conversation_files import SpeakerNames, read_sessions
 
-    settings = settings_of(config, data, user, system, model=model)
-    names = Names(settings.chat.user_name, settings.chat.assistant_name)
-    sessions = read_sessions(file, names)
-    with runtime_of(settings) as runtime:
-        agent, store = runtime.agent(settings.user), runtime.store
-        done = {info.id for info in store.sessions(settings.user) if info.jobs.get(settings.system) == "done"}
-        todo = [session for session in sessions if session.id not in done]
-        for session in tqdm(todo, desc="remembering", unit="session", disable=None):
-            agent.read([session])
-        report = {"read": len(todo), "known": len(sessions) - len(todo), "units": len(agent.memory.bank.units)}
+    settings = flags.load()
+    sessions = read_sessions(file, SpeakerNames(settings.chat.user_name, settings.chat.assistant_name))
+    with open_runtime(settings) as runtime:
+        agent, infos = runtime.agent(settings.user), runtime.store.sessions(settings.user)
+        remembered = {info.id for info in infos if info.jobs.get(settings.system) == "done"}
+        new = [session for session in sessions if session.id not in remembered]
+        for session in tqdm(new, desc="remembering", unit="session", disable=None):
+            agent.writer.read([session])
+        units = len(agent.memory.bank.units)
+    skipped = len(sessions) - len(new)
     if as_json:
-        print_json({"user": settings.user, "system": settings.system, **report})
+        counts = {"read": len(new), "skipped": skipped, "units": units}
+        print_json({"user": settings.user, "system": settings.system, **counts})
     else:
-        click.echo(
-            f"{report['read']} sessions remembered, {report['known']} were known; {report['units']} units in all"
-        )
+        click.echo(f"{len(new)} sessions imported, {skipped} skipped (already imported); {units} units in total")
 
 
 @click.command()
 @click.argument("text")
-@common(
-    json_option,
-    click.option("--now", type=Moment(), help="When it is asked.", metavar="TIME"),
-    click.option("--as-of", type=Moment(end=True), help="By the memory as it stood then.", metavar="DATE"),
-    click.option("--speaker", help="Search only what is about this speaker, or about both sides.", metavar="NAME"),
-    click.option("--since", type=Moment(), help="Search only what took place then or later.", metavar="DATE"),
-    click.option("--until", type=Moment(end=True), help="Search only what took place by then.", metavar="DATE"),
-)
+@settings_options("user", "system", "data_dir", "config")
+@click.option("--as-of", type=Moment(end=True), help="Recall at this time, from the memory of then.", metavar="DATE")
+@click.option("--speaker", help="Search only units about this speaker, or about both.", metavar="NAME")
+@click.option("--since", type=Moment(), help="Search only events at or after this time.", metavar="DATE")
+@click.option("--until", type=Moment(end=True), help="Search only events up to this time.", metavar="DATE")
+@json_option
 def recall(
     text: str,
-    user: str | None,
-    system: str | None,
-    data: Path | None,
-    config: Path | None,
-    as_json: bool,
-    now: datetime | None,
+    flags: SettingsFlags,
     as_of: datetime | None,
     speaker: str | None,
     since: datetime | None,
     until: datetime | None,
+    as_json: bool,
 ) -> None:
-    """Show what would be recalled, and so shown to the model, if the user said TEXT now.
+    """Show what the model would be shown.
 
-    With --speaker, --since or --until: the units that a search for TEXT finds among those, which no system does itself.
+    Prints the memory that would be recalled if the user said TEXT now. With --speaker, --since or --until it prints the
+    units that a search for TEXT within these bounds returns; no system recalls that way itself. A server that runs on
+    the same data directory with the same settings is asked first, which is faster.
     """
+    filters = {"speaker": speaker, "since": since, "until": until}
+    times = {"as_of": as_of, "since": since, "until": until}
+    body = {"text": text, "speaker": speaker} | {key: time and time.isoformat() for key, time in times.items()}
+    document = ask_server("POST", "/v1/memories/recall", body, flags) or _recall(text, flags, as_of, filters)
+    if as_json:
+        print_json({"text": document["text"], "hits": document["hits"]})
+    else:
+        click.echo(document["text"] or "nothing is recalled")
+
+
+def _recall(text: str, flags: SettingsFlags, as_of: datetime | None, filters: Mapping[str, Any]) -> Document:
+    """The recall document, made in this process."""
     from localmem.retrieval.base import Scope
+    from localmem.runtime.inspection import recall_document, recall_text
 
-    settings = settings_of(config, data, user, system)
-    asked = Scope(speaker, since, until, now or as_of or datetime.now(UTC))
-    with runtime_of(settings) as runtime:
+    settings = flags.load()
+    scope = Scope(**filters, now=as_of or datetime.now(UTC))
+    with open_runtime(settings) as runtime:
         memory = runtime.memory_at(settings.user, as_of) if as_of else runtime.agent(settings.user).memory
-        found = _found(memory, settings, text, asked)
+        return recall_document(recall_text(memory, text, scope, user_name=settings.chat.user_name))
+
+
+@click.command()
+@settings_options("user", "system", "data_dir", "config")
+@click.option("--as-of", type=Moment(end=True), help="Show the memory as of this date.", metavar="DATE")
+@click.option("--history", help="Show the history of one memory unit.", metavar="ID")
+@json_option
+def show(flags: SettingsFlags, as_of: datetime | None, history: str | None, as_json: bool) -> None:
+    """Show a memory: units, links, notes, history."""
+    if history:
+        settings = flags.load()
+        with open_runtime(settings) as runtime:
+            unit_history = runtime.store.history(settings.user, settings.system, history)
+        if as_json:
+            print_json(asdict(unit_history))
+        else:
+            click.echo("\n".join(_history_lines(unit_history)))
+        return
+    query = {"as_of": as_of and as_of.isoformat()}
+    document = ask_server("GET", "/v1/memories/bank", query, flags) or _read_memory(flags, as_of)
     if as_json:
-        print_json({"text": found.text, "hits": [{"score": hit.score, **asdict(hit.unit)} for hit in found.hits]})
-    else:
-        click.echo(found.text or "nothing is recalled")
+        print_json({key: document[key] for key in ("units", "links", "notes", "marks")})
+        return
+    click.echo(describe_memory(document))
+    note_unread(document)
 
 
-def _found(memory: "Memory", settings: "Settings", text: str, asked: "Scope") -> "Recall":
-    """What the system recalls; or, in a narrowed scope, what a search finds, in time order as systems show it."""
-    from localmem.text.dialogue import dated
-    from localmem.types import Recall, Session, Turn
+def _read_memory(flags: SettingsFlags, as_of: datetime | None) -> Document:
+    """The document of the whole memory, made in this process."""
+    from localmem.runtime.inspection import memory_document
 
-    if asked.now and (asked.speaker, asked.since, asked.until) == (None, None, None):
-        turn = Turn("probe.0", "user", settings.chat.user_name, text, asked.now)
-        return memory.recall(Session("probe", (turn,)))
-    if not memory.keeps_units:
-        raise click.UsageError(f"system {settings.system!r} keeps no single units to search; leave the filters out")
-    hits = tuple(sorted(memory.search(text, _FOUND, asked), key=lambda hit: hit.unit.time))
-    return Recall(dated(hit.unit for hit in hits), hits)
+    settings = flags.load()
+    with open_runtime(settings) as runtime:
+        return memory_document(runtime.store, settings.user, settings.system, as_of)
 
 
-@click.command()
-@common(
-    json_option,
-    click.option("--as-of", type=Moment(end=True), help="The memory as it stood then.", metavar="DATE"),
-    click.option("--history", help="How one unit came to be.", metavar="ID"),
-)
-def show(
-    user: str | None,
-    system: str | None,
-    data: Path | None,
-    config: Path | None,
-    as_json: bool,
-    as_of: datetime | None,
-    history: str | None,
-) -> None:
-    """Show a memory: its units, links and notes, now or as it stood at a date; or the history of one unit."""
-    settings = settings_of(config, data, user, system)
-    with runtime_of(settings) as runtime:
-        if history:
-            life = runtime.store.history(settings.user, settings.system, history)
-            if as_json:
-                print_json(asdict(life))
-            else:
-                click.echo(_life(life))
-            return
-        bank = runtime.store.bank(settings.user, settings.system, as_of)
-    if as_json:
-        print_json(_plain_bank(bank))
-    else:
-        click.echo(describe(bank) or f"{settings.system} remembers nothing of {settings.user}")
-        tell_unread(runtime)
+def describe_memory(document: Document) -> str:
+    """A memory document as text: notes, live units, links."""
+    lines = [f"{name}:\n{text}" for name, text in document["notes"].items()]
+    lines += [f"{unit['id']}  {unit['time'][:10]}  {unit['text']}" for unit in document["units"] if not unit["retired"]]
+    lines += [f"{link['source']} -{link['relation']}-> {link['target']}" for link in document["links"]]
+    if retired := sum(unit["retired"] for unit in document["units"]):
+        lines.append(f"({retired} retired units are kept in history)")
+    return "\n".join(lines) or f"No memories for user {document['user']} (system {document['system']})."
+
+
+def note_unread(document: Document) -> None:
+    """Tell a user who changed the system where the past is."""
+    if count := document["unread_sessions"]:
+        user, system = document["user"], document["system"]
+        note(
+            f"{count} closed sessions are not yet in the memory of {system}; "
+            f"run `localmem rebuild --user {user} --system {system}` to add them"
+        )
+
+
+def _history_lines(history: "UnitHistory") -> Iterator[str]:
+    yield f"{history.unit.id} ({'live' if history.live else 'retired'}): {history.unit.text}"
+    for turn in history.sources:
+        yield f"  {turn.time:%Y-%m-%d %H:%M} {turn.speaker} said: {turn.text}"
+    for event in history.events:
+        state = "" if event.state == "active" else f" [{event.state}]"
+        yield f"  {event.change.time:%Y-%m-%d %H:%M} {event.change.type} by {event.cause}{state}"
 
 
 @click.command()
-@common(model_option)
-def rebuild(user: str | None, system: str | None, data: Path | None, config: Path | None, model: str | None) -> None:
-    """Read the raw log again with the system that --system names; not a word of the log is lost or changed."""
-    settings = settings_of(config, data, user, system, model=model)
-    with runtime_of(settings) as runtime:
-        runtime.agent(settings.user)  # what cannot be read again is not taken back
-        runtime.store.clear(settings.user, settings.system)
-        count = _remember_waiting(runtime, settings.user)
-        units = len(runtime.agent(settings.user).memory.bank.units)
-    click.echo(f"{count} sessions read again by {settings.system}; {units} units")
-
-
-@click.command()
-@common(model_option, click.option("--session", required=True, help="The session to take back.", metavar="ID"))
-def undo(
-    session: str, user: str | None, system: str | None, data: Path | None, config: Path | None, model: str | None
-) -> None:
-    """Take back what one session changed in memory; sessions that built on it are read again."""
-    settings = settings_of(config, data, user, system, model=model)
-    with runtime_of(settings) as runtime:
-        runtime.agent(settings.user)  # what cannot be read again is not taken back
-        again = runtime.store.undo(settings.user, settings.system, session)
-        count = _remember_waiting(runtime, settings.user) if again else 0
-    click.echo(f"what session {session} changed is taken back; {count} later sessions were read again")
-
-
-@click.command()
-@common(
-    json_option,
-    click.option("--unit", help="Erase one unit.", metavar="ID"),
-    click.option("--session", help="Erase one session and what was drawn from it.", metavar="ID"),
-    click.option("--all", "everything", is_flag=True, help="Erase everything of this user."),
-    click.option("--with-sources", is_flag=True, help="With --unit: erase the turns it came from as well."),
-    click.option("--yes", is_flag=True, help="Do not ask."),
-)
+@settings_options("user", "system", "data_dir", "config")
+@click.option("--unit", help="Erase one unit.", metavar="ID")
+@click.option("--session", help="Erase one session and the memory made from it.", metavar="ID")
+@click.option("--all", "everything", is_flag=True, help="Erase everything of this user.")
+@click.option("--with-sources", is_flag=True, help="With --unit: also erase the turns it came from.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
+@json_option
 def forget(
-    user: str | None,
-    system: str | None,
-    data: Path | None,
-    config: Path | None,
-    as_json: bool,
+    flags: SettingsFlags,
     unit: str | None,
     session: str | None,
     everything: bool,
     with_sources: bool,
     yes: bool,
+    as_json: bool,
 ) -> None:
-    """Erase for good, with a receipt: one unit, one session, or all of a user. The erased cannot be brought back."""
+    """Erase a unit, a session or a user.
+
+    Erased data cannot be restored. Prints a receipt.
+    """
     if [bool(unit), bool(session), everything].count(True) != 1:
-        raise click.UsageError("name one thing to erase: --unit ID, --session ID or --all")
-    if everything and user is None:
-        raise click.UsageError("--all needs --user, so that nobody is erased by default")
-    settings = settings_of(config, data, user, system)
-    what = f"unit {unit}" if unit else f"session {session}" if session else "everything"
+        raise click.UsageError("nothing to erase, or more than one thing; give --unit ID, --session ID or --all")
+    if everything and flags.values["user"] is None:
+        raise click.UsageError("--all needs --user, so that no default user is erased by mistake")
+    settings = flags.load()
+    target = f"unit {unit}" if unit else f"session {session}" if session else "everything"
     if not yes:
-        click.confirm(f"erase {what} of {settings.user} for good?", abort=True, err=True)
-    with runtime_of(settings) as runtime:
+        click.confirm(f"Erase {target} of {settings.user} permanently?", abort=True, err=True)
+    with open_runtime(settings) as runtime:
+        store = runtime.store
         if unit:
-            receipt = runtime.store.delete_unit(settings.user, settings.system, unit, sources=with_sources)
+            receipt = store.delete_unit(settings.user, settings.system, unit, sources=with_sources)
         elif session:
-            receipt = runtime.store.delete_session(settings.user, session)
+            receipt = store.delete_session(settings.user, session)
         else:
-            receipt = runtime.store.delete_user(settings.user)
+            receipt = store.delete_user(settings.user)
     if as_json:
         print_json(asdict(receipt))
     else:
-        click.echo(_receipt(receipt))
-    if receipt.left:
+        click.echo("\n".join(_receipt_lines(receipt)))
+    if receipt.remaining:
         sys.exit(1)
 
 
-def describe(bank: "Bank") -> str:
-    """A bank on a terminal: notes, live units, links. Empty text for an empty bank."""
-    lines = [f"{name}:\n{text}" for name, text in bank.notes.items()]
-    lines += [f"{unit.id}  {unit.time:%Y-%m-%d}  {unit.text}" for unit in bank.live()]
-    lines += [f"{link.source} -{link.relation}-> {link.target}" for link in bank.links]
-    if bank.retired:
-        lines.append(f"({len(bank.retired)} retired units are kept in history)")
-    return "\n".join(lines)
-
-
-def _plain_bank(bank: "Bank") -> Mapping[str, object]:
-    return {
-        "units": [{**asdict(unit), "retired": unit.id in bank.retired} for unit in bank.units.values()],
-        "links": [asdict(link) for link in bank.links],
-        "notes": dict(bank.notes),
-        "marks": [{"unit": unit, "mark": mark, "value": value} for (unit, mark), value in bank.marks.items()],
-    }
-
-
-def _life(life: "UnitHistory") -> str:
-    return "\n".join(_life_lines(life))
-
-
-def _life_lines(life: "UnitHistory") -> Iterator[str]:
-    yield f"{life.unit.id} ({'live' if life.live else 'retired'}): {life.unit.text}"
-    for turn in life.sources:
-        yield f"  said {turn.time:%Y-%m-%d %H:%M} by {turn.speaker}: {turn.text}"
-    for event in life.events:
-        state = "" if event.state == "active" else f" [{event.state}]"
-        yield f"  {event.change.time:%Y-%m-%d %H:%M} {event.change.type} by {event.cause}{state}"
-
-
-def _receipt(receipt: "Receipt") -> str:
-    lines = [
-        f"erased {receipt.what}: " + (", ".join(f"{n} {table}" for table, n in receipt.rows.items() if n) or "nothing")
-    ]
-    if receipt.left is not None:
-        lines.append(f"looked for {receipt.checked} pieces of it in the store's files; {receipt.left} are left")
-    lines += [f"{len(ids)} sessions wait to be read again by {system}" for system, ids in receipt.again.items() if ids]
+def _receipt_lines(receipt: "Receipt") -> Iterator[str]:
+    rows = ", ".join(f"{count} {table}" for table, count in receipt.rows.items() if count)
+    yield f"erased {receipt.what}: {rows or 'nothing'}"
+    if receipt.remaining is not None:
+        yield f"searched the store's files for {receipt.checked} erased pieces of text; {receipt.remaining} remain"
+    for system, sessions in receipt.reread.items():
+        if sessions:
+            yield f"{len(sessions)} sessions will be read again by {system}"
     if receipt.sources:
-        lines.append(
-            f"kept: {len(receipt.sources)} turns it came from; --with-sources erases them, or a rebuild brings it back"
-        )
-    return "\n".join(lines)
-
-
-def _remember_waiting(runtime: "Runtime", user: str) -> int:
-    """Do the user's waiting jobs in order, with a bar; a failure stops at the session that failed."""
-    from tqdm import tqdm
-
-    from localmem.errors import LLMError
-
-    runtime.forget_agent(user)
-    jobs = runtime.waiting_jobs(user)
-    for done, job in enumerate(tqdm(jobs, desc="reading", unit="session", disable=None)):
-        if not runtime.remember(job, relive=True):
-            raise LLMError(f"session {job.session} could not be remembered; {done} of {len(jobs)} are; run it again")
-    return len(jobs)
-
-
-def tell_unread(runtime: "Runtime") -> None:
-    """A user who changed systems may wonder where the past is."""
-    settings = runtime.settings
-    unread = runtime.store.unread(settings.user, settings.system)
-    if unread.sessions:
-        note(
-            f"{unread.sessions} closed sessions are not remembered by {settings.system}; "
-            f"`localmem rebuild --user {settings.user} --system {settings.system}` reads them"
-        )
+        yield f"kept: {len(receipt.sources)} source turns; add --with-sources, or a rebuild restores the unit"

@@ -1,4 +1,4 @@
-"""`localmem models`: the weights on this machine. Prints and asks; localmem.weights does the work.
+"""`localmem models`: the weights on this machine. Only parsing and output; `localmem.weights` does the work.
 
 `pull` is the only command of localmem that uses the network.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localmem.cli.options import json_option, note, print_json
+from localmem.cli.options import json_option, note, print_json, print_table
 from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
 
 if TYPE_CHECKING:
@@ -25,34 +25,38 @@ _names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 @click.group()
 def models() -> None:
-    """The weights on this machine: list, pull, import, verify, bundle.
+    """List, pull, import, verify and bundle models.
 
-    They stand in models/weights of a checkout, else in the user's data folder; LOCALMEM_MODELS names another place.
+    Models are in models/weights of a checkout, else in the user's data folder, or in the folder that LOCALMEM_MODELS
+    names.
     """
 
 
 @models.command("list")
 @json_option
 def list_models(as_json: bool) -> None:
-    """Every model that has a name here, and whether it is present, absent or damaged (judged by sizes)."""
+    """List all known models and their state.
+
+    The state (present, absent or damaged) is judged by file sizes.
+    """
     from localmem.weights import Manifest, models_dir
+    from localmem.weights.folder import human
 
     directory = models_dir()
     manifest = Manifest.load(directory)
-    rows = [_row(entry, directory) for entry in manifest.models.values()] + [_along(one) for one in manifest.adapters]
+    rows = [_model_row(entry, directory) for entry in manifest.models.values()]
+    rows += [_adapter_row(adapter) for adapter in manifest.adapters]
     if as_json:
         print_json(rows)
         return
-    from tabulate import tabulate
-
-    from localmem.weights.folder import human
-
-    table = [[row["name"], row["role"], human(_bytes(row["size"])), row["state"], row["licence"]] for row in rows]
-    click.echo(tabulate(table, headers=["name", "role", "size", "state", "licence"], disable_numparse=True))
+    columns = ("name", "role", "size", "state", "licence")
+    sizes = [human(row["size"] if isinstance(row["size"], int) else None) for row in rows]
+    table = [[{**row, "size": size}[column] for column in columns] for row, size in zip(rows, sizes, strict=True)]
+    print_table(table, columns, disable_numparse=True)
     note(f"in {directory}")
 
 
-def _row(entry: "Entry", directory: Path) -> dict[str, object]:
+def _model_row(entry: "Entry", directory: Path) -> dict[str, object]:
     from localmem.weights.folder import state
 
     folder = directory / entry.name
@@ -60,40 +64,39 @@ def _row(entry: "Entry", directory: Path) -> dict[str, object]:
     return {**content, "size": entry.size, "state": state(entry, folder), "path": str(folder)}
 
 
-def _along(adapter: "Adapter") -> dict[str, object]:
-    """One that comes with localmem."""
+def _adapter_row(adapter: "Adapter") -> dict[str, object]:
+    """The row of an adapter that is shipped with localmem."""
     from localmem.weights.adapters import folder_of, wrong_files
 
     content = adapter.model_dump(mode="json", exclude={"files"})
     state = "damaged" if wrong_files(adapter) else "present"
-    size = sum(held.size for held in adapter.files.values())
+    size = sum(file.size for file in adapter.files.values())
     return {**content, "role": "adapter", "size": size, "state": state, "path": str(folder_of(adapter))}
-
-
-def _bytes(size: object) -> int | None:
-    return size if isinstance(size, int) else None
 
 
 @models.command()
 @_names
 def pull(names: tuple[str, ...]) -> None:
-    """Fetch models from where the manifest says; `starters` means the two small ones that localmem starts with."""
-    from localmem.weights.pull import pull as fetch
+    """Download models.
 
-    with _one_line():
-        folders = fetch(names, note)
+    The manifest says from where. `starters` stands for the two small models that localmem starts with.
+    """
+    from localmem.weights.pull import pull as download
+
+    with _errors_in_one_line():
+        folders = download(names, note)
     for folder in folders:
         click.echo(folder)
 
 
 @models.command("import")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--name", help="What to call it; default: the folder's name.")
-@click.option("--role", type=click.Choice(_ROLES), help="What it is for; default: what the folder says.")
-@click.option("--licence", default="not stated", help="Shown in the list.")
-@click.option("--memory-position", type=click.Choice(_POSITIONS), default="last", help="Where recalled memory stands.")
+@click.option("--name", help="Name of the model (default: the folder's name).", metavar="NAME")
+@click.option("--role", type=click.Choice(_ROLES), help="Role of the model (default: as the folder says).")
+@click.option("--licence", default="not stated", help="Licence shown in the list.", metavar="TEXT")
+@click.option("--memory-position", type=click.Choice(_POSITIONS), default="last", help="Position of recalled memory.")
 @click.option("--link", is_flag=True, help="Link to the folder instead of copying it.")
-@click.option("--replace", is_flag=True, help="Take the place of a model imported under this name before.")
+@click.option("--replace", is_flag=True, help="Overwrite an existing model of this name.")
 def import_(
     folder: Path,
     name: str | None,
@@ -103,12 +106,15 @@ def import_(
     link: bool,
     replace: bool,
 ) -> None:
-    """Take in a folder of weights (the layout of transformers or sentence-transformers) under a name."""
+    """Import a folder of weights.
+
+    DIR has the layout of transformers or sentence-transformers.
+    """
     from localmem.weights.folder import human
     from localmem.weights.import_model import Wishes, take_in
 
     wishes = Wishes(name, role, licence, memory_position, link, replace)
-    with _one_line():
+    with _errors_in_one_line():
         entry = take_in(folder, wishes)
     note(f"{entry.name}: {entry.role}, {human(entry.size)}, context {entry.context_length or 'unknown'}")
     click.echo(entry.name)
@@ -119,46 +125,53 @@ def import_(
 @click.option("--quick", is_flag=True, help="Compare sizes only.")
 @json_option
 def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
-    """Compare every file of the named models, or of all that are here, with its checksum."""
+    """Compare files with their checksums.
+
+    Checks the named models, or all that are on this machine.
+    """
     from localmem.weights import Manifest, models_dir
     from localmem.weights.folder import damage
 
     directory = models_dir()
     manifest = Manifest.load(directory)
-    chosen = manifest.expand(names) if names else [e for e in manifest.models.values() if (directory / e.name).exists()]
-    with _one_line():
-        problems = {entry.name: damage(entry, directory / entry.name, quick=quick) for entry in chosen}
+    present = [entry for entry in manifest.models.values() if (directory / entry.name).exists()]
+    selected = manifest.expand(names) if names else present
+    with _errors_in_one_line():
+        problems = {entry.name: damage(entry, directory / entry.name, quick=quick) for entry in selected}
     if as_json:
         print_json(problems)
     else:
-        for entry in chosen:
-            click.echo(f"{entry.name}: {problems[entry.name] or _good(entry, quick=quick)}")
-    _fail_for(chosen, problems, directory)
+        for entry in selected:
+            click.echo(f"{entry.name}: {problems[entry.name] or _success(entry, quick=quick)}")
+    _raise_for_damage(selected, problems, directory)
 
 
-def _good(entry: "Entry", *, quick: bool) -> str:
+def _success(entry: "Entry", *, quick: bool) -> str:
     if not entry.files:
-        return "here; its checksums are unknown (it was put there by hand)"
-    return f"{len(entry.files)} files, {'sizes' if quick else 'checksums'} right"
+        return "present; its checksums are unknown (it was copied by hand)"
+    return f"{len(entry.files)} files, all {'sizes' if quick else 'checksums'} match"
 
 
-def _fail_for(chosen: "list[Entry]", problems: dict[str, str | None], directory: Path) -> None:
+def _raise_for_damage(entries: "list[Entry]", problems: dict[str, str | None], directory: Path) -> None:
     from localmem.weights.folder import cure
 
-    for entry in chosen:
+    for entry in entries:
         if problem := problems[entry.name]:
             kind = ModelDamaged if (directory / entry.name).is_dir() else ModelMissing
-            raise kind(f"model {entry.name} is not whole ({problem}): {cure(entry)}")
+            raise kind(f"model {entry.name} is incomplete ({problem}): {cure(entry)}")
 
 
 @models.command()
 @_names
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The tar to write.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Tar file to write.")
 def bundle(names: tuple[str, ...], out: Path) -> None:
-    """Write models into one checksummed tar, for a machine without a network. Prints the tar's sha256."""
+    """Write models into one checksummed tar.
+
+    For a machine without a network. Prints the tar's SHA-256.
+    """
     from localmem.weights.bundle import bundle as write
 
-    with _one_line():
+    with _errors_in_one_line():
         digest = write(names, out, note)
     click.echo(f"{digest}  {out}")
 
@@ -166,21 +179,24 @@ def bundle(names: tuple[str, ...], out: Path) -> None:
 @models.command()
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE")
 def unbundle(path: Path) -> None:
-    """Put the models of a bundle in place, once all its checksums are found right."""
-    from localmem.weights.bundle import unbundle as read
+    """Install the models of a bundle.
 
-    with _one_line():
-        for name in read(path, note):
+    Nothing is installed unless all checksums match.
+    """
+    from localmem.weights.bundle import unbundle as install
+
+    with _errors_in_one_line():
+        for name in install(path, note):
             click.echo(name)
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
-    """A full disk, a folder that may not be written: one line instead of a traceback."""
+def _errors_in_one_line() -> Iterator[None]:
+    """Turn an OSError (a full disk, a folder without permission) into one line."""
     try:
         yield
     except OSError as error:
-        where = error.filename or "the models folder"
+        path = error.filename or "the models folder"
         raise LocalmemError(
-            f"{where}: {error.strerror or error}: make room or allow it, then run this again"
+            f"{path}: {error.strerror or error}: free space or fix the permissions, then run this again"
         ) from error

@@ -1,44 +1,73 @@
-"""Options that commands share, and how they become settings. Imports nothing heavy at the top: help must be instant."""
+"""Options that commands share, and how they become settings. Imports nothing heavy: help must be instant."""
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
     from localmem.config import Settings
+    from localmem.reporting.sections import Report
     from localmem.runtime import Runtime
 
-Option = Callable[[Callable[..., object]], Callable[..., object]]
+Command = Callable[..., object]
+Option = Callable[[Command], Command]
 
-config_option = click.option(
-    "--config", type=click.Path(path_type=Path), help="A YAML file of settings.", metavar="FILE"
-)
-data_option = click.option("--data", type=click.Path(path_type=Path), help="The data directory.", metavar="DIR")
-user_option = click.option("--user", help="Whose memory.", metavar="U")
-system_option = click.option("--system", help="The memory system; `localmem systems` lists them.", metavar="S")
-model_option = click.option("--model", help="The backbone's name; `localmem models list` shows them.", metavar="M")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+config_option = click.option("--config", type=click.Path(path_type=Path), help="YAML settings file.", metavar="FILE")
+data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory.", metavar="DIR")
+data_option = click.option("--data-dir", "data", type=click.Path(path_type=Path), help="Data directory.", metavar="DIR")
+user_option = click.option("--user", help="User whose memory to use.", metavar="NAME")
+system_option = click.option("--system", help="Memory system (see `localmem systems`).", metavar="NAME")
+model_option = click.option("--model", help="Backbone (see `localmem models list`).", metavar="NAME")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+_SETTINGS_OPTIONS: Mapping[str, Option] = {
+    "config": config_option,
+    "data_dir": data_dir_option,
+    "user": user_option,
+    "system": system_option,
+    "model": model_option,
+}
 
 
-def common(*more: Option) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """--user, --system, --data, --config, and `more` after them."""
+class SettingsFlags(NamedTuple):
+    """The options of one call that become settings."""
 
-    options: tuple[Option, ...] = (config_option, data_option, system_option, user_option, *more)
+    config: Path | None
+    values: Mapping[str, object]
 
-    def decorate(command: Callable[..., object]) -> Callable[..., object]:
-        for option in options:
-            command = option(command)
-        return command
+    def load(self, **more: object) -> "Settings":
+        """The settings with these flags, and `more` flags (nested keys as in YAML), over everything else."""
+        from localmem.config import load_settings
+
+        return load_settings(self.config, {**self.values, **more})
+
+
+def settings_options(*names: str) -> Option:
+    """Add the named options (config, data_dir, user, system, model); the command receives them as `flags`."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_flags(*args: object, **options: object) -> object:
+            values = {name: options.pop(name) for name in names}
+            config, data = values.pop("config", None), values.pop("data_dir", None)
+            flags = SettingsFlags(config if isinstance(config, Path) else None, {"data": data, **values})
+            return command(*args, flags=flags, **options)
+
+        decorated: Command = with_flags
+        for name in reversed(names):
+            decorated = _SETTINGS_OPTIONS[name](decorated)
+        return decorated
 
     return decorate
 
 
 class Moment(click.ParamType[datetime]):
-    """A date or a time in ISO form; without a zone it is UTC, a bare date is its end when `end` is set."""
+    """A date or time in ISO format, in UTC unless it names a zone. With `end`, a date means the end of that day."""
 
     name = "time"
 
@@ -51,7 +80,7 @@ class Moment(click.ParamType[datetime]):
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail(f"{value!r} is no time; write it like 2026-03-02 or 2026-03-02T18:05", param, ctx)
+            self.fail(f"{value!r} is not a time; write it like 2026-03-02 or 2026-03-02T18:05", param, ctx)
         if self._end and len(str(value)) == len("2026-03-02"):
             moment = moment.replace(hour=23, minute=59, second=59, microsecond=999999)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -102,30 +131,45 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 def settings_of(
     config: Path | None, data: Path | None = None, user: str | None = None, system: str | None = None, **more: object
 ) -> "Settings":
-    """Settings with the flags that were given over everything else."""
-    from localmem.config import load_settings
-
-    return load_settings(config, {"data": data, "user": user, "system": system, **more})
+    """Settings with these flags over everything else."""
+    return SettingsFlags(config, {"data": data, "user": user, "system": system}).load(**more)
 
 
-def runtime_of(settings: "Settings") -> "Runtime":
-    """A runtime that tells the terminal of long steps."""
+def open_runtime(settings: "Settings") -> "Runtime":
+    """A runtime that reports long steps on the terminal."""
     from localmem.runtime import Runtime
 
     return Runtime(settings, progress=note)
 
 
 def note(text: str) -> None:
-    """A line for the person at the terminal, beside the results."""
+    """Print a line for the user on stderr; stdout is for results."""
     click.echo(text, err=True)
 
 
 def print_json(document: object) -> None:
-    """One JSON document on stdout; times in ISO form."""
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=_plain))
+    """Print one JSON document on stdout; times in ISO format."""
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=_to_json))
 
 
-def _plain(value: object) -> object:
+def print_table(rows: Sequence[Sequence[object]], headers: Sequence[str], **options: object) -> None:
+    """Print a table on stdout. `options` are tabulate's."""
+    from tabulate import tabulate
+
+    click.echo(tabulate(rows, headers, **options))  # type: ignore[arg-type]
+
+
+def print_report(report: "Report", *, as_json: bool) -> None:
+    """Print the figures of a report as JSON, or its tables and notes."""
+    from localmem.reporting.pages import terminal
+
+    if as_json:
+        print_json(report.figures)
+    else:
+        click.echo("\n".join([terminal(report.tables), "", *report.notes]).rstrip())
+
+
+def _to_json(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Path):

@@ -1,32 +1,21 @@
-"""`localmem serve`: the OpenAI-compatible server with memory. Knows the flags; the server does the rest."""
-
-from pathlib import Path
+"""`localmem serve`: the OpenAI-compatible server with memory."""
 
 import click
 
-from localmem.cli.options import config_option, data_option, model_option, note, runtime_of, settings_of, system_option
+from localmem.cli.options import SettingsFlags, note, open_runtime, settings_options
 
 
 @click.command()
-@config_option
-@click.option("--host", help="The address to listen on; any but loopback needs keys.", metavar="H")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port to listen on.", metavar="P")
-@system_option
-@model_option
-@data_option
-def serve(
-    config: Path | None,
-    host: str | None,
-    port: int | None,
-    system: str | None,
-    model: str | None,
-    data: Path | None,
-) -> None:
-    """Serve an OpenAI-compatible API with memory, until Ctrl-C.
+@click.option("--host", help="Address to listen on; others than loopback need keys.", metavar="HOST")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.", metavar="PORT")
+@settings_options("system", "model", "data_dir", "config")
+def serve(host: str | None, port: int | None, flags: SettingsFlags) -> None:
+    """Serve an OpenAI-compatible API with memory.
 
-    Without keys in the settings only this machine is served, and everything belongs to the default user.
+    Runs until Ctrl-C. Without keys in the settings only this machine is served, and everything belongs to the default
+    user.
     """
-    settings = settings_of(config, data, None, system, model=model, server={"host": host, "port": port})
+    settings = flags.load(server={"host": host, "port": port})
     try:
         from localmem.server.auth import check_binding
         from localmem.server.listen import serve as run
@@ -35,5 +24,5 @@ def serve(
 
         raise MissingExtra(f"{error.name} is not installed; run `pip install 'localmem[serve]'`") from error
     check_binding(settings)
-    with runtime_of(settings) as runtime:
+    with open_runtime(settings) as runtime:
         run(runtime, note)

@@ -1,101 +1,69 @@
-"""`localmem systems`: the memory systems, what each remembers and when it asks the model, and what that costs."""
+"""`localmem systems`: the memory systems, what each remembers, when it asks the model, and what that costs."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
+from localmem.cli.options import SettingsFlags, json_option, note, print_json, print_table, settings_options
 
 if TYPE_CHECKING:
-    from localmem.benchmark.cost import Cost
-    from localmem.config import Settings
+    from localmem.benchmark.cost import SystemCost
 
 
 @click.command()
-@config_option
-@model_option
-@click.option("--system", "only", multiple=True, help="Only this one; may be given again.", metavar="S")
-@click.option("--measure", is_flag=True, help="Replay a conversation with each and count calls and tokens (minutes).")
-@click.option("--log", type=click.Path(path_type=Path), help="The conversation; default: the demo's.", metavar="FILE")
+@settings_options("model", "config")
+@click.option("--system", "names", multiple=True, help="List only this system. Repeatable.", metavar="NAME")
+@click.option("--measure", is_flag=True, help="Replay a conversation and count calls and tokens (minutes).")
+@click.option("--log", type=click.Path(path_type=Path), help="Conversation to replay (default: demo).", metavar="FILE")
 @json_option
-def systems(
-    config: Path | None, model: str | None, only: tuple[str, ...], measure: bool, log: Path | None, as_json: bool
-) -> None:
-    """List the memory systems; --system of other commands takes their names.
+def systems(flags: SettingsFlags, names: tuple[str, ...], measure: bool, log: Path | None, as_json: bool) -> None:
+    """List the memory systems.
 
-    With --measure each replays a conversation on the backbone, and what its memory work costs a turn is shown: replies
-    themselves are not counted, for they cost the same with every system.
+    With --measure each one replays a conversation on the backbone, and the table shows what its memory work costs per
+    turn. Replies are not counted: they cost the same with every system.
     """
+    from tqdm import tqdm
+
     from localmem.config import system_options
+    from localmem.experiments.system_costs import measure_systems, own_options
     from localmem.factory import SYSTEMS
 
-    settings = settings_of(config, model=model)
-    options = {name: system_options(name, _own(settings, name)) for name in only or SYSTEMS}
-    costs = _costs(settings, list(options), log) if measure else {}
+    settings = flags.load()
+    options = {name: system_options(name, own_options(settings, name)) for name in names or SYSTEMS}
+    costs: dict[str, SystemCost] = {}
+    if measure:
+        track = partial(tqdm, desc="measuring", unit="system", disable=None)
+        costs = measure_systems(settings, list(options), conversation=log, notify=note, track=track)
     if as_json:
-        print_json([_row(name, options[name], costs.get(name), settings) for name in options])
-        return
-    _print(list(options), options, costs)
+        print_json([_document(name, options[name], costs.get(name), settings.model) for name in options])
+    else:
+        _print(options, costs)
 
 
-def _own(settings: "Settings", name: str) -> Mapping[str, object]:
-    """The options of --config, for the system that it names."""
-    return settings.options if settings.system == name else {}
-
-
-def _row(name: str, options: dict[str, object], cost: "Cost | None", settings: "Settings") -> dict[str, object]:
+def _document(name: str, options: Mapping[str, object], cost: "SystemCost | None", model: str) -> dict[str, object]:
     from localmem.factory import SYSTEMS
 
     system = SYSTEMS[name]
-    row: dict[str, object] = {"name": name, "remembers": system.remembers, "calls": system.calls, "options": options}
-    return row if cost is None else {**row, "model": settings.model, "cost": asdict(cost)}
+    document = {"name": name, "remembers": system.remembers, "calls": system.llm_calls, "options": options}
+    return document if cost is None else {**document, "model": model, "cost": asdict(cost)}
 
 
-def _print(names: list[str], options: dict[str, dict[str, object]], costs: "dict[str, Cost]") -> None:
-    from tabulate import tabulate
-
+def _print(options: Mapping[str, Mapping[str, object]], costs: "Mapping[str, SystemCost]") -> None:
     from localmem.factory import SYSTEMS
 
-    head = ["system", "what it remembers", "asks the model"]
-    rows = [[name, SYSTEMS[name].remembers, SYSTEMS[name].calls] for name in names]
+    headers = ["system", "what it remembers", "calls of the model"]
+    rows = [[name, SYSTEMS[name].remembers, SYSTEMS[name].llm_calls] for name in options]
     if costs:
-        head += ["calls/turn", "tokens in/turn", "out/turn", "shown/turn", "units"]
-        for row, cost in zip(rows, (costs[name] for name in names), strict=True):
-            row.append(f"{cost.a_turn(cost.calls):.2f}")
-            row += [f"{cost.a_turn(total):.0f}" for total in (cost.input_tokens, cost.output_tokens, cost.shown)]
+        headers += ["calls/turn", "tokens in/turn", "out/turn", "recalled/turn", "units"]
+        for row, cost in zip(rows, costs.values(), strict=True):
+            totals = (cost.input_tokens, cost.output_tokens, cost.recalled_tokens)
+            row += [f"{cost.per_turn(cost.calls):.2f}", *(f"{cost.per_turn(total):.0f}" for total in totals)]
             row.append(str(cost.units))
     else:
-        head.append("options")
+        headers.append("options")
         rows = [[*row, ", ".join(options[row[0]])] for row in rows]
-    click.echo(tabulate(rows, head, maxcolwidths=[None, 32, 32, *[36] * (len(head) - 3)]))
-
-
-def _costs(settings: "Settings", names: list[str], log: Path | None) -> "dict[str, Cost]":
-    """Each system over the conversation, on one backbone and one encoder."""
-    import tempfile
-    from functools import partial
-
-    from tqdm import tqdm
-
-    from localmem import factory
-    from localmem.benchmark.cost import cost
-    from localmem.llm.wrappers import Meter
-    from localmem.resources import resource
-    from localmem.runtime import Runtime
-    from localmem.store.conversation_files import Names, read_sessions
-
-    sessions = read_sessions(log or resource("configs/demo/conversation.jsonl"), Names())
-    found: dict[str, Cost] = {}
-    with tempfile.TemporaryDirectory(prefix="localmem-systems-") as place:
-        held = settings.model_copy(update={"data": Path(place), "database": None})
-        with Runtime(held, progress=note) as runtime:
-            for name in tqdm(names, desc="measuring", unit="system", disable=None):
-                meter = Meter(runtime.llm.inner)
-                index = partial(factory.retriever, held, runtime.encoder, before=factory.SYSTEMS[name].before)
-                parts = factory.Parts(meter, index)
-                chosen = held.model_copy(update={"system": name, "options": _own(settings, name)})
-                found[name] = cost(factory.memory(chosen, parts), meter, sessions)
-    return found
+    print_table(rows, headers, maxcolwidths=[None, 32, 32, *[36] * (len(headers) - 3)])

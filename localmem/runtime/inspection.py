@@ -6,10 +6,10 @@ The command line prints these documents and the server returns them. Nothing her
 from dataclasses import asdict
 from datetime import datetime
 
-from localmem.bank import Bank
 from localmem.errors import BadInput
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
+from localmem.store.sql import Store
 from localmem.text.dialogue import dated_lines
 from localmem.types import Recall, Session, Turn
 
@@ -39,15 +39,18 @@ def recall_document(recall: Recall) -> Document:
     return {"text": recall.text, "hits": _with_iso_times(hits)}
 
 
-def bank_document(bank: Bank) -> Document:
-    """All units with their state, links, notes and marks."""
+def memory_document(store: Store, user: str, system: str, as_of: datetime | None = None) -> Document:
+    """A user's units with their state, links, notes and marks, and how many closed sessions the system has not read."""
+    bank = store.bank(user, system, as_of)
+    units = [{**asdict(unit), "retired": unit.id in bank.retired} for unit in bank.units.values()]
     return {
-        "units": _with_iso_times(
-            [{**asdict(unit), "retired": unit.id in bank.retired} for unit in bank.units.values()]
-        ),
+        "user": user,
+        "system": system,
+        "units": _with_iso_times(units),
         "links": [asdict(link) for link in bank.links],
         "notes": dict(bank.notes),
         "marks": [{"unit": unit, "mark": mark, "value": value} for (unit, mark), value in bank.marks.items()],
+        "unread_sessions": store.backlog(user, system).sessions,
     }
 
 

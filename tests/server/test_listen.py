@@ -38,13 +38,13 @@ def test_an_open_door_without_keys_is_refused_in_one_line(tmp_path: Path) -> Non
 def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = refused(tmp_path, "--port", str(port), "--data", str(tmp_path))
+        done = refused(tmp_path, "--port", str(port), "--data-dir", str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(f"localmem: cannot listen on 127.0.0.1:{port}")
 
 
 def test_a_model_that_is_not_there_ends_the_server_with_the_command_that_mends_it(tmp_path: Path) -> None:
-    done = refused(tmp_path, "--port", "0", "--model", "mistral-7b-instruct-v0.3", "--data", str(tmp_path))
+    done = refused(tmp_path, "--port", "0", "--model", "mistral-7b-instruct-v0.3", "--data-dir", str(tmp_path))
     assert done.returncode == 1
     assert "localmem models pull mistral-7b-instruct-v0.3" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
@@ -53,7 +53,7 @@ def test_a_model_that_is_not_there_ends_the_server_with_the_command_that_mends_i
 @contextmanager
 def served(tmp_path: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`localmem serve` on the starter backbone; gives the process and its address."""
-    command = [sys.executable, "-m", "localmem", "serve", "--port", "0", "--data", str(data)]
+    command = [sys.executable, "-m", "localmem", "serve", "--port", "0", "--data-dir", str(data)]
     with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

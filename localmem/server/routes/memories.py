@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from localmem.bank import Bank
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
-from localmem.runtime.inspection import bank_document, recall_document, recall_text
+from localmem.runtime.inspection import memory_document, recall_document, recall_text
 from localmem.server.dependencies import Services, SharedServices, User
 from localmem.server.errors import ApiError
 from localmem.types import AddUnit, Unit
@@ -111,9 +111,8 @@ def recall(body: RecallRequest, services: SharedServices, user: User) -> Json:
 @router.get("/bank")
 def read_bank(services: SharedServices, user: User, as_of: AwareDatetime | None = None) -> Json:
     """All units, links, notes and marks at once, and how many closed sessions this system has not read."""
-    store, system = services.runtime.store, services.settings.system
-    unread = store.backlog(user, system).sessions
-    return {"object": "bank", **bank_document(store.bank(user, system, as_of)), "unread_sessions": unread}
+    document = memory_document(services.runtime.store, user, services.settings.system, as_of)
+    return {"object": "bank", **document}
 
 
 @router.post("", status_code=201)

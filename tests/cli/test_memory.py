@@ -1,0 +1,96 @@
+"""remember, recall, show and forget as a user runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def test_remember_imports_each_session_once(localmem: Run, session_log: Path) -> None:
+    first = localmem("remember", session_log, "--user", "ana", "--json")
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout) == {
+        "user": "ana",
+        "system": "exchange_retrieval",
+        "read": 2,
+        "skipped": 0,
+        "units": 3,
+    }
+    again = json.loads(localmem("remember", session_log, "--user", "ana", "--json").stdout)
+    assert (again["read"], again["skipped"], again["units"]) == (0, 2, 3)
+    text = localmem("remember", session_log, "--user", "ana").stdout
+    assert text == "0 sessions imported, 2 skipped (already imported); 3 units in total\n"
+
+
+def test_recall_shows_the_memory_of_one_user_within_filters(localmem: Run, session_log: Path) -> None:
+    localmem("remember", session_log, "--user", "ana")
+    question = ("recall", "what is my dog called?", "--user", "ana", "--json")
+    document = json.loads(localmem(*question).stdout)
+    assert "Bruno" in document["hits"][0]["text"] + document["text"]
+    assert localmem("recall", "what is my dog called?", "--user", "ben").stdout == "nothing is recalled\n"
+    for bound in ("--until", "--as-of"):
+        hits = json.loads(localmem(*question, bound, "2026-03-05").stdout)["hits"]
+        assert {hit["session"] for hit in hits} == {"first"}
+    assert localmem("recall", "dog", "--user", "ana", "--since", "2030-01-01").stdout == "nothing is recalled\n"
+
+
+def test_show_prints_the_memory_now_and_at_a_date_and_the_history_of_a_unit(localmem: Run, session_log: Path) -> None:
+    localmem("remember", session_log, "--user", "ana")
+    now = json.loads(localmem("show", "--user", "ana", "--json").stdout)
+    earlier = json.loads(localmem("show", "--user", "ana", "--as-of", "2026-03-05", "--json").stdout)
+    assert [unit["session"] for unit in now["units"]] == ["first", "first", "second"]
+    assert [unit["session"] for unit in earlier["units"]] == ["first", "first"]
+    text = localmem("show", "--user", "ana").stdout
+    assert f"{now['units'][0]['id']}  2026-03-02  " in text
+    history = localmem("show", "--user", "ana", "--history", now["units"][0]["id"]).stdout
+    assert "User said: My dog is called Bruno." in history
+    assert "add_unit by first" in history
+
+
+def test_a_user_without_memories_is_named(localmem: Run) -> None:
+    assert localmem("show", "--user", "nobody").stdout == "No memories for user nobody (system exchange_retrieval).\n"
+
+
+def test_forget_erases_with_a_receipt_and_never_by_default(localmem: Run, session_log: Path, tmp_path: Path) -> None:
+    localmem("remember", session_log, "--user", "ana")
+    assert localmem("forget", "--all", "--yes").returncode == 2
+    assert localmem("forget", "--user", "ana").returncode == 2
+    refused = localmem("forget", "--session", "first", "--user", "ana", stdin="n\n")
+    assert refused.returncode != 0
+    receipt = json.loads(localmem("forget", "--session", "first", "--user", "ana", "--yes", "--json").stdout)
+    assert receipt["remaining"] == 0
+    assert receipt["checked"] > 0
+    database = b"".join(path.read_bytes() for path in (tmp_path / "xdg" / "localmem").glob("memory.db*"))
+    assert b"Bruno" not in database
+    assert b"Lyon" in database
+
+
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        {"LOCALMEM_MODEL": "mistral-7b-instruct-v0.3"},
+        {"LOCALMEM_LLM__BACKEND": "vllm", "LOCALMEM_LLM__URL": "http://127.0.0.1:9/v1"},
+    ],
+    ids=["absent from the disk", "server down"],
+)
+def test_no_command_that_looks_at_a_memory_needs_the_backbone(
+    localmem: Run, session_log: Path, tmp_path: Path, backbone: dict[str, str]
+) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    env = backbone | {"LOCALMEM_MODELS": str(models)}
+    commands: list[tuple[object, ...]] = [
+        ("remember", session_log),
+        ("recall", "what is my dog called?"),
+        ("recall", "what is my dog called?", "--as-of", "2026-03-05"),
+        ("show",),
+        ("undo", "--session", "first"),
+        ("rebuild",),
+        ("export",),
+        ("forget", "--session", "second", "--yes"),
+    ]
+    for command in commands:
+        finished = localmem(*command, env=env)
+        assert finished.returncode == 0, (command, finished.stderr)
