@@ -4,6 +4,7 @@ Torch is imported inside the functions, so this module is cheap to import. Does 
 """
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from localmem.errors import BadSettings
@@ -32,8 +33,8 @@ def resolve_device(name: str) -> str:
         kind = torch.device(name).type
     except RuntimeError as error:
         raise BadSettings(f"unknown device {name!r}; use auto, cpu or cuda") from error
-    module = getattr(torch, kind, None)
-    if kind != "cpu" and not (hasattr(module, "is_available") and module.is_available()):
+    is_available: Callable[[], bool] = getattr(getattr(torch, kind, None), "is_available", lambda: False)
+    if kind != "cpu" and not is_available():
         raise BadSettings(f"device {name!r} is not available on this machine; use cpu or auto")
     return name
 

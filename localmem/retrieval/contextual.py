@@ -1,7 +1,7 @@
-"""An index that reads each unit together with what went before it: a reply often makes sense only after its question.
+"""ContextualRetriever: indexes each unit together with the units before it; a reply needs its question to make sense.
 
-Knows nothing of how the inner one searches. The units stay as they are: what was said before is another unit's, and
-goes when that one is erased and the index is made anew.
+Does not depend on how the inner retriever searches. The units themselves stay unchanged: text of an earlier unit is
+only in the index, and is gone when that unit is erased and the index is built again.
 """
 
 import threading
@@ -16,27 +16,26 @@ from localmem.types import Unit
 
 
 class ContextualRetriever:
-    """`inner`, whose keys are a unit's date, the `before` units of its session that were added last, and its own key.
+    """`inner`, with keys made of a unit's date, the `context_units` units of its session before it, and its own key.
 
-    Units of a session are added in the order in which they were said. Measured for BM25 in
-    configs/eval/results/retrieval.md.
+    Units of a session must be added in the order of the conversation.
     """
 
-    def __init__(self, inner: Retriever, *, before: int = 1) -> None:
+    def __init__(self, inner: Retriever, *, context_units: int = 1) -> None:
         self._inner = inner
         self._guard = threading.Lock()
-        self._said: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=before))
-        self._known: set[str] = set()
+        self._recent: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=context_units))
+        self._ids: set[str] = set()
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Index the units that are not there yet."""
+        """Indexes the units that are not present yet."""
         with self._guard:
-            self._inner.add([self._wide(unit) for unit in units if unit.id not in self._known])
+            self._inner.add([self._with_context(unit) for unit in units if unit.id not in self._ids])
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget these units."""
+        """Removes these units."""
         with self._guard:
-            self._known.difference_update(ids)
+            self._ids.difference_update(ids)
             self._inner.remove(ids)
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
@@ -45,17 +44,17 @@ class ContextualRetriever:
 
     @property
     def memory(self) -> int:
-        """Bytes of the inner index; the last words of each session are little beside it."""
+        """Bytes of the inner index; the last units of each session are few beside it."""
         return self._inner.memory
 
-    def _wide(self, unit: Unit) -> Unit:
-        said = self._said[unit.session]
-        wide = replace(unit, key="\n".join([_spelled(unit.time.date()), *said, unit.key]))
-        said.append(unit.key)
-        self._known.add(unit.id)
-        return wide
+    def _with_context(self, unit: Unit) -> Unit:
+        recent = self._recent[unit.session]
+        key = "\n".join([_spell(unit.time.date()), *recent, unit.key])
+        recent.append(unit.key)
+        self._ids.add(unit.id)
+        return replace(unit, key=key)
 
 
 @lru_cache(maxsize=256)  # units of one day come together
-def _spelled(day: date) -> str:
+def _spell(day: date) -> str:
     return f"{day.day} {day:%B %Y}"

@@ -54,7 +54,7 @@ def _is_searchable(rows: Rows) -> NDArray[np.bool_]:
 
 
 class _Model(Protocol):
-    """Loaded weights. `window` is in tokens; `embed` gives unit rows, and for each text whether it was truncated."""
+    """Loaded weights. `window` is in tokens; `encode` gives unit rows, and for each text whether it was truncated."""
 
     window: int | None
     dimension: int
@@ -64,7 +64,7 @@ class _Model(Protocol):
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]: ...
 
-    def embed(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]: ...
+    def encode(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]: ...
 
 
 class SentenceEncoder:
@@ -170,7 +170,7 @@ class SentenceEncoder:
         embedded: dict[int, _Embedded] = {}
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            rows, truncated = model.embed([texts[index] for index in batch])
+            rows, truncated = model.encode([texts[index] for index in batch])
             embedded.update(zip(batch, zip(rows, truncated, strict=True), strict=True))
         return [embedded[index] for index in range(len(texts))]
 
@@ -200,7 +200,7 @@ class _SentenceTransformers:
         tokenizer = self._model.tokenizer
         return [len(tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
 
-    def embed(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
+    def encode(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
         import torch
 
         model, texts = self._model, list(texts)

@@ -1,6 +1,6 @@
 """HybridRetriever: reciprocal rank fusion of several retrievers.
 
-Knows nothing of how they search: ranks alone count, so that scores of different scales need no calibration.
+Does not depend on how they search: only ranks count, so scores of different scales need no calibration.
 """
 
 import threading
@@ -15,8 +15,8 @@ from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.types import Unit
 
-_OBJECTS = 90  # bytes of a dict's entry and its number
-_HANDS = ThreadPoolExecutor(128, "localmem-search")  # none is started before it is needed
+_ENTRY_BYTES = 90  # of a dict's entry and its number
+_THREADS = ThreadPoolExecutor(128, "localmem-search")  # starts a thread when it is first needed
 
 
 class HybridRetriever:
@@ -24,9 +24,8 @@ class HybridRetriever:
 
     Reciprocal rank fusion with its constant of 60 (Cormack, Clarke and Buettcher, SIGIR 2009, section 2). `depth` is
     how many matches of each retriever are fused, or `k` if that is more; `weights` default to 1 each. An `add` that
-    fails in one retriever can be repeated: those that have the units already leave them as they are. All retrievers
-    search at the same time, the first on the caller's thread: let it be the one that has the query encoded, which
-    takes longer than what the others do meanwhile.
+    fails in one retriever can be repeated: retrievers that already have the units ignore them. All retrievers search at
+    the same time, the first on the caller's thread: put the one first that encodes the query, which takes longest.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class HybridRetriever:
         self._order: dict[str, int] = {}
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Index the units' keys in every retriever."""
+        """Indexes the units' keys in every retriever."""
         with self._guard:
             for unit in units:
                 if unit.id not in self._order:
@@ -61,37 +60,38 @@ class HybridRetriever:
             retriever.add(units)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget these units in every retriever."""
+        """Removes these units from every retriever."""
         for retriever in self._retrievers:
             retriever.remove(ids)
         with self._guard:
-            for key in ids:
-                self._order.pop(key, None)
+            for unit_id in ids:
+                self._order.pop(unit_id, None)
 
     @property
     def memory(self) -> int:
-        """Bytes of all the retrievers, about."""
-        return sum(retriever.memory for retriever in self._retrievers) + len(self._order) * _OBJECTS
+        """Approximate bytes of all the retrievers."""
+        return sum(retriever.memory for retriever in self._retrievers) + len(self._order) * _ENTRY_BYTES
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        """Fused matches, at most `k` a query, ties in the order of addition. Ranks count within the scope."""
+        """Fused matches, at most `k` a query, ties in the order of addition. Ranks are those within the scope."""
         if k <= 0:
             return [[] for _ in queries]
         depth = max(k, self._depth)
         first, *others = self._retrievers
-        searching = [_HANDS.submit(copy_context().run, other.search, queries, depth, scope) for other in others]
-        lists = [first.search(queries, depth, scope), *(search.result() for search in searching)]
-        return [self._fuse(rankings, k) for rankings in zip(*lists, strict=True)]
+        searches = [_THREADS.submit(copy_context().run, other.search, queries, depth, scope) for other in others]
+        results = [first.search(queries, depth, scope), *(search.result() for search in searches)]
+        return [self._fuse(rankings, k) for rankings in zip(*results, strict=True)]
 
     def _fuse(self, rankings: Sequence[Sequence[Match]], k: int) -> list[Match]:
         shares: defaultdict[str, list[float]] = defaultdict(list)
         for weight, ranking in zip(self._weights, rankings, strict=True):
             for rank, match in enumerate(ranking, start=1):
                 shares[match.id].append(weight / (self._constant + rank))
-        return self._ranked({key: fsum(parts) for key, parts in shares.items()}, k)  # fsum: ties whatever the order
+        # fsum: the same shares in another order give the same score, and so a tie.
+        return self._top({unit_id: fsum(parts) for unit_id, parts in shares.items()}, k)
 
-    def _ranked(self, scores: Mapping[str, float], k: int) -> list[Match]:
+    def _top(self, scores: Mapping[str, float], k: int) -> list[Match]:
         with self._guard:
             order = self._order
-            ranks = [(-score, order.get(key, self._added), key) for key, score in scores.items()]
-        return [Match(key, -score) for score, _, key in nsmallest(k, ranks)]
+            ranks = [(-score, order.get(unit_id, self._added), unit_id) for unit_id, score in scores.items()]
+        return [Match(unit_id, -score) for score, _, unit_id in nsmallest(k, ranks)]

@@ -1,7 +1,7 @@
-"""IndexFile: an index that takes long to make, kept in a file beside the ids and the content that it was made of.
+"""IndexFile: an index that takes long to build, saved with the ids and the content that it was built from.
 
-Knows nothing of encoders or FAISS: an index is bytes here. The file is derived data: whatever is wrong with it, the
-index is made anew, and that is said and counted. It is checked before anything in it is believed.
+An index is bytes here; does not depend on encoders or FAISS. The file is derived data: whatever is wrong with it, the
+index is built again, which is logged and counted. Nothing in the file is used before its checksum is verified.
 """
 
 import json
@@ -21,107 +21,108 @@ from localmem.types import Unit
 log = logging.getLogger(__name__)
 
 _MAGIC = b"localmem index 1\n"
-_HEADER = 10_000  # bytes that a header may have
-_MARK = 16  # bytes of a row's digest
+_MAX_HEADER = 10_000  # bytes
+_DIGEST = 16  # bytes of a row's digest
 
-Marks = NDArray[np.uint8]
+Digests = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The rows' ids in order, a digest of each row's content, (n, 16), and the index over them."""
+class IndexSnapshot:
+    """The ids of the rows in order, (n, 16) digests of their content, and the index over them."""
 
     ids: Sequence[str]
-    marks: Marks
+    digests: Digests
     index: NDArray[np.uint8]
 
 
-class _Refused(Exception):
-    """What is wrong with a file, to go on 'the index file F ...'."""
+class _Invalid(Exception):
+    """What is wrong with a file, worded to follow 'the index file F ...'."""
 
 
 class IndexFile:
-    """One index at `path`. What it was `made_by`, the encoder and the kind of index, stands in it: no other reads it.
+    """One index at `path`, usable only by the encoder and the kind of index that built it.
 
-    `refused` counts the files that could not be used, `unwritten` those that could not be written.
+    `rejected` counts the files that could not be used, `unwritten` those that could not be written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.refused = 0
+        self.rejected = 0
         self.unwritten = 0
 
-    def read(self, made_by: str) -> Kept | None:
-        """What is kept, if it is whole and was made by the same; else None."""
+    def read(self, made_by: str) -> IndexSnapshot | None:
+        """The saved index, if it is intact and was built by `made_by`; else None."""
         try:
-            return _parsed(self._path.read_bytes(), made_by)
+            return _parse(self._path.read_bytes(), made_by)
         except FileNotFoundError:
             return None
         except OSError as error:
-            self.refuse(f"cannot be read: {error.strerror}")
-        except _Refused as error:
-            self.refuse(str(error))
+            self.reject(f"cannot be read: {error.strerror}")
+        except _Invalid as error:
+            self.reject(str(error))
         return None
 
-    def refuse(self, why: str) -> None:
-        """Say and count that the file is of no use."""
-        self.refused += 1
-        log.warning("the index file %s %s; the index is made anew", self._path, why)
+    def reject(self, reason: str) -> None:
+        """Logs and counts that the file cannot be used."""
+        self.rejected += 1
+        log.warning("the index file %s %s; building the index again", self._path, reason)
 
-    def write(self, kept: Kept, made_by: str) -> None:
-        """In place of what is there, in one step. A disk that refuses is said and counted, and is no error."""
+    def write(self, snapshot: IndexSnapshot, made_by: str) -> None:
+        """Replaces the file in one step. A disk error is logged and counted, but not raised."""
         try:
-            write_atomic(self._path, _pieces(kept, made_by), "the index is rebuilt at the next start", mode=0o600)
+            write_atomic(self._path, _serialize(snapshot, made_by), "the next start builds the index again", mode=0o600)
         except BadInput as error:
             self.unwritten += 1
             log.warning("%s", error)
 
 
-def marks_of(rows: NDArray[np.float32]) -> Marks:
-    """A digest of each row."""
-    data = b"".join(blake2b(row, digest_size=_MARK).digest() for row in np.ascontiguousarray(rows, dtype="<f4"))
-    return np.frombuffer(data, dtype=np.uint8).reshape(-1, _MARK)
+def digest_rows(rows: NDArray[np.float32]) -> Digests:
+    """A digest of each row, (n, 16)."""
+    data = b"".join(blake2b(row, digest_size=_DIGEST).digest() for row in np.ascontiguousarray(rows, dtype="<f4"))
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, _DIGEST)
 
 
-def still_there(kept: Kept, units: Sequence[Unit], marks: Marks) -> NDArray[np.bool_] | None:
-    """Which of the kept rows are among the units, when those are the first of the units, in order, and unchanged.
+def surviving_rows(snapshot: IndexSnapshot, units: Sequence[Unit], digests: Digests) -> NDArray[np.bool_] | None:
+    """A mask of the saved rows whose units are present, if these are the first of `units`, in order and unchanged.
 
-    Rows that are no longer there and units that were added since do not matter. None when the file is of other units.
+    Saved rows of removed units and units added since are allowed. None when the file is of other units.
     """
-    place = {unit.id: at for at, unit in enumerate(units)}
-    at = np.array([place.get(kept_id, -1) for kept_id in kept.ids], dtype=np.int64)
-    there: NDArray[np.bool_] = at >= 0
-    count = int(np.count_nonzero(there))
-    same = np.array_equal(at[there], np.arange(count)) and np.array_equal(kept.marks[there], marks[:count])
-    return there if same and count else None
+    index_of = {unit.id: index for index, unit in enumerate(units)}
+    indices = np.array([index_of.get(unit_id, -1) for unit_id in snapshot.ids], dtype=np.int64)
+    surviving: NDArray[np.bool_] = indices >= 0
+    count = int(np.count_nonzero(surviving))
+    same_order = np.array_equal(indices[surviving], np.arange(count))
+    unchanged = same_order and np.array_equal(snapshot.digests[surviving], digests[:count])
+    return surviving if unchanged and count else None
 
 
-def _pieces(kept: Kept, made_by: str) -> list[bytes | memoryview]:
-    ids = json.dumps(list(kept.ids), ensure_ascii=False).encode("utf-8", "surrogatepass")
-    parts: list[bytes | memoryview] = [ids, kept.marks.tobytes(), kept.index.data]
-    rows = len(kept.ids)
+def _serialize(snapshot: IndexSnapshot, made_by: str) -> list[bytes | memoryview]:
+    ids = json.dumps(list(snapshot.ids), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    parts: list[bytes | memoryview] = [ids, snapshot.digests.tobytes(), snapshot.index.data]
+    rows = len(snapshot.ids)
     header = {"made_by": made_by, "rows": rows, "ids": len(ids), "sha256": _checksum(rows, len(ids), parts)}
     return [_MAGIC, json.dumps(header).encode() + b"\n", *parts]
 
 
-def _parsed(data: bytes, made_by: str) -> Kept:
-    """Raises _Refused. Nothing behind the header is looked at before its checksum was right."""
-    start = data.find(b"\n", len(_MAGIC), len(_MAGIC) + _HEADER) + 1
+def _parse(data: bytes, made_by: str) -> IndexSnapshot:
+    """Raises _Invalid."""
+    start = data.find(b"\n", len(_MAGIC), len(_MAGIC) + _MAX_HEADER) + 1
     if not data.startswith(_MAGIC) or not start:
-        raise _Refused("is no index file")
+        raise _Invalid("is not an index file")
     try:
         header = json.loads(data[len(_MAGIC) : start])
-        made_by_it, rows, ids, checksum = (header[key] for key in ("made_by", "rows", "ids", "sha256"))
+        builder, rows, ids, checksum = (header[key] for key in ("made_by", "rows", "ids", "sha256"))
     except (ValueError, KeyError, TypeError):
-        raise _Refused("has a damaged head") from None
-    if made_by_it != made_by:
-        raise _Refused(f"was made by {made_by_it!r:.80}, not by {made_by!r}")
+        raise _Invalid("has a damaged header") from None
+    if builder != made_by:
+        raise _Invalid(f"was built by {builder!r:.80}, not by {made_by!r}")
     body = memoryview(data)[start:]
     if _checksum(rows, ids, [body]) != checksum:
-        raise _Refused("is damaged: its checksum is wrong")
-    marks = np.frombuffer(body, np.uint8, rows * _MARK, ids).reshape(rows, _MARK)
+        raise _Invalid("is damaged: its checksum is wrong")
+    digests = np.frombuffer(body, np.uint8, rows * _DIGEST, ids).reshape(rows, _DIGEST)
     names = json.loads(bytes(body[:ids]).decode("utf-8", "surrogatepass"))
-    return Kept(names, marks, np.frombuffer(body, np.uint8, offset=ids + rows * _MARK))
+    return IndexSnapshot(names, digests, np.frombuffer(body, np.uint8, offset=ids + rows * _DIGEST))
 
 
 def _checksum(rows: object, ids: object, parts: Sequence[bytes | memoryview]) -> str:

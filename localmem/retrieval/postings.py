@@ -1,9 +1,6 @@
-"""Postings: how often each term stands in each slot, looked up by term, and cheap to add to.
+"""Postings: how often each term occurs in each row, looked up by term and cheap to extend.
 
-Knows neither words nor scores. A term and a slot are one number, the term in its upper 32 bits, in sorted runs: what is
-added is a short run of its own, and runs are merged when they have become alike in size, so that an addition costs
-little whatever is there, and a look-up reads few runs. How many terms a slot holds stands beside each of them, since to
-look it up slot by slot takes longer than all else that is done with a list.
+Knows neither words nor scores: terms and rows are numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +11,23 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+# Why not a dict of lists, one for each term: a bank grows by a few units at a time, between searches, and a new unit
+# would append to as many lists as it has terms. Here a term and a row form one number, the term in the upper 32 bits,
+# and all of these lie in sorted arrays ("runs"). All rows of a term are neighbours then, found by two binary searches
+# and read without a copy, and adding a unit is one small sorted array.
+#
+# Why several runs: to insert into one array copies all of it for each addition. An addition is a run of its own, and a
+# run is merged into the one before it as soon as it is at least a quarter of its size, as in a log-structured merge
+# tree. So each entry is copied a number of times that is logarithmic in the size of the bank, and a look-up reads
+# few runs (fewer than 8 after 61 additions, as the test asserts).
+#
+# Why the length of a row (how many terms it holds) stands beside each entry, although it is the same for all terms of
+# a row: BM25 needs it for every entry, and gathering it row by row jumps through memory. Over 100,000 units, keeping
+# it here and sorting only candidates (`top_candidates`) took a question's scores from 3.6 to 1.6 ms.
+#
+# Why a question's terms are looked up together: each numpy call costs microseconds whatever its size, and a question
+# of 40 words over 1,000 units has short lists. One call for all terms took 0.28 ms in place of 0.64.
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Number = TypeVar("Number", bound=np.generic)
@@ -21,7 +35,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Sorted keys, how often the term stands there, and how many terms that slot holds; counts are whole below 2^24."""
+    """Sorted keys, how often the term occurs in the row, and the row's length; float32 counts exactly up to 2^24."""
 
     keys: Ints
     counts: Floats
@@ -33,10 +47,14 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Entries, one for each of the terms that a slot holds; `sizes` (runs x terms) says how many each has in a row."""
+class Entries:
+    """One entry for each pair of a term and a row that holds it.
 
-    slots: Ints
+    `rows`, `counts` and `lengths` run over the entries: by run, and within a run by term. `sizes` (runs x terms) says
+    how many entries each term has in each run.
+    """
+
+    rows: Ints
     counts: Floats
     lengths: Floats
     sizes: Ints
@@ -47,8 +65,8 @@ class Found:
         return spread
 
 
-_SLOT = 0xFFFFFFFF
-_GROWTH = 4  # a run is merged into the one before it when it is at least so small a part of it
+_ROW_BITS = 0xFFFFFFFF
+_MERGE_RATIO = 4  # a run is merged into the one before it from this part of its size
 
 
 class Postings:
@@ -63,56 +81,59 @@ class Postings:
         return sum(run.memory for run in self._runs)
 
     def add(self, start: int, units: Sequence[Sequence[int]]) -> None:
-        """The terms of the units in the slots from `start` on, which no unit had before."""
+        """Adds the terms of units in the rows from `start` on, which must be new."""
         terms = np.fromiter(chain.from_iterable(units), dtype=np.int64)
         lengths = [len(terms) for terms in units]
-        slots = np.repeat(np.arange(start, start + len(units)), lengths)
-        keys, counts = np.unique(terms << 32 | slots, return_counts=True)
-        sizes = np.array(lengths, dtype=np.float32)[(keys & _SLOT) - start]
-        self._runs.append(_Run(keys, counts.astype(np.float32), sizes))
-        while len(self._runs) > 1 and len(self._runs[-1].keys) * _GROWTH >= len(self._runs[-2].keys):
-            last = self._runs.pop()
-            self._runs.append(_merged(self._runs.pop(), last))
+        rows = np.repeat(np.arange(start, start + len(units)), lengths)
+        keys, counts = np.unique(terms << 32 | rows, return_counts=True)
+        row_lengths = np.array(lengths, dtype=np.float32)[(keys & _ROW_BITS) - start]
+        self._runs.append(_Run(keys, counts.astype(np.float32), row_lengths))
+        while len(self._runs) > 1 and len(self._runs[-1].keys) * _MERGE_RATIO >= len(self._runs[-2].keys):
+            newest = self._runs.pop()
+            self._runs.append(_merge(self._runs.pop(), newest))
 
-    def of(self, terms: Sequence[int]) -> Found:
-        """The slots that hold each of the terms; a slot stands once for each term it holds."""
-        wanted = np.array(terms, dtype=np.int64)
-        firsts = np.array([np.searchsorted(run.keys, wanted << 32) for run in self._runs], dtype=np.int64)
-        ends = np.array([np.searchsorted(run.keys, (wanted + 1) << 32) for run in self._runs], dtype=np.int64)
-        cuts = [
-            (run, slice(*cut))
-            for run, *bounds in zip(self._runs, firsts.tolist(), ends.tolist(), strict=True)
-            for cut in zip(*bounds, strict=True)
+    def lookup(self, terms: Sequence[int]) -> Entries:
+        """The entries of these terms, which must be different."""
+        keys = np.array(terms, dtype=np.int64)
+        starts = np.array([np.searchsorted(run.keys, keys << 32) for run in self._runs], dtype=np.int64)
+        ends = np.array([np.searchsorted(run.keys, (keys + 1) << 32) for run in self._runs], dtype=np.int64)
+        slices = [
+            (run, slice(*bounds))
+            for run, *lists in zip(self._runs, starts.tolist(), ends.tolist(), strict=True)
+            for bounds in zip(*lists, strict=True)
         ]
-        return Found(
-            slots=_joined(cuts, lambda run: run.keys, np.int64) & _SLOT,
-            counts=_joined(cuts, lambda run: run.counts, np.float32),
-            lengths=_joined(cuts, lambda run: run.lengths, np.float32),
-            sizes=ends - firsts,
+        return Entries(
+            rows=_gather(slices, lambda run: run.keys, np.int64) & _ROW_BITS,
+            counts=_gather(slices, lambda run: run.counts, np.float32),
+            lengths=_gather(slices, lambda run: run.lengths, np.float32),
+            sizes=ends - starts,
         )
 
-    def keep(self, kept: NDArray[np.intp]) -> None:
-        """Only these slots, which become 0, 1, 2, ..."""
-        self._runs = [_kept(run, kept) for run in self._runs]
+    def select(self, rows: NDArray[np.intp]) -> None:
+        """Drops all rows but these, which are ascending and become 0, 1, 2, ..."""
+        self._runs = [_select(run, rows) for run in self._runs]
 
 
-def _joined(
-    cuts: Sequence[tuple[_Run, slice]], of: Callable[[_Run], NDArray[np.generic]], kind: type[np.generic]
+def _gather(
+    slices: Sequence[tuple[_Run, slice]], field: Callable[[_Run], NDArray[np.generic]], dtype: type[np.generic]
 ) -> NDArray[Any]:
-    return np.concatenate([of(run)[cut] for run, cut in cuts]) if cuts else np.zeros(0, dtype=kind)
+    return np.concatenate([field(run)[part] for run, part in slices]) if slices else np.zeros(0, dtype=dtype)
 
 
-def _merged(older: _Run, newer: _Run) -> _Run:
-    at = np.searchsorted(older.keys, newer.keys)
+def _merge(older: _Run, newer: _Run) -> _Run:
+    places = np.searchsorted(older.keys, newer.keys)
     return _Run(
-        np.insert(older.keys, at, newer.keys),
-        np.insert(older.counts, at, newer.counts),
-        np.insert(older.lengths, at, newer.lengths),
+        np.insert(older.keys, places, newer.keys),
+        np.insert(older.counts, places, newer.counts),
+        np.insert(older.lengths, places, newer.lengths),
     )
 
 
-def _kept(run: _Run, kept: NDArray[np.intp]) -> _Run:
-    slots = run.keys & _SLOT
-    at = np.searchsorted(kept, slots)
-    left = kept[np.minimum(at, len(kept) - 1)] == slots if len(kept) else np.zeros(len(slots), dtype=np.bool_)
-    return _Run(run.keys[left] >> 32 << 32 | at[left], run.counts[left], run.lengths[left])
+def _select(run: _Run, rows: NDArray[np.intp]) -> _Run:
+    run_rows = run.keys & _ROW_BITS
+    renumbered = np.searchsorted(rows, run_rows)
+    present = np.zeros(len(run_rows), dtype=np.bool_)
+    if len(rows):
+        present = rows[np.minimum(renumbered, len(rows) - 1)] == run_rows
+    keys = run.keys[present] >> 32 << 32 | renumbered[present]
+    return _Run(keys, run.counts[present], run.lengths[present])

@@ -1,7 +1,7 @@
-"""Dates that an English question names, as the range of time that it asks about.
+"""Dates in an English question, as the range of time that it asks about.
 
-What counts as a date is decided here, by patterns that leave "May I" and "Sun" alone; dateparser reads it. Knows no
-units and reads no clock: "yesterday" needs to be told when it is asked.
+Patterns decide what counts as a date, so that "May I" and "Sun" do not; dateparser reads it. Does not depend on units,
+and reads no clock: "yesterday" is relative to the time of the question.
 """
 
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -31,27 +31,28 @@ _DATE = regex.compile(
     rf")\b",
 )
 _YEAR = regex.compile(r"\b\d{4}\b")
-_ANY_DAY = datetime(2000, 1, 15)  # noqa: DTZ001  # what a date with a year is read from, and does not depend on
+_ANY_DAY = datetime(2000, 1, 15)  # noqa: DTZ001  # dateparser needs one; a date with a year does not depend on it
 _MOMENT = timedelta(microseconds=1)
 
 
 class Range(NamedTuple):
-    """From `since` to `until`, both within; None is without end."""
+    """From `since` to `until`, both included; None is unbounded."""
 
     since: datetime | None
     until: datetime | None
 
 
-def range_in(text: str, now: datetime | None) -> Range | None:
-    """What a question's dates span together; None for a question without any that can be told.
+def read_range(text: str, now: datetime | None) -> Range | None:
+    """The range that covers all dates of a question; None for a question without readable dates.
 
-    A date is as long as it is exact: a day, a week from Monday, a month, a year. "before", "after", "since" and "until"
-    leave one end open. A date without a year, and one that is relative, is the last such one before `now`.
+    The precision of a date is its length: a day, a week from Monday, a month, a year. "before", "after", "since" and
+    "until" leave one end open. A relative date, or one without a year, is the last such one before `now`.
     """
-    found = [part for match in _DATE.finditer(text) if (part := _read(match["date"], match["bound"], now)) is not None]
-    if not found:
+    matches = _DATE.finditer(text)
+    ranges = [part for match in matches if (part := _read(match["date"], match["bound"], now)) is not None]
+    if not ranges:
         return None
-    starts, ends = [part.since for part in found], [part.until for part in found]
+    starts, ends = [part.since for part in ranges], [part.until for part in ranges]
     since = None if None in starts else min(start for start in starts if start)
     return Range(since, None if None in ends else max(end for end in ends if end))
 
@@ -64,16 +65,16 @@ def _read(words: str, bound: str | None, now: datetime | None) -> Range | None:
     zone = now.tzinfo if now else UTC
     base = now.replace(tzinfo=None) if now else _ANY_DAY
     settings = {"RELATIVE_BASE": base, "PREFER_DATES_FROM": "past", "TIMEZONE": "UTC", "DATE_ORDER": "YMD"}
-    read = DateDataParser(languages=["en"], settings=settings).get_date_data(words)
-    if read.date_obj is None:
+    parsed = DateDataParser(languages=["en"], settings=settings).get_date_data(words)
+    if parsed.date_obj is None:
         return None
     try:
-        return _bounded(*_span(read.date_obj.replace(tzinfo=None), read.period, zone), (bound or "").lower())
+        return _bound(*_span(parsed.date_obj.replace(tzinfo=None), parsed.period, zone), (bound or "").lower())
     except (OverflowError, ValueError):  # the calendar ends with the year 9999
         return None
 
 
-def _bounded(first: datetime, last: datetime, bound: str) -> Range:
+def _bound(first: datetime, last: datetime, bound: str) -> Range:
     match bound:
         case "before":
             return Range(None, first - _MOMENT)
@@ -87,7 +88,7 @@ def _bounded(first: datetime, last: datetime, bound: str) -> Range:
 
 
 def _span(date: datetime, period: str, zone: tzinfo | None) -> tuple[datetime, datetime]:
-    """The first and the last moment of the day, week, month or year that the date stands for."""
+    """The first and the last moment of the day, week, month or year that the date names."""
     day = date.replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
         case "week":

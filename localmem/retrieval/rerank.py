@@ -1,7 +1,7 @@
-"""RerankingRetriever: the first matches of a retriever, read once more beside the query; and a cross-encoder that reads them.
+"""RerankingRetriever: a retriever whose first matches a reranker orders; and a cross-encoder to do that.
 
-Knows nothing of how the inner retriever searches. A reranker is slow, so it gets a budget of time, and what it could
-not read in it keeps its place behind what it has read.
+Does not depend on how the inner retriever searches. A reranker is slow, so it has a time budget, and matches that it
+did not score in time follow in their own order.
 """
 
 import logging
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_OBJECTS = 90  # bytes of a dict's entry for a unit; its id and its key belong to the unit
+_ENTRY_BYTES = 90  # of a dict's entry for a unit; its id and its key belong to the unit
 
 
 class RerankingRetriever:
-    """`inner`, whose first `depth` matches (or `k`, if that is fewer than found) the reranker orders by their keys.
+    """`inner`, whose first `depth` matches the reranker orders by their keys.
 
-    They are read in the inner order, `batch` at a time, until all are read or `budget_seconds` have passed since the
-    query's reading began; None sets no bound, and a batch that has begun is finished. Those read stand first, by the
-    reranker's score, ties in the inner order, with that score. All others follow in the inner order; their scores fall
-    from the lowest of the first as the inner scores fall. A query that ran out of time is counted in `unfinished`.
+    They are scored in the inner order, `batch` at a time, until all are scored or `budget_seconds` have passed since
+    the first batch of the query began; None sets no limit, and a batch that has begun is finished. Scored matches come
+    first, by the reranker's score, ties in the inner order. All others follow in the inner order; their scores fall
+    from the lowest score of the first as the inner scores fall. A query that ran out of time is counted in
+    `unfinished`.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class RerankingRetriever:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if depth < 1 or batch < 1:
-            raise BadSettings(f"cannot rerank {depth} matches, {batch} at a time; give numbers above 0")
+            raise BadSettings(f"depth is {depth} and batch is {batch}; give numbers above 0")
         self._inner = inner
         self._reranker = reranker
         self._depth = depth
@@ -60,7 +61,7 @@ class RerankingRetriever:
         self.unfinished = 0
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Index the units' keys."""
+        """Indexes the units' keys."""
         with self._guard:
             new = {unit.id: unit.key for unit in reversed(units) if unit.id not in self._keys}
             self._keys |= new
@@ -71,7 +72,7 @@ class RerankingRetriever:
             raise
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget these units."""
+        """Removes these units."""
         self._inner.remove(ids)
         self._forget(ids)
 
@@ -79,33 +80,33 @@ class RerankingRetriever:
         """The inner matches in the reranker's order, at most `k` a query, best first."""
         if k <= 0:
             return [[] for _ in queries]
-        found = self._inner.search(queries, max(k, self._depth), scope)
-        return [self._reranked(query, matches)[:k] for query, matches in zip(queries, found, strict=True)]
+        results = self._inner.search(queries, max(k, self._depth), scope)
+        return [self._rerank(query, matches)[:k] for query, matches in zip(queries, results, strict=True)]
 
     @property
     def memory(self) -> int:
-        """Bytes of the inner retriever, and of the table of keys, about."""
-        return self._inner.memory + len(self._keys) * _OBJECTS
+        """Approximate bytes of the inner retriever and of the table of keys."""
+        return self._inner.memory + len(self._keys) * _ENTRY_BYTES
 
     def _forget(self, ids: Sequence[str]) -> None:
         with self._guard:
-            for key in ids:
-                self._keys.pop(key, None)
+            for unit_id in ids:
+                self._keys.pop(unit_id, None)
 
-    def _reranked(self, query: str, matches: Sequence[Match]) -> list[Match]:
+    def _rerank(self, query: str, matches: Sequence[Match]) -> list[Match]:
         with self._guard:
-            there = [match for match in matches if match.id in self._keys]  # another thread may have removed some
-            texts = [self._keys[match.id] for match in there[: self._depth]]
-        scores = self._scores(query, texts)
+            present = [match for match in matches if match.id in self._keys]  # another thread may have removed some
+            texts = [self._keys[match.id] for match in present[: self._depth]]
+        scores = self._score(query, texts)
         if not scores:
-            return there
-        order = sorted(range(len(scores)), key=lambda at: -scores[at])
-        read = [Match(there[at].id, scores[at]) for at in order]
-        down = read[-1].score - there[len(scores) - 1].score
-        return [*read, *(Match(match.id, match.score + down) for match in there[len(scores) :])]
+            return present
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])
+        reranked = [Match(present[index].id, scores[index]) for index in order]
+        shift = reranked[-1].score - present[len(scores) - 1].score
+        return [*reranked, *(Match(match.id, match.score + shift) for match in present[len(scores) :])]
 
-    def _scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The scores of the first texts, of as many as there was time for."""
+    def _score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """The scores of the first texts, as many as the budget allows."""
         start, scores = self._clock(), list[float]()
         while len(scores) < len(texts):
             if self._budget is not None and self._clock() - start >= self._budget:
@@ -120,8 +121,8 @@ class CrossEncoderReranker:
     """A cross-encoder in a local folder, as sentence-transformers or transformers saves one; scores from 0 to 1.
 
     The weights load when first needed; a missing folder is an error at once. Of a pair over the model's window the
-    longer text is cut. `device` is as SentenceEncoder's; `dtype` auto is float16 on a GPU and float32 on a CPU. Threads
-    wait for one another.
+    longer text is truncated. `device` is as SentenceEncoder's; `dtype` auto is float16 on a GPU and float32 on a CPU.
+    Threads wait for one another.
     """
 
     def __init__(self, path: Path, *, name: str, device: str = "auto", dtype: Dtype = "auto") -> None:
@@ -135,7 +136,7 @@ class CrossEncoderReranker:
         self._loaded: CrossEncoder | None = None
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text suits the query. Raises BadVectors for scores that are no numbers."""
+        """How well each text suits the query. Raises BadVectors for scores that are not finite."""
         if not texts:
             return []
         with self._guard:
@@ -144,12 +145,12 @@ class CrossEncoderReranker:
                 [(query, text) for text in texts],
                 batch_size=len(texts),
                 show_progress_bar=False,
-                activation_fn=_as_it_is(),
+                activation_fn=_identity(),
             )
         scores = 1 / (1 + np.exp(-np.asarray(logits, dtype=np.float64)))
         if not np.isfinite(scores).all():
             raise BadVectors(
-                f"{self.name} gave scores that are no numbers; verify its weights, or set dtype to float32"
+                f"{self.name} returned scores that are not finite; verify its weights, or set dtype to float32"
             )
         return [float(score) for score in scores]
 
@@ -160,26 +161,26 @@ class CrossEncoderReranker:
                 labels = self._loaded.num_labels
                 if labels != 1:
                     self._loaded = None
-                    raise BadSettings(f"{self.name} tells {labels} classes apart; a reranker gives one score")
+                    raise BadSettings(f"{self.name} has {labels} classes; use a reranker, which has one score")
             return self._loaded
 
 
 def _load(path: Path, device: str, dtype: Dtype) -> "CrossEncoder":
     from sentence_transformers import CrossEncoder
 
-    where = resolve_device(device)
+    resolved = resolve_device(device)
     with no_progress_bar():
         return CrossEncoder(
             str(path),
-            device=where,
+            device=resolved,
             local_files_only=True,
             trust_remote_code=False,
-            model_kwargs={"dtype": resolve_dtype(dtype, where)},
+            model_kwargs={"dtype": resolve_dtype(dtype, resolved)},
         )
 
 
-def _as_it_is() -> "Module":
-    """No activation: what a model card sets would give each reranker another scale."""
+def _identity() -> "Module":
+    """No activation: the one in a model's settings would give each reranker its own scale."""
     import torch
 
     return torch.nn.Identity()

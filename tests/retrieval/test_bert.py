@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from localmem.llm.device import Dtype
-from localmem.retrieval import bert
 from localmem.retrieval.bert import BertEncoder, read_layout
 
 TEXTS = [
@@ -35,9 +34,9 @@ def test_vectors_are_those_of_sentence_transformers(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    monkeypatch.setattr(bert, "_FEW_TOKENS", 10**6 if library == "numpy" else 0)
+    monkeypatch.setattr(BertEncoder, "_suits_numpy", lambda _, __: library == "numpy")
     encoder = encoder_of(starter_encoder_dir)
-    rows, truncated = encoder.embed(TEXTS)
+    rows, truncated = encoder.encode(TEXTS)
     assert (encoder._numpy is None, encoder._torch is None) == (library == "torch", library == "numpy")
     reference = SentenceTransformer(str(starter_encoder_dir), device="cpu", local_files_only=True)
     assert rows == pytest.approx(reference.encode(TEXTS, show_progress_bar=False), abs=1e-5)
@@ -50,22 +49,23 @@ def test_a_long_text_is_truncated_as_by_sentence_transformers(starter_encoder_di
     long = "the quick brown fox jumps over the lazy dog " * 60
     reference = SentenceTransformer(str(starter_encoder_dir), device="cpu", local_files_only=True)
     encoder = encoder_of(starter_encoder_dir)
-    rows, truncated = encoder.embed([long, "short"])
+    rows, truncated = encoder.encode([long, "short"])
     assert rows == pytest.approx(reference.encode([long, "short"], show_progress_bar=False), abs=1e-5)
     assert (truncated, encoder.window) == ([True, False], 256)
     assert encoder.count_tokens([long, "short"]) == [542, 3]
     assert encoder_of(starter_encoder_dir, max_length=16).window == 16
 
 
-def test_few_tokens_go_through_numpy_and_many_through_torch(starter_encoder_dir: Path) -> None:
-    encoder = encoder_of(starter_encoder_dir)
-    encoder.embed(["hello"])
-    assert encoder._torch is None
-    encoder.embed(["hello there"] * 40)
-    assert encoder._torch is not None
-    half = encoder_of(starter_encoder_dir, dtype="bfloat16")
-    half.embed(["hello"])
-    assert half._numpy is None
+def test_few_tokens_go_through_numpy_until_torch_is_imported(
+    starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, half = encoder_of(starter_encoder_dir), encoder_of(starter_encoder_dir, dtype="bfloat16")
+    few, many = (encoder._tokenizer.encode_batch(["hello there"] * count) for count in (2, 40))
+    assert not encoder._suits_numpy(few)
+    monkeypatch.delitem(sys.modules, "torch")
+    assert encoder._suits_numpy(few)
+    assert not encoder._suits_numpy(many)
+    assert not half._suits_numpy(few)
 
 
 @pytest.mark.parametrize("supported", [True, False])
@@ -75,10 +75,9 @@ def test_torch_uses_the_format_that_the_processor_computes_in(
     import torch
 
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": supported})
-    monkeypatch.setattr(bert, "_FEW_TOKENS", 0)
     encoder = encoder_of(starter_encoder_dir, dtype="auto")
-    exact, _ = encoder_of(starter_encoder_dir).embed(TEXTS)
-    rows, _ = encoder.embed(TEXTS)
+    exact, _ = encoder_of(starter_encoder_dir).encode(TEXTS)
+    rows, _ = encoder.encode(TEXTS)
     assert encoder.torch_model().dtype == (torch.bfloat16 if supported else torch.float32)
     assert np.sum(rows * exact, axis=1) == pytest.approx(np.ones(5), abs=1e-3 if supported else 1e-6)
 
@@ -161,5 +160,5 @@ def test_the_first_token_is_pooled_as_by_sentence_transformers(starter_encoder_d
     flags = {"word_embedding_dimension": 384, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(flags), encoding="utf-8")
     reference = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    rows, _ = encoder_of(folder).embed(TEXTS)
+    rows, _ = encoder_of(folder).encode(TEXTS)
     assert rows == pytest.approx(reference.encode(TEXTS, show_progress_bar=False), abs=1e-5)

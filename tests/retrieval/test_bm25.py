@@ -1,12 +1,16 @@
 """BM25Retriever against bm25s alone, and how words are told apart."""
 
 import random
+import subprocess
+import sys
 from dataclasses import replace
 
 import bm25s
 import pytest
+import Stemmer
 
 from localmem.errors import BadSettings
+from localmem.retrieval import bm25
 from localmem.retrieval.base import Scope
 from localmem.retrieval.bm25 import BM25Retriever, words
 from localmem.types import Unit
@@ -123,6 +127,34 @@ def test_stop_words_do_not_count() -> None:
         retriever.add([unit("a", "the dog")])
         (matches,) = retriever.search(["the"], 1)
         assert [match.id for match in matches] == expected
+
+
+@pytest.mark.parametrize("language", sorted({*bm25._STOP_WORDS, "arabic", "finnish", "hungarian"}))
+def test_terms_are_those_of_bm25s(language: str) -> None:
+    stemmer = Stemmer.Stemmer(language) if language in Stemmer.algorithms() else None
+    reference = bm25s.tokenization.Tokenizer(
+        lower=False,
+        splitter=words,
+        stopwords=language if language in bm25._STOP_WORDS else [],
+        stemmer=stemmer,
+    )
+    texts = ["Die Katze und the cats sleep", "Anna's dogs og и не och avec les chiens", "", "의 고양이 cats katze"]
+    queries = ["cat sleeping", "unknown hunde", "the die les"]
+    vocabulary = bm25._Vocabulary(language)
+    options = {"show_progress": False, "allow_empty": False}
+    assert [vocabulary.learn(text) for text in texts] == reference.tokenize(texts, update_vocab=True, **options)
+    assert [vocabulary.terms(query) for query in queries] == reference.tokenize(queries, update_vocab=False, **options)
+    assert len(vocabulary) == len(reference.get_vocab_dict())
+
+
+def test_words_are_counted_without_importing_bm25s() -> None:
+    """Its import takes numba's."""
+    script = (
+        "import sys; from localmem.retrieval.bm25 import BM25Retriever; BM25Retriever();"
+        "print(*sorted({'bm25s', 'numba', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
 
 
 def test_an_unknown_language_is_refused_with_the_nearest_name() -> None:

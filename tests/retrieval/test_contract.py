@@ -37,10 +37,10 @@ KINDS: dict[str, NewRetriever] = {
     "bm25": BM25Retriever,
     "bm25-plain": lambda: BM25Retriever(language="none"),
     "hybrid": lambda: HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]),
-    "timely": lambda: RecencyRetriever(DenseRetriever(WordEncoder()), half_life=30, dates=True),
-    "timely-dates": lambda: RecencyRetriever(BM25Retriever(), dates=True),
+    "recency": lambda: RecencyRetriever(DenseRetriever(WordEncoder()), half_life=30, dates=True),
+    "recency-dates": lambda: RecencyRetriever(BM25Retriever(), dates=True),
     "reranked": lambda: RerankingRetriever(DenseRetriever(WordEncoder()), WordReranker()),
-    "timely-reranked-hybrid": lambda: RecencyRetriever(
+    "recency-reranked-hybrid": lambda: RecencyRetriever(
         RerankingRetriever(HybridRetriever([DenseRetriever(WordEncoder()), BM25Retriever()]), WordReranker(), depth=20),
         half_life=7,
         depth=5,
@@ -257,7 +257,7 @@ def test_bounds_of_time_are_within_and_compare_across_zones(new: NewRetriever) -
 def test_times_without_an_offset_are_refused(new: NewRetriever) -> None:
     retriever = new()
     naive = datetime(2026, 3, 2)  # noqa: DTZ001  # what is tested
-    with pytest.raises(BadInput, match="unit 'b' is 2026-03-02T00:00:00, which has no offset"):
+    with pytest.raises(BadInput, match="unit 'b' is 2026-03-02T00:00:00, which has no UTC offset"):
         retriever.add([unit("a", "dog"), unit("b", "dog", time=naive)])
     assert ids(retriever, "dog") == []
     retriever.add([unit("a", "dog"), unit("b", "dog", time=naive.replace(tzinfo=UTC))])

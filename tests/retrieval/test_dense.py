@@ -129,7 +129,7 @@ def test_vectors_that_cannot_be_searched_are_refused(bad: float) -> None:
     rows[2, 5] = bad
     retriever = DenseRetriever(TableEncoder(rows))
     retriever.add([unit("0"), unit("1")])
-    with pytest.raises(BadVectors, match="table gave 1 of 2 vectors"):
+    with pytest.raises(BadVectors, match="table returned 1 of 2 vectors"):
         retriever.add([unit("3"), unit("2")])
     with pytest.raises(BadVectors, match="table"):
         retriever.search(["2"], 1)
@@ -158,7 +158,7 @@ def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: p
     retriever.add([unit(str(n)) for n in range(2000)])
     assert built == []
     retriever.add([unit(str(n)) for n in range(2000, 2500)])
-    retriever.settle()
+    retriever.wait_for_build()
     retriever.add([unit(str(n)) for n in range(2500, 3000)])
     dense.wait_for_builds()
     assert built == [2500]
@@ -256,7 +256,7 @@ def test_additions_do_not_wait_for_the_graph_that_auto_builds(monkeypatch: pytes
     assert [match.id for match in retriever.search(["hen"], 1)[0]] == ["d"]
     before = retriever._index
     go_on.set()
-    retriever.settle()
+    retriever.wait_for_build()
     assert (before and before.kind, retriever._index and retriever._index.kind) == ("flat", "hnsw")
     found = retriever.search(["dog", "hen", "pig"], 1)
     assert [matches[0].id for matches in found] == ["a", "d", "e"]
@@ -286,5 +286,5 @@ def test_the_rows_of_removed_units_are_given_up(kind: dense.Kind) -> None:
     for n in range(20):
         retriever.add([unit(f"{n}.{m}", f"word{m}") for m in range(200)])
         retriever.remove([f"{n}.{m}" for m in range(200)])
-    assert len(retriever._rows) < 2000
+    assert len(retriever._vectors) < 2000
     assert retriever.search(["word1"], 5) == [[]]

@@ -45,12 +45,12 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise AssertionError("a GPU has no selector")
 
-    keep: Callable[[row_index.Foreign, bool], row_index.Foreign] = lambda index, half: index  # noqa: E731
+    keep: Callable[[row_index.FaissObject, bool], row_index.FaissObject] = lambda index, half: index  # noqa: E731
     monkeypatch.setattr(row_index, "has_gpu", lambda: True)
     monkeypatch.setattr(dense, "has_gpu", lambda: True)
     monkeypatch.setattr(row_index, "_gpu_flat", row_index._flat)
     monkeypatch.setattr(row_index, "_to_gpu", keep)
-    monkeypatch.setattr(row_index.RowIndex, "_narrowed", refuses)
+    monkeypatch.setattr(row_index.RowIndex, "_propose_within", refuses)
 
 
 @pytest.mark.parametrize("half", [True, False])

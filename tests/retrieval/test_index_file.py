@@ -12,7 +12,7 @@ import pytest
 from localmem.retrieval import dense
 from localmem.retrieval.base import Match
 from localmem.retrieval.dense import DenseRetriever, Kind
-from localmem.retrieval.row_index import Made, RowIndex
+from localmem.retrieval.row_index import IndexKind, RowIndex
 from localmem.types import Unit
 from tests.fakes import WordEncoder, unit
 
@@ -34,15 +34,15 @@ def file(tmp_path: Path) -> Path:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The kind and size of every index that was built, but for scans."""
     made: list[tuple[str, int]] = []
-    over = RowIndex.over.__func__  # type: ignore[attr-defined]
+    build = RowIndex.build.__func__  # type: ignore[attr-defined]
 
-    def watched(cls: type[RowIndex], kind: Made, rows: dense.Rows, *, half: bool = True) -> RowIndex:
+    def watched(cls: type[RowIndex], kind: IndexKind, rows: dense.Rows, *, half: bool = True) -> RowIndex:
         if kind != "flat":
             made.append((kind, len(rows)))
-        index: RowIndex = over(cls, kind, rows, half=half)
+        index: RowIndex = build(cls, kind, rows, half=half)
         return index
 
-    monkeypatch.setattr(RowIndex, "over", classmethod(watched))
+    monkeypatch.setattr(RowIndex, "build", classmethod(watched))
     return made
 
 
@@ -67,7 +67,7 @@ def test_the_next_start_reads_instead_of_building(file: Path, kind: Kind, built:
     assert built == [(kind, 400)]
     second = opened(file, kind, units())
     assert built == [(kind, 400)]
-    assert second.refused == 0
+    assert second.rejected_files == 0
     assert second.search(QUERIES, 5) == first.search(QUERIES, 5)
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
@@ -121,10 +121,10 @@ def test_a_file_of_other_units_is_made_anew(
     }[change]
     with caplog.at_level(logging.WARNING):
         second = opened(file, kind, held)
-    assert (len(built), second.refused) == (2, 1)
-    assert caplog.messages == [f"the index file {file} is of other units; the index is made anew"]
+    assert (len(built), second.rejected_files) == (2, 1)
+    assert caplog.messages == [f"the index file {file} is of other units; building the index again"]
     assert [m[0].id for m in second.search([held[0].key], 1)] == [held[0].id]
-    assert opened(file, kind, held).refused == 0
+    assert opened(file, kind, held).rejected_files == 0
 
 
 def _flip(data: bytes, at: int) -> bytes:
@@ -155,20 +155,22 @@ def test_a_damaged_file_is_made_anew_and_said(
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     with caplog.at_level(logging.WARNING):
         second = opened(file, "hnsw", units())
-    assert (len(built), second.refused) == (2, 1)
+    assert (len(built), second.rejected_files) == (2, 1)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith(f"the index file {file} ")
     assert second.search(QUERIES, 5) == first.search(QUERIES, 5)
-    assert opened(file, "hnsw", units()).refused == 0
+    assert opened(file, "hnsw", units()).rejected_files == 0
 
 
 def test_a_whole_file_that_faiss_cannot_read_is_made_anew(file: Path, built: list[tuple[str, int]]) -> None:
-    from localmem.retrieval.index_file import IndexFile, Kept, marks_of
+    from localmem.retrieval.index_file import IndexFile, IndexSnapshot, digest_rows
 
     rows = WordEncoder().encode([one.key for one in units()], "passage")
-    kept = Kept([one.id for one in units()], marks_of(rows), np.frombuffer(b"XxXx" * 100, dtype=np.uint8))
-    IndexFile(file).write(kept, "words-512 hnsw half")
-    assert opened(file, "hnsw", units()).refused == 1
+    snapshot = IndexSnapshot(
+        [one.id for one in units()], digest_rows(rows), np.frombuffer(b"XxXx" * 100, dtype=np.uint8)
+    )
+    IndexFile(file).write(snapshot, "words-512 hnsw half")
+    assert opened(file, "hnsw", units()).rejected_files == 1
     assert built == [("hnsw", 400)]
 
 
@@ -179,14 +181,14 @@ def test_a_file_of_another_encoder_or_kind_is_not_read(file: Path, built: list[t
     if other == "encoder":
         encoder.identity = "words-of-another-kind"
     second = opened(file, "hnsw" if other == "encoder" else "ivf", units(), encoder)
-    assert (len(built), second.refused) == (2, 1)
+    assert (len(built), second.rejected_files) == (2, 1)
 
 
 def test_a_folder_that_cannot_be_written_is_said_and_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "indexes").write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING):
         retriever = opened(tmp_path / "indexes" / "one.index", "hnsw", units())
-    assert any("cannot be written" in message for message in caplog.messages)
+    assert any(message.startswith("cannot write") for message in caplog.messages)
     assert retriever.search(QUERIES, 5) == exact(units())
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from localmem.retrieval.postings import Postings
 
 
-def held(postings: Postings, term: int) -> dict[int, int]:
-    found = postings.of([41_000, term])
-    assert (found.spread(np.arange(2)) == 1).all()
-    assert found.sizes.sum() == len(found.slots) == len(set(found.slots.tolist()))
-    return dict(zip(found.slots.tolist(), found.counts.tolist(), strict=True))
+def counts_of(postings: Postings, term: int) -> dict[int, int]:
+    entries = postings.lookup([41_000, term])
+    assert (entries.spread(np.arange(2)) == 1).all()
+    assert entries.sizes.sum() == len(entries.rows) == len(set(entries.rows.tolist()))
+    return dict(zip(entries.rows.tolist(), entries.counts.tolist(), strict=True))
 
 
 def test_what_was_added_in_pieces_is_found_as_a_whole_also_when_slots_are_dropped() -> None:
@@ -24,27 +24,27 @@ def test_what_was_added_in_pieces_is_found_as_a_whole_also_when_slots_are_droppe
         units += map(Counter, new)
     assert len(postings._runs) < 8
     for term in range(42):
-        assert held(postings, term) == {at: unit[term] for at, unit in enumerate(units) if unit[term]}
-    kept = np.array(sorted(rng.sample(range(len(units)), 100)))
-    postings.keep(kept)
+        assert counts_of(postings, term) == {at: unit[term] for at, unit in enumerate(units) if unit[term]}
+    selected = np.array(sorted(rng.sample(range(len(units)), 100)))
+    postings.select(selected)
     postings.add(100, [[7, 7, 3]])
-    left = [*(units[at] for at in kept), Counter([7, 7, 3])]
+    remaining = [*(units[at] for at in selected), Counter([7, 7, 3])]
     for term in range(42):
-        assert held(postings, term) == {at: unit[term] for at, unit in enumerate(left) if unit[term]}
+        assert counts_of(postings, term) == {at: unit[term] for at, unit in enumerate(remaining) if unit[term]}
 
 
 def test_nothing_is_held_at_first_and_when_all_are_dropped() -> None:
     postings = Postings()
-    assert held(postings, 3) == {}
+    assert counts_of(postings, 3) == {}
     postings.add(0, [[3, 3], []])
-    before = postings.memory
-    postings.keep(np.zeros(0, dtype=np.intp))
-    assert held(postings, 3) == {}
-    assert postings.memory < before
+    memory = postings.memory
+    postings.select(np.zeros(0, dtype=np.intp))
+    assert counts_of(postings, 3) == {}
+    assert postings.memory < memory
 
 
 def test_terms_beyond_16_bits_and_many_slots_stay_apart() -> None:
     postings = Postings()
     postings.add(3_000_000_000, [[70_000], [70_001, 70_000]])
-    assert held(postings, 70_000) == {3_000_000_000: 1, 3_000_000_001: 1}
-    assert held(postings, 70_001) == {3_000_000_001: 1}
+    assert counts_of(postings, 70_000) == {3_000_000_000: 1, 3_000_000_001: 1}
+    assert counts_of(postings, 70_001) == {3_000_000_001: 1}

@@ -10,7 +10,7 @@ from localmem.retrieval.base import Match, Retriever, Scope
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.hybrid import HybridRetriever
-from localmem.retrieval.query_dates import Range, range_in
+from localmem.retrieval.query_dates import Range, read_range
 from localmem.retrieval.recency import RecencyRetriever
 from localmem.types import Unit
 from tests.fakes import START, WordEncoder, unit
@@ -135,7 +135,7 @@ NOW = datetime(2023, 6, 14, 12, tzinfo=timezone(timedelta(hours=2)))  # a Wednes
     ],
 )
 def test_what_a_date_spans(text: str, since: str | None, until: str | None) -> None:
-    found = range_in(text, NOW)
+    found = read_range(text, NOW)
     assert found is not None
     assert (found.since and found.since.isoformat()) == (since and f"{since}T00:00:00+02:00")
     assert (found.until and found.until.isoformat()) == (until and f"{until}T23:59:59.999999+02:00")
@@ -156,13 +156,13 @@ def test_what_a_date_spans(text: str, since: str | None, until: str | None) -> N
     ],
 )
 def test_what_is_no_date_spans_nothing(text: str) -> None:
-    assert range_in(text, NOW) is None
+    assert read_range(text, NOW) is None
 
 
 def test_without_knowing_when_only_dates_with_a_year_are_read() -> None:
-    assert range_in("yesterday or in May", None) is None
+    assert read_range("yesterday or in May", None) is None
     month = Range(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC) - timedelta(microseconds=1))
-    assert range_in("in May 2023", None) == month
+    assert read_range("in May 2023", None) == month
 
 
 def dated() -> RecencyRetriever:
