@@ -1,7 +1,8 @@
-"""Batched: many threads' small lists become one list, so a backend sees batches although callers stay simple.
+"""Batching: many threads' small lists become one list, and long lists become batches of similar length.
 
-Knows nothing of what is batched. One thread at a time leads: it gathers what waits, calls once, hands results out, and
-hands the lead to the thread that waits longest, so that whoever has a result returns at once.
+Does not depend on what is batched. In `Batched` one thread at a time leads: it gathers the waiting requests, makes one
+call, distributes the results, and passes the lead to the thread that has waited longest, so that every thread with a
+result returns at once.
 """
 
 import threading
@@ -15,23 +16,30 @@ Out = TypeVar("Out")
 
 
 def results_or_raise(results: Sequence[Out | Exception]) -> list[Out]:
-    """The results, in order. With errors among them: PartialFailure, or the error itself when all failed alike."""
-    good: list[Out] = []
-    errors: list[Exception] = []
-    for result in results:
-        if isinstance(result, Exception):
-            errors.append(result)
-        else:
-            good.append(result)
+    """The results unchanged if none is an error. Raises PartialFailure, or the error itself if all failed alike."""
+    errors = [result for result in results if isinstance(result, Exception)]
+    successes = [result for result in results if not isinstance(result, Exception)]
     if not errors:
-        return good
-    if not good and len({(type(error), str(error)) for error in errors}) == 1:
+        return successes
+    if not successes and len({(type(error), str(error)) for error in errors}) == 1:
         raise errors[0]
     raise PartialFailure(results)
 
 
+def map_by_length(
+    call: Callable[[Sequence[In]], Sequence[Out]], items: Sequence[In], length: Callable[[In], int], size: int
+) -> list[Out]:
+    """The results of `call` for each item, in order. Batches of `size` hold similar lengths, for little padding."""
+    order = sorted(range(len(items)), key=lambda index: length(items[index]))
+    results: dict[int, Out] = {}
+    for start in range(0, len(order), size):
+        batch = order[start : start + size]
+        results.update(zip(batch, call([items[index] for index in batch]), strict=True))
+    return [results[index] for index in range(len(items))]
+
+
 class _Request(Generic[In, Out]):
-    """One caller's items and, later, their results. The gate opens when the caller is to lead or has its answer."""
+    """One caller's items and, later, their results. The gate opens when the caller must lead or has its results."""
 
     __slots__ = ("answered", "error", "gate", "items", "results")
 
@@ -85,13 +93,13 @@ class Batched(Generic[In, Out]):
         return request.outcome()
 
     def _promote(self) -> None:
-        """Under the guard: the request that waits longest leads the next batch, if there is one."""
+        """Makes the request that has waited longest the next leader, if there is one; call it under the guard."""
         self._leader = self._waiting[0] if self._waiting else None
         if self._leader is not None:
             self._leader.gate.set()
 
     def _leave(self, request: _Request[In, Out]) -> None:
-        """The leader hands on the lead; an interrupted caller takes its request along, so that nobody waits for it."""
+        """Passes on the lead, and withdraws the request of an interrupted caller, so that no thread waits for it."""
         if request.answered and self._leader is not request:
             return
         with self._guard:
@@ -116,7 +124,7 @@ class Batched(Generic[In, Out]):
             results = self._call([item for request in batch for item in request.items])
         except PartialFailure as failure:
             self._share(batch, failure.results)
-        except Exception as error:  # noqa: BLE001  # whatever it is belongs to the caller, perhaps another thread
+        except Exception as error:  # noqa: BLE001  # it is raised in the caller, perhaps another thread
             self._retry(batch, error)
         else:
             self._share(batch, results)
@@ -131,7 +139,7 @@ class Batched(Generic[In, Out]):
             self._run([request])
 
     def _abandon(self, batch: list[_Request[In, Out]]) -> None:
-        """An interrupt of the leading thread must not leave the others waiting for ever."""
+        """Fails unanswered requests: an interrupt of the leading thread must not leave the others waiting for ever."""
         for request in batch:
             if not request.answered:
                 request.answer([], LocalmemError("the batch was interrupted; send the request again"))

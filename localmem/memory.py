@@ -7,7 +7,6 @@ and then call `apply`.
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
@@ -22,8 +21,8 @@ class Memory(ABC):
     memory begins with is indexed when the index is first needed, so that looking at a memory encodes nothing.
     """
 
-    name: ClassVar[str]
-    response_prompt: ClassVar[str] = "agent/respond"
+    name: str
+    response_prompt: str = "agent/respond"
 
     def __init__(self, *, bank: Bank | None = None, retriever: Retriever | None = None) -> None:
         self.bank = bank or Bank()

@@ -12,8 +12,8 @@ from localmem.bank import Bank
 from localmem.errors import BadSettings, BadVectors
 from localmem.retrieval.base import Scope, Side
 from localmem.retrieval.dense import DenseRetriever
-from localmem.systems.exchange_retrieval import ExchangeRetrieval
 from localmem.systems.none import NoMemory
+from localmem.systems.retrieval_baselines import RetrievalBaseline, exchange_retrieval
 from localmem.types import AddUnit, RetireUnit, Unit
 from tests.fakes import START, WordEncoder, WordRetriever, unit
 
@@ -22,11 +22,11 @@ def bank(*names: str) -> Bank:
     return Bank().apply([AddUnit(unit(name, f"dog {name}"), START) for name in names])
 
 
-def memory_of(held: Bank, encoder: WordEncoder) -> ExchangeRetrieval:
-    return ExchangeRetrieval(retriever=DenseRetriever(encoder), bank=held)
+def memory_of(held: Bank, encoder: WordEncoder) -> RetrievalBaseline:
+    return exchange_retrieval(DenseRetriever(encoder), bank=held)
 
 
-def found(memory: ExchangeRetrieval, text: str = "dog") -> list[str]:
+def found(memory: RetrievalBaseline, text: str = "dog") -> list[str]:
     return [hit.unit.id for hit in memory.search(text, 99)]
 
 
@@ -97,8 +97,8 @@ def test_another_process_changes_are_taken_over_before_and_after_the_first_searc
 
 
 def test_a_search_takes_a_scope() -> None:
-    memory = ExchangeRetrieval(
-        retriever=WordRetriever(),
+    memory = exchange_retrieval(
+        WordRetriever(),
         bank=Bank().apply([AddUnit(unit(f"u{n}", "dog", time=START + timedelta(days=n)), START) for n in range(5)]),
     )
     hits = memory.search("dog", 9, Scope(since=START + timedelta(days=3)))

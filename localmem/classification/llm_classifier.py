@@ -1,22 +1,19 @@
-"""Classifiers of sentence pairs: what a new sentence does to a remembered one.
-
-Knows no bank and no system. Here the backbone itself decides, as a constrained choice.
-"""
+"""The backbone as a classifier of sentence pairs: a constrained choice of one operation."""
 
 import math
 from collections.abc import Sequence
 
+from localmem.classification import OPERATIONS, OperationLabel
 from localmem.llm.base import LLM
 from localmem.prompts import render
-from localmem.text.base import OPERATIONS, Labelled
 from localmem.types import Choice, Completion
 
 
 class LLMClassifier:
-    """A PairClassifier that asks `prompt` (inputs memory, sentence) for one of the four operations' names.
+    """A PairClassifier that asks `prompt` (inputs memory, sentence) for the name of one operation.
 
-    The names part at their first letter, so the probabilities are exact as far as the backend tells them. All prompts
-    share their instructions and go out in one call.
+    The names differ in their first letter, so the backend's probabilities are exact. All prompts share their
+    instructions and go out in one call.
     """
 
     def __init__(self, llm: LLM, *, prompt: str = "carecall/operation") -> None:
@@ -24,16 +21,18 @@ class LLMClassifier:
         self._prompt = prompt
         self._form = Choice(OPERATIONS)
 
-    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
-        """For each (memory, sentence) the operation, and how probable each of the four is."""
+    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
+        """The operation for each (memory, sentence), and the probability of each of the four."""
         if not pairs:
             return []
-        asked = [render(self._prompt, form=self._form, memory=memory, sentence=sentence) for memory, sentence in pairs]
-        return [_labelled(completion) for completion in self._llm.generate(asked)]
+        prompts = [
+            render(self._prompt, form=self._form, memory=memory, sentence=sentence) for memory, sentence in pairs
+        ]
+        return [_label(completion) for completion in self._llm.generate(prompts)]
 
 
-def _labelled(completion: Completion) -> Labelled:
-    """The operation that was decoded; all of the probability is its own where the backend gave none."""
+def _label(completion: Completion) -> OperationLabel:
+    """The decoded operation; it has probability 1 when the backend reports none."""
     (operation,) = (name for name in OPERATIONS if name == completion.text)
-    given = completion.choices or {operation: 0.0}
-    return Labelled(operation, {name: math.exp(given.get(name, -math.inf)) for name in OPERATIONS})
+    log_probabilities = completion.choices or {operation: 0.0}
+    return OperationLabel(operation, {name: math.exp(log_probabilities.get(name, -math.inf)) for name in OPERATIONS})

@@ -1,15 +1,14 @@
-"""Trained classifiers of sentence pairs: what a new sentence does to a remembered one, in one pass of a small model.
+"""Trained classifiers of sentence pairs: operations in one pass of a small model.
 
-One learned the four operations; another learned inference only and is read through the paper's mapping. Knows no bank
-and no system, and not what kind of model answers.
+One kind of model learned the four operations, the other natural language inference, read with the paper's mapping.
 """
 
 from collections.abc import Sequence
 
-from localmem.classification.nli_mapping import INFERENCES, operation
+from localmem.classification import OPERATIONS, OperationLabel, PairClassifier
+from localmem.classification.nli_mapping import INFERENCES, operation_from_inference
 from localmem.classification.pair_classifier import PairModel
 from localmem.errors import BadInput
-from localmem.text.base import OPERATIONS, Labelled, PairClassifier
 
 
 class TrainedClassifier:
@@ -18,7 +17,7 @@ class TrainedClassifier:
     def __init__(self, model: PairModel) -> None:
         self._model = model
 
-    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
+    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         if not pairs:
             return []
         columns = [self._model.labels.index(name) for name in OPERATIONS]
@@ -32,7 +31,7 @@ class ZeroShotClassifier:
     def __init__(self, model: PairModel) -> None:
         self._model = model
 
-    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
+    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         if not pairs:
             return []
         labels = [label.lower() for label in self._model.labels]
@@ -40,21 +39,22 @@ class ZeroShotClassifier:
         both = [*pairs, *((second, first) for first, second in pairs)]
         rows = self._model.probabilities(both)[:, columns].tolist()
         verdicts = [dict(zip(INFERENCES, row, strict=True)) for row in rows]
-        return [operation(*ways) for ways in zip(verdicts[: len(pairs)], verdicts[len(pairs) :], strict=True)]
+        return [
+            operation_from_inference(*ways) for ways in zip(verdicts[: len(pairs)], verdicts[len(pairs) :], strict=True)
+        ]
 
 
 def classifier_of(labels: Sequence[str], model: PairModel) -> PairClassifier:
-    """What fits the labels that the model tells apart: the operations, or inferences. Raises BadInput for others."""
+    """The classifier for a model with these labels: operations or inferences. Raises BadInput for others."""
     if set(labels) == set(OPERATIONS):
         return TrainedClassifier(model)
     if {label.lower() for label in labels} == set(INFERENCES):
         return ZeroShotClassifier(model)
-    known = ", ".join(labels) or "no labels"
-    raise BadInput(
-        f"the model tells {known} apart; a classifier needs {', '.join(OPERATIONS)} or {', '.join(INFERENCES)}"
-    )
+    names = ", ".join(labels) or "none"
+    allowed = f"{', '.join(OPERATIONS)} or {', '.join(INFERENCES)}"
+    raise BadInput(f"the model's labels are {names}; a classifier needs {allowed}")
 
 
-def _most_probable(row: Sequence[float]) -> Labelled:
+def _most_probable(row: Sequence[float]) -> OperationLabel:
     probabilities = dict(zip(OPERATIONS, row, strict=True))
-    return Labelled(max(OPERATIONS, key=lambda name: probabilities[name]), probabilities)
+    return OperationLabel(max(OPERATIONS, key=lambda name: probabilities[name]), probabilities)

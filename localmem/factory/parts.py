@@ -1,58 +1,47 @@
-"""Settings become parts: the backbone, the encoder, an index. One small function a part.
+"""Parts from settings: the backbone, the encoder, an index, trained models. One small function for each part.
 
-Heavy libraries load inside the functions that need them.
+Heavy libraries load inside the functions that need them. Trained models are cached: all users share one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
+from localmem.systems import Wrap, no_wrap
 from localmem.weights.adapters import shipped_adapters
 from localmem.weights.folder import model_path
 from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
+    from localmem.classification import PairClassifier
     from localmem.classification.pair_classifier import PairModel
     from localmem.llm.base import LLM
-    from localmem.retrieval.base import Encoder, Reranker, Retriever
-    from localmem.retrieval.encoder import EmbeddingCache
-    from localmem.text.base import Compressor, PairClassifier, Segmenter
+    from localmem.retrieval.base import EmbeddingCache, Encoder, Reranker, Retriever
+    from localmem.segmentation import Segmenter
+    from localmem.text.compress import Compressor
 
 Progress = Callable[[str], None]
-Part = TypeVar("Part")
 
-
-class Around(Protocol):
-    """What is put around a part when it is made, such as a stopwatch: gives what stands in the part's place."""
-
-    def __call__(self, part: Part, /) -> Part: ...
-
-
-def as_it_is(part: Part, /) -> Part:
-    """Nothing around it."""
-    return part
-
-
-_CONSTANT = 10.0  # of the fusion; better than 60 on LoCoMo and LongMemEval (configs/eval/results/retrieval.md)
+_FUSION_CONSTANT = 10.0  # better than 60 on LoCoMo and LongMemEval (configs/eval/results/retrieval.md)
 
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """The LLM, what to do when it is no longer needed, and whether it answers now (in process it always does)."""
+    """The LLM, a function that releases it, and one that checks whether it answers (in process it always does)."""
 
     llm: "LLM"
     close: Callable[[], None]
-    answers: Callable[[], bool] = lambda: True
+    is_healthy: Callable[[], bool] = lambda: True
 
 
 def backbone(settings: Settings, progress: Progress) -> Backbone:
-    """The LLM that the settings ask for; weights are loaded, or a server started or reached, when this returns."""
+    """The LLM that the settings name; when this returns, its weights are loaded or its server is running."""
     return _vllm(settings, progress) if wants_vllm(settings) else _in_process(settings, progress)
 
 
@@ -64,31 +53,31 @@ def wants_vllm(settings: Settings) -> bool:
 
 
 def adapters(settings: Settings) -> dict[str, Path]:
-    """Which adapter answers which prompts: those that the settings name, over those that come with localmem."""
-    named = {name: Path(folder) for name, folder in settings.llm.adapters.items()}
+    """Adapter folders by prompt or system name: those in the settings, then those shipped with localmem."""
+    configured = {name: Path(folder) for name, folder in settings.llm.adapters.items()}
     if not settings.llm.shipped_adapters or settings.llm.url is not None:
-        return named
+        return configured
     shipped = shipped_adapters(settings.model).items()
-    return {name: folder for name, folder in shipped if name.partition("/")[0] not in named} | named
+    return {name: folder for name, folder in shipped if name.partition("/")[0] not in configured} | configured
 
 
 def memory_position(settings: Settings) -> str:
-    """Where recalled memory stands in the prompt: the user's choice, else the model's in the manifest."""
+    """Where the prompt shows recalled memory: the user's choice, else the model's in the manifest."""
     if settings.chat.memory_position != "model":
         return settings.chat.memory_position
-    known = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
-    return known.memory_position if known else "last"
+    model = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
+    return model.memory_position if model else "last"
 
 
 def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
-    """The encoder with the store's cache around it."""
+    """The encoder behind the store's cache of vectors."""
     from localmem.retrieval.encoder import CachedEncoder
 
     return CachedEncoder(bare_encoder(settings), cache)
 
 
 def bare_encoder(settings: Settings) -> "Encoder":
-    """The encoder that the settings name, keeping nothing. Its weights load when first needed."""
+    """The encoder that the settings name, without a cache. Its weights load when first needed."""
     _need("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 
@@ -106,33 +95,32 @@ def retriever(
     new_encoder: Callable[[], "Encoder"],
     file: Path | None = None,
     *,
-    before: int = 0,
-    around: Around = as_it_is,
+    context_turns: int = 0,
+    wrap: Wrap = no_wrap,
 ) -> "Retriever":
-    """An empty index for one bank. A graph or lists of vectors, where there are any, are kept in `file`.
+    """An empty index for one bank. An approximate index (HNSW, IVF) is saved in `file`.
 
-    Beside vectors of the units' keys BM25 reads the keys, or, where `before` says so, each with those before it.
-
-    Age and dates are weighed last, so that a reranker's scores fade as an index's do.
+    BM25 reads each key together with the `context_turns` keys before it. Age and dates are applied last, so that a
+    reranker's scores decay as an index's do.
     """
-    wanted, found = settings.retrieval, _index(settings, new_encoder, file, before)
-    if wanted.rerank:
-        from localmem.retrieval.rerank import Reranked
+    options, index = settings.retrieval, _index(settings, new_encoder, file, context_turns)
+    if options.rerank:
+        from localmem.retrieval.rerank import RerankingRetriever
 
-        reader, budget = around(reranker(wanted.rerank, wanted.device)), wanted.rerank_budget_ms / 1000
-        found = Reranked(found, reader, depth=wanted.rerank_depth, budget_seconds=budget)
-    if wanted.half_life_days or wanted.dates_in_query:
-        from localmem.retrieval.recency import Timely
+        model, budget = wrap(reranker(options.rerank, options.device)), options.rerank_budget_ms / 1000
+        index = RerankingRetriever(index, model, depth=options.rerank_depth, budget_seconds=budget)
+    if options.half_life_days or options.dates_in_query:
+        from localmem.retrieval.recency import RecencyRetriever
 
-        if wanted.dates_in_query:
+        if options.dates_in_query:
             _need("dateparser", "cpu")
-        found = Timely(found, half_life=wanted.half_life_days, dates=wanted.dates_in_query)
-    return around(found)
+        index = RecencyRetriever(index, half_life=options.half_life_days, dates=options.dates_in_query)
+    return wrap(index)
 
 
 @cache
 def reranker(name: str, device: str) -> "Reranker":
-    """A reranker of the manifest or in a folder, one for all users. Its weights load at the first search."""
+    """A reranker by its name in the manifest or its folder. Its weights load at the first search."""
     _need("sentence_transformers", "cpu")
     from localmem.retrieval.rerank import CrossEncoderReranker
 
@@ -147,9 +135,9 @@ def reranker(name: str, device: str) -> "Reranker":
 
 @cache
 def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
-    """A segmenter that `localmem finetune segmenter` trained, by its name or folder; one for all users."""
+    """A segmenter trained by `localmem finetune segmenter`, by its name or folder."""
     from localmem.segmentation.boundary_classifier import BoundarySegmenter
-    from localmem.segmentation.learned_texttiling import FILE, Learned, LearnedTiling
+    from localmem.segmentation.learned_texttiling import FILE, LearnedTextTiling, TilingModel
 
     folder = _folder(name)
     if not (folder / FILE).is_file():
@@ -157,14 +145,14 @@ def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
     _need("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 
-    return LearnedTiling(SentenceEncoder(folder, name=name, device=device), Learned.load(folder))
+    return LearnedTextTiling(SentenceEncoder(folder, name=name, device=device), TilingModel.load(folder))
 
 
 @cache
 def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
-    """A classifier of operations that `localmem finetune operations` trained, or a model of inference, read as one.
+    """An operation classifier trained by `localmem finetune operations`, or a model of natural language inference.
 
-    By its name or folder, one for all users; its config.json says which of them it is.
+    By its name or folder; its config.json says which of the two it is.
     """
     from localmem.classification.pair_weights import config_of, labels_of
     from localmem.classification.trained_classifier import classifier_of
@@ -178,7 +166,7 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
 
 @cache
 def pair_model(name: str, device: str = "auto") -> "PairModel":
-    """A trained classifier of pairs, by its name or folder. Its weights load when first asked."""
+    """A trained classifier of text pairs, by its name or folder. Its weights load when first needed."""
     _need("transformers", "cpu")
     from localmem.classification.pair_classifier import PairModel
 
@@ -187,7 +175,7 @@ def pair_model(name: str, device: str = "auto") -> "PairModel":
 
 @cache
 def compressor(name: str, device: str = "auto") -> "Compressor":
-    """A compressor by its name in the manifest or its folder, one for all users. Its weights load when first needed."""
+    """A compressor by its name in the manifest or its folder. Its weights load when first needed."""
     from localmem.text.compress import LLMLingua2
 
     folder = Path(name).expanduser()
@@ -195,25 +183,32 @@ def compressor(name: str, device: str = "auto") -> "Compressor":
 
 
 def _folder(name: str) -> Path:
-    """A folder as it is given, else that of the model of this name."""
+    """The path if it is a folder, else the folder of the model of this name."""
     folder = Path(name).expanduser()
     return folder if folder.is_dir() else model_path(name)
 
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:
-    _need("transformers", "cpu")
     path = model_path(settings.model)
     progress(f"loading {settings.model}")
+    return folder_backbone(path, settings, name=settings.model, adapters=adapters(settings))
+
+
+def folder_backbone(
+    folder: Path, settings: Settings, *, name: str, adapters: Mapping[str, Path] | None = None
+) -> Backbone:
+    """The chat model in a folder, in this process; device and number format as the settings have them."""
+    _need("transformers", "cpu")
     with one_at_a_time():
         from localmem.llm.transformers import TransformersLLM
 
         llm = TransformersLLM(
-            path,
-            name=settings.model,
+            folder,
+            name=name,
             context_length=settings.llm.context_length,
             device=settings.llm.device,
             dtype=settings.llm.dtype,
-            adapters=adapters(settings),
+            adapters=adapters or {},
         )
     return Backbone(llm, lambda: None)
 
@@ -221,40 +216,40 @@ def _in_process(settings: Settings, progress: Progress) -> Backbone:
 def _vllm(settings: Settings, progress: Progress) -> Backbone:
     from localmem.llm.vllm.llm import VllmLLM
 
-    wanted = settings.llm
-    if wanted.url is None:
+    options = settings.llm
+    if options.url is None:
         return _own_vllm(settings, progress)
     llm = VllmLLM(
-        wanted.url,
-        name=wanted.served_as or settings.model,
+        options.url,
+        name=options.served_as or settings.model,
         tokenizer=_tokenizer(settings.model),
-        context_length=wanted.context_length,
-        api_key=wanted.api_key,
-        priorities=wanted.priorities,
+        context_length=options.context_length,
+        api_key=options.api_key,
+        priorities=options.priorities,
     )
-    for name, folder in wanted.adapters.items():
+    for name, folder in options.adapters.items():
         llm.load_adapter(name, folder)
-    return Backbone(llm, llm.close, llm.answers)
+    return Backbone(llm, llm.close, llm.is_healthy)
 
 
-class _Stages:
-    """Tells of each stage of a start when it begins, and every ten seconds while it lasts."""
+class _StartProgress:
+    """Reports each stage of a server's start when it begins, and every ten seconds while it lasts."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._told: tuple[str, int] | None = None
+        self._reported: tuple[str, int] | None = None
 
     def __call__(self, stage: str, seconds: float) -> None:
         mark = stage, int(seconds) // 10
-        if mark != self._told:
-            self._told = mark
+        if mark != self._reported:
+            self._reported = mark
             self._progress(f"vLLM: {stage} ({seconds:.0f} s)")
 
 
 def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
-    """A server that lives as long as this process."""
+    """A server that runs as long as this process."""
     if find_spec("vllm") is None:
-        raise MissingExtra("the Python package 'vllm' is not installed; run scripts/setup, or give llm.url")
+        raise MissingExtra("the Python package 'vllm' is not installed; run scripts/setup or set llm.url")
     from localmem.llm.vllm.llm import VllmLLM
     from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 
@@ -270,49 +265,53 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
             lora=bool(adapters(settings)),
             arguments=settings.llm.arguments,
         ),
-        progress=_Stages(progress),
+        progress=_StartProgress(progress),
     )
     server.start()
     llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
     for name, folder in adapters(settings).items():
         llm.load_adapter(name, folder)
-    return Backbone(llm, server.stop, llm.answers)
+    return Backbone(llm, server.stop, llm.is_healthy)
 
 
 def _tokenizer(name: str) -> Path | None:
-    """The model's folder if it is here, for counting tokens; else the server is asked."""
+    """The model's folder, for counting tokens; None when it is not on this machine: the server counts then."""
     try:
         return model_path(name)
     except LocalmemError:
         return None
 
 
-def _index(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None, before: int) -> "Retriever":
+def _index(
+    settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None, context_turns: int
+) -> "Retriever":
     kind = settings.retrieval.retriever
     if kind == "bm25":
-        return _bm25(settings, before)
+        return _bm25(settings, context_turns)
     if kind == "dense":
         return _dense(settings, new_encoder(), file)
     from localmem.retrieval.hybrid import HybridRetriever
 
-    return HybridRetriever([_dense(settings, new_encoder(), file), _bm25(settings, before)], constant=_CONSTANT)
+    return HybridRetriever(
+        [_dense(settings, new_encoder(), file), _bm25(settings, context_turns)], constant=_FUSION_CONSTANT
+    )
 
 
 def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retriever":
     _need("faiss", "cpu")
     from localmem.retrieval.dense import DenseRetriever
 
-    wanted = settings.retrieval
-    return DenseRetriever(encoder, kind=wanted.index, file=file, half=wanted.index_half)
+    options = settings.retrieval
+    return DenseRetriever(encoder, kind=options.index, file=file, half=options.index_half)
 
 
-def _bm25(settings: Settings, before: int) -> "Retriever":
+def _bm25(settings: Settings, context_turns: int) -> "Retriever":
     _need("bm25s", "cpu")
     from localmem.retrieval.bm25 import BM25Retriever
-    from localmem.retrieval.contextual import ReadsBefore
+    from localmem.retrieval.contextual import ContextualRetriever
 
     plain = BM25Retriever(language=settings.retrieval.language)
-    return ReadsBefore(plain, before=before) if before else plain
+    return ContextualRetriever(plain, context_units=context_turns) if context_turns else plain
 
 
 def _cuda() -> bool:
@@ -323,4 +322,4 @@ def _cuda() -> bool:
 
 def _need(module: str, extra: str) -> None:
     if find_spec(module) is None:
-        raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install localmem[{extra}]`")
+        raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install 'localmem[{extra}]'`")

@@ -1,7 +1,7 @@
-"""A trained segmenter: a classifier reads what stands before and after each gap of a session (SeCom, section 3.3).
+"""A trained segmenter: a classifier reads the text before and after each gap of a session (SeCom, section 3.3).
 
-A trained encoder can stand in for the LLM: any BERT-like model, as `localmem finetune segmenter` leaves it.
-Knows no training; how a gap becomes a pair of texts is decided here, for both.
+The classifier is any BERT-like model trained by `localmem finetune segmenter`, used in place of the LLM. How a gap
+becomes a pair of texts is defined here, for training and use.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ BOUNDARY = "boundary"  # the label of a gap at which a segment ends
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """How a gap is shown: so many exchanges on either side, of each side at most so many words nearest to the gap.
+    """How a gap becomes a pair of texts: `before` and `after` exchanges, and the `words` of each side nearest to it.
 
     A gap whose probability reaches `threshold` is a boundary.
     """
@@ -30,21 +30,21 @@ class Gaps:
     threshold: float = 0.5
 
     def pairs(self, texts: Sequence[str]) -> list[tuple[str, str]]:
-        """For each gap between consecutive exchanges what stands before it and after it."""
+        """The texts before and after each gap between consecutive exchanges."""
         return [self._pair(texts, gap) for gap in range(1, len(texts))]
 
     def notes(self) -> dict[str, object]:
-        """As a trained model's config carries it."""
+        """The values as stored in a trained model's config."""
         return asdict(self)
 
     def _pair(self, texts: Sequence[str], gap: int) -> tuple[str, str]:
-        left = "\n".join(texts[max(0, gap - self.before) : gap]).split(" ")
-        right = "\n".join(texts[gap : gap + self.after]).split(" ")
-        return " ".join(left[-self.words :]), " ".join(right[: self.words])
+        before = "\n".join(texts[max(0, gap - self.before) : gap]).split(" ")
+        after = "\n".join(texts[gap : gap + self.after]).split(" ")
+        return " ".join(before[-self.words :]), " ".join(after[: self.words])
 
 
 class BoundarySegmenter:
-    """A Segmenter over a trained model. All gaps of all sessions go through it together."""
+    """A Segmenter over a trained model. All gaps of all sessions are classified together."""
 
     def __init__(self, model: PairModel) -> None:
         self._model = model
@@ -52,17 +52,19 @@ class BoundarySegmenter:
     def segment(self, sessions: Sequence[Session]) -> list[list[range]]:
         gaps, column = self._gaps(), self._column()
         texts = [exchange_texts(session) for session in sessions]
-        pairs = [pair for held in texts for pair in gaps.pairs(held)]
+        pairs = [pair for exchanges in texts for pair in gaps.pairs(exchanges)]
         scores = iter(self._model.probabilities(pairs)[:, column] if pairs else ())
-        found = []
-        for held in texts:
-            starts = {gap for gap in range(1, len(held)) if next(scores) >= gaps.threshold}
-            found.append(segments_between(starts, len(held)) if held else [])
-        return found
+        segments = []
+        for exchanges in texts:
+            starts = {gap for gap in range(1, len(exchanges)) if next(scores) >= gaps.threshold}
+            segments.append(segments_between(starts, len(exchanges)) if exchanges else [])
+        return segments
 
     def _column(self) -> int:
         if BOUNDARY not in self._model.labels:
-            raise BadInput(f"a segmenter tells {BOUNDARY!r}; this model's labels are {list(self._model.labels)}")
+            raise BadInput(
+                f"a segmenter needs the label {BOUNDARY!r}; the model's labels are {list(self._model.labels)}"
+            )
         return self._model.labels.index(BOUNDARY)
 
     def _gaps(self) -> Gaps:
@@ -70,5 +72,5 @@ class BoundarySegmenter:
 
 
 def exchange_texts(session: Session) -> list[str]:
-    """Each exchange as a gap's sides show it."""
+    """The transcript of each exchange."""
     return [transcript(exchange.turns()) for exchange in session.exchanges()]

@@ -1,6 +1,6 @@
-"""Rubric: what was learned about segmenting dialogues, as a file that joins the segmentation prompt (SeCom, A.1).
+"""Rubric: learned criteria for segmenting dialogues, as a YAML file that is added to the prompt (SeCom, A.1).
 
-Knows how it is read, written and shown; `reflect` learns it. A person may write or edit one by hand: it is YAML.
+`localmem eval segmentation --reflect` learns one; it can also be written or edited by hand.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ _CURE = "a rubric is YAML with items and examples"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A dialogue that was segmented badly: as people cut it, as the model did, and what the model says to that."""
+    """A badly segmented dialogue: people's segments, the model's, and the model's reflection on the difference."""
 
     dialogue: str
     right: str
@@ -32,8 +32,8 @@ class Rubric:
     examples: tuple[Example, ...] = ()
 
     def text(self) -> str:
-        """As the prompt shows it; "" when there is nothing to say."""
-        return "\n\n".join([*self._criteria(), *map(_shown, self.examples)])
+        """The text for the prompt; "" for an empty rubric."""
+        return "\n\n".join([*self._criteria(), *map(_example_text, self.examples)])
 
     def save(self, path: Path) -> None:
         """Write the file in one step. Raises BadInput."""
@@ -48,7 +48,7 @@ class Rubric:
         return ["Criteria:\n" + "\n".join(f"- {item}" for item in self.items)] if self.items else []
 
 
-def _shown(example: Example) -> str:
+def _example_text(example: Example) -> str:
     return (
         f"Example:\n{example.dialogue}\n\nRight: {example.right}\nA wrong answer: {example.predicted}\n"
         f"What was wrong: {example.reflection}"

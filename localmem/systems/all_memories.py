@@ -1,35 +1,56 @@
-"""All memories: sessions become memory sentences, and every one of them is shown.
+"""All memories: each session becomes sentences or a summary, and all of them are shown. Nothing is searched or removed.
 
-Two baselines of the papers. "All memories" (Theanine, section 3.2, Table 1): sentences drawn from each session.
-SumMem-MSC (CREEM, section 3.2): a persona sentence, or none, for each utterance, all of them shown; this is
-`each="utterance"`. Nothing is searched or removed; "with memory update" is CareCall over all its sentences
-(configs/systems/all_memories/updated.yaml). Knows nothing of how sentences are made but the prompts' names.
+Three baselines of the papers:
 
-Differs from the papers: what the context has no room for is left out from the oldest on. SumMem-MSC's own summariser
-is a trained model (BART in MSC); here the backbone serves.
+- "All memories" (Theanine, section 3.2, Table 1): sentences drawn from each session. "With memory update" is CareCall
+  over all its sentences (configs/systems/all_memories/updated.yaml).
+- SumMem-MSC (CREEM, section 3.2), `each: utterance`: a persona sentence, or none, for each utterance.
+- ReBot (CREEM, section 3.2; Conversation Chronicles): one summary for each session, serving both speakers.
+
+Differs from the papers: what the context has no room for is left out from the oldest on. The summarisers of SumMem-MSC
+(BART) and ReBot (T5-base) are trained models; here the backbone takes their place.
 """
 
-import json
 from collections import Counter
 from itertools import chain
 from typing import Literal
 
+from pydantic import PositiveInt
+
 from localmem.bank import Bank
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, many, text
-from localmem.llm.structured_output import says, unusable, usable
+from localmem.llm.structured_output import answer_format, array, generate_usable, is_informative, string
 from localmem.memory import Memory
 from localmem.prompts import render
+from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import line
-from localmem.text.shown import all_that_fit, recalled, statements
-from localmem.text.summarize import Summarizer
-from localmem.types import AddUnit, Change, Completion, Recall, Session, Turn, Unit
-
-_PERSONA = "all_memories/persona"
+from localmem.text.summarize import Summarizer, SummaryRequest, read_memories, summarize_all
+from localmem.text.units import add_units, new_unit, recall_units, select_fitting, statement_units
+from localmem.types import Change, Recall, Session, Turn, Unit
 
 
-class AllMemories(Memory):
-    """One unit a sentence, about a session (`summarize`) or an utterance (`llm` and a prompt of its own)."""
+class _AllShown(Memory):
+    """Every unit of the bank is shown with its date, as far as they fit.
+
+    `fallbacks` counts, by prompt, replies that did not see all of them and answers that could not be used.
+    """
+
+    def __init__(self, *, llm: LLM, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank)
+        self._llm = llm
+        self._fallbacks: Counter[str] = Counter()
+
+    @property
+    def fallbacks(self) -> Counter[str]:
+        return self._fallbacks
+
+    def recall(self, session: Session) -> Recall:
+        units = list(self.bank.live())
+        return recall_units(select_fitting(self._llm, session, self.response_prompt, units, self._fallbacks))
+
+
+class AllMemories(_AllShown):
+    """One unit a sentence, about a session (written by `summarize`) or about an utterance (with a prompt here)."""
 
     name = "all_memories"
 
@@ -42,65 +63,75 @@ class AllMemories(Memory):
         longest: int,
         bank: Bank | None = None,
     ) -> None:
-        super().__init__(bank=bank)
-        self._llm = llm
+        super().__init__(llm=llm, bank=bank)
         self._summarize = summarize
         self._each = each
-        self._form = answer(memories=many(text(longest), 1))
-        self._fallbacks: Counter[str] = Counter()
+        self._form = answer_format(memories=array(string(longest), 1))
 
     @property
     def fallbacks(self) -> Counter[str]:
         return self._fallbacks + self._summarize.fallbacks
 
-    def recall(self, session: Session) -> Recall:
-        units = list(self.bank.live())
-        return recalled(all_that_fit(self._llm, session, self.response_prompt, units, self._fallbacks))
+    def end_session(self, session: Session) -> list[Change]:
+        if not session.turns:
+            return []
+        existing = {unit.key for unit in self.bank.live()}  # an identical sentence is no new memory
+        units = self._personas(session) if self._each == "utterance" else self._sentences(session)
+        return add_units(unit for unit in units if unit.key not in existing)
+
+    def _sentences(self, session: Session) -> list[Unit]:
+        return statement_units(session, self._summarize(session.turns), "sentence")
+
+    def _personas(self, session: Session) -> list[Unit]:
+        """What each utterance says about its speaker; all utterances are asked about at once."""
+        previous = chain([""], (line(turn) for turn in session.turns))
+        prompts = [
+            render("all_memories/persona", form=self._form, before=before, said=line(turn), speaker=turn.speaker)
+            for before, turn in zip(previous, session.turns, strict=False)
+        ]
+        answers = generate_usable(self._llm, prompts, self._fallbacks)
+        first_turns: dict[str, Turn] = {}
+        for turn, prompt, completion in zip(session.turns, prompts, answers, strict=True):
+            for sentence in read_memories(prompt, completion, self._fallbacks)[:1]:
+                if is_informative(sentence, prompt):
+                    first_turns.setdefault(sentence, turn)
+        return [
+            new_unit(session, f"persona{number}", sentence, kind="persona", turns=[turn], speaker=turn.speaker)
+            for number, (sentence, turn) in enumerate(first_turns.items())
+        ]
+
+
+class ReBot(_AllShown):
+    """One unit a session: its summary."""
+
+    name = "rebot"
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        held = {unit.key for unit in self.bank.live()}  # an identical sentence is no new memory
-        found = self._personas(session) if self._each == "utterance" else self._sentences(session)
-        return [AddUnit(unit, unit.learned) for unit in found if unit.key not in held]
-
-    def _sentences(self, session: Session) -> list[Unit]:
-        return statements(session, self._summarize(session.turns), "sentence")
-
-    def _personas(self, session: Session) -> list[Unit]:
-        """What each utterance tells of its speaker; all utterances are asked about at once."""
-        before = chain([""], (line(turn) for turn in session.turns))
-        prompts = [
-            render(_PERSONA, form=self._form, before=earlier, said=line(turn), speaker=turn.speaker)
-            for earlier, turn in zip(before, session.turns, strict=False)
-        ]
-        answers = usable(self._llm, prompts, self._fallbacks)
-        told: dict[str, Turn] = {}
-        for turn, prompt, completion in zip(session.turns, prompts, answers, strict=True):
-            for sentence in self._read(completion):
-                if says(sentence, prompt):
-                    told.setdefault(" ".join(sentence.split()), turn)
-        return [_persona(session, number, turn, sentence) for number, (sentence, turn) in enumerate(told.items())]
-
-    def _read(self, completion: Completion | None) -> list[str]:
-        if completion is None:
-            return []
-        match json.loads(completion.text):
-            case {"memories": list(items)}:
-                return [item for item in items if isinstance(item, str)][:1]
-        unusable(_PERSONA, f"its answer {completion.text!r:.80} holds no list of memories", self._fallbacks)
-        return []
+        (summary,) = summarize_all(self._llm, [SummaryRequest("rebot/summarize", session.turns)], self._fallbacks)
+        return add_units(statement_units(session, [summary] if summary else [], "summary"))
 
 
-def _persona(session: Session, number: int, turn: Turn, sentence: str) -> Unit:
-    return Unit(
-        id=f"{session.id}/persona{number}",
-        text=sentence,
-        key=sentence,
-        kind="persona",
-        speaker=turn.speaker,
-        session=session.id,
-        sources=(turn.id,),
-        time=turn.time,
-        learned=session.turns[-1].time,
-    )
+class AllMemoriesOptions(Options):
+    """What a sentence is about, and its length in characters."""
+
+    each: Literal["session", "utterance"]
+    longest: PositiveInt
+
+
+def _make(parts: Parts, options: AllMemoriesOptions, bank: Bank | None) -> Memory:
+    summarize = Summarizer(parts.llm)
+    return AllMemories(llm=parts.llm, summarize=summarize, each=options.each, longest=options.longest, bank=bank)
+
+
+SYSTEM = System(
+    "all_memories", AllMemoriesOptions, _make, "sentences drawn from each session, all shown", "at each session's end"
+)
+REBOT = System(
+    "rebot",
+    Options,
+    lambda parts, _options, bank: ReBot(llm=parts.llm, bank=bank),
+    "a summary of each session, all shown",
+    "at each session's end",
+)

@@ -2,53 +2,59 @@
 
 COMEDY (Chen et al., 2024), a baseline of Theanine (section 3.2) and SeCom: an LLM summarises session-level memories and
 compresses all of them into short events, a portrait of the user (behaviour, emotion and the like) and the relationship
-between user and bot; no search. Knows nothing of an index.
+between user and bot; no search.
 
 Differs from the paper: one backbone that is not fine-tuned does both tasks. When the memories outgrow its context, the
-oldest are left out and the text so far stands in for them.
+oldest are left out and the previous text stands in for them.
 """
 
 import json
 from collections import Counter
 
+from pydantic import PositiveInt
+
 from localmem.bank import Bank
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, many, text
-from localmem.llm.structured_output import says, unusable, usable
+from localmem.llm.structured_output import (
+    answer_format,
+    array,
+    count_fallback,
+    generate_usable,
+    is_informative,
+    string,
+)
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.text.dialogue import dated
-from localmem.text.history import newest
-from localmem.text.prose import names
-from localmem.text.shown import statements
+from localmem.systems import Options, Parts, System
+from localmem.text.dialogue import dated_lines, prompt_names
 from localmem.text.summarize import Summarizer
-from localmem.types import AddUnit, Change, Prompt, Recall, Session, SetNote, Unit
+from localmem.text.units import add_units, newest_units, statement_units
+from localmem.types import Change, Prompt, Recall, Session, SetNote, Unit
 
 PARTS = ("portrait", "relationship", "events")
 _COMPRESS = "comedy/compress"
 
 
+class ComedyOptions(Options):
+    """The most sentences of each part, and the most characters of a sentence."""
+
+    portrait: PositiveInt
+    relationship: PositiveInt
+    events: PositiveInt
+    longest: PositiveInt
+
+
 class Comedy(Memory):
-    """Units are the session memories, notes the three parts, of at most so many sentences of `longest` characters."""
+    """Units are the session memories, notes the three parts. `fallbacks` counts, by prompt, unusable answers."""
 
     name = "comedy"
 
-    def __init__(
-        self,
-        *,
-        llm: LLM,
-        summarize: Summarizer,
-        portrait: int,
-        relationship: int,
-        events: int,
-        longest: int,
-        bank: Bank | None = None,
-    ) -> None:
+    def __init__(self, *, llm: LLM, summarize: Summarizer, options: ComedyOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank)
         self._llm = llm
         self._summarize = summarize
-        limits = (portrait, relationship, events)
-        self._form = answer(**{part: many(text(longest), limit) for part, limit in zip(PARTS, limits, strict=True)})
+        limits = options.model_dump(include=set(PARTS))
+        self._form = answer_format(**{part: array(string(options.longest), limits[part]) for part in PARTS})
         self._fallbacks: Counter[str] = Counter()
 
     @property
@@ -56,45 +62,58 @@ class Comedy(Memory):
         return self._fallbacks + self._summarize.fallbacks
 
     def recall(self, session: Session) -> Recall:
-        return Recall(self._compressed())
+        return Recall(self._compressed_text())
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        held = {unit.key for unit in self.bank.live()}
-        found = statements(session, self._summarize(session.turns), "memory")
-        new = [unit for unit in found if unit.key not in held]
+        existing = {unit.key for unit in self.bank.live()}
+        units = statement_units(session, self._summarize(session.turns), "memory")
+        new = [unit for unit in units if unit.key not in existing]
         notes = self._compress(session, new) if new else {}
         time = session.turns[-1].time
-        return [*(AddUnit(unit, time) for unit in new), *(SetNote(name, text, time) for name, text in notes.items())]
+        return [*add_units(new), *(SetNote(name, text, time) for name, text in notes.items())]
 
-    def _compressed(self) -> str:
+    def _compressed_text(self) -> str:
         parts = {part: self.bank.notes.get(part, "") for part in PARTS}
         return load("comedy/recall").section("memory", **parts)
 
     def _compress(self, session: Session, new: list[Unit]) -> dict[str, str]:
-        """The three parts, from all session memories; none where the answer cannot be used: they stay as they were."""
-        user, assistant = names(session.turns)
+        """The three parts, from all session memories; empty when the answer is unusable: the notes stay unchanged."""
         memories = [*self.bank.live(), *new]
-        before = self._compressed()
-        held, said = self._llm.count_tokens([before, dated(memories)])
+        before = self._compressed_text()
+        text_size, memory_size = self._llm.count_tokens([before, dated_lines(memories)])
         room = (self._llm.context_length - load(_COMPRESS).max_tokens) * 3 // 4
-        if said > room:
-            shown = newest(memories, max(0, room - held) * 2 // 3, self._llm.count_tokens)  # a third is for the dates
-            unusable(_COMPRESS, f"the newest {len(shown)} of {len(memories)} memories fit", self._fallbacks)
+        if memory_size > room:
+            budget = max(0, room - text_size) * 2 // 3  # a third is for the dates
+            shown = newest_units(memories, budget, self._llm.count_tokens)
+            count_fallback(_COMPRESS, f"the newest {len(shown)} of {len(memories)} memories fit", self._fallbacks)
         else:
             shown, before = memories, ""
-        values = {"before": before, "memories": dated(shown), "user": user, "assistant": assistant}
-        prompt = render(_COMPRESS, form=self._form, **values)
-        (completion,) = usable(self._llm, [prompt], self._fallbacks)
+        names = prompt_names(session.turns)
+        prompt = render(_COMPRESS, form=self._form, before=before, memories=dated_lines(shown), **names)
+        (completion,) = generate_usable(self._llm, [prompt], self._fallbacks)
         return {} if completion is None else self._read(prompt, completion.text)
 
-    def _read(self, prompt: Prompt, answered: str) -> dict[str, str]:
-        match json.loads(answered):
-            case {"portrait": list(portrait), "relationship": list(relationship), "events": list(events)}:
-                return {
-                    part: "\n".join(" ".join(i.split()) for i in items if isinstance(i, str) and says(i, prompt))
-                    for part, items in zip(PARTS, (portrait, relationship, events), strict=True)
-                }
-        unusable(_COMPRESS, f"its answer {answered!r:.80} lacks a part", self._fallbacks)
+    def _read(self, prompt: Prompt, text: str) -> dict[str, str]:
+        match json.loads(text):
+            case {"portrait": list(), "relationship": list(), "events": list()} as lists:
+                return {part: _sentence_lines(prompt, lists[part]) for part in PARTS}
+        count_fallback(_COMPRESS, f"its answer {text!r:.80} lacks a part", self._fallbacks)
         return {}
+
+
+def _sentence_lines(prompt: Prompt, items: list[object]) -> str:
+    """The informative sentences of one part, one a line."""
+    sentences = (item for item in items if isinstance(item, str) and is_informative(item, prompt))
+    return "\n".join(" ".join(sentence.split()) for sentence in sentences)
+
+
+def _make(parts: Parts, options: ComedyOptions, bank: Bank | None) -> Memory:
+    summarize = Summarizer(parts.llm, prompt="comedy/summarize")
+    return Comedy(llm=parts.llm, summarize=summarize, options=options, bank=bank)
+
+
+SYSTEM = System(
+    "comedy", ComedyOptions, _make, "portrait, relationship and events, compressed", "at each session's end"
+)

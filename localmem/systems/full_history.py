@@ -1,20 +1,21 @@
-"""Full history: all past sessions, word for word, stand ahead of the dialogue.
+"""Full history: all past sessions, word for word, precede the dialogue.
 
 The "full history" and "all dialogue history" baselines (SeCom, section 3; Theanine, Table 1; Recursively Summarizing's
-vanilla LLM, section 4). Nothing is summarised or searched. What the context has no room for is left out from the oldest
-utterance on. Knows nothing of models but how much they can read.
+vanilla LLM, section 4). Nothing is summarised or searched.
 
-Differs from the papers: the rule for what does not fit is ours, for they use models that hold all of their data.
+Differs from the papers: they use models that hold all of their data; here, what the context has no room for is left out
+from the oldest utterance on.
 """
 
 from collections import Counter
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import unusable
+from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
-from localmem.text.history import newest, room, utterances, written
-from localmem.types import AddUnit, Change, Hit, Recall, Session
+from localmem.systems import Options, System
+from localmem.text.units import add_units, history_budget, history_text, newest_units, utterance_units
+from localmem.types import Change, Hit, Recall, Session
 
 
 class FullHistory(Memory):
@@ -28,11 +29,20 @@ class FullHistory(Memory):
         self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
-        said = list(self.bank.live())
-        shown = newest(said, room(self._llm, session, self.response_prompt), self._llm.count_tokens)
-        if len(shown) < len(said):
-            unusable(self.response_prompt, f"the newest {len(shown)} of {len(said)} turns fit", self.fallbacks)
-        return Recall(text=written(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
+        past = list(self.bank.live())
+        shown = newest_units(past, history_budget(self._llm, session, self.response_prompt), self._llm.count_tokens)
+        if len(shown) < len(past):
+            count_fallback(self.response_prompt, f"the newest {len(shown)} of {len(past)} turns fit", self.fallbacks)
+        return Recall(text=history_text(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
 
     def end_session(self, session: Session) -> list[Change]:
-        return [AddUnit(unit, unit.learned) for unit in utterances(session)]
+        return add_units(utterance_units(session))
+
+
+SYSTEM = System(
+    "full_history",
+    Options,
+    lambda parts, _options, bank: FullHistory(llm=parts.llm, bank=bank),
+    "all past sessions word for word",
+    "never",
+)

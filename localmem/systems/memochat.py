@@ -2,14 +2,14 @@
 
 MemoChat (Lu et al., 2023), a baseline of Theanine (section 3.2), SeCom (section 3) and Recursively Summarizing (section
 4, Figure 9). Memo writing: when the recent dialogue reaches 10 entries or 1,024 words it is cut into topics with a
-summary each, and its last 2 entries go on as the recent dialogue. Retrieval: the LLM picks from the numbered topics,
-of which the last always says that none fits. The reply sees topic, summary and dialogue of those picked. Knows nothing
-of search: there is no index.
+summary each, and its last 2 entries begin the next recent dialogue. Retrieval: the LLM picks from the numbered topics,
+the last of which always says that none fits. The reply sees topic, summary and dialogue of those picked. There is no
+index.
 
 Differs from the paper: what the rule cuts off is written into the memo when the session ends, all of it in one batch,
-since the session itself stands in the reply's prompt until then. Picks are numbers in a bounded list, where the paper
+since the session itself is part of the reply's prompt until then. Picks are numbers in a bounded list, where the paper
 parses text. Lines that no topic claims are in no memo, as in the paper; where an answer cannot be used, its piece of
-dialogue is kept under one topic, its date. A memo too long for the context is offered from the newest topic on.
+dialogue is stored under one topic, its date. A memo too long for the context is offered from the newest topic on.
 """
 
 import json
@@ -18,16 +18,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from pydantic import NonNegativeInt, PositiveInt
+
 from localmem.bank import Bank
 from localmem.errors import BadSettings
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, many, number, record, text
-from localmem.llm.structured_output import unusable, usable
+from localmem.llm.structured_output import (
+    answer_format,
+    array,
+    count_fallback,
+    generate_usable,
+    integer,
+    record,
+    string,
+)
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.text.dialogue import dated, day, line, transcript
-from localmem.text.history import newest
-from localmem.types import AddUnit, Change, Completion, Hit, Recall, Session, Turn, Unit
+from localmem.systems import Options, System
+from localmem.text.dialogue import day, line, transcript
+from localmem.text.units import add_units, new_unit, newest_units, recall_units
+from localmem.types import Change, Completion, Recall, Session, Turn, Unit
 
 _WRITE = "memochat/write"
 _SELECT = "memochat/select"
@@ -40,104 +50,102 @@ class _Topic(NamedTuple):
     turns: Sequence[Turn]
 
 
-class MemoChat(Memory):
-    """One unit a topic. A piece of dialogue is full at `entries` turns or `words`; its last `kept` begin the next.
+class MemoChatOptions(Options):
+    """A piece of dialogue is full at `entries` turns or `words`; its last `kept` turns begin the next.
 
-    A piece gives at most `topics` of them, and a reply sees at most `picks`. `fallbacks` counts unusable answers.
+    A piece gives at most `topics`, with summaries of `longest` characters, and a reply sees at most `picks` of them.
     """
+
+    entries: PositiveInt
+    words: PositiveInt
+    kept: NonNegativeInt
+    topics: PositiveInt
+    picks: PositiveInt
+    longest: PositiveInt
+
+
+class MemoChat(Memory):
+    """One unit a topic. `fallbacks` counts unusable answers."""
 
     name = "memochat"
 
-    def __init__(
-        self,
-        *,
-        llm: LLM,
-        entries: int,
-        words: int,
-        kept: int,
-        topics: int,
-        picks: int,
-        longest: int,
-        bank: Bank | None = None,
-    ) -> None:
-        if kept >= entries:
-            raise BadSettings(f"memochat cannot keep {kept} of {entries} entries; set kept below entries")
+    def __init__(self, *, llm: LLM, options: MemoChatOptions, bank: Bank | None = None) -> None:
+        if options.kept >= options.entries:
+            raise BadSettings(
+                f"memochat cannot keep {options.kept} of {options.entries} entries; set kept below entries"
+            )
         super().__init__(bank=bank)
         self._llm = llm
-        self._entries = entries
-        self._words = words
-        self._kept = kept
-        self._picks = picks
-        line_number = number(1, entries)
-        topic = record(topic=text(_TOPIC), summary=text(longest), first=line_number, last=line_number)
-        self._form = answer(memos=many(topic, topics))
+        self._options = options
+        line_number = integer(1, options.entries)
+        topic = record(topic=string(_TOPIC), summary=string(options.longest), first=line_number, last=line_number)
+        self._form = answer_format(memos=array(topic, options.topics))
         self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
         offered = self._offered(session)
         if not offered:
             return Recall()
-        listed = [f"{n}. {unit.key}" for n, unit in enumerate(offered, start=1)]
         prompt = render(
             _SELECT,
-            form=answer(topics=many(number(1, len(offered) + 1), self._picks)),
-            topics="\n".join(listed),
+            form=answer_format(topics=array(integer(1, len(offered) + 1), self._options.picks)),
+            topics="\n".join(f"{n}. {unit.key}" for n, unit in enumerate(offered, start=1)),
             last=len(offered) + 1,
             request=session.turns[-1].text,
         )
-        (completion,) = usable(self._llm, [prompt], self.fallbacks)
-        picked = [offered[n - 1] for n in self._picked(completion) if n <= len(offered)]
-        return Recall(dated(picked), tuple(Hit(unit, 0.0) for unit in picked))
+        (completion,) = generate_usable(self._llm, [prompt], self.fallbacks)
+        return recall_units([offered[n - 1] for n in self._picks(completion) if n <= len(offered)])
 
     def end_session(self, session: Session) -> list[Change]:
         pieces = self._pieces(session.turns)
         prompts = [render(_WRITE, form=self._form, dialogue=_numbered(piece)) for piece in pieces]
-        answers = usable(self._llm, prompts, self.fallbacks)
-        return [
-            AddUnit(_unit(session, f"{at}.{n}", topic), session.turns[-1].time)
-            for at, (piece, completion) in enumerate(zip(pieces, answers, strict=True))
+        answers = generate_usable(self._llm, prompts, self.fallbacks)
+        return add_units(
+            _unit(session, f"{piece_number}.{n}", topic)
+            for piece_number, (piece, completion) in enumerate(zip(pieces, answers, strict=True))
             for n, topic in enumerate(self._topics(piece, completion))
-        ]
+        )
 
     def _pieces(self, turns: Sequence[Turn]) -> list[Sequence[Turn]]:
-        """The recent dialogue at each time that it is written into the memo."""
+        """The recent dialogue at each moment at which it is written into the memo."""
         pieces: list[Sequence[Turn]] = []
         recent: list[Turn] = []
-        fresh = 0  # of the recent turns those that no memo has seen
+        fresh = 0  # how many of the recent turns are in no piece yet
         for turn in turns:
             recent.append(turn)
             fresh += 1
-            full = len(recent) >= self._entries or sum(len(said.text.split()) for said in recent) >= self._words
-            if full:
+            words = sum(len(entry.text.split()) for entry in recent)
+            if len(recent) >= self._options.entries or words >= self._options.words:
                 pieces.append(tuple(recent))
-                recent, fresh = recent[len(recent) - self._kept :], 0
+                recent, fresh = recent[len(recent) - self._options.kept :], 0
         return [*pieces, tuple(recent)] if fresh else pieces
 
     def _topics(self, piece: Sequence[Turn], completion: Completion | None) -> list[_Topic]:
-        found = [] if completion is None else _read(json.loads(completion.text), piece)
-        if completion is not None and not found:
-            unusable(_WRITE, f"its answer {completion.text!r:.80} names no topic", self.fallbacks)
-        return found or [_Topic(day(piece[0].time), piece[0].text[:_TOPIC], piece)]
+        topics = [] if completion is None else _read(json.loads(completion.text), piece)
+        if completion is not None and not topics:
+            count_fallback(_WRITE, f"its answer {completion.text!r:.80} names no topic", self.fallbacks)
+        return topics or [_Topic(day(piece[0].time), piece[0].text[:_TOPIC], piece)]
 
     def _offered(self, session: Session) -> list[Unit]:
         """The newest topics that fit a prompt, oldest first."""
-        held = list(self.bank.live())
-        (asked,) = self._llm.count_tokens([session.turns[-1].text])
-        room = (self._llm.context_length - load(_SELECT).max_tokens - asked) * 3 // 4  # the rest is for instructions
-        keys = [replace(unit, text=f"{len(held)}. {unit.key}") for unit in held]
-        offered = len(newest(keys, max(0, room), self._llm.count_tokens))
-        if offered < len(held):
-            unusable(_SELECT, f"the newest {offered} of {len(held)} topics fit", self.fallbacks)
-        return held[len(held) - offered :]
+        units = list(self.bank.live())
+        (request_size,) = self._llm.count_tokens([session.turns[-1].text])
+        # A quarter is reserved for the instructions.
+        room = (self._llm.context_length - load(_SELECT).max_tokens - request_size) * 3 // 4
+        keys = [replace(unit, text=f"{len(units)}. {unit.key}") for unit in units]
+        offered = len(newest_units(keys, max(0, room), self._llm.count_tokens))
+        if offered < len(units):
+            count_fallback(_SELECT, f"the newest {offered} of {len(units)} topics fit", self.fallbacks)
+        return units[len(units) - offered :]
 
-    def _picked(self, completion: Completion | None) -> list[int]:
+    def _picks(self, completion: Completion | None) -> list[int]:
         """The numbers picked, in the order of the list."""
         if completion is None:
             return []
         match json.loads(completion.text):
             case {"topics": list(numbers)}:
                 return sorted({n for n in numbers if isinstance(n, int) and n > 0})
-        unusable(_SELECT, f"its answer {completion.text!r:.80} holds no list of topics", self.fallbacks)
+        count_fallback(_SELECT, f"its answer {completion.text!r:.80} holds no list of topics", self.fallbacks)
         return []
 
 
@@ -146,7 +154,7 @@ def _numbered(turns: Sequence[Turn]) -> str:
 
 
 def _read(value: object, piece: Sequence[Turn]) -> list[_Topic]:
-    """The topics of an answer that hold a line of the piece."""
+    """The topics of an answer that contain a line of the piece."""
     match value:
         case {"memos": list(items)}:
             return [topic for item in items for topic in _topic(item, piece)]
@@ -159,21 +167,21 @@ def _topic(item: object, piece: Sequence[Turn]) -> list[_Topic]:
             low, high = sorted((first, last))
             turns = piece[max(low, 1) - 1 : high]
             title, summary = " ".join(title.split()), " ".join(summary.split())
-            said = all(any(map(str.isalnum, text)) for text in (title, summary))
-            return [_Topic(title, summary, turns)] if said and turns else []
+            informative = all(any(map(str.isalnum, text)) for text in (title, summary))
+            return [_Topic(title, summary, turns)] if informative and turns else []
     return []
 
 
 def _unit(session: Session, place: str, topic: _Topic) -> Unit:
     head = f"{topic.title}: {topic.summary}"
-    return Unit(
-        id=f"{session.id}/memo{place}",
-        text=f"{head}\n{transcript(topic.turns)}",
-        key=head,
-        kind="memo",
-        speaker="",
-        session=session.id,
-        sources=tuple(turn.id for turn in topic.turns),
-        time=topic.turns[0].time,
-        learned=session.turns[-1].time,
-    )
+    text = f"{head}\n{transcript(topic.turns)}"
+    return new_unit(session, f"memo{place}", text, kind="memo", turns=topic.turns, key=head)
+
+
+SYSTEM = System(
+    "memochat",
+    MemoChatOptions,
+    lambda parts, options, bank: MemoChat(llm=parts.llm, options=options, bank=bank),
+    "a memo of topics with their dialogue",
+    "for each reply; at each session's end",
+)

@@ -1,6 +1,7 @@
 """No memory: the model answers from the current session alone. The control that every comparison needs."""
 
 from localmem.memory import Memory
+from localmem.systems import Options, System
 from localmem.types import Change, Recall, Session
 
 
@@ -15,3 +16,6 @@ class NoMemory(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         return []
+
+
+SYSTEM = System("none", Options, lambda _parts, _options, bank: NoMemory(bank=bank), "nothing", "never")

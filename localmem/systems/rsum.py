@@ -1,43 +1,55 @@
-"""LLM-Rsum: memory is one text, written anew at the end of every session from itself and the session.
+"""LLM-Rsum: memory is one text, rewritten at the end of every session from itself and the session.
 
 Recursively Summarizing (section 3.2): M_i = LLM(H_i, M_{i-1}), at most 20 sentences about both speakers, starting from
 nothing (eq. 2, Figure 12); the reply sees the dialogue and M (eq. 3). Temperature 0 (section 4). Settings: 0, 2 or 3
-examples in the reply's prompt (Table 5), the 5 past utterances nearest to the user's turn beside the memory (section
-6.4, Table 6; BM25 or dense, as the retriever that is injected), and all past sessions beside it, for backbones of long
-context (Table 7). Knows nothing of how the text is stored or searched.
+examples in the reply's prompt (Table 5), the 5 past utterances nearest to the user's turn next to the memory (section
+6.4, Table 6; BM25 or dense, by the injected retriever), and all past sessions next to it, for backbones of long context
+(Table 7).
 
-Past dialogue is at hand only while one of the last two is set: then a session's end keeps each turn as a unit, to be
-searched or shown. Of the past sessions the newest turns are shown, as many as the context has room for beside the
-dialogue; switched on later, `localmem rebuild` brings in what was said before.
+Past dialogue is stored only while one of the last two is set: then each turn of an ended session becomes a unit, to be
+searched or shown. Of the past sessions the newest turns are shown, as many as the context has room for next to the
+dialogue. When the setting is switched on later, `localmem rebuild` adds earlier sessions.
 
 Differs from the paper: a session longer than the model's context is read in parts, each updating the memory in turn,
-and the limit is enforced on what comes back instead of being only asked for. The examples are ours, from no data set.
+and the limit is enforced on the answer instead of being only requested. The examples are ours, from no data set.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import unusable
+from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Retriever, Scope
-from localmem.text.dialogue import dated, parts, transcript
-from localmem.text.history import UTTERANCE, newest, room, utterances, written
-from localmem.text.parse import sentences
-from localmem.types import AddUnit, Change, Hit, Recall, Session, SetNote, Unit
+from localmem.systems import Options, Parts, System
+from localmem.text.dialogue import dated_lines, split_turns, transcript
+from localmem.text.parse import complete_sentences
+from localmem.text.units import (
+    UTTERANCE,
+    add_units,
+    by_time,
+    history_budget,
+    history_text,
+    newest_units,
+    utterance_units,
+)
+from localmem.types import Change, Hit, Recall, Session, SetNote, Unit
 
 NOTE = "summary"
 
 
 class RecursiveSummary(Memory):
-    """One note, `limit` sentences long at most.
+    """One note, at most `limit` sentences long.
 
-    `examples` of the reply's prompt: 0, 2 or 3. `retrieve` past utterances are shown beside the note (0: none; else a
-    `retriever` is needed), and with `long_context` all that fit. `fallbacks` counts answers that were not taken as they
-    came, by prompt.
+    `examples` of the reply's prompt: 0, 2 or 3. `retrieve` past utterances are shown next to the note (more than 0
+    needs a `retriever`), and with `long_context` all that fit. `fallbacks` counts, by prompt, answers that were
+    unusable or cut.
     """
 
     name = "rsum"
@@ -55,7 +67,7 @@ class RecursiveSummary(Memory):
         long_context: bool = False,
     ) -> None:
         if retrieve and retriever is None:
-            raise BadSettings(f"rsum cannot retrieve {retrieve} utterances without a retriever; give it one")
+            raise BadSettings(f"rsum cannot retrieve {retrieve} utterances without a retriever; pass one")
         super().__init__(bank=bank, retriever=retriever if retrieve else None)
         self._llm = llm
         self._limit = limit
@@ -63,69 +75,85 @@ class RecursiveSummary(Memory):
         self._long_context = long_context
         self.fallbacks: Counter[str] = Counter()
         if examples:
-            self.response_prompt = _with_examples(examples)  # type: ignore[misc]  # the class's own is the default
+            self.response_prompt = _reply_prompt(examples)
 
     def recall(self, session: Session) -> Recall:
         note = self.bank.notes.get(NOTE, "")
-        hits = self._found(session)
+        hits = self._nearest(session)
         shown = self._past(session, note, hits)
         ids = {unit.id for unit in shown}
         hits = [hit for hit in hits if hit.unit.id not in ids]
         if not hits and not shown:
             return Recall(text=note)
         text = load("rsum/recall").section(
-            "memory", memory=note, found=dated(hit.unit for hit in hits), history=written(shown)
+            "memory", memory=note, found=dated_lines(hit.unit for hit in hits), history=history_text(shown)
         )
         return Recall(text=text, hits=(*hits, *(Hit(unit, 0.0) for unit in shown)))
 
     def end_session(self, session: Session) -> list[Change]:
-        memory = old = self.bank.notes.get(NOTE, "")
-        for run in parts(session.turns, self._room(old), self._llm.count_tokens):
+        memory = previous = self.bank.notes.get(NOTE, "")
+        for run in split_turns(session.turns, self._room(previous), self._llm.count_tokens):
             memory = self._update(memory, transcript(run))
-        note = [SetNote(NOTE, memory, session.turns[-1].time)] if memory != old else []
-        said = utterances(session) if self._retrieve or self._long_context else []
-        return [*note, *(AddUnit(unit, unit.learned) for unit in said)]
+        note = [SetNote(NOTE, memory, session.turns[-1].time)] if memory != previous else []
+        units = utterance_units(session) if self._retrieve or self._long_context else []
+        return [*note, *add_units(units)]
 
-    def _found(self, session: Session) -> list[Hit]:
-        """The past utterances nearest to the last turn, in the order they were said."""
-        asked = session.turns[-1]
-        found = self.search(asked.text, self._retrieve, Scope(now=asked.time)) if self._retrieve else []
-        return sorted(found, key=lambda hit: hit.unit.time)
+    def _nearest(self, session: Session) -> list[Hit]:
+        """The past utterances nearest to the last turn, in order of time."""
+        query = session.turns[-1]
+        return by_time(self.search(query.text, self._retrieve, Scope(now=query.time)) if self._retrieve else [])
 
     def _past(self, session: Session, note: str, hits: Sequence[Hit]) -> list[Unit]:
-        """The newest past utterances that fit beside everything else; none but in long-context mode."""
+        """The newest past utterances that fit next to everything else; none outside long-context mode."""
         if not self._long_context:
             return []
-        beside = "\n".join([note, dated(hit.unit for hit in hits)])
-        said = [unit for unit in self.bank.live() if unit.kind == UTTERANCE]
-        return newest(said, room(self._llm, session, self.response_prompt, beside), self._llm.count_tokens)
+        other = "\n".join([note, dated_lines(hit.unit for hit in hits)])
+        past = [unit for unit in self.bank.live() if unit.kind == UTTERANCE]
+        budget = history_budget(self._llm, session, self.response_prompt, other)
+        return newest_units(past, budget, self._llm.count_tokens)
 
     def _update(self, memory: str, dialogue: str) -> str:
         prompt = render("rsum/update", memory=memory, dialogue=dialogue, limit=self._limit)
         (completion,) = self._llm.generate([prompt])
-        found = sentences(completion.text)
-        if completion.finish == "length":
-            found = found[:-1] or found  # the last sentence was cut in the middle
-        if not found:
-            unusable(prompt.name, "its answer came back empty, so the memory stays as it was", self.fallbacks)
+        sentences = complete_sentences(completion, at_least_one=True)
+        if not sentences:
+            count_fallback(prompt.name, "its answer is empty, so the memory stays unchanged", self.fallbacks)
             return memory
-        if len(found) > self._limit:
-            unusable(prompt.name, f"it wrote {len(found)} sentences, of which {self._limit} are kept", self.fallbacks)
-        return "\n".join(found[: self._limit])
+        if len(sentences) > self._limit:
+            reason = f"it wrote {len(sentences)} sentences, more than the limit of {self._limit}"
+            count_fallback(prompt.name, reason, self.fallbacks)
+        return "\n".join(sentences[: self._limit])
 
     def _room(self, memory: str) -> int:
-        """Tokens of dialogue that fit beside the memory (as long as it may become), the instructions and the answer."""
-        file = load("rsum/update")
-        (held,) = self._llm.count_tokens([memory])
-        left = self._llm.context_length - max(held, file.max_tokens) - 2 * file.max_tokens  # one of them: instructions
-        return max(left, self._llm.context_length // 4)
+        """Tokens of dialogue that fit next to the memory (as long as it may become), instructions and answer."""
+        answer = load("rsum/update").max_tokens
+        (memory_size,) = self._llm.count_tokens([memory])
+        room = self._llm.context_length - max(memory_size, answer) - 2 * answer  # the answer, and instructions as long
+        return max(room, self._llm.context_length // 4)
 
 
-def _with_examples(count: int) -> str:
-    """The reply prompt that shows so many examples. Raises BadSettings when no file does."""
+def _reply_prompt(count: int) -> str:
+    """The reply prompt with this number of examples. Raises BadSettings when there is none."""
     name = f"rsum/respond_{count}_examples"
     try:
         load(name)
     except BadSettings as error:
         raise BadSettings(f"rsum has no reply prompt with {count} examples; set examples to 0, 2 or 3") from error
     return name
+
+
+class RsumOptions(Options):
+    """The arguments of RecursiveSummary."""
+
+    limit: PositiveInt
+    examples: Literal[0, 2, 3]
+    retrieve: NonNegativeInt
+    long_context: bool
+
+
+def _make(parts: Parts, options: RsumOptions, bank: Bank | None) -> Memory:
+    retriever = parts.new_retriever() if options.retrieve else None
+    return RecursiveSummary(llm=parts.llm, retriever=retriever, bank=bank, **options.model_dump())
+
+
+SYSTEM = System("rsum", RsumOptions, _make, "one summary, rewritten after each session", "at each session's end")

@@ -1,69 +1,83 @@
-"""SumMem: the past is summarised anew for every request, by what matters to it.
+"""SumMem: the past is summarised for every request, by what matters to it.
 
 SeCom's baseline (section 3): summaries of past dialogue relevant to the user's request are generated when it comes, and
-are its context. Past dialogue is kept word for word, a unit a turn, and nothing is worked out when a session ends.
-SumMem-MSC, CREEM's baseline of a similar name, is a setting of all memories. Knows nothing of search.
+are its context. Past dialogue is kept word for word, a unit a turn; a session's end calls no model. SumMem-MSC, CREEM's
+baseline of a similar name, is a setting of all_memories.
 
-Differs from the paper: past dialogue longer than the model's context is read in parts, all asked at once, `parts` of
-them at most, the newest; their sentences are shown part after part.
+Differs from the paper: past dialogue longer than the model's context is read in parts, all asked at once, only the
+newest `parts` of them; their sentences are shown part after part.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 
+from pydantic import PositiveInt
+
 from localmem.bank import Bank
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, many, text
-from localmem.llm.structured_output import unusable, usable
+from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.text.dialogue import packed
-from localmem.text.history import utterances, written
-from localmem.types import AddUnit, Change, Completion, Hit, Recall, Session, Unit
+from localmem.systems import Options, System
+from localmem.text.dialogue import pack
+from localmem.text.summarize import read_memories
+from localmem.text.units import add_units, history_text, utterance_units
+from localmem.types import Change, Hit, Recall, Session, Unit
 
 _PROMPT = "summem/summarize"
 
 
+class SumMemOptions(Options):
+    """Sentences for each part of the past, their most characters, and the parts that are read."""
+
+    sentences: PositiveInt
+    longest: PositiveInt
+    parts: PositiveInt
+
+
 class SumMem(Memory):
-    """At most `sentences` of `longest` characters for each part of the past. `fallbacks` counts unusable answers."""
+    """One unit a turn. `fallbacks` counts unusable answers and replies for which parts of the past were left out."""
 
     name = "summem"
 
-    def __init__(self, *, llm: LLM, sentences: int, longest: int, parts: int, bank: Bank | None = None) -> None:
+    def __init__(self, *, llm: LLM, options: SumMemOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank)
         self._llm = llm
-        self._parts = parts
-        self._form = answer(memories=many(text(longest), sentences))
+        self._parts = options.parts
+        self._form = answer_format(memories=array(string(options.longest), options.sentences))
         self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
         request = session.turns[-1].text
         runs = self._runs(list(self.bank.live()), request)
-        prompts = [render(_PROMPT, form=self._form, history=written(run), request=request) for run in runs]
-        found = [self._read(completion) for completion in usable(self._llm, prompts, self.fallbacks)]
-        shown = dict.fromkeys(sentence for sentences in found for sentence in sentences)
-        behind = [unit for run, sentences in zip(runs, found, strict=True) if sentences for unit in run]
-        return Recall("\n".join(shown), tuple(Hit(unit, 0.0) for unit in behind))
+        prompts = [render(_PROMPT, form=self._form, history=history_text(run), request=request) for run in runs]
+        answers = generate_usable(self._llm, prompts, self.fallbacks)
+        summaries = [
+            [sentence for sentence in read_memories(prompt, answer, self.fallbacks) if sentence]
+            for prompt, answer in zip(prompts, answers, strict=True)
+        ]
+        shown = dict.fromkeys(sentence for sentences in summaries for sentence in sentences)
+        sources = [unit for run, sentences in zip(runs, summaries, strict=True) if sentences for unit in run]
+        return Recall("\n".join(shown), tuple(Hit(unit, 0.0) for unit in sources))
 
     def end_session(self, session: Session) -> list[Change]:
-        return [AddUnit(unit, unit.learned) for unit in utterances(session)]
+        return add_units(utterance_units(session))
 
-    def _runs(self, said: Sequence[Unit], request: str) -> list[tuple[Unit, ...]]:
-        """The newest parts of the past, each as long as the model can read beside the request."""
-        *sizes, asked = self._llm.count_tokens([*(f"{unit.text}\n" for unit in said), request])
-        room = self._llm.context_length - load(_PROMPT).max_tokens - asked
-        runs = packed(said, sizes, max(1, room * 3 // 4))  # a quarter is left for instructions and dates
+    def _runs(self, past: Sequence[Unit], request: str) -> list[tuple[Unit, ...]]:
+        """The newest parts of the past, each as long as the model can read next to the request."""
+        *sizes, request_size = self._llm.count_tokens([*(f"{unit.text}\n" for unit in past), request])
+        room = self._llm.context_length - load(_PROMPT).max_tokens - request_size
+        runs = pack(past, sizes, max(1, room * 3 // 4))  # a quarter is reserved for instructions and dates
         if len(runs) > self._parts:
-            unusable(_PROMPT, f"the newest {self._parts} of {len(runs)} parts of the past are read", self.fallbacks)
+            reason = f"only the newest {self._parts} of {len(runs)} parts of the past are read"
+            count_fallback(_PROMPT, reason, self.fallbacks)
         return runs[-self._parts :]
 
-    def _read(self, completion: Completion | None) -> list[str]:
-        if completion is None:
-            return []
-        match json.loads(completion.text):
-            case {"memories": list(items)}:
-                cleaned = [" ".join(item.split()) for item in items if isinstance(item, str)]
-                return [sentence for sentence in cleaned if sentence]
-        unusable(_PROMPT, f"its answer {completion.text!r:.80} holds no list of memories", self.fallbacks)
-        return []
+
+SYSTEM = System(
+    "summem",
+    SumMemOptions,
+    lambda parts, options, bank: SumMem(llm=parts.llm, options=options, bank=bank),
+    "each turn; the past is summarised for each request",
+    "for each reply",
+)

@@ -1,19 +1,18 @@
-"""What a model wrote, taken apart: sentences out of lists or prose, and strict JSON.
+"""Sentences out of a model's free text: numbered lists, bullets or prose.
 
-Knows no prompt and no model. Formats are enforced while decoding, so nothing here guesses what broken text meant.
+Pure functions; they do not depend on any prompt or model.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 
-from localmem.errors import BadReply
+from localmem.types import Completion
 
 _MARKER = r"\s*(?:[-*+•‣◦–—·]|\(?\d{1,3}[.):]|\(?[a-z]\))"
 _BULLET = re.compile(rf"{_MARKER}\s+(?=\S)")
 _BARE_MARKER = re.compile(rf"{_MARKER}\s*")
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?:\s+|$)|[。！？]+[」』”’）]*\s*")
-_NO_END = re.compile(  # a full stop after these seldom ends a sentence
+_NO_END = re.compile(  # abbreviations and initials: a full stop after them seldom ends a sentence
     r"(?i:\b(?:mr|mrs|ms|dr|prof|st|mt|vs|approx|e\.g|i\.e|cf))\.$|\b(?!I\b)[A-Z]\.$"
 )
 _QUOTES = {'"': '"', "“": "”", "'": "'", "‘": "’", "*": "*", "_": "_"}
@@ -22,26 +21,24 @@ _QUOTES = {'"': '"', "“": "”", "'": "'", "‘": "’", "*": "*", "_": "_"}
 def sentences(text: str) -> list[str]:
     """The sentences of a list (numbered, bulleted) or of prose, clean and in order.
 
-    An item of a list is one sentence, however many full stops it holds, together with the lines that go on with it. A
-    line break ends a sentence of prose. Headings and lines that end with a colon are left out, as are lines without a
-    letter or digit; markers, emphasis and quotation marks around a whole sentence go, and white space becomes single.
+    An item of a list is one sentence, however many full stops it holds, together with its continuation lines. A line
+    break ends a sentence of prose. Dropped are headings, lines that end with a colon and lines without a letter or
+    digit; list markers, emphasis and quotation marks around a whole sentence are removed, and spaces made single.
     """
     lines = [line for line in text.splitlines() if not (_is_heading(line) or _BARE_MARKER.fullmatch(line))]
-    found = (_clean(piece) for line in _joined(lines) for piece in _pieces(line))
-    return [sentence for sentence in found if any(character.isalnum() for character in sentence)]
+    cleaned = (_clean(piece) for line in _join_items(lines) for piece in _pieces(line))
+    return [sentence for sentence in cleaned if any(character.isalnum() for character in sentence)]
 
 
-def json_of(text: str) -> object:
-    """The value that a JSON text holds. Raises BadReply when it is no JSON, cut short for example."""
-    try:
-        value: object = json.loads(text)
-    except ValueError as error:
-        raise BadReply(f"the answer {_excerpt(text)!r} is no JSON ({error}); allow it more tokens") from error
-    return value
+def complete_sentences(completion: Completion, *, at_least_one: bool = False) -> list[str]:
+    """The sentences of a free-text answer, without the last one when the answer was cut off at its token limit.
 
-
-def _excerpt(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:40]} ... {text[-35:]}"
+    With `at_least_one`, a sentence that was cut off is still returned when it is the only one.
+    """
+    complete = sentences(completion.text)
+    if completion.finish == "length":
+        return complete[:-1] or (complete if at_least_one else [])
+    return complete
 
 
 def _is_heading(line: str) -> bool:
@@ -49,12 +46,12 @@ def _is_heading(line: str) -> bool:
     return bare.startswith("#") or bare.endswith((":", "："))
 
 
-def _joined(lines: Sequence[str]) -> Iterator[str]:
-    """The lines, with what goes on with an item of a list (indented, or after an item without an end) joined to it."""
+def _join_items(lines: Sequence[str]) -> Iterator[str]:
+    """The lines, with the continuation lines of a list item (indented, or after an item without a full stop) joined."""
     item = ""
     for line in lines:
-        goes_on = bool(item) and bool(line.strip()) and not _BULLET.match(line)
-        if goes_on and (line[0].isspace() or not _END.search(item[-3:])):
+        continues = bool(item) and bool(line.strip()) and not _BULLET.match(line)
+        if continues and (line[0].isspace() or not _END.search(item[-3:])):
             item = f"{item} {line.strip()}"
             continue
         if item:

@@ -1,28 +1,36 @@
-"""Summarizer: sessions to memory sentences by the backbone, as a list that the format guarantees.
+"""Summaries of dialogues by the backbone: lists of memory sentences, or running text.
 
-Knows no system; several of them start a session's end with it. Sentences come back as the model wrote them, cleaned of
-repeats.
+A dialogue longer than the model's context is read in parts, all asked at once. Does not depend on any system.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, many, text
-from localmem.llm.structured_output import says, unusable, usable
+from localmem.llm.structured_output import (
+    answer_format,
+    array,
+    count_fallback,
+    generate_usable,
+    is_informative,
+    repeats_instructions,
+    string,
+)
 from localmem.prompts import load, render
-from localmem.text.dialogue import parts, transcript
+from localmem.text.dialogue import prompt_names, split_turns, transcript
+from localmem.text.parse import complete_sentences
 from localmem.types import Completion, Prompt, Turn
 
 
 class Summarizer:
-    """Asks `prompt` (inputs dialogue, user, assistant) for at most `limit` sentences a part of the session.
+    """Asks `prompt` (inputs dialogue, user, assistant) for at most `limit` sentences for each part of the session.
 
-    A session longer than the model's context is read in parts, all sent at once. The schema bounds number and length
-    of the sentences, so that an answer cannot outgrow the prompt's `max_tokens`; where one did all the same, its part
-    gives no sentence, and `fallbacks` counts it by the prompt's name. Words of the instructions are no memory.
+    The schema bounds number and length of the sentences, so that an answer fits the prompt's `max_tokens`. An answer
+    that does not gives no sentence, and `fallbacks` counts it by the prompt's name. Sentences that only repeat the
+    instructions are dropped.
     """
 
     def __init__(
@@ -30,7 +38,7 @@ class Summarizer:
     ) -> None:
         self._llm = llm
         self._prompt = prompt
-        self._form = answer(memories=many(text(longest), limit))
+        self._form = answer_format(memories=array(string(longest), limit))
         self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, turns: Sequence[Turn]) -> list[str]:
@@ -39,37 +47,76 @@ class Summarizer:
         return sentences
 
     def each(self, turns: Sequence[Turn], inputs: Sequence[Mapping[str, str]]) -> list[list[str]]:
-        """The sentences for each set of further inputs of the prompt (say, whom they are about), all asked at once."""
-        room = self._llm.context_length - load(self._prompt).max_tokens
-        runs = parts(turns, room * 3 // 4, self._llm.count_tokens)  # a quarter is left for instructions and template
-        known = _names(turns)
+        """The sentences for each set of further prompt inputs (for example whom they are about), all asked at once."""
+        runs = _split(self._llm, self._prompt, turns)
+        names = prompt_names(turns)
         prompts = [
-            render(self._prompt, form=self._form, dialogue=transcript(run), **known, **more)
+            render(self._prompt, form=self._form, dialogue=transcript(run), **names, **more)
             for more in inputs
             for run in runs
         ]
-        answered = zip(prompts, usable(self._llm, prompts, self.fallbacks), strict=True)
-        return [self._sentences(islice(answered, len(runs))) for _ in inputs]
+        answers = zip(prompts, generate_usable(self._llm, prompts, self.fallbacks), strict=True)
+        return [self._sentences(islice(answers, len(runs))) for _ in inputs]
 
-    def _sentences(self, answered: Iterable[tuple[Prompt, Completion | None]]) -> list[str]:
-        """The sentences of some answers, white space made single, repeats and what says nothing dropped."""
-        clean = (
-            (prompt, " ".join(sentence.split()))
-            for prompt, completion in answered
-            if completion is not None
-            for sentence in self._read(completion.text)
+    def _sentences(self, answers: Iterable[tuple[Prompt, Completion | None]]) -> list[str]:
+        """The sentences of some answers, without repeats and without those that say nothing."""
+        sentences = (
+            sentence
+            for prompt, completion in answers
+            for sentence in read_memories(prompt, completion, self.fallbacks)
+            if is_informative(sentence, prompt)
         )
-        return list(dict.fromkeys(sentence for prompt, sentence in clean if says(sentence, prompt)))
-
-    def _read(self, text: str) -> list[str]:
-        match json.loads(text):
-            case {"memories": list(items)}:
-                return [item for item in items if isinstance(item, str)]
-        unusable(self._prompt, f"its answer {text!r:.80} holds no list of memories", self.fallbacks)
-        return []
+        return list(dict.fromkeys(sentences))
 
 
-def _names(turns: Sequence[Turn]) -> dict[str, str]:
-    """The speakers' names as the dialogue shows them."""
-    names = {turn.role: turn.speaker for turn in turns}
-    return {"user": names.get("user", "the user"), "assistant": names.get("assistant", "the assistant")}
+def read_memories(prompt: Prompt, completion: Completion | None, fallbacks: Counter[str]) -> list[str]:
+    """The texts of an answer {"memories": [...]}, with single spaces; none for no answer or another form."""
+    if completion is None:
+        return []  # counted when it was asked
+    match json.loads(completion.text):
+        case {"memories": list(items)}:
+            return [" ".join(item.split()) for item in items if isinstance(item, str)]
+    count_fallback(prompt.name, f"its answer {completion.text!r:.80} holds no list of memories", fallbacks)
+    return []
+
+
+class SummaryRequest(NamedTuple):
+    """A dialogue to be summarised by a prompt (inputs dialogue, user, assistant)."""
+
+    prompt: str
+    turns: Sequence[Turn]
+
+
+def summarize_all(llm: LLM, requests: Sequence[SummaryRequest], fallbacks: Counter[str]) -> list[str]:
+    """Running text for each dialogue, all asked at once; "" where nothing came back. Texts of parts are joined."""
+    asked = [_prompts(llm, request) for request in requests]
+    texts = iter(generate_prose(llm, [prompt for prompts in asked for prompt in prompts], fallbacks))
+    return [" ".join(text for text in islice(texts, len(prompts)) if text) for prompts in asked]
+
+
+def generate_prose(llm: LLM, prompts: Sequence[Prompt], fallbacks: Counter[str]) -> list[str]:
+    """The complete sentences of each answer as one line; an empty answer is logged and counted by its prompt's name."""
+    answers = generate_usable(llm, prompts, fallbacks)
+    return [_prose(prompt, answer, fallbacks) for prompt, answer in zip(prompts, answers, strict=True)]
+
+
+def _prompts(llm: LLM, request: SummaryRequest) -> list[Prompt]:
+    names = prompt_names(request.turns)
+    runs = _split(llm, request.prompt, request.turns)
+    return [render(request.prompt, dialogue=transcript(run), **names) for run in runs]
+
+
+def _split(llm: LLM, prompt: str, turns: Sequence[Turn]) -> list[tuple[Turn, ...]]:
+    """The dialogue in parts that fit the prompt; a quarter of the context is reserved for its instructions."""
+    room = (llm.context_length - load(prompt).max_tokens) * 3 // 4
+    return split_turns(turns, room, llm.count_tokens)
+
+
+def _prose(prompt: Prompt, answer: Completion | None, fallbacks: Counter[str]) -> str:
+    if answer is None:
+        return ""  # counted when it was asked
+    complete = complete_sentences(answer, at_least_one=True)
+    sentences = [sentence for sentence in complete if not repeats_instructions(prompt, sentence)]
+    if not sentences:
+        count_fallback(prompt.name, "its answer came back empty", fallbacks)
+    return " ".join(sentences)

@@ -12,7 +12,8 @@ from localmem.errors import LLMError, OutOfOrder, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
-from localmem.systems.exchange_retrieval import ExchangeRetrieval
+from localmem.systems.retrieval_baselines import RetrievalBaseline, exchange_retrieval
+from localmem.text.units import exchange_units
 from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
 
@@ -27,7 +28,7 @@ def _agent(
         return answer
 
     journal = journal or MemoryJournal()
-    memory = memory or ExchangeRetrieval(retriever=WordRetriever(), k=1)
+    memory = memory or exchange_retrieval(WordRetriever(), k=1)
     return Conversation(memory=memory, llm=ScriptedLLM(script), journal=journal, **more), journal, asked  # type: ignore[arg-type]
 
 
@@ -39,7 +40,7 @@ def test_the_user_turn_is_written_before_the_reply_is_made() -> None:
         written.append(sum(len(turns) for turns in journal.turns.values()))
         return "hello"
 
-    agent = Conversation(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
+    agent = Conversation(memory=exchange_retrieval(WordRetriever()), llm=ScriptedLLM(script), journal=journal)
     reply = agent.chat("hi", START)
     assert written == [1]
     assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "hello"]
@@ -78,11 +79,11 @@ def test_sessions_not_yet_remembered_stay_in_sight() -> None:
     assert "one" not in seen.split()
 
 
-class Meanwhile(ExchangeRetrieval):
+class Meanwhile(RetrievalBaseline):
     """Its recall is over just before another thread has remembered what waited."""
 
     def __init__(self) -> None:
-        super().__init__(retriever=WordRetriever())
+        super().__init__("exchange_retrieval", exchange_units, retriever=WordRetriever(), k=3)
         self.then: Callable[[], object] = lambda: None
 
     def recall(self, session: Session) -> Recall:
@@ -116,7 +117,7 @@ def test_a_failing_backbone_loses_no_word_of_the_user() -> None:
         raise LLMError("the server is gone")
 
     journal = MemoryJournal()
-    agent = Conversation(memory=ExchangeRetrieval(retriever=WordRetriever()), llm=ScriptedLLM(script), journal=journal)
+    agent = Conversation(memory=exchange_retrieval(WordRetriever()), llm=ScriptedLLM(script), journal=journal)
     with pytest.raises(LLMError):
         agent.chat("remember me", START)
     assert [turn.text for turns in journal.turns.values() for turn in turns] == ["remember me"]
@@ -130,12 +131,13 @@ def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
             assert recalling.wait(30)
             super().add_turns(session_id, turns)
 
-    class Seen(ExchangeRetrieval):
+    class Seen(RetrievalBaseline):
         def recall(self, session: Session) -> Recall:
             recalling.set()
             return super().recall(session)
 
-    agent, journal, asked = _agent(journal=Slow(), memory=Seen(retriever=WordRetriever()))
+    memory = Seen("exchange_retrieval", exchange_units, retriever=WordRetriever(), k=3)
+    agent, journal, asked = _agent(journal=Slow(), memory=memory)
     agent.chat("hi", START)
     assert len(asked) == 1
     assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "Nice to hear."]

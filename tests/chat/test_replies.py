@@ -7,7 +7,7 @@ import pytest
 from localmem.chat.conversation import Conversation
 from localmem.errors import NotFound
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.exchange_retrieval import ExchangeRetrieval
+from localmem.systems.retrieval_baselines import exchange_retrieval
 from localmem.types import AddUnit, Message, Prompt, Session
 from tests.fakes import START, MemoryJournal, WordRetriever, unit
 
@@ -26,7 +26,7 @@ class Words:
 
 def make(words: Words) -> tuple[Conversation, MemoryJournal]:
     journal = MemoryJournal()
-    memory = ExchangeRetrieval(retriever=WordRetriever())
+    memory = exchange_retrieval(WordRetriever())
     return Conversation(memory=memory, llm=ScriptedLLM(words), journal=journal), journal
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from localmem.classification import OPERATIONS, OperationLabel
 from localmem.classification.llm_classifier import LLMClassifier
 from localmem.errors import PartialFailure
 from localmem.llm.scripted import ScriptedLLM
-from localmem.text.base import OPERATIONS, Labelled
 from localmem.types import Choice, Completion, Prompt
 from tests.fakes import obedient
 
@@ -61,7 +61,7 @@ def test_a_backend_without_probabilities_is_certain() -> None:
             return [Completion("DELETE") for _ in prompts]
 
     (label,) = LLMClassifier(Silent(obedient)).classify(_PAIRS[:1])
-    assert label == Labelled("DELETE", {"PASS": 0.0, "APPEND": 0.0, "REPLACE": 0.0, "DELETE": 1.0})
+    assert label == OperationLabel("DELETE", {"PASS": 0.0, "APPEND": 0.0, "REPLACE": 0.0, "DELETE": 1.0})
 
 
 def test_a_pair_that_fails_fails_the_batch() -> None:

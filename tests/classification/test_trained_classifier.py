@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from localmem.classification import OPERATIONS
 from localmem.classification.pair_classifier import PairModel
 from localmem.classification.pair_weights import labels_of
 from localmem.classification.trained_classifier import TrainedClassifier, ZeroShotClassifier, classifier_of
 from localmem.errors import BadInput
 from localmem.factory.parts import pair_classifier
-from localmem.text.base import OPERATIONS
 from tests.finetune.small import small_encoder
 
 

@@ -13,7 +13,7 @@ from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.factory.parts import trained_segmenter
-from localmem.segmentation.learned_texttiling import FILE, PLAIN, Learned, LearnedTiling, gap_features
+from localmem.segmentation.learned_texttiling import FILE, PLAIN, LearnedTextTiling, TilingModel, gap_features
 from localmem.types import Session
 from localmem.weights import Manifest
 from tests.fakes import WordEncoder, session
@@ -21,7 +21,7 @@ from tests.finetune.small import small_encoder
 
 CATS = "user: my cat sleeps[NEWLINE]agent: the cat purrs[NEWLINE]user: a cat wants food"
 CARS = "user: the car broke down?[NEWLINE]agent: a car is dear[NEWLINE]user: my car is red"
-FLAT = Learned(weights=(0.0,) * PLAIN, bias=0.0, threshold=0.6)
+FLAT = TilingModel(weights=(0.0,) * PLAIN, bias=0.0, threshold=0.6)
 
 
 def dialogues(folder: Path, number: int = 30) -> Path:
@@ -80,10 +80,10 @@ def test_a_gap_has_its_own_features_its_neighbours_and_two_vectors() -> None:
 
 def test_a_folder_that_does_not_fit_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="encoder was exchanged"):
-        LearnedTiling(WordEncoder(), FLAT).segment([session("a", "b", "c", "d")])
+        LearnedTextTiling(WordEncoder(), FLAT).segment([session("a", "b", "c", "d")])
     (tmp_path / FILE).write_text("{}", encoding="utf-8")
     with pytest.raises(BadInput, match="damaged"):
-        Learned.load(tmp_path)
+        TilingModel.load(tmp_path)
 
 
 def test_dialogues_without_a_boundary_teach_nothing(base: Path, tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from localmem.errors import BadInput, BadReply, LLMError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.segmentation.rubric import Example, Rubric
-from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter, between, even, written
+from localmem.segmentation.segmenters import (
+    EvenSegmenter,
+    LLMSegmenter,
+    WholeSegmenter,
+    even_segments,
+    segments_between,
+    segments_json,
+)
 from localmem.types import JsonSchema, Prompt, Session
 from tests.fakes import session
 
@@ -139,17 +146,17 @@ def test_nothing_and_one_exchange_are_not_asked_about() -> None:
 def test_even_and_whole_segments() -> None:
     assert EvenSegmenter(2).segment([_talk(5), Session("empty")]) == [[range(2), range(2, 4), range(4, 5)], []]
     assert WholeSegmenter().segment([_talk(5), Session("empty")]) == [[range(5)], []]
-    assert even(3, 1) == [range(1), range(1, 2), range(2, 3)]
+    assert even_segments(3, 1) == [range(1), range(1, 2), range(2, 3)]
 
 
 def test_starts_outside_the_session_begin_nothing() -> None:
-    assert between({3, 9, -1}, 5) == [range(3), range(3, 5)]
-    assert between(set(), 0) == []
+    assert segments_between({3, 9, -1}, 5) == [range(3), range(3, 5)]
+    assert segments_between(set(), 0) == []
 
 
 def test_segments_are_written_as_they_are_asked_for() -> None:
     segments = [range(2), range(2, 5)]
-    assert _segmenter(written(segments)).segment([_talk(5)]) == [segments]
+    assert _segmenter(segments_json(segments)).segment([_talk(5)]) == [segments]
 
 
 def test_a_rubric_is_read_back_as_it_was_saved_and_joins_the_prompt(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """All memories and ReBot: everything that was written down is shown."""
 
 import json
-from collections import Counter
 from datetime import timedelta
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 
@@ -14,8 +13,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.resources import resource
-from localmem.systems.all_memories import AllMemories
-from localmem.systems.rebot import LLMSummarizer, ReBot
+from localmem.systems.all_memories import AllMemories, ReBot
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Prompt, RetireUnit, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, session
@@ -26,10 +24,6 @@ def make(
 ) -> AllMemories:
     llm = llm or ScriptedLLM(obedient)
     return AllMemories(llm=llm, summarize=Summarizer(llm), each=each, longest=160, bank=bank)
-
-
-def _rebot(llm: LLM) -> ReBot:
-    return ReBot(llm=llm, summarizer=LLMSummarizer(llm))
 
 
 def _units(changes: list[Change]) -> list[Unit]:
@@ -62,7 +56,7 @@ def test_what_does_not_fit_is_left_out_from_the_oldest_on(system: str) -> None:
         return sentence if prompt.name == "rebot/summarize" else json.dumps({"memories": [sentence]})
 
     llm = ScriptedLLM(script, context_length=1400)
-    remembering = make(llm=llm) if system == "all_memories" else _rebot(llm)
+    remembering = make(llm=llm) if system == "all_memories" else ReBot(llm=llm)
     _live(remembering, *(session(f"talk {n} of it", name=f"s{n}") for n in range(50)))
     shown = remembering.recall(_asked())
     assert 0 < len(shown.hits) < 50
@@ -131,27 +125,16 @@ def test_the_variants_with_memory_update(name: str, shown: int) -> None:
 
 
 def test_a_session_becomes_one_summary_about_nobody_in_particular() -> None:
-    rebot = _rebot(ScriptedLLM(lambda _: "They spoke of boats. The user\nbought one."))
+    rebot = ReBot(llm=ScriptedLLM(lambda _: "They spoke of boats. The user\nbought one."))
     (unit,) = _units(rebot.end_session(session("I bought a boat", "well done")))
     assert unit.text == "They spoke of boats. The user bought one."
     assert unit.speaker == ""
     assert unit.sources == ("s1.0", "s1.1")
 
 
-def test_the_summariser_is_a_part() -> None:
-    class Trained:
-        fallbacks: ClassVar[Counter[str]] = Counter()
-
-        def summarize(self, dialogues):  # type: ignore[no-untyped-def]
-            return [f"{len(turns)} turns" for turns in dialogues]
-
-    rebot = ReBot(llm=ScriptedLLM(obedient), summarizer=Trained())
-    assert [unit.text for unit in _units(rebot.end_session(session("a", "b", "c")))] == ["3 turns"]
-
-
 def test_an_empty_summary_leaves_no_unit() -> None:
     llm = ScriptedLLM(lambda _: " ")
-    rebot = _rebot(llm)
+    rebot = ReBot(llm=llm)
     assert rebot.end_session(session("a", "b")) == []
     assert rebot.fallbacks == {"rebot/summarize": 1}
 
@@ -160,7 +143,7 @@ def test_an_empty_session_changes_nothing() -> None:
     llm = ScriptedLLM(lambda _: pytest.fail("nothing is to be asked"))
     assert make(llm=llm).end_session(session()) == []
     assert make(llm=llm, each="utterance").end_session(session()) == []
-    assert _rebot(llm).end_session(session()) == []
+    assert ReBot(llm=llm).end_session(session()) == []
 
 
 def test_all_baselines_are_in_the_table() -> None:

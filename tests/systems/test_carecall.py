@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from localmem.bank import Bank
+from localmem.classification import OPERATIONS, Operation, OperationLabel
 from localmem.classification.llm_classifier import LLMClassifier
 from localmem.errors import BadInput, LLMUnavailable, PartialFailure
 from localmem.llm.base import LLM
@@ -17,7 +18,6 @@ from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Match, Scope
 from localmem.systems.carecall import CareCall, Fuser, GoldMemory, HistoryAccumulate, WithoutMemory, read_gold
-from localmem.text.base import OPERATIONS, Labelled, Operation
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Completion, Prompt, RetireUnit, Role, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, script, session, turns
@@ -52,10 +52,10 @@ class Table:
         self.labels = labels or {}
         self.batches: list[list[tuple[str, str]]] = []
 
-    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[Labelled]:
+    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         self.batches.append(list(pairs))
         said = [self.labels.get(pair, "APPEND") for pair in pairs]
-        return [Labelled(name, {other: float(other == name) for other in OPERATIONS}) for name in said]
+        return [OperationLabel(name, {other: float(other == name) for other in OPERATIONS}) for name in said]
 
 
 def _summaries(facts: Mapping[str, Sequence[str]]) -> Callable[[Prompt], str]:

@@ -8,7 +8,7 @@ import pytest
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.comedy import Comedy
+from localmem.systems.comedy import Comedy, ComedyOptions
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, JsonSchema, Prompt, Session, SetNote
 from tests.fakes import START, obedient, session
@@ -17,7 +17,8 @@ from tests.fakes import START, obedient, session
 def make(bank: Bank | None = None, llm: LLM | None = None) -> Comedy:
     llm = llm or ScriptedLLM(obedient)
     summarize = Summarizer(llm, prompt="comedy/summarize")
-    return Comedy(llm=llm, summarize=summarize, portrait=8, relationship=4, events=8, longest=160, bank=bank)
+    options = ComedyOptions(portrait=8, relationship=4, events=8, longest=160)
+    return Comedy(llm=llm, summarize=summarize, options=options, bank=bank)
 
 
 class Play:

@@ -9,7 +9,7 @@ import pytest
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.conditionmem import ConditionMem
+from localmem.systems.conditionmem import ConditionMem, ConditionMemOptions
 from localmem.types import AddUnit, Prompt, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, session, unit
 
@@ -17,15 +17,8 @@ ENOUGH = json.dumps({"enough": True, "query": "more"})
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None, k: int = 2, rounds: int = 2) -> ConditionMem:
-    return ConditionMem(
-        llm=llm or ScriptedLLM(obedient),
-        retriever=WordRetriever(),
-        k=k,
-        rounds=rounds,
-        knowledge=3,
-        longest=200,
-        bank=bank,
-    )
+    options = ConditionMemOptions(k=k, rounds=rounds, knowledge=3, longest=200)
+    return ConditionMem(llm=llm or ScriptedLLM(obedient), retriever=WordRetriever(), options=options, bank=bank)
 
 
 def _record(summary: str, *knowledge: str) -> str:

@@ -15,7 +15,7 @@ from localmem.errors import BadReply, LLMError, OutOfOrder, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.resources import resource
-from localmem.store.serialization import ChangeCodec
+from localmem.store.serialization import ChangeSerializer
 from localmem.types import AddUnit, Change, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
 
@@ -77,8 +77,8 @@ def test_recall_changes_nothing_and_says_the_same_twice(settings: Settings) -> N
 def test_changes_written_out_and_replayed_give_the_same_recall(settings: Settings) -> None:
     agent, journal = _agent(settings)
     agent.writer.read(LIFE)
-    codec = ChangeCodec()
-    replayed = [codec.decode(codec.encode(change)) for change in _committed(journal)]
+    serializer = ChangeSerializer()
+    replayed = [serializer.decode(serializer.encode(change)) for change in _committed(journal)]
     again = _memory(settings, Bank().apply(replayed))
     assert again.bank == agent.memory.bank
     assert _comparable(again.recall(QUESTION)) == _comparable(agent.memory.recall(QUESTION))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 
 import pytest
 
@@ -16,7 +17,8 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
 from localmem.prompts import load
-from localmem.systems.creem import Creem
+from localmem.retrieval.base import Retriever
+from localmem.systems.creem import Creem, CreemOptions
 from localmem.systems.creem.blend import Blender, Statements
 from localmem.text.summarize import Summarizer
 from localmem.types import (
@@ -35,8 +37,6 @@ from localmem.types import (
 )
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
 
-BOTH: tuple[Role, ...] = ("user", "assistant")
-
 
 def _creem(
     llm: LLM,
@@ -44,27 +44,24 @@ def _creem(
     bank: Bank | None = None,
     refine: bool = True,
     before_reply: bool = True,
-    roles: Sequence[Role] = ("user",),
+    speakers: Literal["user", "both"] = "user",
+    retriever: Retriever | None = None,
 ) -> Creem:
+    options = CreemOptions(
+        k=5, count=2, first=5, longest=200, tokens=1024, refine=refine, before_reply=before_reply, speakers=speakers
+    )
     return Creem(
         llm=llm,
-        retriever=WordRetriever(),
+        retriever=retriever or WordRetriever(),
         new_index=WordRetriever,
         summarize=Summarizer(llm, prompt="creem/first", limit=5),
-        k=5,
-        count=2,
-        first=5,
-        longest=200,
-        tokens=1024,
-        refine=refine,
-        before_reply=before_reply,
-        roles=roles,
+        options=options,
         bank=bank,
     )
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None) -> Memory:
-    return _creem(llm or ScriptedLLM(obedient), bank=bank, roles=BOTH)
+    return _creem(llm or ScriptedLLM(obedient), bank=bank, speakers="both")
 
 
 def _insight(text: str, operation: str = "New", *remove: str) -> dict[str, object]:
@@ -211,7 +208,7 @@ def test_speakers_have_memories_of_their_own_and_are_asked_about_together() -> N
 
     asked: list[Prompt] = []
     bank = _bank(_memory("0", "The user likes tea."), _memory("1", "The assistant likes coffee.", "assistant"))
-    memory = _creem(Counting(_script(_insight("More."), asked=asked)), bank=bank, roles=BOTH)
+    memory = _creem(Counting(_script(_insight("More."), asked=asked)), bank=bank, speakers="both")
     seen = memory.recall(session("What do you like?", name="s2"))
     assert calls == [["creem/question"] * 2, ["creem/blend"] * 2]
     user, assistant = (_says(prompt) for prompt in asked[2:])
@@ -303,19 +300,8 @@ def test_without_a_question_what_was_said_last_is_searched_with(script: Script) 
             found.extend(queries)
             return super().search(queries, k, scope)
 
-    llm = ScriptedLLM(script)
-    memory = Creem(
-        llm=llm,
-        retriever=Listening(),
-        new_index=WordRetriever,
-        summarize=Summarizer(llm, prompt="creem/first"),
-        k=5,
-        count=2,
-        first=5,
-        longest=200,
-        tokens=1024,
-        bank=_bank(_memory("0", "Tea.")),
-    )
+    bank = _bank(_memory("0", "Tea."))
+    memory = _creem(ScriptedLLM(script), bank=bank, speakers="both", retriever=Listening())
     memory.recall(session("Tea or coffee?", name="s2"))
     assert set(found) == {"Tea or coffee?"}
     assert memory.fallbacks == {"creem/question": 1}
@@ -397,7 +383,7 @@ def test_observe_without_a_recall_changes_nothing() -> None:
 
 
 def test_two_speakers_with_one_name_keep_two_memories() -> None:
-    memory = _creem(ScriptedLLM(obedient), roles=BOTH)
+    memory = _creem(ScriptedLLM(obedient), speakers="both")
     one_name = tuple(replace(turn, speaker="Kim") for turn in turns("I am Kim.", "So am I."))
     memory.apply(memory.end_session(Session("s1", one_name)))
     assert {unit.speaker for unit in memory.bank.live()} == {"Kim (user)", "Kim (assistant)"}
@@ -406,7 +392,7 @@ def test_two_speakers_with_one_name_keep_two_memories() -> None:
 def test_a_memory_added_by_hand_belongs_to_the_user() -> None:
     note = Unit("note-1", "Allergic to nuts.", "Allergic to nuts.", "note", "", "by-hand", (), START, START)
     asked: list[Prompt] = []
-    memory = _creem(ScriptedLLM(_script(_insight("More."), asked=asked)), bank=_bank(note), roles=BOTH)
+    memory = _creem(ScriptedLLM(_script(_insight("More."), asked=asked)), bank=_bank(note), speakers="both")
     question = Turn("s2.0", "user", "Ana", "What may I eat?", START)
     memory.recall(Session("s2", (question,)))
     assert "Allergic to nuts." in _says(asked[-1])

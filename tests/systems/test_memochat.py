@@ -11,14 +11,14 @@ from localmem.bank import Bank
 from localmem.errors import BadSettings
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.memochat import MemoChat
+from localmem.systems.memochat import MemoChat, MemoChatOptions
 from localmem.types import AddUnit, JsonSchema, Prompt, Session, Unit
 from tests.fakes import START, obedient, session
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None, entries: int = 10, kept: int = 2) -> MemoChat:
-    llm = llm or ScriptedLLM(obedient)
-    return MemoChat(llm=llm, entries=entries, words=1024, kept=kept, topics=4, picks=3, longest=240, bank=bank)
+    options = MemoChatOptions(entries=entries, words=1024, kept=kept, topics=4, picks=3, longest=240)
+    return MemoChat(llm=llm or ScriptedLLM(obedient), options=options, bank=bank)
 
 
 def _memo(*topics: tuple[str, int, int]) -> str:

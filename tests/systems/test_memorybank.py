@@ -8,10 +8,10 @@ from math import exp, log
 import pytest
 
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.memorybank import EVENTS, PORTRAIT, MemoryBank, retention
+from localmem.systems.memorybank import EVENTS, PORTRAIT, MemoryBank, MemoryBankOptions, retention
 from localmem.types import AddUnit, Exchange, MarkUnit, Prompt, RetireUnit, Session, SetNote
 from tests.fakes import START, WordRetriever, obedient, session, unit
 
@@ -21,16 +21,8 @@ DAY = timedelta(days=1)
 def make(
     bank: Bank | None = None, llm: LLM | None = None, threshold: float = 0.001, k: int = 6, pool: int = 24
 ) -> MemoryBank:
-    return MemoryBank(
-        llm=llm or ScriptedLLM(obedient),
-        retriever=WordRetriever(),
-        k=k,
-        pool=pool,
-        strength=1.0,
-        gain=1.0,
-        threshold=threshold,
-        bank=bank,
-    )
+    options = MemoryBankOptions(k=k, pool=pool, strength=1.0, gain=1.0, threshold=threshold)
+    return MemoryBank(llm=llm or ScriptedLLM(obedient), retriever=WordRetriever(), options=options, bank=bank)
 
 
 def _said(prompt: Prompt) -> str:
@@ -186,8 +178,8 @@ def test_of_equally_near_pieces_the_fresher_is_shown() -> None:
 
 def test_in_a_conversation_pieces_are_strengthened_as_they_are_recalled() -> None:
     llm = ScriptedLLM(lambda _: "Fine.")
-    agent = ChatAgent(memory=make(llm=llm), llm=llm)
-    agent.read([PARROT])
+    agent = Conversation(memory=make(llm=llm), llm=llm)
+    agent.writer.read([PARROT])
     agent.chat("how is the parrot", START + DAY)
     assert agent.memory.bank.marks["s1/e0", "strength"] == 2.0
 

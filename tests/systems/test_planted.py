@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from localmem import factory
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.config import load_settings
 from localmem.llm.scripted import ScriptedLLM
 from localmem.prompts import PromptFile
@@ -72,7 +72,7 @@ class Talk:
         llm = ScriptedLLM(self._answer, context_length=16_000)
         self.memory = factory.memory(settings, factory.Parts(llm, WordRetriever))
         self.journal = MemoryJournal()
-        self.agent = ChatAgent(memory=self.memory, llm=llm, journal=self.journal)
+        self.agent = Conversation(memory=self.memory, llm=llm, journal=self.journal)
         self.shown: list[str] = []
 
     def hold(self, *texts: str, day: int) -> list[Change]:

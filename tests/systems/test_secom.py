@@ -9,16 +9,16 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.errors import BadReply
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
+from localmem.segmentation import Segmenter
 from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
 from localmem.systems.secom import Continuation, IncrementalSeCom, SeCom
 from localmem.systems.secom.incremental import STARTS
-from localmem.text.base import Compressor, Segmenter
-from localmem.text.compress import RandomDrop
+from localmem.text.compress import Compressor, RandomDrop
 from localmem.types import AddUnit, Change, Prompt, Session, SetNote, Unit
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, unit
 
@@ -187,7 +187,7 @@ def test_each_exchange_goes_on_or_begins_a_segment_while_the_session_goes_on() -
     asked: list[str] = []
     journal = MemoryJournal()
     script = _decides(asked)
-    agent = ChatAgent(memory=_incremental(script), llm=ScriptedLLM(script), journal=journal)
+    agent = Conversation(memory=_incremental(script), llm=ScriptedLLM(script), journal=journal)
     said = ["My cat is ill.", "She eats nothing.", "I bought a boat.", "It is red."]
     for minute, text in enumerate(said):
         agent.chat(text, START + timedelta(minutes=minute))
@@ -204,7 +204,7 @@ def test_each_exchange_goes_on_or_begins_a_segment_while_the_session_goes_on() -
 def test_sessions_side_by_side_keep_their_own_segments() -> None:
     asked: list[str] = []
     script = _decides(asked)
-    agent = ChatAgent(memory=_incremental(script), llm=ScriptedLLM(script))
+    agent = Conversation(memory=_incremental(script), llm=ScriptedLLM(script))
     for minute, (name, text) in enumerate([("a", "A cat."), ("b", "A dog."), ("a", "A boat."), ("b", "It barks.")]):
         agent.hear(text, START + timedelta(minutes=minute), name)
         for _ in agent.reply(name):
@@ -222,8 +222,8 @@ def test_sessions_side_by_side_keep_their_own_segments() -> None:
 def test_a_session_that_nobody_replied_in_is_segmented_at_its_end() -> None:
     memory = _incremental(obedient)
     talk = Session("s1", tuple(turn for turn in session(*"abcdef").turns if turn.role == "user"))
-    agent = ChatAgent(memory=memory, llm=ScriptedLLM(obedient))
-    agent.read([talk])
+    agent = Conversation(memory=memory, llm=ScriptedLLM(obedient))
+    agent.writer.read([talk])
     assert STARTS not in memory.bank.notes
     assert list(memory.bank.live())
 
@@ -246,8 +246,8 @@ def test_an_answer_that_cannot_be_used_lets_the_segment_go_on() -> None:
         continuation=Continuation(llm, fallbacks=counted),
         fallbacks=counted,
     )
-    agent = ChatAgent(memory=memory, llm=llm)
-    agent.read([TALK])
+    agent = Conversation(memory=memory, llm=llm)
+    agent.writer.read([TALK])
     assert len(list(memory.bank.live())) == 1
     assert memory.fallbacks == {"secom/continue": 2}
 

@@ -8,13 +8,14 @@ import pytest
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.summem import SumMem
+from localmem.systems.summem import SumMem, SumMemOptions
 from localmem.types import AddUnit, JsonSchema, Prompt, Session
 from tests.fakes import START, obedient, session
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None, parts: int = 8) -> SumMem:
-    return SumMem(llm=llm or ScriptedLLM(obedient), sentences=8, longest=200, parts=parts, bank=bank)
+    options = SumMemOptions(sentences=8, longest=200, parts=parts)
+    return SumMem(llm=llm or ScriptedLLM(obedient), options=options, bank=bank)
 
 
 def _asked(text: str = "what is my cat called?") -> Session:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from localmem.bank import Bank
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.errors import BadReply
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.theanine.link import OTHER, RELATIONS
@@ -126,9 +126,9 @@ def test_a_timeline_is_rewritten_for_the_dialogue_and_shown_to_the_reply(
     llm = ScriptedLLM(play)
     memory = make(llm=llm)
     live(memory, *(session(f"part {n}", name=f"s{n}", start=days(n)) for n in range(len(events))))
-    agent = ChatAgent(memory=memory, llm=llm)
+    agent = Conversation(memory=memory, llm=llm)
     now = session(said, name="now", start=days(9))
-    reply = agent.answer(now)
+    reply = agent.responder.answer(now)
     assert reply.recall.text == refined
     assert [hit.unit.text for hit in reply.recall.hits] == events
     (asked,) = play.named("theanine/refine")  # the three hits draw one and the same timeline

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
-from localmem.systems.theanine.graph import Graph, count, draw, most_recent, oldest_ancestor, relations
-from localmem.systems.theanine.held import Held
+from localmem.systems.theanine.graph import BankGraph, Graph, count_paths, draw_path, most_recent, path_relations
 from localmem.types import AddLink, AddUnit, Link, RetireUnit
 from tests.fakes import START, unit
 
@@ -24,7 +23,7 @@ Steps = Sequence[tuple[int, int]]
 def _graph(steps: Steps, hours: Sequence[int]) -> Graph:
     """Unit n happened `hours[n]` after the start."""
     units = [unit(str(n), time=START + timedelta(hours=hour)) for n, hour in enumerate(hours)]
-    return Graph().grown(units, [Link(str(a), str(b), "Cause") for a, b in steps])
+    return Graph().extend(units, [Link(str(a), str(b), "Cause") for a, b in steps])
 
 
 def _in_order(steps: Steps, size: int) -> Graph:
@@ -69,35 +68,35 @@ def _components(graph: Graph) -> list[set[int]]:
 
 @given(graphs(), st.data(), st.integers())
 def test_a_drawn_timeline_is_one_of_the_papers(graph: Graph, data: st.DataObject, seed: int) -> None:
-    hit = data.draw(st.sampled_from(range(len(graph.units))))
-    path = draw(graph, hit, Random(seed))
+    hit = data.draw_path(st.sampled_from(range(len(graph.units))))
+    path = draw_path(graph, hit, Random(seed))
     assert path in _timelines(graph, hit)
-    assert path[0] == oldest_ancestor(graph, hit)
+    assert path[0] == draw_path(graph, hit, Random(0))[0]
     assert not graph.before[path[0]]
     assert not graph.after[path[-1]]
     assert [graph.order(position) for position in path] == sorted(graph.order(position) for position in path)
-    assert relations(graph, path) == ["Cause"] * (len(path) - 1)
+    assert path_relations(graph, path) == ["Cause"] * (len(path) - 1)
 
 
 @given(graphs(), st.data())
 def test_as_many_timelines_are_counted_as_there_are(graph: Graph, data: st.DataObject) -> None:
-    hit = data.draw(st.sampled_from(range(len(graph.units))))
-    mantissa, exponent = count(graph, hit)
+    hit = data.draw_path(st.sampled_from(range(len(graph.units))))
+    mantissa, exponent = count_paths(graph, hit)
     assert mantissa * 2**exponent == len(_timelines(graph, hit))
 
 
 @given(graphs(), st.data())
 def test_the_oldest_of_the_component_is_the_start_where_it_leads_to_the_hit(graph: Graph, data: st.DataObject) -> None:
-    hit = data.draw(st.sampled_from(range(len(graph.units))))
+    hit = data.draw_path(st.sampled_from(range(len(graph.units))))
     component = next(part for part in _components(graph) if hit in part)
     oldest = min(component, key=graph.order)
     if oldest in _ancestors(graph, hit):
-        assert oldest_ancestor(graph, hit) == oldest
+        assert draw_path(graph, hit, Random(0))[0] == oldest
 
 
 @given(graphs(), st.data())
 def test_at_most_one_link_a_component_and_to_its_most_recent(graph: Graph, data: st.DataObject) -> None:
-    labelled = data.draw(st.sets(st.sampled_from(range(len(graph.units)))))
+    labelled = data.draw_path(st.sets(st.sampled_from(range(len(graph.units)))))
     expected = [max(part & labelled, key=graph.order) for part in _components(graph) if part & labelled]
     assert most_recent(graph, labelled) == sorted(expected, key=graph.order)
 
@@ -128,7 +127,7 @@ def test_every_timeline_is_as_likely(steps: Steps, size: int, hit: int) -> None:
     every = [tuple(path) for path in _timelines(graph, hit)]
     draws = 400 * len(every)
     random = Random(20250101)
-    seen = Counter(tuple(draw(graph, hit, random)) for _ in range(draws))
+    seen = Counter(tuple(draw_path(graph, hit, random)) for _ in range(draws))
     assert set(seen) == set(every)
     square = sum((seen[path] - 400) ** 2 / 400 for path in every)
     assert square < _chi_square_bound(len(every) - 1)
@@ -159,8 +158,8 @@ def test_the_bound_would_show_a_walk_that_is_not_uniform() -> None:
 
 def test_the_same_generator_draws_the_same() -> None:
     graph = _in_order(LATTICE, 20)
-    assert [draw(graph, 7, Random(n)) for n in range(9)] == [draw(graph, 7, Random(n)) for n in range(9)]
-    assert len({tuple(draw(graph, 7, Random(n))) for n in range(9)}) > 1
+    assert [draw_path(graph, 7, Random(n)) for n in range(9)] == [draw_path(graph, 7, Random(n)) for n in range(9)]
+    assert len({tuple(draw_path(graph, 7, Random(n))) for n in range(9)}) > 1
 
 
 def test_counts_beyond_any_float_agree_with_exact_ones() -> None:
@@ -175,7 +174,7 @@ def test_counts_beyond_any_float_agree_with_exact_ones() -> None:
     for position in reversed(range(hit, 3000)):
         onward[position] = sum(onward[after] for after in graph.after[position]) or 1
     exact = lead[hit] * onward[hit]
-    mantissa, exponent = count(graph, hit)
+    mantissa, exponent = count_paths(graph, hit)
     assert exact.bit_length() > 1024  # beyond any float
     assert exponent == exact.bit_length()
     assert mantissa == pytest.approx((exact >> (exponent - 60)) / 2**60, rel=1e-11)
@@ -183,21 +182,21 @@ def test_counts_beyond_any_float_agree_with_exact_ones() -> None:
 
 def test_a_long_chain_is_no_deep_recursion() -> None:
     graph = _in_order(list(pairwise(range(20_000))), 20_000)
-    assert draw(graph, 10_000, Random(0)) == list(range(20_000))
+    assert draw_path(graph, 10_000, Random(0)) == list(range(20_000))
 
 
 def test_where_the_oldest_does_not_lead_to_the_hit_the_oldest_that_does_is_the_start() -> None:
     # Two stories, 0 -> 2 and 1 -> 3, joined by 4. The component's oldest is 0, which no link leads from to 3.
     graph = _in_order([(0, 2), (1, 3), (2, 4), (3, 4), (4, 5)], 6)
     assert graph.component(0) == graph.component(3)
-    assert oldest_ancestor(graph, 3) == 1
-    assert draw(graph, 3, Random(0)) == [1, 3, 4, 5]
-    assert {tuple(draw(graph, 4, Random(n))) for n in range(20)} == {(0, 2, 4, 5)}  # from 0 only, which does lead to 4
-    assert draw(graph, 0, Random(0)) == [0, 2, 4, 5]
+    assert draw_path(graph, 3, Random(0))[0] == 1
+    assert draw_path(graph, 3, Random(0)) == [1, 3, 4, 5]
+    assert {tuple(draw_path(graph, 4, Random(n))) for n in range(20)} == {(0, 2, 4, 5)}  # only 0 leads to 4
+    assert draw_path(graph, 0, Random(0)) == [0, 2, 4, 5]
 
 
 def test_a_unit_without_links_is_its_own_timeline() -> None:
-    assert draw(_in_order([], 2), 1, Random(0)) == [1]
+    assert draw_path(_in_order([], 2), 1, Random(0)) == [1]
 
 
 def test_a_link_back_in_time_is_refused() -> None:
@@ -209,17 +208,17 @@ def test_a_link_back_in_time_is_refused() -> None:
 
 def test_a_unit_that_was_learned_late_stands_where_its_time_is() -> None:
     graph = _graph([(0, 1), (2, 0)], [5, 6, 1])
-    assert draw(graph, 1, Random(0)) == [2, 0, 1]
+    assert draw_path(graph, 1, Random(0)) == [2, 0, 1]
 
 
 @given(graphs(), st.data())
 def test_a_graph_grown_in_parts_is_the_same_and_the_old_one_stays(graph: Graph, data: st.DataObject) -> None:
-    split = data.draw(st.integers(0, len(graph.units)))
+    split = data.draw_path(st.integers(0, len(graph.units)))
     links = [Link(str(a), str(b), "Cause") for a, b in graph.relations]
     within = [link for link in links if int(link.source) < split and int(link.target) < split]
-    first = Graph().grown(graph.units[:split], within)
+    first = Graph().extend(graph.units[:split], within)
     before = (list(first.after), list(first.before), dict(first.relations), list(first.leader))
-    whole = first.grown(graph.units[split:], [link for link in links if link not in within])
+    whole = first.extend(graph.units[split:], [link for link in links if link not in within])
     assert before == (list(first.after), list(first.before), dict(first.relations), list(first.leader))
     assert {place: sorted(steps) for place, steps in enumerate(whole.after)} == {
         place: sorted(steps) for place, steps in enumerate(graph.after)
@@ -243,24 +242,24 @@ def _bank(*steps: tuple[str, str]) -> Bank:
 
 def test_the_held_graph_follows_its_bank() -> None:
     bank = _bank(("a", "b"), ("b", "c"))
-    held = Held.of(bank)
-    assert held.at(bank) is held
+    held = BankGraph.of(bank)
+    assert held.advance(bank) is held
     added = unit("d", time=START + timedelta(hours=9))
     grown = bank.apply([AddUnit(added, START), AddLink(Link("b", "d", "React"), START)])
-    after = held.at(grown)
+    after = held.advance(grown)
     assert after.graph.after[after.graph.place["b"]] == (2, 3)
     assert held.graph.after[1] == (2,)
-    assert after.graph.relations == Held.of(grown).graph.relations
+    assert after.graph.relations == BankGraph.of(grown).graph.relations
 
 
 def test_retired_units_are_in_no_timeline() -> None:
     bank = _bank(("a", "b"), ("b", "c"))
     gone = bank.apply([RetireUnit("b", "user", "wrong", START)])
-    graph = Held.of(bank).at(gone).graph
+    graph = BankGraph.of(bank).advance(gone).graph
     assert set(graph.place) == {"a", "c"}
-    assert draw(graph, graph.place["c"], Random(0)) == [graph.place["c"]]
+    assert draw_path(graph, graph.place["c"], Random(0)) == [graph.place["c"]]
 
 
 def test_another_bank_is_read_afresh() -> None:
     other = _bank(("x", "y"))
-    assert set(Held.of(_bank(("a", "b"))).at(other).graph.place) == {"x", "y"}
+    assert set(BankGraph.of(_bank(("a", "b"))).advance(other).graph.place) == {"x", "y"}

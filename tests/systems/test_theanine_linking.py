@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from localmem.errors import LLMError, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter, Wrapper
-from localmem.systems.theanine.dialogues import excerpt, latest
+from localmem.systems.theanine.dialogues import excerpt
 from localmem.types import (
     AddUnit,
     Choice,
@@ -22,7 +22,7 @@ from localmem.types import (
     Session,
     SetNote,
 )
-from tests.fakes import session, turns
+from tests.fakes import session
 from tests.systems.theanine_play import Counted, Play, days, links_of, live, make, pair_of, text_of
 
 
@@ -202,7 +202,7 @@ def test_linking_prompts_fit_the_model(context: int) -> None:
     meter = Meter(ScriptedLLM(Play(told), context_length=context))
     memory = make(llm=meter)
     live(memory, *(session(f"day{n} 0", *["well " * 60] * 500, name=f"day{n}", start=days(n)) for n in range(3)))
-    spent = meter.spent()["theanine/link"]
+    spent = meter.usage()["theanine/link"]
     assert spent.calls > 0
     assert spent.trimmed == 0
 
@@ -269,10 +269,3 @@ def test_an_excerpt_keeps_the_lines_that_speak_of_the_events() -> None:
 def test_a_dialogue_that_fits_is_whole() -> None:
     assert excerpt("one\ntwo", ["x"], 4, _words) == "one\ntwo"
     assert excerpt("", ["x"], 1, _words) == ""
-
-
-def test_the_latest_turns_that_fit_and_the_last_in_any_case() -> None:
-    said = turns("a b c", "d e f", "g h i")
-    assert latest(said, 10, _words) == "Assistant: d e f\nUser: g h i"
-    assert latest(said, 0, _words) == "User: g h i"
-    assert latest(said, 99, _words).startswith("User: a b c\n")

@@ -18,8 +18,8 @@ from localmem.llm.wrappers import Meter
 from localmem.memory import Memory
 from localmem.resources import resource
 from localmem.retrieval.base import Match, Scope
-from localmem.systems.theanine import Theanine
-from localmem.systems.theanine.options import Options
+from localmem.systems import read_options
+from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.timelines import Timeline
 from localmem.types import AddLink, AddUnit, Hit, Link, Prompt, RetireUnit, Session
 from tests.fakes import START, WordRetriever, obedient, session, unit
@@ -32,6 +32,10 @@ def _diamond(llm: LLM | None = None, **options: object) -> Memory:
     links = [Link(older, newer, "Cause") for older, newer in ("ab", "ac", "bd", "cd")]
     bank = Bank().apply([*(AddUnit(u, u.time) for u in units), *(AddLink(link, START) for link in links)])
     return make(bank, llm, **options)
+
+
+def _options(values: dict[str, object]) -> TheanineOptions:
+    return read_options(TheanineOptions, system_options("theanine", values))
 
 
 def _shown(memory: Memory, query: Session) -> list[str]:
@@ -74,8 +78,8 @@ def test_a_long_dialogue_leaves_room_for_the_timeline() -> None:
     meter = Meter(ScriptedLLM(Play(refined="Short."), context_length=1000))
     memory = make(Bank().apply([AddUnit(unit("a", "note a"), START)]), llm=meter)
     memory.recall(session(*["word " * 50] * 99, name="q", start=days(1)))
-    assert meter.spent()["theanine/refine"].trimmed == 0
-    assert meter.spent()["theanine/refine"].input_tokens > 600
+    assert meter.usage()["theanine/refine"].trimmed == 0
+    assert meter.usage()["theanine/refine"].input_tokens > 600
 
 
 @pytest.mark.parametrize("empty", ["", "  \n", "...", "Half a sentence that goes on and on " * 60])
@@ -103,7 +107,7 @@ def test_the_query_is_the_last_turns_newest_first() -> None:
             return [[] for _ in queries]
 
     llm = ScriptedLLM(obedient)
-    options = Options.of(system_options("theanine", {"query_turns": 3}))
+    options = _options({"query_turns": 3})
     memory = Theanine(llm=llm, retriever=Spy(), summarize=lambda _: [], options=options)
     assert memory.recall(session("one", "two", "three", "four")).text == ""
     assert asked == ["Assistant: four\nUser: three\nAssistant: two"]
@@ -133,7 +137,7 @@ def _chain(size: int, hit: int) -> Timeline:
 @given(st.integers(1, 40), st.integers(1, 12), st.data())
 def test_a_long_timeline_keeps_its_hit_its_end_and_its_beginning(size: int, longest: int, data: st.DataObject) -> None:
     hit = data.draw(st.integers(0, size - 1))
-    short = _chain(size, hit).shortened(longest)
+    short = _chain(size, hit).shorten(longest)
     names = [int(kept.id) for kept in short.units]
     assert len(names) == min(size, longest)
     assert names == sorted(names)
@@ -197,11 +201,11 @@ VARIANTS = sorted(resource("configs/systems/theanine").glob("*.yaml"))
 def test_each_shipped_variant_sets_options_that_there_are(path: Path) -> None:
     settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert settings["system"] == "theanine"
-    assert Options.of(system_options("theanine", settings["options"])) != Options.of(system_options("theanine", {}))
+    assert _options(settings["options"]) != _options({})
 
 
 def test_the_papers_numbers_are_the_shipped_ones() -> None:
-    options = Options.of(system_options("theanine", {}))
+    options = _options({})
     assert (options.j, options.k, options.n) == (3, 3, 1)
     assert (options.relations, options.refine, options.show, options.linking) == (True, True, "timelines", "recent")
 
@@ -217,7 +221,7 @@ def test_the_papers_numbers_are_the_shipped_ones() -> None:
 )
 def test_a_wrong_option_is_told(wrong: dict[str, object], says: str) -> None:
     with pytest.raises(BadSettings) as error:
-        Options.of(system_options("theanine", wrong))
+        _options(wrong)
     assert says in str(error.value)
 
 

@@ -12,9 +12,9 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Wrapper
 from localmem.memory import Memory
-from localmem.systems.theanine import Theanine
+from localmem.systems import read_options
+from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.link import OTHER
-from localmem.systems.theanine.options import Options
 from localmem.text.summarize import Summarizer
 from localmem.types import AddLink, Change, Choice, Completion, Link, Prompt, Session
 from tests.fakes import START, WordRetriever, obedient
@@ -27,7 +27,7 @@ def make(bank: Bank | None = None, llm: LLM | None = None, **options: object) ->
         llm=llm,
         retriever=WordRetriever(),
         summarize=Summarizer(llm, prompt="theanine/summarize"),
-        options=Options.of(system_options("theanine", options)),
+        options=read_options(TheanineOptions, system_options("theanine", options)),
         bank=bank,
     )
 

@@ -9,8 +9,7 @@ import pytest
 
 from localmem.errors import BadInput, MissingExtra, ModelMissing
 from localmem.factory.parts import compressor as build_compressor
-from localmem.text.base import Compressor
-from localmem.text.compress import LLMLingua2, RandomDrop
+from localmem.text.compress import Compressor, LLMLingua2, RandomDrop
 
 TALK = (
     "User: Well, I was thinking that maybe we could go to Lisbon in May, you know, for 5 days.\n"

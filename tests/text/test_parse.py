@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localmem.errors import BadReply
-from localmem.text.parse import json_of, sentences
+from localmem.text.parse import complete_sentences, sentences
+from localmem.types import Completion
 
 
 @pytest.mark.parametrize(
@@ -72,20 +72,9 @@ def test_plain_sentences_come_back_however_they_are_laid_out(said: list[str]) ->
     assert sentences("\n".join(f"- {one}" for one in said)) == said
 
 
-@pytest.mark.parametrize(("text", "value"), [('{"a": [1, true]}', {"a": [1, True]}), (' "x"\n', "x"), ("[]", [])])
-def test_json_is_read(text: str, value: object) -> None:
-    assert json_of(text) == value
-
-
-@pytest.mark.parametrize("text", ["", '{"a": [1, 2', "{'a': 1}", 'Here: {"a": 1}', '{"a": 1} {"b": 2}'])
-def test_what_is_no_json_is_refused_and_shown(text: str) -> None:
-    with pytest.raises(BadReply, match="is no JSON") as caught:
-        json_of(text)
-    assert repr(text) in str(caught.value)
-
-
-def test_a_long_text_is_shown_by_its_ends() -> None:
-    with pytest.raises(BadReply) as caught:
-        json_of("[" + "1," * 5000 + "2")
-    assert len(str(caught.value)) < 250
-    assert "1,2" in str(caught.value)
+def test_a_sentence_cut_at_the_token_limit_is_left_out() -> None:
+    cut = Completion("Bo sails. Bo has a", finish="length")
+    assert complete_sentences(cut) == ["Bo sails."]
+    assert complete_sentences(Completion("Bo sails. Bo has a")) == ["Bo sails.", "Bo has a"]
+    assert complete_sentences(Completion("Bo has a", finish="length")) == []
+    assert complete_sentences(Completion("Bo has a", finish="length"), at_least_one=True) == ["Bo has a"]

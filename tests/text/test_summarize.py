@@ -1,12 +1,13 @@
 """The summarizer: what it asks, what it makes of the answers, and what it leaves out."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
 from localmem.llm.scripted import ScriptedLLM
-from localmem.text.summarize import Summarizer
+from localmem.text.summarize import Summarizer, SummaryRequest, summarize_all
 from localmem.types import Completion, Prompt
 from tests.fakes import turns
 
@@ -70,3 +71,57 @@ def test_no_turns_ask_nothing() -> None:
     llm = Watching("User spoke.")
     assert Summarizer(llm)([]) == []
     assert llm.batches == []
+
+
+# -- running text
+
+
+PROMPT = "rebot/summarize"
+
+
+def test_dialogues_are_asked_about_together_and_come_back_in_order() -> None:
+    batches: list[int] = []
+
+    class Counting(ScriptedLLM):
+        def generate(self, prompts):  # type: ignore[no-untyped-def]
+            batches.append(len(prompts))
+            return super().generate(prompts)
+
+    llm = Counting(lambda prompt: "About tea." if "tea" in prompt.messages[-1].content else "About wine.")
+    asks = [SummaryRequest(PROMPT, turns("wine", "yes")), SummaryRequest(PROMPT, turns("tea", "no"))]
+    assert summarize_all(llm, asks, Counter()) == ["About wine.", "About tea."]
+    assert batches == [2]
+
+
+def test_a_long_dialogue_is_read_in_parts_whose_texts_are_joined() -> None:
+    asked: list[str] = []
+
+    def script(prompt: Prompt) -> str:
+        asked.append(prompt.messages[-1].content)
+        return f"Part {len(asked)}."
+
+    said = turns(*(f"turn {n} " + "word " * 100 for n in range(40)))
+    (text,) = summarize_all(ScriptedLLM(script, context_length=2000), [SummaryRequest(PROMPT, said)], Counter())
+    assert len(asked) > 2
+    assert text == " ".join(f"Part {n}." for n in range(1, len(asked) + 1))
+    assert all(sum(f"turn {n} " in part for part in asked) == 1 for n in range(40))
+
+
+def test_a_sentence_that_was_cut_is_left_out() -> None:
+    llm = ScriptedLLM(lambda _: "This one is whole. " + "This one never ends " * 200)
+    assert summarize_all(llm, [SummaryRequest(PROMPT, turns("a", "b"))], Counter()) == ["This one is whole."]
+
+
+def test_an_empty_answer_is_counted() -> None:
+    fallbacks: Counter[str] = Counter()
+    assert summarize_all(ScriptedLLM(lambda _: "\n"), [SummaryRequest(PROMPT, turns("a"))], fallbacks) == [""]
+    assert fallbacks == {PROMPT: 1}
+
+
+def test_nothing_to_read_is_nothing_to_write() -> None:
+    assert summarize_all(ScriptedLLM(lambda _: "Text."), [SummaryRequest(PROMPT, ())], Counter()) == [""]
+
+
+def test_words_of_the_instructions_are_left_out() -> None:
+    llm = ScriptedLLM(lambda _: "Write the summary only, and nothing that the conversation does not say. Bo sails.")
+    assert summarize_all(llm, [SummaryRequest(PROMPT, turns("a"))], Counter()) == ["Bo sails."]

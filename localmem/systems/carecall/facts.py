@@ -1,35 +1,42 @@
-"""Sentences about a speaker as units, and how they are recalled.
+"""Sentences about a speaker as units, and the memories that Keep Me Updated compares with its own (section 5.2.1).
 
-Knows nothing of how sentences are made or updated.
+Those are no memory, raw history and gold memory; "memory accumulate" is CareCall without a classifier.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from localmem.bank import Bank
+from localmem.errors import BadInput
+from localmem.files import read_json
+from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
-from localmem.text.dialogue import dated, transcript
-from localmem.types import Hit, Recall, Role, Session, Unit
+from localmem.text.dialogue import transcript
+from localmem.text.units import (
+    UTTERANCE,
+    add_units,
+    by_time,
+    history_budget,
+    history_text,
+    new_unit,
+    newest_units,
+    recall_hits,
+    utterance_units,
+)
+from localmem.types import AddUnit, Change, Hit, Recall, RetireUnit, Role, Session, Unit
 
 # The kinds of units that are about one side; they keep the memories of two speakers with one name apart. What people
 # add by hand, a note, is about the user.
 KINDS: Mapping[Role, tuple[str, ...]] = {"user": ("user_fact", "note"), "assistant": ("assistant_fact",)}
 
 
-def fact(session: Session, role: Role, speaker: str, number: int, text: str) -> Unit:
+def new_fact(session: Session, role: Role, speaker: str, number: int, text: str) -> Unit:
     """A sentence about the speaker of this role, learned in this session."""
-    end = session.turns[-1].time
-    return Unit(
-        id=f"{session.id}/{role}{number}",
-        text=text,
-        key=text,
-        kind=KINDS[role][0],
-        speaker=speaker,
-        session=session.id,
-        sources=tuple(turn.id for turn in session.turns),
-        time=end,
-        learned=end,
-    )
+    time = session.turns[-1].time
+    return new_unit(session, f"{role}{number}", text, kind=KINDS[role][0], speaker=speaker, time=time)
 
 
 class FactMemory(Memory):
@@ -47,15 +54,84 @@ class FactMemory(Memory):
         self._query_turns = query_turns
 
     def recall(self, session: Session) -> Recall:
-        hits = tuple(sorted(self._found(session), key=lambda hit: hit.unit.time))
-        return Recall(text=dated(hit.unit for hit in hits), hits=hits)
+        return recall_hits(by_time(self._hits(session)))
 
-    def _found(self, session: Session) -> list[Hit]:
+    def facts(self, role: Role) -> list[Unit]:
+        """The live sentences about this side, oldest first."""
+        return [unit for unit in self.bank.live() if unit.kind in KINDS[role]]
+
+    def _hits(self, session: Session) -> list[Hit]:
         if not self._k:
             return [Hit(unit, 0.0) for unit in self.bank.live()]
         newest_first = transcript(reversed(session.turns[-self._query_turns :]))
         return self.search(newest_first, self._k, Scope(now=session.turns[-1].time))
 
-    def facts(self, role: Role) -> list[Unit]:
-        """What is remembered about this side now, oldest first."""
-        return [unit for unit in self.bank.live() if unit.kind in KINDS[role]]
+
+class WithoutMemory(Memory):
+    """The reply sees the current dialogue only."""
+
+    name = "carecall"
+
+    def recall(self, session: Session) -> Recall:
+        return Recall()
+
+    def end_session(self, session: Session) -> list[Change]:
+        return []
+
+
+class HistoryAccumulate(Memory):
+    """All past sessions precede the dialogue, cut from the front to `tokens` (appendix B.2) and to what fits."""
+
+    name = "carecall"
+
+    def __init__(self, *, llm: LLM, tokens: int, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank)
+        self._llm = llm
+        self._tokens = tokens
+
+    def recall(self, session: Session) -> Recall:
+        past = [unit for unit in self.bank.live() if unit.kind == UTTERANCE]
+        budget = min(self._tokens, history_budget(self._llm, session, self.response_prompt))
+        shown = newest_units(past, budget, self._llm.count_tokens)
+        return Recall(text=history_text(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
+
+    def end_session(self, session: Session) -> list[Change]:
+        return add_units(utterance_units(session))
+
+
+class GoldMemory(FactMemory):
+    """After each session the memory is what `gold` holds for its id: the upper limit of memory management."""
+
+    def __init__(
+        self,
+        *,
+        retriever: Retriever,
+        gold: Mapping[str, Sequence[str]],
+        k: int,
+        query_turns: int,
+        bank: Bank | None = None,
+    ) -> None:
+        super().__init__(retriever=retriever, k=k, query_turns=query_turns, bank=bank)
+        self._gold = gold
+
+    def end_session(self, session: Session) -> list[Change]:
+        """Raises BadInput for a session that has no gold memory."""
+        if not session.turns:
+            return []
+        if session.id not in self._gold:
+            raise BadInput(f"the gold memory has no session {session.id!r}; add its sentences, or [] for none")
+        target = list(dict.fromkeys(self._gold[session.id]))
+        existing = {unit.text: unit for unit in self.facts("user")}
+        new = [text for text in target if text not in existing]
+        speaker = next((turn.speaker for turn in session.turns if turn.role == "user"), "")
+        time = session.turns[-1].time
+        obsolete = [unit for text, unit in existing.items() if text not in target]
+        return [
+            *(AddUnit(new_fact(session, "user", speaker, number, text), time) for number, text in enumerate(new)),
+            *(RetireUnit(unit.id, "carecall/gold", "not in the gold memory", time) for unit in obsolete),
+        ]
+
+
+def read_gold(path: Path) -> dict[str, list[str]]:
+    """Gold memory from a JSON file {session id: [sentences]}. Raises BadInput for anything else."""
+    return read_json(path, TypeAdapter(dict[str, list[str]]), "give JSON, {session id: [sentences]}")

@@ -1,6 +1,6 @@
 """FUSION: one sentence out of a new one and the remembered ones it replaces, where something would be lost.
 
-Keep Me Updated, appendix C.2, names the case and leaves it out; here it is a setting. Knows no bank.
+Keep Me Updated, appendix C.2, names the case and leaves it out; here it is a setting.
 """
 
 import json
@@ -8,8 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, boolean, text
-from localmem.llm.structured_output import repeats, unusable, usable
+from localmem.llm.structured_output import (
+    answer_format,
+    boolean,
+    count_fallback,
+    generate_usable,
+    repeats_instructions,
+    string,
+)
 from localmem.prompts import render
 from localmem.types import Completion, Prompt
 
@@ -19,33 +25,33 @@ _PROMPT = "carecall/fuse"
 
 
 class Fuser:
-    """Asks the backbone, for all replacements of a session at once, whether they lose what still holds.
+    """Asks the backbone, for all replacements of a session at once, whether they lose something that still holds.
 
-    `longest` bounds the merged sentence in characters. `fallbacks` counts answers that could not be used, by prompt.
+    `longest` bounds the merged sentence in characters. `fallbacks` counts unusable answers by prompt.
     """
 
     def __init__(self, llm: LLM, *, longest: int = 240) -> None:
         self._llm = llm
-        self._form = answer(loses=boolean(), sentence=text(longest))
+        self._form = answer_format(loses=boolean(), sentence=string(longest))
         self.fallbacks: Counter[str] = Counter()
 
     def __call__(self, replaced: Sequence[Replaced]) -> list[str]:
         """For each replacement the sentence to store: the merged one, or the new one where nothing is lost."""
         prompts = [render(_PROMPT, form=self._form, memories=list(old), sentence=new) for old, new in replaced]
-        answers = usable(self._llm, prompts, self.fallbacks)
-        read = [self._read(prompt, said) for prompt, said in zip(prompts, answers, strict=True)]
-        return [merged or new for merged, (_, new) in zip(read, replaced, strict=True)]
+        answers = generate_usable(self._llm, prompts, self.fallbacks)
+        merged = [self._read(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
+        return [sentence or new for sentence, (_, new) in zip(merged, replaced, strict=True)]
 
-    def _read(self, prompt: Prompt, said: Completion | None) -> str:
+    def _read(self, prompt: Prompt, answer: Completion | None) -> str:
         """The merged sentence, "" for none."""
-        if said is None:
-            return ""  # counted where it was asked
-        match json.loads(said.text):
+        if answer is None:
+            return ""  # counted when it was asked
+        match json.loads(answer.text):
             case {"loses": False}:
                 return ""
-            case {"loses": True, "sentence": str(sentence)} if not repeats(
+            case {"loses": True, "sentence": str(sentence)} if not repeats_instructions(
                 prompt, merged := " ".join(sentence.split())
             ):
                 return merged
-        unusable(_PROMPT, f"its answer {said.text!r:.80} holds no merged sentence", self.fallbacks)
+        count_fallback(_PROMPT, f"its answer {answer.text!r:.80} holds no merged sentence", self.fallbacks)
         return ""

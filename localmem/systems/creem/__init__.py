@@ -8,36 +8,41 @@ reply sees the insights (appendix A.4). The first session's insights come straig
 (appendix A.2). Ablations: no refinement; no blending before the reply, which then sees what past sessions left (Table
 4). `operations` gives the share of New, Redundant and Updated (Table 5: 56, 25 and 20 % on MSC).
 
-Here recall works all of this out and proposes the changes; observe commits them once the reply was given.
+Here recall computes all of this and proposes the changes; observe commits them after the reply.
 
 Differs from the paper:
-- The first session is known by its having no memory of the speaker; it is read at its end, in parts when it is long.
-- An exchange that lacks a side was not replied to, and is blended at the session's end. So is every exchange without
-  blending before the reply; all of them are then asked about at once and do not see one another's insights.
+- A session is a speaker's first when no memory of them exists; it is read at its end, in parts when it is long.
+- An exchange without a user turn or a reply is blended at the session's end, as is every exchange when nothing is
+  blended before the reply; all of them are then asked about at once and do not see one another's insights.
 - An insight that is remembered word for word is not added again.
-- Where no insight comes back, the reply sees the memories that were found.
-- What the dialogue's turns are searched with is the memory's own kind of index, made for the moment.
+- When no insight comes back, the reply sees the memories that were found.
+- The dialogue's turns are searched with an index of the same kind as the memory's, made for the moment.
 
-Knows nothing of how things are searched; the backbone's part of it is in `blend`.
+What the backbone does is in `blend`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import PositiveInt
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
+from localmem.systems import Options, Parts, System
 from localmem.systems.creem.blend import Blender, Insight, Questioner, Statements
-from localmem.text.speakers import named_apart, names
+from localmem.text.dialogue import distinguish_speakers, speaker_names
 from localmem.text.summarize import Summarizer
+from localmem.text.units import by_time
 from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Recall, RetireUnit, Role, Session, Turn, Unit
 
-__all__ = ["Creem"]
+__all__ = ["SYSTEM", "Creem", "CreemOptions"]
 
 KIND = "insight"
-_MARK = "operation/"  # and the operation's name: how an insight was judged
+_MARK = "operation/"  # followed by the operation's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,8 @@ class _Side:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What the search gave for one side: memories with their scores, and turns of the dialogue."""
+class _Results:
+    """The search results for one side: memories with their scores, and turns of the dialogue."""
 
     side: _Side
     hits: Sequence[Hit]
@@ -62,13 +67,29 @@ class _Found:
         return Statements(self.side.name, [hit.unit for hit in self.hits], self.turns)
 
 
-class Creem(Memory):
-    """One unit an insight about one speaker; `roles` are the sides that are remembered.
+class CreemOptions(Options):
+    """CREEM's settings.
 
-    `new_index` makes an empty index of the same kind as `retriever`. `summarize` asks a prompt with the inputs `about`
-    and `count`; `first` is that count. At most `k` statements are found, `count` insights of at most `longest`
-    characters blended, and the question is written from the last `tokens` of the dialogue. With `before_reply` a reply
-    sees its own turn's insights. `fallbacks` counts, by prompt name, the answers that could not be used.
+    At most `k` statements are found, and `count` insights of at most `longest` characters blended; `first` insights
+    come from a first session. The question is written from the last `tokens` of the dialogue. With `before_reply` a
+    reply sees the insights of its turn.
+    """
+
+    k: PositiveInt
+    count: PositiveInt
+    first: PositiveInt
+    refine: bool
+    before_reply: bool
+    speakers: Literal["user", "both"]
+    longest: PositiveInt
+    tokens: PositiveInt
+
+
+class Creem(Memory):
+    """One unit an insight about one speaker.
+
+    `new_index` makes an empty index of the same kind as `retriever`. `summarize` uses a prompt with the inputs `about`
+    and `count`. `fallbacks` counts, by prompt name, unusable answers.
     """
 
     name = "creem"
@@ -81,48 +102,41 @@ class Creem(Memory):
         retriever: Retriever,
         new_index: Callable[[], Retriever],
         summarize: Summarizer,
-        k: int,
-        count: int,
-        first: int,
-        longest: int,
-        tokens: int,
-        refine: bool = True,
-        before_reply: bool = True,
-        roles: Sequence[Role] = ("user", "assistant"),
+        options: CreemOptions,
         bank: Bank | None = None,
     ) -> None:
         super().__init__(bank=bank, retriever=retriever)
         self._new_index = new_index
         self._summarize = summarize
-        self._k = k
-        self._first = first
-        self._before_reply = before_reply
-        self._roles = roles
-        self._own: Counter[str] = Counter()
-        self._questioner = Questioner(llm, tokens=tokens, fallbacks=self._own)
-        self._blender = Blender(llm, count=count, longest=longest, refine=refine, fallbacks=self._own)
+        self._options = options
+        self._roles: Sequence[Role] = ("user", "assistant") if options.speakers == "both" else ("user",)
+        self._fallbacks: Counter[str] = Counter()
+        self._questioner = Questioner(llm, tokens=options.tokens, fallbacks=self._fallbacks)
+        self._blender = Blender(
+            llm, count=options.count, longest=options.longest, refine=options.refine, fallbacks=self._fallbacks
+        )
 
     @property
     def fallbacks(self) -> Counter[str]:
-        return self._own + self._summarize.fallbacks
+        return self._fallbacks + self._summarize.fallbacks
 
     @property
     def operations(self) -> Counter[str]:
-        """How many insights of this bank were New, Redundant and Updated; those of a first session are not judged."""
+        """The number of insights in this bank that were New, Redundant and Updated; a first session's have none."""
         marks = (mark for _, mark in self.bank.marks)
         return Counter(mark.removeprefix(_MARK) for mark in marks if mark.startswith(_MARK))
 
     def recall(self, session: Session) -> Recall:
         bank = self.bank
-        found = self._search(bank, _sides(self._memory(bank), session.turns))
-        hits = tuple(hit for one in found for hit in one.hits)
-        if not found or not self._before_reply:
-            return Recall(text=_text([(one, []) for one in found]), hits=hits)
-        blended = list(zip(found, self._blend(found), strict=True))
+        results = self._search(bank, _sides(self._memory(bank), session.turns))
+        hits = tuple(hit for result in results for hit in result.hits)
+        if not results or not self._options.before_reply:
+            return Recall(text=_text([(result, []) for result in results]), hits=hits)
+        blended = list(zip(results, self._blend(results), strict=True))
         return Recall(text=_text(blended), hits=hits, proposed=tuple(_changes(bank, session, blended)))
 
     def observe(self, exchange: Exchange) -> list[Change]:
-        """The changes that recall proposed, but for a turn that was answered before, and what was erased since."""
+        """The changes that recall proposed, without repeated turns and units erased since."""
         bank = self.bank
         proposed = exchange.recall.proposed if exchange.recall else ()
         if any(isinstance(change, AddUnit) and change.unit.id in bank.units for change in proposed):
@@ -134,106 +148,103 @@ class Creem(Memory):
             return []
         bank = self.bank
         memory = self._memory(bank)
-        found = self._search(bank, list(self._unseen(memory, session)))
-        changes = _changes(bank, session, list(zip(found, self._blend(found), strict=True)))
+        results = self._search(bank, list(self._unblended(memory, session)))
+        changes = _changes(bank, session, list(zip(results, self._blend(results), strict=True)))
         return [*self._first_insights(session, memory), *changes]
 
-    # -- what is known, and what is found ---------------------------------------------------------------------------
+    # -- memory and search
 
     def _memory(self, bank: Bank) -> dict[Role, list[Unit]]:
-        """What is remembered about each side, oldest first; no side of which nothing is."""
+        """The units about each side, oldest first; without sides that have none."""
         memory: dict[Role, list[Unit]] = {role: [] for role in self._roles}
         for unit in bank.live():
             memory.get(_role(unit), []).append(unit)
-        return {role: known for role, known in memory.items() if known}
+        return {role: units for role, units in memory.items() if units}
 
-    def _search(self, bank: Bank, sides: Sequence[_Side]) -> list[_Found]:
-        """The contextual search (section 2.2) for each side; the questions are asked at once."""
+    def _search(self, bank: Bank, sides: Sequence[_Side]) -> list[_Results]:
+        """The contextual search (section 2.2) for each side; all questions are asked at once."""
         questions = self._questioner.ask([(side.turns, side.name) for side in sides])
-        return [self._found(bank, side, question) for side, question in zip(sides, questions, strict=True)]
+        return [self._results(bank, side, question) for side, question in zip(sides, questions, strict=True)]
 
-    def _found(self, bank: Bank, side: _Side, question: str) -> _Found:
+    def _results(self, bank: Bank, side: _Side, question: str) -> _Results:
         """The `k` nearest of the side's memory and the dialogue together, each in time order."""
-        near = self._nearest(bank, side, question)
-        said = {f"t{number}": turn for number, turn in enumerate(side.turns) if turn.text.strip()}
-        held = {f"m{number}": unit for number, unit in enumerate(near)}
+        turns = {f"t{number}": turn for number, turn in enumerate(side.turns) if turn.text.strip()}
+        units = {f"m{number}": unit for number, unit in enumerate(self._nearest(bank, side, question))}
         index = self._new_index()
-        index.add([replace(unit, id=name) for name, unit in held.items()])
-        index.add([_statement(name, turn) for name, turn in said.items()])
-        scores = {
-            match.id: match.score for match in index.search([question], self._k, Scope(now=side.turns[-1].time))[0]
-        }
-        hits = [Hit(unit, scores[name]) for name, unit in held.items() if name in scores]
-        turns = [turn for name, turn in said.items() if name in scores]
-        return _Found(side, sorted(hits, key=lambda hit: hit.unit.time), turns)
+        index.add([replace(unit, id=name) for name, unit in units.items()])
+        index.add([_statement(name, turn) for name, turn in turns.items()])
+        matches = index.search([question], self._options.k, Scope(now=side.turns[-1].time))[0]
+        scores = {match.id: match.score for match in matches}
+        hits = by_time(Hit(unit, scores[name]) for name, unit in units.items() if name in scores)
+        return _Results(side, hits, [turn for name, turn in turns.items() if name in scores])
 
     def _nearest(self, bank: Bank, side: _Side, question: str) -> list[Unit]:
-        """The side's `k` memories nearest to the question; the index holds the other side's too, so it may widen."""
+        """The side's `k` memories nearest to the question; the index holds both sides, so the search may widen."""
         ids, scope = {unit.id for unit in side.memory}, Scope(now=side.turns[-1].time)
-        width = self._k
+        width = k = self._options.k
         while True:
             matches = self.index.search([question], width, scope)[0]
-            found = [bank.units[match.id] for match in matches if match.id in ids]
-            if len(found) >= self._k or len(matches) < width:
-                return found[: self._k]
+            units = [bank.units[match.id] for match in matches if match.id in ids]
+            if len(units) >= k or len(matches) < width:
+                return units[:k]
             width *= 2
 
-    # -- insights ---------------------------------------------------------------------------------------------------
+    # -- insights
 
-    def _blend(self, found: Sequence[_Found]) -> list[list[Insight]]:
-        return self._blender.blend([one.statements() for one in found])
+    def _blend(self, results: Sequence[_Results]) -> list[list[Insight]]:
+        return self._blender.blend([result.statements() for result in results])
 
-    def _unseen(self, memory: Mapping[Role, Sequence[Unit]], session: Session) -> Iterator[_Side]:
+    def _unblended(self, memory: Mapping[Role, Sequence[Unit]], session: Session) -> Iterator[_Side]:
         """Each side at the end of each exchange that no reply's recall has blended."""
-        heard = 0
+        end = 0
         for exchange in session.exchanges():
-            heard += len(exchange.turns())
-            if not self._before_reply or exchange.user is None or exchange.reply is None:
-                yield from _sides(memory, session.turns[:heard])
+            end += len(exchange.turns())
+            if not self._options.before_reply or exchange.user is None or exchange.reply is None:
+                yield from _sides(memory, session.turns[:end])
 
-    def _first_insights(self, session: Session, remembered: Container[Role]) -> Iterator[Change]:
-        """Insights about those of whom nothing is remembered yet, straight from the session (appendix A.2)."""
-        turns = named_apart(session.turns)
-        called = names(turns)
-        new = [role for role in self._roles if role in called and role not in remembered]
-        asked = [{"about": called[role], "count": str(self._first)} for role in new]
-        for role, insights in zip(new, self._summarize.each(turns, asked) if new else [], strict=True):
+    def _first_insights(self, session: Session, memory: Container[Role]) -> Iterator[Change]:
+        """Insights about sides without any memory, directly from the session (appendix A.2)."""
+        turns = distinguish_speakers(session.turns)
+        names = speaker_names(turns)
+        new = [role for role in self._roles if role in names and role not in memory]
+        inputs = [{"about": names[role], "count": str(self._options.first)} for role in new]
+        for role, insights in zip(new, self._summarize.each(turns, inputs) if new else [], strict=True):
             for number, text in enumerate(insights):
                 unit_id = f"{session.id}/{role}/{number}"
-                yield AddUnit(_unit(unit_id, called[role], text, session, turns), session.turns[-1].time)
+                yield AddUnit(_unit(unit_id, names[role], text, session, turns), session.turns[-1].time)
 
 
 def _sides(memory: Mapping[Role, Sequence[Unit]], turns: Sequence[Turn]) -> list[_Side]:
-    """The speakers that something is remembered about, at this moment of the dialogue."""
-    apart = named_apart(turns)
-    called = names(apart)
-    return [_Side(role, called.get(role) or known[-1].speaker or role, known, apart) for role, known in memory.items()]
+    """The sides that have memories, at this moment of the dialogue."""
+    turns = distinguish_speakers(turns)
+    names = speaker_names(turns)
+    return [_Side(role, names.get(role) or units[-1].speaker or role, units, turns) for role, units in memory.items()]
 
 
-def _changes(bank: Bank, session: Session, blended: Sequence[tuple[_Found, Sequence[Insight]]]) -> Iterator[Change]:
-    """Each insight with what it replaces. Nothing is removed twice, and nothing added that is there word for word."""
-    gone: set[str] = set()
+def _changes(bank: Bank, session: Session, blended: Sequence[tuple[_Results, Sequence[Insight]]]) -> Iterator[Change]:
+    """Each insight with what it replaces. No unit is removed twice, and no identical text added."""
+    removed: set[str] = set()
     added: set[tuple[Role, str]] = set()
-    for found, insights in blended:
-        role, turn = found.side.role, found.side.turns[-1]
-        known = {unit.text for unit in found.side.memory}
+    for results, insights in blended:
+        role, turn = results.side.role, results.side.turns[-1]
+        existing = {unit.text for unit in results.side.memory}
         for number, insight in enumerate(insights):
-            replaced = [unit_id for unit_id in insight.replaces if unit_id not in gone and bank.is_live(unit_id)]
-            if (role, insight.text) in added or (insight.text in known and not replaced):
+            replaced = [unit_id for unit_id in insight.replaces if unit_id not in removed and bank.is_live(unit_id)]
+            if (role, insight.text) in added or (insight.text in existing and not replaced):
                 continue
             added.add((role, insight.text))
-            gone |= {*replaced}
-            unit = _blended(f"{session.id}/{turn.id}/{role}/{number}", insight.text, session, found)
+            removed |= {*replaced}
+            unit = _blended_unit(f"{session.id}/{turn.id}/{role}/{number}", insight.text, session, results)
             yield AddUnit(unit, turn.time)
             if insight.operation:
                 yield MarkUnit(unit.id, _MARK + insight.operation, 1.0, turn.time)
             yield from (RetireUnit(unit_id, unit.id, insight.operation or "", turn.time) for unit_id in replaced)
 
 
-def _blended(unit_id: str, text: str, session: Session, found: _Found) -> Unit:
-    """An insight comes from the turns that were found, the turn that was said last, and its memories' own sources."""
-    unit = _unit(unit_id, found.side.name, text, session, [*found.turns, found.side.turns[-1]])
-    older = (source for hit in found.hits for source in hit.unit.sources)
+def _blended_unit(unit_id: str, text: str, session: Session, results: _Results) -> Unit:
+    """An insight's sources are the turns found, the last turn, and the sources of the memories found."""
+    unit = _unit(unit_id, results.side.name, text, session, [*results.turns, results.side.turns[-1]])
+    older = (source for hit in results.hits for source in hit.unit.sources)
     return replace(unit, sources=tuple(dict.fromkeys((*unit.sources, *older))))
 
 
@@ -244,21 +255,41 @@ def _unit(unit_id: str, speaker: str, text: str, session: Session, turns: Sequen
 
 
 def _statement(name: str, turn: Turn) -> Unit:
-    """A turn of the dialogue as something to search."""
+    """A turn of the dialogue as a unit to search."""
     return Unit(name, turn.text, turn.text, "turn", turn.speaker, "", (turn.id,), turn.time, turn.time)
 
 
 def _role(unit: Unit) -> Role:
-    """Whose memory a unit belongs to; what was added by hand belongs to the user's."""
+    """The side that a unit is about; units added by hand are about the user."""
     return "assistant" if unit.id.split("/")[-2:-1] == ["assistant"] else "user"
 
 
-def _text(blended: Sequence[tuple[_Found, Sequence[Insight]]]) -> str:
-    """What the reply sees: each side's insights, or the memories found where there are none."""
+def _text(blended: Sequence[tuple[_Results, Sequence[Insight]]]) -> str:
+    """What the reply sees: each side's insights, or the memories found when there are none."""
     shown = [
-        (found.side.name, [insight.text for insight in insights] or [hit.unit.text for hit in found.hits])
-        for found, insights in blended
+        (results.side.name, [insight.text for insight in insights] or [hit.unit.text for hit in results.hits])
+        for results, insights in blended
     ]
     return "\n\n".join(
         "\n".join([f"About {name}:", *(f"- {text}" for text in texts)]) for name, texts in shown if texts
     )
+
+
+def _make(parts: Parts, options: CreemOptions, bank: Bank | None) -> Memory:
+    return Creem(
+        llm=parts.llm,
+        retriever=parts.new_retriever(),
+        new_index=parts.new_index or parts.new_retriever,
+        summarize=Summarizer(parts.llm, prompt="creem/first", limit=options.first, longest=options.longest),
+        options=options,
+        bank=bank,
+    )
+
+
+SYSTEM = System(
+    "creem",
+    CreemOptions,
+    _make,
+    "insights, each turn blended and refined",
+    "for each reply, twice; at a first session's end",
+)

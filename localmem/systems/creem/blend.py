@@ -1,7 +1,7 @@
-"""Questions, and blend and refine: what CREEM asks the backbone for every turn, and how its answers are read.
+"""CREEM's two prompts for every turn, the question and "blend and refine", and how their answers are read.
 
-Knows neither bank nor index. Insights come back with the ids of the memories that each is to replace; the schema names
-the memories that were shown and no others, so no unknown one can be removed.
+Does not depend on bank or index. Insights come with the ids of the memories that they replace; the schema allows only
+the memories that were shown, so no other can be removed.
 """
 
 import json
@@ -11,22 +11,27 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from localmem.llm.base import LLM
-from localmem.llm.schemas import answer, many, record, text
-from localmem.llm.structured_output import repeats, unusable, usable
+from localmem.llm.structured_output import (
+    answer_format,
+    array,
+    count_fallback,
+    generate_usable,
+    record,
+    repeats_instructions,
+    string,
+)
 from localmem.prompts import load, render
-from localmem.text.dialogue import day, line, transcript
-from localmem.text.recent import recent
+from localmem.text.dialogue import day, latest_turns, line, transcript
+from localmem.text.units import free_tokens
 from localmem.types import Completion, JsonSchema, Prompt, Turn, Unit
 
 Operation = Literal["New", "Redundant", "Updated"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
-_TEMPLATE = 64  # tokens that a chat template adds, at most
-
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What was found about one speaker: memories, and turns of the dialogue."""
+    """The search results about one speaker: memories, and turns of the dialogue."""
 
     speaker: str
     memories: Sequence[Unit]
@@ -35,7 +40,7 @@ class Statements:
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """A new memory, and the ids of those it replaces; without refinement it was not judged and replaces none."""
+    """A new memory, and the ids of those it replaces; without refinement it has no operation and replaces none."""
 
     text: str
     operation: Operation | None
@@ -45,8 +50,8 @@ class Insight:
 class Questioner:
     """Asks for the most salient question about a speaker (section 2.2, appendix A.1).
 
-    Of the dialogue the last `tokens` are shown, fewer where the model's context is short. An answer without a question
-    is replaced by what was said last, and counted.
+    The last `tokens` of the dialogue are shown, fewer when the model's context is short. For an answer without a
+    question the last turn is used, and that is counted.
     """
 
     def __init__(self, llm: LLM, *, tokens: int, fallbacks: Counter[str]) -> None:
@@ -54,37 +59,35 @@ class Questioner:
         self._tokens = tokens
         self._fallbacks = fallbacks
 
-    def ask(self, asked: Sequence[tuple[Sequence[Turn], str]]) -> list[str]:
-        """For each (dialogue, speaker) the question; all asked at once."""
-        budget = min(self._tokens, self._room())
+    def ask(self, dialogues: Sequence[tuple[Sequence[Turn], str]]) -> list[str]:
+        """The question for each (dialogue, speaker); all asked at once."""
+        bare = render("creem/question", dialogue="", speaker="")
+        budget = min(self._tokens, max(free_tokens(self._llm, bare), self._llm.context_length // 4))
         prompts = [
             render(
-                "creem/question", dialogue=transcript(recent(turns, budget, self._llm.count_tokens)), speaker=speaker
+                "creem/question",
+                dialogue=transcript(latest_turns(turns, budget, self._llm.count_tokens)),
+                speaker=speaker,
             )
-            for turns, speaker in asked
+            for turns, speaker in dialogues
         ]
-        answers = usable(self._llm, prompts, self._fallbacks)
-        return [self._read(given, turns) for given, (turns, _) in zip(answers, asked, strict=True)]
+        answers = generate_usable(self._llm, prompts, self._fallbacks)
+        return [self._read(answer, turns) for answer, (turns, _) in zip(answers, dialogues, strict=True)]
 
-    def _read(self, given: Completion | None, turns: Sequence[Turn]) -> str:
-        question = " ".join(given.text.split()) if given else ""
+    def _read(self, answer: Completion | None, turns: Sequence[Turn]) -> str:
+        question = " ".join(answer.text.split()) if answer else ""
         if question:
             return question
-        if given:
-            unusable("creem/question", "no question came back", self._fallbacks)
+        if answer:
+            count_fallback("creem/question", "its answer is empty", self._fallbacks)
         return turns[-1].text
-
-    def _room(self) -> int:
-        bare = render("creem/question", dialogue="", speaker="")
-        used = sum(self._llm.count_tokens([message.content for message in bare.messages]))
-        return max(self._llm.context_length - used - bare.max_tokens - _TEMPLATE, self._llm.context_length // 4)
 
 
 class Blender:
     """Asks for `count` insights of at most `longest` characters (section 2.3, appendix A.3).
 
-    With `refine` each is judged. An answer that cannot be used gives none. An insight that is called Redundant or
-    Updated and names no memory, or New and names some, is New. Both are counted.
+    With `refine` each gets an operation. An unusable answer gives no insights. An insight that is labelled Redundant or
+    Updated but names no memory, or New but names some, is New. Both are counted.
     """
 
     def __init__(self, llm: LLM, *, count: int, longest: int, refine: bool, fallbacks: Counter[str]) -> None:
@@ -94,73 +97,73 @@ class Blender:
         self._refine = refine
         self._fallbacks = fallbacks
 
-    def blend(self, asked: Sequence[Statements]) -> list[list[Insight]]:
+    def blend(self, batch: Sequence[Statements]) -> list[list[Insight]]:
         """The insights from each set of statements; all asked at once."""
-        labels = [{f"M{number}": unit.id for number, unit in enumerate(found.memories, 1)} for found in asked]
-        prompts = [self._asking(found, list(names)) for found, names in zip(asked, labels, strict=True)]
-        answers = usable(self._llm, prompts, self._fallbacks)
+        labels = [{f"M{n}": unit.id for n, unit in enumerate(statements.memories, 1)} for statements in batch]
+        prompts = [self._prompt(statements, list(names)) for statements, names in zip(batch, labels, strict=True)]
+        answers = generate_usable(self._llm, prompts, self._fallbacks)
         return [
-            self._read(given, names, prompt) if given else []
-            for given, names, prompt in zip(answers, labels, prompts, strict=True)
+            self._read(answer, names, prompt) if answer else []
+            for answer, names, prompt in zip(answers, labels, prompts, strict=True)
         ]
 
-    def _asking(self, found: Statements, labels: Sequence[str]) -> Prompt:
+    def _prompt(self, statements: Statements, labels: Sequence[str]) -> Prompt:
         prompt = render(
             "creem/blend",
             form=self._form(labels),
-            statements=_written(found, labels),
-            speaker=found.speaker,
+            statements=_statement_lines(statements, labels),
+            speaker=statements.speaker,
             count=self._count,
             refine=self._refine,
         )
         return replace(prompt, max_tokens=load("creem/blend").max_tokens * self._count)
 
-    def _read(self, given: Completion, labels: Mapping[str, str], prompt: Prompt) -> list[Insight]:
-        """The insights, clean and each once; an example that a weak model gave back is none."""
-        match json.loads(given.text):
+    def _read(self, answer: Completion, labels: Mapping[str, str], prompt: Prompt) -> list[Insight]:
+        """The insights, each once, without examples copied from the prompt."""
+        match json.loads(answer.text):
             case {"insights": list(items)}:
-                found = [insight for item in items if (insight := self._insight(item, labels))]
-                fresh = [insight for insight in found if not repeats(prompt, insight.text)]
-                return list({insight.text: insight for insight in fresh}.values())
-        unusable("creem/blend", f"its answer {given.text!r:.80} holds no insights", self._fallbacks)
+                insights = [insight for item in items if (insight := self._insight(item, labels))]
+                new = [insight for insight in insights if not repeats_instructions(prompt, insight.text)]
+                return list({insight.text: insight for insight in new}.values())
+        count_fallback("creem/blend", f"its answer {answer.text!r:.80} holds no insights", self._fallbacks)
         return []
 
     def _insight(self, item: object, labels: Mapping[str, str]) -> Insight | None:
         match item:
-            case {"insight": str(said), **judged} if any(character.isalnum() for character in said):
-                return self._judged(" ".join(said.split()), judged, labels)
+            case {"insight": str(text), **judgement} if any(character.isalnum() for character in text):
+                return self._judge(" ".join(text.split()), judgement, labels)
         return None
 
-    def _judged(self, said: str, judged: Mapping[object, object], labels: Mapping[str, str]) -> Insight:
+    def _judge(self, text: str, judgement: Mapping[object, object], labels: Mapping[str, str]) -> Insight:
         if not self._refine:
-            return Insight(said, None, ())
+            return Insight(text, None, ())
         operation: Operation = "New"
-        match judged.get("operation"):
-            case "Redundant" | "Updated" as known:
-                operation = known
-        gone = _known(judged.get("remove"), labels)
-        if (operation == "New") == bool(gone):
-            what = f"an insight called {operation} names {len(gone)} memories to remove; it is New"
-            unusable("creem/blend", what, self._fallbacks)
-            return Insight(said, "New", ())
-        return Insight(said, operation, gone)
+        match judgement.get("operation"):
+            case "Redundant" | "Updated" as label:
+                operation = label
+        replaced = _unit_ids(judgement.get("remove"), labels)
+        if (operation == "New") == bool(replaced):
+            reason = f"an insight labelled {operation} names {len(replaced)} memories to remove; it is New"
+            count_fallback("creem/blend", reason, self._fallbacks)
+            return Insight(text, "New", ())
+        return Insight(text, operation, replaced)
 
     def _form(self, labels: Sequence[str]) -> JsonSchema:
-        fields = {"insight": text(self._longest)}
+        fields = {"insight": string(self._longest)}
         if self._refine and labels:
-            fields |= {"operation": {"enum": list(OPERATIONS)}, "remove": many({"enum": list(labels)}, len(labels))}
+            fields |= {"operation": {"enum": list(OPERATIONS)}, "remove": array({"enum": list(labels)}, len(labels))}
         elif self._refine:
-            fields |= {"operation": {"enum": ["New"]}}  # there is nothing that it could repeat or change
-        return answer(insights={**many(record(**fields), self._count), "minItems": 1})
+            fields |= {"operation": {"enum": ["New"]}}  # there is no memory that it could repeat or change
+        return answer_format(insights={**array(record(**fields), self._count), "minItems": 1})
 
 
-def _known(named: object, labels: Mapping[str, str]) -> tuple[str, ...]:
+def _unit_ids(names: object, labels: Mapping[str, str]) -> tuple[str, ...]:
     """The ids of the memories that an answer names."""
-    names = named if isinstance(named, list) else []
-    return tuple(dict.fromkeys(labels[name] for name in names if isinstance(name, str) and name in labels))
+    items = names if isinstance(names, list) else []
+    return tuple(dict.fromkeys(labels[name] for name in items if isinstance(name, str) and name in labels))
 
 
-def _written(found: Statements, labels: Sequence[str]) -> str:
-    """Memories with their labels and dates, then what was said, each in its order."""
-    memories = [f"{label} ({day(m.time)}): {m.text}" for label, m in zip(labels, found.memories, strict=True)]
-    return "\n".join([*memories, *(f"Now, {line(turn)}" for turn in found.turns)])
+def _statement_lines(statements: Statements, labels: Sequence[str]) -> str:
+    """Memories with their labels and dates, then the turns, each in its order."""
+    memories = [f"{label} ({day(m.time)}): {m.text}" for label, m in zip(labels, statements.memories, strict=True)]
+    return "\n".join([*memories, *(f"Now, {line(turn)}" for turn in statements.turns)])

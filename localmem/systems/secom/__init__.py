@@ -5,47 +5,67 @@ where labelled dialogues exist, a learned rubric joins the prompt (Figures 7 and
 segmentation --reflect` learns one, `rubric` names its file). Each unit is compressed before it is indexed (section 2.3,
 eq. 2), by LLMLingua-2 to 75 % of its tokens (section 3). For a request u* the nearest units are found under a budget
 and shown in time order (section 2): the original segments, neither compressed nor summarised. The budget is 1,000
-tokens (about 3 segments) on Long-MT-Bench+ and 4,000 (about 10) on LoCoMo (Table 1). Baselines on the same code: a unit
-an exchange ("turn-level") and a unit a session, with and without compression.
+tokens (about 3 segments) on Long-MT-Bench+ and 4,000 (about 10) on LoCoMo (Table 1). Baselines with the same code: one
+unit for each exchange ("turn-level") or for each session, with and without compression.
 
 Differs from the paper:
-- An answer that leaves exchanges out or puts them in two segments is mended; one that cannot be used gives segments of
-  three exchanges. Both are counted.
+- An answer that leaves exchanges out or puts them in two segments is repaired; an unusable one gives segments of three
+  exchanges. Both are counted.
 - A session longer than the model's context is segmented in parts.
-- The best unit is shown even when it is over the budget in tokens, as the paper's session level shows (Table 1: one
-  session of 3,680 tokens under 1,000); after it, units are taken as long as they fit.
+- The best unit is shown even when it exceeds the token budget, as at the paper's session level (Table 1: one session
+  of 3,680 tokens under 1,000); after it, units are added as long as they fit.
 - Incremental segmentation is ours: each exchange is judged when it was answered, and the session's end costs no call.
-
-Knows nothing of how segments are made, compressed or searched: those are parts.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
+from localmem.errors import BadSettings
 from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
+from localmem.segmentation import Segmenter
+from localmem.segmentation.rubric import Rubric
+from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
+from localmem.systems import Options, Parts, System
 from localmem.systems.secom.incremental import STARTS, Continuation, open_turns, read, segments, write
-from localmem.text.base import Compressor, Segmenter
-from localmem.text.dialogue import day, transcript
-from localmem.text.tokens import within
-from localmem.text.units import said
-from localmem.types import AddUnit, Change, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
+from localmem.text.compress import Compressor
+from localmem.text.dialogue import count_fitting, day, transcript
+from localmem.text.units import add_units, transcript_unit
+from localmem.types import Change, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
-__all__ = ["Continuation", "IncrementalSeCom", "SeCom"]
+__all__ = ["SYSTEM", "Continuation", "IncrementalSeCom", "SeCom", "SeComOptions"]
 
 _WIDTH = 32  # units searched for at first where only tokens limit them
 
 
-class SeCom(Memory):
-    """One unit a segment: its text is what was said, its key what is left of that after compression.
+class SeComOptions(Options):
+    """SeCom's settings."""
 
-    `kind` is what units are called (segment, turn or session, as the segmenter makes them). At most `k` units and
-    `tokens` tokens are shown; 0 sets no limit. Without a `compressor` keys are texts. `fallbacks` is the counter that
-    the parts were given.
+    granularity: Literal["segment", "turn", "session"]
+    segmenter: str
+    incremental: bool
+    rubric: str | None
+    chunk: PositiveInt
+    compress: Literal["none", "llmlingua"]
+    compressor: str
+    rate: float = Field(gt=0, le=1)
+    k: NonNegativeInt
+    tokens: NonNegativeInt
+
+
+class SeCom(Memory):
+    """One unit a segment: its text is what was said, its key the same after compression.
+
+    `kind` is the name of the segmenter's units (segment, turn or session). At most `k` units and `tokens` tokens are
+    shown; 0 sets no limit. Without a `compressor` keys are texts. `fallbacks` is the counter that the parts share.
     """
 
     name = "secom"
@@ -83,27 +103,27 @@ class SeCom(Memory):
         if not session.turns:
             return []
         units = self._units(session, self._segments(session))
-        return [AddUnit(unit, session.turns[-1].time) for unit in units]
+        return add_units(units)
 
     def _segments(self, session: Session) -> list[range]:
         return self._segmenter.segment([session])[0]
 
-    def _units(self, session: Session, found: Sequence[range]) -> list[Unit]:
+    def _units(self, session: Session, ranges: Sequence[range]) -> list[Unit]:
         exchanges = session.exchanges()
-        runs = [[turn for exchange in exchanges[s.start : s.stop] for turn in exchange.turns()] for s in found]
+        runs = [[turn for exchange in exchanges[s.start : s.stop] for turn in exchange.turns()] for s in ranges]
         runs = [run for run in runs if any(turn.text.strip() for turn in run)]
         texts = [transcript(run) for run in runs]
         keys = self._compressor.compress(texts, self._rate) if self._compressor and texts else texts
         return [
-            said(session, f"g{number}", run, self._kind, key)
+            transcript_unit(session, f"g{number}", run, self._kind, key)
             for number, (run, key) in enumerate(zip(runs, keys, strict=True))
         ]
 
-    def _nearest(self, asked: Turn) -> list[Hit]:
+    def _nearest(self, query: Turn) -> list[Hit]:
         """The units nearest to a turn, as many as the budget allows, best first."""
         width = self._k or _WIDTH
         while True:
-            hits = self.search(asked.text, width, Scope(now=asked.time))
+            hits = self.search(query.text, width, Scope(now=query.time))
             fitting = self._fitting(hits)
             if fitting < len(hits) or self._k or len(hits) < width:
                 return hits[: max(fitting, 1)]
@@ -111,13 +131,13 @@ class SeCom(Memory):
 
     def _fitting(self, hits: Sequence[Hit]) -> int:
         texts = [hit.unit.text for hit in hits]
-        return within(texts, self._tokens, self._llm.count_tokens) if self._tokens and texts else len(hits)
+        return count_fitting(texts, self._tokens, self._llm.count_tokens) if self._tokens and texts else len(hits)
 
 
 class IncrementalSeCom(SeCom):
-    """Segments are decided while the session goes on, and wait in a note for its end.
+    """Segments are decided during the session, and stored in a note until its end. Arguments as for SeCom.
 
-    A session that no reply was given in is segmented at its end, as by SeCom.
+    A session without any reply is segmented at its end, as by SeCom.
     """
 
     def __init__(
@@ -148,41 +168,79 @@ class IncrementalSeCom(SeCom):
         self._continuation = continuation
 
     def recall(self, session: Session) -> Recall:
-        """As SeCom's, with the open segment, by which `observe` judges the exchange; it commits another note."""
-        shown = self._continuation.shown(open_turns(session, self._starts().get(session.id, [])))
-        opened = SetNote(f"{STARTS}/{session.id}", shown, session.turns[-1].time)
-        return replace(super().recall(session), proposed=(opened,))
+        """As SeCom's; it also proposes the open segment's text as a note, from which `observe` decides."""
+        text = self._continuation.context(open_turns(session, self._starts().get(session.id, [])))
+        open_segment = SetNote(f"{STARTS}/{session.id}", text, session.turns[-1].time)
+        return replace(super().recall(session), proposed=(open_segment,))
 
     def observe(self, exchange: Exchange) -> list[Change]:
-        """Whether the exchange begins a segment is noted."""
-        shown = exchange.recall.proposed if exchange.recall else ()
-        if exchange.user is None or not shown:
+        """Records in the note whether the exchange begins a segment."""
+        proposed = exchange.recall.proposed if exchange.recall else ()
+        if exchange.user is None or not proposed:
             return []
-        (opened,) = (change for change in shown if isinstance(change, SetNote))
-        session = opened.name.removeprefix(f"{STARTS}/")
+        (segment,) = (change for change in proposed if isinstance(change, SetNote))
+        session = segment.name.removeprefix(f"{STARTS}/")
         starts = self._starts()
-        begun = starts.get(session, [])
-        if exchange.user.id not in begun and opened.text and not self._continuation.goes_on(opened.text, exchange):
-            begun = [*begun, exchange.user.id]
-        if starts.get(session) == begun:
+        turns = starts.get(session, [])
+        if exchange.user.id not in turns and segment.text and not self._continuation.belongs(segment.text, exchange):
+            turns = [*turns, exchange.user.id]
+        if starts.get(session) == turns:
             return []
-        return [SetNote(STARTS, write(starts | {session: begun}), exchange.user.time)]
+        return [SetNote(STARTS, write(starts | {session: turns}), exchange.user.time)]
 
     def end_session(self, session: Session) -> list[Change]:
         starts = self._starts()
-        closed = starts.pop(session.id, None) is not None
-        note = [SetNote(STARTS, write(starts), session.turns[-1].time)] if closed and session.turns else []
+        was_open = starts.pop(session.id, None) is not None
+        note = [SetNote(STARTS, write(starts), session.turns[-1].time)] if was_open and session.turns else []
         return [*super().end_session(session), *note]
 
     def _segments(self, session: Session) -> list[range]:
-        begun = self._starts().get(session.id)
-        return super()._segments(session) if begun is None else segments(session, begun)
+        starts = self._starts().get(session.id)
+        return super()._segments(session) if starts is None else segments(session, starts)
 
     def _starts(self) -> dict[str, list[str]]:
         return read(self.bank.notes.get(STARTS, ""))
 
 
 def _place(unit: Unit) -> tuple[datetime, datetime, str, int]:
-    """Time order; segments of one session in the order in which they were said."""
+    """The sort key of a unit: time, then the order within its session."""
     number = unit.id.rpartition("/g")[2]
     return unit.time, unit.learned, unit.session, int(number) if number.isdecimal() else 0  # 0: added by hand
+
+
+def _make(parts: Parts, options: SeComOptions, bank: Bank | None) -> Memory:
+    fallbacks: Counter[str] = Counter()
+    shared = {
+        "llm": parts.llm,
+        "retriever": parts.new_retriever(),
+        "segmenter": parts.wrap(_segmenter(parts, options, fallbacks)),
+        "compressor": parts.wrap(parts.load_compressor(options.compressor)) if options.compress != "none" else None,
+        "bank": bank,
+        "fallbacks": fallbacks,
+        **options.model_dump(include={"k", "tokens", "rate"}),
+    }
+    if options.incremental:
+        return IncrementalSeCom(continuation=Continuation(parts.llm, fallbacks=fallbacks), **shared)
+    return SeCom(kind=options.granularity, **shared)
+
+
+def _segmenter(parts: Parts, options: SeComOptions, fallbacks: Counter[str]) -> Segmenter:
+    if options.granularity != "segment":
+        if options.incremental:
+            raise BadSettings(
+                f"option 'incremental' needs granularity 'segment', not {options.granularity!r}; change one of them"
+            )
+        return EvenSegmenter(1) if options.granularity == "turn" else WholeSegmenter()
+    if options.segmenter != "llm":
+        return parts.load_segmenter(options.segmenter)
+    rubric = Rubric.load(Path(options.rubric)) if options.rubric else None
+    return LLMSegmenter(parts.llm, rubric=rubric, chunk=options.chunk, fallbacks=fallbacks)
+
+
+SYSTEM = System(
+    "secom",
+    SeComOptions,
+    _make,
+    "topical segments of dialogue, as they were said",
+    "at each session's end, once",
+)

@@ -1,7 +1,7 @@
-"""Segmenting while a session goes on: each exchange goes on with the open segment or begins a new one.
+"""Segmenting during a session: each exchange continues the open segment or begins a new one.
 
-Knows how that is asked, and how decisions wait in a note until the session ends. The bank has them by the ids of the
-user turns that begin a segment, for each session that goes on; a session that is remembered has none left.
+The decisions are stored in a note of the bank until the session ends: for each open session, the ids of the user turns
+that begin a segment.
 """
 
 import json
@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from pydantic import TypeAdapter
 
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import usable
+from localmem.llm.structured_output import generate_usable
 from localmem.prompts import load, render
-from localmem.segmentation.segmenters import between
-from localmem.text.dialogue import transcript
-from localmem.text.recent import recent
+from localmem.segmentation.segmenters import segments_between
+from localmem.text.dialogue import latest_turns, transcript
 from localmem.types import Choice, Exchange, Session, Turn
 
 STARTS = "secom/starts"
@@ -27,9 +26,9 @@ Starts = Mapping[str, Sequence[str]]
 
 
 class Continuation:
-    """Asks `prompt` (inputs segment, exchange) whether an exchange goes on with the open segment.
+    """Asks `prompt` (inputs segment, exchange) whether an exchange continues the open segment.
 
-    An answer that cannot be used lets it go on; `fallbacks` counts it.
+    After an unusable answer it does; `fallbacks` counts that.
     """
 
     def __init__(self, llm: LLM, *, prompt: str = "secom/continue", fallbacks: Counter[str] | None = None) -> None:
@@ -37,37 +36,38 @@ class Continuation:
         self._prompt = prompt
         self._fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
 
-    def goes_on(self, segment: str, exchange: Exchange) -> bool:
+    def belongs(self, segment: str, exchange: Exchange) -> bool:
+        """Whether the exchange belongs to the segment."""
         prompt = render(self._prompt, form=Choice(_OPTIONS), segment=segment, exchange=transcript(exchange.turns()))
-        (answer,) = usable(self._llm, [prompt], self._fallbacks)
+        (answer,) = generate_usable(self._llm, [prompt], self._fallbacks)
         return answer is None or answer.text == _OPTIONS[0]
 
-    def shown(self, turns: Sequence[Turn]) -> str:
-        """As much of the open segment's end as leaves room for the next exchange: half of the context."""
+    def context(self, turns: Sequence[Turn]) -> str:
+        """The end of the open segment that fits half of the model's context; the rest is for the next exchange."""
         file = load(self._prompt)
         room = self._llm.context_length // 2 - file.max_tokens - _TEMPLATE
-        return transcript(recent(turns, room, self._llm.count_tokens))
+        return transcript(latest_turns(turns, room, self._llm.count_tokens))
 
 
 def read(note: str) -> dict[str, list[str]]:
-    """What a note says: for each session that goes on, the ids of turns that begin a segment."""
+    """The note's content: for each open session, the ids of turns that begin a segment."""
     return TypeAdapter(dict[str, list[str]]).validate_json(note) if note else {}
 
 
 def write(starts: Starts) -> str:
-    """The note's text; "" when no session goes on."""
+    """The note's text; "" when no session is open."""
     return json.dumps(starts, ensure_ascii=False) if starts else ""
 
 
-def open_turns(session: Session, begun: Sequence[str]) -> Sequence[Turn]:
-    """The turns of the open segment, up to the turn that is to be answered."""
-    said = session.turns[:-1]
-    starts = [number for number, turn in enumerate(said) if turn.id in begun]
-    return said[starts[-1] :] if starts else said
+def open_turns(session: Session, starts: Sequence[str]) -> Sequence[Turn]:
+    """The turns of the open segment, without the last turn, which has no reply yet."""
+    turns = session.turns[:-1]
+    first = max((number for number, turn in enumerate(turns) if turn.id in starts), default=0)
+    return turns[first:]
 
 
-def segments(session: Session, begun: Sequence[str]) -> list[range]:
-    """The session's segments: one begins at each exchange whose user turn is among `begun`."""
+def segments(session: Session, starts: Sequence[str]) -> list[range]:
+    """The session's segments: one begins at each exchange whose user turn is among `starts`."""
     exchanges = session.exchanges()
-    starts = {number for number, exchange in enumerate(exchanges) if exchange.user and exchange.user.id in begun}
-    return between(starts, len(exchanges))
+    first = {number for number, exchange in enumerate(exchanges) if exchange.user and exchange.user.id in starts}
+    return segments_between(first, len(exchanges))

@@ -15,50 +15,81 @@ Differs from the paper:
 - Where the oldest unit of a component does not lead to the hit, the oldest unit that does is the start.
 - The relation is a constrained choice in two steps, with its probability; `reasoning` adds the paper's explanation.
 - Summaries, labels and refinements are greedy (eq. 11 takes the likeliest; the paper states 0.75 for summaries).
-- The query is the last turns, newest first, for encoders cut a long text's end, which would be what was just said.
-- Long timelines are shown in part and long dialogues cut, both by a stated rule; the paper's have a few sentences.
+- The query is the last turns, newest first, because encoders cut the end of a long text, here the oldest turns.
+- Long timelines and long dialogues are shortened by a stated rule; the paper's have a few sentences.
 - Equal timelines of two hits are shown once.
-- A session that is remembered after a later one is linked by the time of its events, not of its remembering.
-- "Shuffled" keeps the labelled graph, so that only the showing differs; Table 8 counts no labelling cost for it.
+- A session that is remembered after a later one is linked by the time of its events.
+- "Shuffled" uses the labelled graph, so that only what is shown differs; Table 8 counts no labelling cost for it.
 
-Sentences that were said before are remembered again: that something still holds, or holds again, is an event too.
+Sentences identical to existing ones are remembered again: that something still holds, or holds again, is an event too.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
+
+from pydantic import PositiveInt
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import unusable, usable
+from localmem.llm.structured_output import count_fallback, generate_usable
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
-from localmem.systems.theanine.dialogues import latest, note_name
-from localmem.systems.theanine.graph import Graph, most_recent
-from localmem.systems.theanine.held import Held
+from localmem.systems import Options, Parts, System
+from localmem.systems.theanine.dialogues import note_name
+from localmem.systems.theanine.graph import BankGraph, Graph, most_recent
 from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair
-from localmem.systems.theanine.options import Options
-from localmem.systems.theanine.timelines import Timeline, drawn, random_of, units_of, written
-from localmem.text.dialogue import dated, day, transcript
-from localmem.text.parse import sentences
-from localmem.types import AddLink, AddUnit, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit
+from localmem.systems.theanine.timelines import (
+    Timeline,
+    draw_timelines,
+    seeded_random,
+    timeline_hits,
+    timeline_text,
+)
+from localmem.text.dialogue import day, latest_turns, transcript
+from localmem.text.parse import complete_sentences
+from localmem.text.summarize import Summarizer
+from localmem.text.units import add_units, free_tokens, recall_hits, statement_units
+from localmem.types import AddLink, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit
 
 Summarize = Callable[[Sequence[Turn]], list[str]]
 
-_TEMPLATE = 64  # tokens that a chat template adds, at most
+
+class TheanineOptions(Options):
+    """Theanine's settings. The first eight are the paper's (j, k, n, its ablations and variants), the others ours."""
+
+    j: PositiveInt
+    k: PositiveInt
+    n: PositiveInt
+    relations: bool
+    reasoning: bool
+    linking: Literal["recent", "all"]
+    refine: bool
+    show: Literal["timelines", "shuffled", "nearest"]
+    seed: int
+    query_turns: PositiveInt
+    longest: PositiveInt
+    origin_tokens: PositiveInt
 
 
 class Theanine(Memory):
     """One unit an event; links lead from the earlier event to the later; one note a session holds its dialogue.
 
-    `fallbacks` counts, by prompt name, the answers that could not be used.
+    `fallbacks` counts, by prompt name, unusable answers.
     """
 
     name = "theanine"
     response_prompt = "theanine/respond"
 
     def __init__(
-        self, *, llm: LLM, retriever: Retriever, summarize: Summarize, options: Options, bank: Bank | None = None
+        self,
+        *,
+        llm: LLM,
+        retriever: Retriever,
+        summarize: Summarize,
+        options: TheanineOptions,
+        bank: Bank | None = None,
     ) -> None:
         super().__init__(bank=bank, retriever=retriever)
         self._llm = llm
@@ -68,7 +99,7 @@ class Theanine(Memory):
         self._labeller = Labeller(
             llm, reasoning=options.reasoning, origin_tokens=options.origin_tokens, fallbacks=self.fallbacks
         )
-        self._held = Held.of(self.bank)
+        self._bank_graph = BankGraph.of(self.bank)
 
     def recall(self, session: Session) -> Recall:
         bank = self.bank
@@ -77,41 +108,30 @@ class Theanine(Memory):
             return Recall()
         seed = f"{self._options.seed}/{session.id}/{session.turns[-1].id}"
         timelines = [
-            timeline.shortened(self._options.longest)
-            for timeline in drawn(self._graph(bank), hits, self._options.n, seed)
+            timeline.shorten(self._options.longest)
+            for timeline in draw_timelines(self._graph(bank), hits, self._options.n, seed)
         ]
-        units = units_of(timelines)
+        units = timeline_hits(timelines)
         if self._options.show == "timelines":
             return Recall(text="\n\n".join(self._shown(timelines, session)), hits=units)
         if self._options.show == "shuffled":
-            loose = random_of(seed, "shuffled").sample(units, len(units))
-        else:
-            loose = self._nearest(bank, session, len(units))
-        return Recall(text=dated(hit.unit for hit in loose), hits=tuple(loose))
+            return recall_hits(seeded_random(seed, "shuffled").sample(units, len(units)))
+        return recall_hits(self._nearest(bank, session, len(units)))
 
     def end_session(self, session: Session) -> list[Change]:
         bank = self.bank
-        units = self._units(session)
-        if not units:
+        sentences = self._summarize(session.turns) if session.turns else []
+        if not sentences:
             return []
-        now = session.turns[-1].time
+        units = statement_units(session, sentences, "sentence", prefix="m")
+        now = session.turns[-1].time  # "the time it is formed (summarized)" (section 2.1)
         dialogue = transcript(session.turns)
-        changes: list[Change] = [AddUnit(unit, now) for unit in units]
-        if self._options.relations:  # what later sessions' events are judged by
+        changes = add_units(units)
+        if self._options.relations:  # later sessions' events are compared with the dialogue
             changes.append(SetNote(note_name(session.id), dialogue, now))
         return [*changes, *(AddLink(link, now) for link in self._links(bank, units, dialogue))]
 
-    # -- Phase I: the graph ----------------------------------------------------------------------------------------
-
-    def _units(self, session: Session) -> list[Unit]:
-        if not session.turns:
-            return []
-        now = session.turns[-1].time  # "the time it is formed (summarized)" (section 2.1)
-        sources = tuple(turn.id for turn in session.turns)
-        return [
-            Unit(f"{session.id}/m{number}", text, text, "sentence", "", session.id, sources, now, now)
-            for number, text in enumerate(self._summarize(session.turns))
-        ]
+    # -- Phase I: the graph
 
     def _links(self, bank: Bank, units: Sequence[Unit], dialogue: str) -> Iterator[Link]:
         """The new units' links into the graph as it was before them, each from the earlier event to the later."""
@@ -121,17 +141,17 @@ class Theanine(Memory):
         for pair, label in zip(pairs, self._labels(bank, pairs, dialogue), strict=True):
             if label is not None:
                 labelled[pair.new.id][graph.place[pair.old.id]] = (pair, label)
-        for found in labelled.values():
-            for position in self._chosen(graph, found):
-                pair, label = found[position]
+        for candidates in labelled.values():
+            for position in self._targets(graph, candidates):
+                pair, label = candidates[position]
                 yield Link(pair.earlier.id, pair.later.id, label.relation, label.probability)
 
     def _associative(self, bank: Bank, units: Sequence[Unit]) -> list[Pair]:
         """Each new unit with its nearest (I-1), pairs of one older session together."""
-        found = self.index.search([unit.key for unit in units], self._options.j, Scope(now=units[-1].time))
+        rows = self.index.search([unit.key for unit in units], self._options.j, Scope(now=units[-1].time))
         pairs = [
             Pair(bank.units[match.id], unit)
-            for unit, matches in zip(units, found, strict=True)
+            for unit, matches in zip(units, rows, strict=True)
             for match in matches
             if bank.is_live(match.id) and bank.units[match.id].session != unit.session
         ]
@@ -143,15 +163,15 @@ class Theanine(Memory):
         dialogues = {pair.old.session: bank.notes.get(note_name(pair.old.session), "") for pair in pairs}
         return self._labeller.label(pairs, dialogues | {pair.new.session: dialogue for pair in pairs})
 
-    def _chosen(self, graph: Graph, labelled: Iterable[int]) -> list[int]:
+    def _targets(self, graph: Graph, labelled: Iterable[int]) -> list[int]:
         """Which labelled units to link to (I-2)."""
         return most_recent(graph, labelled) if self._options.linking == "recent" else sorted(labelled, key=graph.order)
 
     def _graph(self, bank: Bank) -> Graph:
-        self._held = held = self._held.at(bank)
-        return held.graph
+        self._bank_graph = current = self._bank_graph.advance(bank)
+        return current.graph
 
-    # -- Phase II: timelines ---------------------------------------------------------------------------------------
+    # -- Phase II: timelines
 
     def _nearest(self, bank: Bank, session: Session, k: int) -> list[Hit]:
         query = transcript(reversed(session.turns[-self._options.query_turns :]))  # newest first: encoders drop the end
@@ -161,28 +181,43 @@ class Theanine(Memory):
         return [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
 
     def _shown(self, timelines: Sequence[Timeline], session: Session) -> list[str]:
-        raw = [written(timeline) for timeline in timelines]
-        return self._refined(raw, session) if self._options.refine else raw
+        raw = [timeline_text(timeline) for timeline in timelines]
+        return self._refine(raw, session) if self._options.refine else raw
 
-    def _refined(self, raw: Sequence[str], session: Session) -> list[str]:
-        """Each timeline rewritten for the dialogue (II-2), all at once; one that comes back empty stays as it was."""
+    def _refine(self, raw: Sequence[str], session: Session) -> list[str]:
+        """Each timeline rewritten for the dialogue (II-2), all at once; unchanged when the answer is empty."""
         today = day(session.turns[-1].time)
-        dialogue = latest(session.turns, self._room(raw, today), self._llm.count_tokens)
+        dialogue = transcript(latest_turns(session.turns, self._room(raw, today), self._llm.count_tokens))
         prompts = [render("theanine/refine", today=today, dialogue=dialogue, timeline=text) for text in raw]
-        answers = usable(self._llm, prompts, self.fallbacks)
+        answers = generate_usable(self._llm, prompts, self.fallbacks)
         return [self._text(answer) or text if answer else text for answer, text in zip(answers, raw, strict=True)]
 
     def _text(self, answer: Completion) -> str:
-        kept = sentences(answer.text)
-        if answer.finish == "length":
-            kept = kept[:-1]  # the last sentence was cut in the middle
-        if not kept:
-            unusable("theanine/refine", "no whole sentence came back", self.fallbacks)
-        return " ".join(kept)
+        sentences = complete_sentences(answer)
+        if not sentences:
+            count_fallback("theanine/refine", "its answer holds no complete sentence", self.fallbacks)
+        return " ".join(sentences)
 
     def _room(self, raw: Sequence[str], today: str) -> int:
-        """Tokens of dialogue that fit beside the longest timeline, the instructions and the answer."""
+        """Tokens of dialogue that fit next to the longest timeline, the instructions and the answer."""
         bare = [render("theanine/refine", today=today, dialogue="", timeline=text) for text in raw]
-        sizes = self._llm.count_tokens([message.content for prompt in bare for message in prompt.messages])
-        used = max(sum(sizes[start : start + 2]) for start in range(0, len(sizes), 2))
-        return self._llm.context_length - used - bare[0].max_tokens - _TEMPLATE
+        return free_tokens(self._llm, *bare)
+
+
+def _make(parts: Parts, options: TheanineOptions, bank: Bank | None) -> Memory:
+    return Theanine(
+        llm=parts.llm,
+        retriever=parts.new_retriever(),
+        summarize=Summarizer(parts.llm, prompt="theanine/summarize"),
+        options=options,
+        bank=bank,
+    )
+
+
+SYSTEM = System(
+    "theanine",
+    TheanineOptions,
+    _make,
+    "a graph of events, recalled as timelines",
+    "for each reply; at each session's end, per pair",
+)

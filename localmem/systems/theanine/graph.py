@@ -1,17 +1,18 @@
 """The memory graph of Theanine as a value: positions, links both ways, connected components; and drawing one path.
 
-Pure functions of units and links; knows no bank, model or prompt. Every link leads from an earlier unit to a later one
-(by time, then by order of addition), so the graph has no cycle. Paths are counted and drawn, never listed: their number
-doubles with every fork, so a component of 10,000 units can hold more of them than there are atoms.
+Every link leads from an earlier unit to a later one (by time, then by order of addition), so the graph has no cycle.
+Paths are counted and drawn, never listed: their number doubles with every fork, so a component of 10,000 units can hold
+more of them than there are atoms. Does not depend on a model or a prompt.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import frexp, ldexp
 from random import Random
 
+from localmem.bank import Bank
 from localmem.errors import BadInput
 from localmem.types import Link, Unit
 
@@ -19,7 +20,7 @@ Neighbours = Sequence[tuple[int, ...]]
 
 # A number of paths as mantissa and exponent (value = mantissa * 2 ** exponent, mantissa in [0.5, 1) or 0). Exact
 # integers would need a bit for every fork and make the cost quadratic. Each addition rounds by at most 2^-53, so over
-# a path of 100,000 units a path's chance is off by a factor of 1 ± 1e-11: no sample that could be drawn would show it.
+# a path of 100,000 units a path's probability is off by a factor of 1 ± 1e-11, which no sample could show.
 Count = tuple[float, int]
 NONE: Count = (0.0, 0)
 ONE: Count = (0.5, 1)
@@ -40,10 +41,10 @@ class Graph:
     leader: Sequence[int] = ()
     size: Sequence[int] = ()
 
-    def grown(self, units: Iterable[Unit], links: Iterable[Link]) -> "Graph":
-        """The graph with more units and links; this one stays as it is. Links to units it has not got are left out.
+    def extend(self, units: Iterable[Unit], links: Iterable[Link]) -> "Graph":
+        """A graph with more units and links; this one does not change. Links to unknown units are left out.
 
-        Costs one flat copy besides what is new. Raises BadInput for a link from a later unit to an earlier one.
+        Costs one flat copy of this graph. Raises BadInput for a link from a later unit to an earlier one.
         """
         draft = _Draft(self)
         for unit in units:
@@ -53,16 +54,48 @@ class Graph:
         return draft.graph()
 
     def order(self, position: int) -> tuple[datetime, int]:
-        """What "older" and "more recent" go by: the time of the event, then the order of addition."""
+        """The sort key from older to more recent: the time of the event, then the order of addition."""
         return self.units[position].time, position
 
     def component(self, position: int) -> int:
-        """The position that stands for the connected component (links taken without direction)."""
+        """The position that represents the connected component (links taken without direction)."""
         return _leader(self.leader, position)
 
 
+@dataclass(frozen=True, slots=True)
+class BankGraph:
+    """A bank and the graph of its live units, extended with each new bank so that no recall pays for the whole bank."""
+
+    bank: Bank
+    graph: Graph
+
+    @classmethod
+    def of(cls, bank: Bank) -> "BankGraph":
+        """The graph from all of the bank. Raises BadInput for links that no memory graph can have."""
+        return cls(bank, Graph().extend(bank.live(), bank.links))
+
+    def advance(self, bank: Bank) -> "BankGraph":
+        """The graph of another bank: extended by what is new if the bank continues this one, else built from it."""
+        if bank is self.bank:
+            return self
+        if not self._continues_in(bank):
+            return BankGraph.of(bank)
+        new = islice(bank.units.values(), len(self.bank.units), None)
+        links = bank.links[len(self.bank.links) :]
+        return BankGraph(bank, self.graph.extend((unit for unit in new if bank.is_live(unit.id)), links))
+
+    def _continues_in(self, bank: Bank) -> bool:
+        """Whether `bank` holds everything of ours in the same order, and retires no more units."""
+        old = self.bank
+        return (
+            bank.retired == old.retired
+            and bank.links[: len(old.links)] == old.links
+            and list(islice(bank.units.values(), len(old.units))) == list(old.units.values())
+        )
+
+
 class _Draft:
-    """A copy to grow. Neighbours are tuples, so that the copy shares them until they change."""
+    """A mutable copy. Neighbours are tuples, so that the copy shares them until they change."""
 
     def __init__(self, graph: Graph) -> None:
         self._units = list(graph.units)
@@ -117,30 +150,19 @@ def _leader(leader: Sequence[int], position: int) -> int:
 
 
 def most_recent(graph: Graph, labelled: Iterable[int]) -> list[int]:
-    """Of each connected component the most recent of the labelled positions (eq. 7-8, Figure 3), in order of time."""
-    chosen: dict[int, int] = {}
+    """The most recent labelled position of each connected component (eq. 7-8, Figure 3), in order of time."""
+    latest: dict[int, int] = {}
     for position in sorted(labelled, key=graph.order):
-        chosen[graph.component(position)] = position  # a later one takes the place of an earlier one
-    return sorted(chosen.values(), key=graph.order)
+        latest[graph.component(position)] = position  # a later one replaces an earlier one
+    return sorted(latest.values(), key=graph.order)
 
 
-def oldest_ancestor(graph: Graph, hit: int) -> int:
-    """Where the hit's timelines start: the oldest unit from which links lead to it (the hit itself if none do).
-
-    Where the oldest unit of the component reaches the hit, this is that unit (eq. 9). The paper does not say what
-    happens where it does not; it happens whenever a new unit joins two components, for one oldest unit then has no way
-    to the other's units. Nothing is older than the unit found here, so nothing leads to it: the timeline still starts
-    at the beginning of a story that contains the hit.
-    """
-    return _oldest(graph, _postorder(graph.before, hit))
-
-
-def draw(graph: Graph, hit: int, random: Random) -> list[int]:
+def draw_path(graph: Graph, hit: int, random: Random) -> list[int]:
     """One timeline through `hit`, as positions, oldest first: uniform over all of eq. 10.
 
-    Those are the directed paths from `oldest_ancestor` through the hit to a unit that nothing follows. A path is a way
-    to the hit and a way on from it, chosen independently: each is walked from the hit outwards, taking each step in
-    proportion to the number of ways that lie behind it. Linear in the units and links around the hit.
+    Those are the directed paths from the oldest ancestor through the hit to a unit that nothing follows. A path is a
+    way to the hit and a way on from it, chosen independently: each is walked from the hit outwards, and each step is
+    taken in proportion to the number of ways beyond it. Linear in the units and links around the hit.
     """
     earlier = _postorder(graph.before, hit)
     to_hit = _ways(graph.before, earlier, _oldest(graph, earlier))
@@ -149,8 +171,8 @@ def draw(graph: Graph, hit: int, random: Random) -> list[int]:
     return [*reversed(lead), *_walk(graph.after, onward, hit, random)[1:]]
 
 
-def count(graph: Graph, hit: int) -> Count:
-    """How many timelines `draw` chooses from."""
+def count_paths(graph: Graph, hit: int) -> Count:
+    """The number of timelines that `draw_path` chooses from."""
     earlier = _postorder(graph.before, hit)
     to_hit = _ways(graph.before, earlier, _oldest(graph, earlier))[hit]
     onward = _ways(graph.after, _postorder(graph.after, hit), None)[hit]
@@ -158,29 +180,36 @@ def count(graph: Graph, hit: int) -> Count:
     return mantissa, to_hit[1] + onward[1] + shift
 
 
-def relations(graph: Graph, path: Sequence[int]) -> list[str]:
+def path_relations(graph: Graph, path: Sequence[int]) -> list[str]:
     """The relation of each step of a path."""
     return [graph.relations[step] for step in pairwise(path)]
 
 
 def _oldest(graph: Graph, ancestors: Sequence[int]) -> int:
+    """The start of the hit's timelines: the oldest unit from which links lead to it (the hit itself if none do).
+
+    Where the oldest unit of the component reaches the hit, this is that unit (eq. 9). The paper leaves open what
+    happens where it does not, which is the case whenever a new unit joins two components: the oldest unit of one has no
+    way to the units of the other. Nothing is older than the unit returned here, so nothing leads to it: the timeline
+    still starts at the beginning of a story that contains the hit.
+    """
     return min((position for position in ancestors if not graph.before[position]), key=graph.order)
 
 
 def _postorder(neighbours: Neighbours, start: int) -> list[int]:
     """Everything that can be reached from `start`, each position after all that it leads to; `start` comes last."""
-    seen = bytearray(len(neighbours))
-    done: list[int] = []
+    visited = bytearray(len(neighbours))
+    order: list[int] = []
     stack = [start]
     while stack:
         position = stack.pop()
-        if position < 0:  # all that it leads to is done
-            done.append(~position)
-        elif not seen[position]:
-            seen[position] = True
+        if position < 0:  # everything it leads to has been added
+            order.append(~position)
+        elif not visited[position]:
+            visited[position] = True
             stack.append(~position)
             stack += neighbours[position]
-    return done
+    return order
 
 
 def _ways(neighbours: Neighbours, postorder: Sequence[int], goal: int | None) -> list[Count]:
@@ -188,7 +217,7 @@ def _ways(neighbours: Neighbours, postorder: Sequence[int], goal: int | None) ->
     ways = [NONE] * len(neighbours)
     for position in postorder:
         steps = neighbours[position]
-        if len(steps) == 1:  # no fork: as many as one step on
+        if len(steps) == 1:  # no fork: as many as at the next position
             ways[position] = ways[steps[0]]
         elif steps:
             ways[position] = _sum([ways[step] for step in steps])
@@ -204,7 +233,7 @@ def _sum(counts: Sequence[Count]) -> Count:
 
 
 def _walk(neighbours: Neighbours, ways: Sequence[Count], position: int, random: Random) -> list[int]:
-    """From `position` on to where it ends, each step in proportion to the ways behind it."""
+    """From `position` to an end, each step in proportion to the ways beyond it."""
     path = [position]
     while neighbours[position]:
         position = _step(neighbours[position], ways, ways[position], random)
@@ -212,17 +241,17 @@ def _walk(neighbours: Neighbours, ways: Sequence[Count], position: int, random: 
     return path
 
 
-def _step(steps: Sequence[int], ways: Sequence[Count], whole: Count, random: Random) -> int:
-    """One of `steps`; `whole` is the sum of their ways."""
+def _step(steps: Sequence[int], ways: Sequence[Count], total: Count, random: Random) -> int:
+    """One of `steps`; `total` is the sum of their ways."""
     if len(steps) == 1:
         return steps[0]
-    rest = random.random()
-    chosen = steps[0]
+    remainder = random.random()
+    choice = steps[0]
     for step in steps:
         mantissa, exponent = ways[step]
         if mantissa:
-            chosen = step  # the last that is open, should rounding leave a rest
-            rest -= ldexp(mantissa / whole[0], exponent - whole[1])
-            if rest < 0:
+            choice = step  # the last open one, should rounding leave a remainder
+            remainder -= ldexp(mantissa / total[0], exponent - total[1])
+            if remainder < 0:
                 break
-    return chosen
+    return choice

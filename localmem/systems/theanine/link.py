@@ -1,7 +1,8 @@
 """Labelling: which relation, if any, leads from the earlier of two events to the later (Theanine, Phase I-2).
 
-Knows neither bank nor graph. All pairs of a session are asked about in one `generate` a step. What they share stands
-first in each prompt (instructions, the new session's dialogue, then the older one's), so most of it is read once.
+All pairs of a session are asked about in one `generate` call for each step. What prompts share comes first in them
+(instructions, the new session's dialogue, then the older one's), so that a prefix cache computes most of it once. Does
+not depend on bank or graph.
 """
 
 from collections import Counter
@@ -11,10 +12,11 @@ from math import exp
 from typing import NamedTuple, TypedDict
 
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import usable
+from localmem.llm.structured_output import generate_usable
 from localmem.prompts import load, render
 from localmem.systems.theanine.dialogues import excerpt
 from localmem.text.dialogue import day
+from localmem.text.units import free_tokens
 from localmem.types import Choice, Completion, Unit
 
 # Appendix B.1: six commonsense relations, then SameTopic, else none at all.
@@ -22,13 +24,11 @@ RELATIONS = ("Changed", "Cause", "Reason", "HinderedBy", "React", "Want")
 OTHER = "Other"
 SAME_TOPIC = "SameTopic"
 NO_RELATION = "None"
-SIMILAR = "Similar"  # the label of a link that was made without asking
-
-_TEMPLATE = 64  # tokens that a chat template adds, at most
+SIMILAR = "Similar"  # the label of links that are not labelled by the LLM
 
 
 class Label(NamedTuple):
-    """A relation, and the probability that the labeller gave it (None where the backend does not tell)."""
+    """A relation and its probability (None when the backend does not report one)."""
 
     relation: str
     probability: float | None
@@ -43,16 +43,17 @@ class Pair:
 
     @property
     def earlier(self) -> Unit:
-        """The older unit, but for a session that is remembered after a later one."""
+        """The unit whose event came first: the old one, unless its session was remembered after a later one."""
         return self.new if self.new.time < self.old.time else self.old
 
     @property
     def later(self) -> Unit:
+        """The other unit."""
         return self.old if self.new.time < self.old.time else self.new
 
 
 class _Inputs(TypedDict):
-    """What the prompts of one pair are filled with."""
+    """The inputs of the prompts of one pair."""
 
     new_date: str
     new_dialogue: str
@@ -65,10 +66,10 @@ class _Inputs(TypedDict):
 
 
 class Labeller:
-    """Asks for each pair first whether one of six relations holds, then, where none does, for SameTopic or None.
+    """Asks for each pair first for one of six relations or Other, then, after Other, for SameTopic or None.
 
-    With `reasoning` an explanation is written first. Of each origin dialogue at most `origin_tokens` are shown, fewer
-    where the model's context is short. A pair whose answer cannot be used has no relation; `fallbacks` counts it.
+    With `reasoning` an explanation is generated first. At most `origin_tokens` of each origin dialogue are shown, fewer
+    when the model's context is short. A pair with an unusable answer has no relation; `fallbacks` counts it.
     """
 
     def __init__(self, llm: LLM, *, reasoning: bool, origin_tokens: int, fallbacks: Counter[str]) -> None:
@@ -80,56 +81,55 @@ class Labeller:
     def label(self, pairs: Sequence[Pair], dialogues: Mapping[str, str]) -> list[Label | None]:
         """A label for each pair, None where the events have no relation. `dialogues` are keyed by session id.
 
-        Pairs of one older session should stand together: their prompts then share both dialogues.
+        Pairs of one older session should be adjacent: their prompts then share both dialogues.
         """
         if not pairs:
             return []
         inputs = self._inputs(pairs, dialogues)
-        asked = list(zip(inputs, self._explanations(inputs), strict=True))
-        labels = self._ask(asked, 1, (*RELATIONS, OTHER))
+        requests = list(zip(inputs, self._explanations(inputs), strict=True))
+        labels = self._ask(requests, 1, (*RELATIONS, OTHER))
         undecided = {number: label for number, label in enumerate(labels) if label and label.relation == OTHER}
-        second = self._ask([asked[number] for number in undecided], 2, (SAME_TOPIC, NO_RELATION))
+        second = self._ask([requests[number] for number in undecided], 2, (SAME_TOPIC, NO_RELATION))
         for (number, first), label in zip(undecided.items(), second, strict=True):
-            labels[number] = _after(first, label)
+            labels[number] = _combine(first, label)
         return labels
 
-    def _explanations(self, asked: Sequence[_Inputs]) -> list[str]:
+    def _explanations(self, batch: Sequence[_Inputs]) -> list[str]:
         if not self._reasoning:
-            return [""] * len(asked)
-        prompts = [render("theanine/explain", **inputs) for inputs in asked]
-        answers = usable(self._llm, prompts, self._fallbacks)
+            return [""] * len(batch)
+        prompts = [render("theanine/explain", **inputs) for inputs in batch]
+        answers = generate_usable(self._llm, prompts, self._fallbacks)
         return [" ".join(answer.text.split()) if answer else "" for answer in answers]
 
-    def _ask(self, asked: Sequence[tuple[_Inputs, str]], step: int, options: tuple[str, ...]) -> list[Label | None]:
+    def _ask(self, requests: Sequence[tuple[_Inputs, str]], step: int, options: tuple[str, ...]) -> list[Label | None]:
         form = Choice(options)
         prompts = [
-            render("theanine/link", form=form, step=step, reasoning=reasoning, **inputs) for inputs, reasoning in asked
+            render("theanine/link", form=form, step=step, reasoning=reasoning, **inputs)
+            for inputs, reasoning in requests
         ]
-        return [_chosen(answer) if answer else None for answer in usable(self._llm, prompts, self._fallbacks)]
+        return [_label(answer) if answer else None for answer in generate_usable(self._llm, prompts, self._fallbacks)]
 
     def _inputs(self, pairs: Sequence[Pair], dialogues: Mapping[str, str]) -> list[_Inputs]:
-        """What the prompts of the pairs are filled with, both dialogues cut to what fits."""
+        """The prompt inputs of each pair, with both dialogues cut to what fits."""
         budget = self._room(pairs)
-        told: dict[str, list[str]] = {}  # one excerpt for all events of a session, so that their prompts share it
+        events: dict[str, list[str]] = {}  # one excerpt for all events of a session, so that their prompts share it
         for unit in (unit for pair in pairs for unit in (pair.old, pair.new)):
-            told.setdefault(unit.session, []).append(unit.text)
-        shown = {
-            session: excerpt(dialogues.get(session, ""), events, budget, self._llm.count_tokens)
-            for session, events in told.items()
+            events.setdefault(unit.session, []).append(unit.text)
+        excerpts = {
+            session: excerpt(dialogues.get(session, ""), texts, budget, self._llm.count_tokens)
+            for session, texts in events.items()
         }
-        return [_filled(pair, shown[pair.new.session], shown[pair.old.session]) for pair in pairs]
+        return [_pair_inputs(pair, excerpts[pair.new.session], excerpts[pair.old.session]) for pair in pairs]
 
     def _room(self, pairs: Sequence[Pair]) -> int:
         """Tokens for each of the two dialogues."""
         longest = max(pairs, key=lambda pair: len(pair.old.text) + len(pair.new.text))
-        bare = render("theanine/link", step=1, reasoning="", **_filled(longest, "", ""))
-        used = sum(self._llm.count_tokens([message.content for message in bare.messages]))
-        answer = bare.max_tokens + (load("theanine/explain").max_tokens if self._reasoning else 0)
-        left = self._llm.context_length - used - answer - _TEMPLATE
-        return max(0, min(self._origin_tokens, left // 2))
+        bare = render("theanine/link", step=1, reasoning="", **_pair_inputs(longest, "", ""))
+        explanation = load("theanine/explain").max_tokens if self._reasoning else 0
+        return max(0, min(self._origin_tokens, (free_tokens(self._llm, bare) - explanation) // 2))
 
 
-def _filled(pair: Pair, new_dialogue: str, old_dialogue: str) -> _Inputs:
+def _pair_inputs(pair: Pair, new_dialogue: str, old_dialogue: str) -> _Inputs:
     return {
         "new_date": day(pair.new.time),
         "new_dialogue": new_dialogue,
@@ -142,13 +142,13 @@ def _filled(pair: Pair, new_dialogue: str, old_dialogue: str) -> _Inputs:
     }
 
 
-def _chosen(completion: Completion) -> Label:
+def _label(completion: Completion) -> Label:
     choices = completion.choices
     return Label(completion.text, exp(choices[completion.text]) if choices else None)
 
 
-def _after(first: Label, second: Label | None) -> Label | None:
-    """The second step's answer; its probability is that of both steps together."""
+def _combine(first: Label, second: Label | None) -> Label | None:
+    """The second step's label; its probability is that of both steps together."""
     if second is None or second.relation == NO_RELATION:
         return None
     if first.probability is None or second.probability is None:

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from localmem.systems.carecall.operations import Fate, remaining, replacements, update
-from localmem.text.base import OPERATIONS, Operation
+from localmem.classification import OPERATIONS, Operation
+from localmem.systems.carecall.memory_update import Fate, remaining, replacements, update
 
 Labels = Mapping[tuple[str, str], Operation]
 

@@ -1,0 +1,169 @@
+"""Plain retrieval: units of past dialogue are indexed, and those nearest to the user's turn are recalled.
+
+Four baselines of the papers that differ in what a unit is:
+
+- exchange_retrieval: a user turn and its reply (SeCom, section 3, "turn-level memory"). Nothing is lost or invented,
+  which is why it is the default for the smallest backbones.
+- utterance_retrieval: a single turn, the vanilla LLM with retrieval of Recursively Summarizing (section 4, baselines:
+  BM25 or DPR over past utterances; section 6.4: top 5).
+- session_retrieval: a whole session (SeCom, section 3), under a token budget: 4k tokens on LoCoMo, about 5 sessions
+  (Table 1).
+- memory_retrieval: a sentence that the backbone writes about the session (Theanine, section 4.1 and appendix: top
+  k = 6). The same with memory update is CareCall with that k (configs/systems/memory_retrieval/updated.yaml).
+
+Only memory_retrieval calls the LLM to build its memory. BM25 or dense search is the choice of the injected retriever.
+
+Differs from the papers: the dense encoder is whatever is installed, not DPR; hits are shown in time order; a session
+budget that the model's context has no room for shrinks to what it has. Session keys are not compressed (SeCom's own
+module does that), and a dense encoder reads only the beginning of a long session.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from pydantic import PositiveInt
+
+from localmem.bank import Bank
+from localmem.llm.base import LLM
+from localmem.llm.structured_output import count_fallback
+from localmem.memory import Memory
+from localmem.retrieval.base import Retriever, Scope
+from localmem.systems import Options, Parts, System
+from localmem.text.dialogue import count_fitting
+from localmem.text.summarize import Summarizer
+from localmem.text.units import (
+    add_units,
+    by_time,
+    exchange_units,
+    history_budget,
+    recall_hits,
+    session_units,
+    statement_units,
+    utterance_units,
+)
+from localmem.types import Change, Hit, Recall, Session, Unit
+
+UnitBuilder = Callable[[Session], Sequence[Unit]]
+
+
+class RetrievalBaseline(Memory):
+    """The units that `build_units` makes of each session; the `k` nearest are recalled and shown in time order."""
+
+    def __init__(
+        self, name: str, build_units: UnitBuilder, *, retriever: Retriever, k: int, bank: Bank | None = None
+    ) -> None:
+        super().__init__(bank=bank, retriever=retriever)
+        self.name = name
+        self._build_units = build_units
+        self._k = k
+
+    def recall(self, session: Session) -> Recall:
+        query = session.turns[-1]
+        hits = self.search(query.text, self._k, Scope(now=query.time))
+        return recall_hits(by_time(self._select(session, hits)))
+
+    def end_session(self, session: Session) -> list[Change]:
+        return add_units(self._build_units(session))
+
+    def _select(self, session: Session, hits: Sequence[Hit]) -> Sequence[Hit]:
+        return hits
+
+
+def exchange_retrieval(retriever: Retriever, *, k: int = 3, bank: Bank | None = None) -> RetrievalBaseline:
+    """One unit an exchange."""
+    return RetrievalBaseline("exchange_retrieval", exchange_units, retriever=retriever, k=k, bank=bank)
+
+
+def utterance_retrieval(retriever: Retriever, *, k: int, bank: Bank | None = None) -> RetrievalBaseline:
+    """One unit a turn."""
+    return RetrievalBaseline("utterance_retrieval", utterance_units, retriever=retriever, k=k, bank=bank)
+
+
+class SessionRetrieval(RetrievalBaseline):
+    """One unit a session; of the `k` nearest, those are shown that hold at most `tokens` together.
+
+    The nearest is shown whatever it holds; the backend's rule for long prompts then applies to it. `fallbacks` counts
+    the replies for which that was so.
+    """
+
+    def __init__(self, *, llm: LLM, retriever: Retriever, k: int, tokens: int, bank: Bank | None = None) -> None:
+        super().__init__("session_retrieval", session_units, retriever=retriever, k=k, bank=bank)
+        self._llm = llm
+        self._tokens = tokens
+        self.fallbacks: Counter[str] = Counter()
+
+    def _select(self, session: Session, hits: Sequence[Hit]) -> Sequence[Hit]:
+        budget = min(self._tokens, history_budget(self._llm, session, self.response_prompt))
+        fitting = count_fitting([hit.unit.text for hit in hits], budget, self._llm.count_tokens)
+        if hits and not fitting:
+            count_fallback(self.response_prompt, f"the nearest session holds more than {budget} tokens", self.fallbacks)
+        return hits[: max(fitting, 1)]
+
+
+class MemoryRetrieval(RetrievalBaseline):
+    """One unit a sentence that `summarize` writes; a sentence that is remembered already is not added again."""
+
+    def __init__(self, *, retriever: Retriever, summarize: Summarizer, k: int = 6, bank: Bank | None = None) -> None:
+        super().__init__("memory_retrieval", self._sentences, retriever=retriever, k=k, bank=bank)
+        self._summarize = summarize
+
+    @property
+    def fallbacks(self) -> Counter[str]:
+        """Summaries that could not be used."""
+        return self._summarize.fallbacks
+
+    def _sentences(self, session: Session) -> list[Unit]:
+        if not session.turns:
+            return []
+        existing = {unit.key for unit in self.bank.live()}
+        units = statement_units(session, self._summarize(session.turns), "sentence", prefix="m")
+        return [unit for unit in units if unit.key not in existing]
+
+
+class RetrievalOptions(Options):
+    """How many units are recalled."""
+
+    k: PositiveInt
+
+
+class SessionOptions(RetrievalOptions):
+    """How many sessions are recalled, and how many tokens they may hold together."""
+
+    tokens: PositiveInt
+
+
+def _make_session_retrieval(parts: Parts, options: SessionOptions, bank: Bank | None) -> Memory:
+    return SessionRetrieval(
+        llm=parts.llm, retriever=parts.new_retriever(), k=options.k, tokens=options.tokens, bank=bank
+    )
+
+
+def _make_memory_retrieval(parts: Parts, options: RetrievalOptions, bank: Bank | None) -> Memory:
+    return MemoryRetrieval(retriever=parts.new_retriever(), summarize=Summarizer(parts.llm), k=options.k, bank=bank)
+
+
+EXCHANGES = System(
+    "exchange_retrieval",
+    RetrievalOptions,
+    lambda parts, options, bank: exchange_retrieval(parts.new_retriever(), k=options.k, bank=bank),
+    "the exchanges as they were said",
+    "never",
+    context_turns=1,
+)
+UTTERANCES = System(
+    "utterance_retrieval",
+    RetrievalOptions,
+    lambda parts, options, bank: utterance_retrieval(parts.new_retriever(), k=options.k, bank=bank),
+    "each turn as it was said",
+    "never",
+)
+SESSIONS = System(
+    "session_retrieval", SessionOptions, _make_session_retrieval, "whole sessions as they were held", "never"
+)
+MEMORIES = System(
+    "memory_retrieval",
+    RetrievalOptions,
+    _make_memory_retrieval,
+    "sentences drawn from each session",
+    "once a session's end",
+)
