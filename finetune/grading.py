@@ -1,9 +1,11 @@
-"""What a student is worth: its answers to held-out traces beside the teacher's, by a score that fits the stage.
+"""Grading of students: their answers to held-out traces compared with the teacher's, by a score that fits the stage.
 
-A choice is right or wrong; segments are scored as SeCom scores them; a text by its words and its facts. Where a trace
-carries gold, answers are compared with that, too, the teacher's among them. Knows a student by how it is asked.
+Choices are compared for equality, segments by SeCom's Score, texts by ROUGE-L and facts. If traces carry gold answers,
+all answers are compared with these, too, the teacher's included. Does not depend on how a student produces answers.
 """
 
+import ctypes
+import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,41 +13,40 @@ from statistics import fmean
 from time import perf_counter
 from typing import NamedTuple
 
-from finetune.footprint import give_back
-from finetune.groundedness import Facts, facts, texts_of
-from finetune.traces.filtering import TEXTS, grounded, valid
+from finetune.groundedness import FactScores, score_facts, texts_of
+from finetune.traces.filtering import TEXT_STAGES, groundedness, is_valid
 from finetune.traces.trace import Trace
-from localmem.benchmark.latency.machine_state import Watch
+from localmem.benchmark.latency.machine_state import MachineMonitor
 from localmem.benchmark.load import percentiles
 from localmem.errors import BadReply
 from localmem.evaluation.metrics.segmentation import agreement
 from localmem.evaluation.metrics.text import rouge
 from localmem.llm.base import LLM
 from localmem.reporting.bootstrap import Estimate, estimate
-from localmem.segmentation.segmenters import between
-from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
+from localmem.segmentation.segmenters import segments_between
+from localmem.types import Completion, Message
 
 SEGMENT = "segment"
-_LOOK = 0.05  # seconds between looks at the memory in use
+_INTERVAL = 0.05  # seconds between measurements of the memory in use
 
-Ask = Callable[[Trace], Completion]
+Answer = Callable[[Trace], Completion]
 
 
-class Measured(NamedTuple):
-    """One answer: how near it is to the teacher's (0 to 1), whether it is of its format, how much of it was told.
+class AnswerScores(NamedTuple):
+    """One answer: similarity to the teacher's (0 to 1), whether its format is valid, its groundedness.
 
-    `gold` is how near it is to what people say, None where they say nothing; `facts` are those of a text.
+    `gold` is the similarity to the human answer, None if there is none; `facts` are given for stages that write text.
     """
 
     score: float
     valid: bool
     grounded: float
     gold: float | None = None
-    facts: Facts | None = None
+    facts: FactScores | None = None
 
 
 class Speed(NamedTuple):
-    """Of single calls, one after the other; and the peak of memory meanwhile, of our processes and of all GPUs."""
+    """Speed of single sequential calls, and the peak memory meanwhile of our processes and of all GPUs."""
 
     tokens_per_second: float
     p50_ms: float
@@ -56,9 +57,9 @@ class Speed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A model on a stage. `what` names the measure of which `score` is the mean; a teacher has none by itself.
+    """The grade of a model on a stage. `what` names the measure whose mean is `score`, None for the teacher itself.
 
-    `said` are the traces with the model's answers in place of the teacher's.
+    `traces` hold the model's answers instead of the teacher's.
     """
 
     model: str
@@ -68,172 +69,164 @@ class Grade:
     valid: float | None
     grounded: float
     gold: Estimate | None
-    facts: Facts | None
+    facts: FactScores | None
     speed: Speed | None
-    said: tuple[Trace, ...] = ()
+    traces: tuple[Trace, ...] = ()
 
     def row(self) -> dict[str, object]:
-        """Plain values by column; what was not measured is not there."""
-        found: dict[str, object] = {"model": self.model, "what": self.what, "answers": self.answers}
+        """Plain values by column, without what was not measured."""
+        cells: dict[str, object] = {"model": self.model, "what": self.what, "answers": self.answers}
         if self.score:
-            found |= {"score": self.score.mean, "low": self.score.low, "high": self.score.high}
+            cells |= {"score": self.score.mean, "low": self.score.low, "high": self.score.high}
         if self.gold:
-            found |= {"by gold": self.gold.mean}
+            cells |= {"by gold": self.gold.mean}
         if self.valid is not None:
-            found["valid"] = self.valid
-        found["grounded"] = self.grounded
+            cells["valid"] = self.valid
+        cells["grounded"] = self.grounded
         if self.facts:
-            found |= {"fact precision": self.facts.precision, "fact recall": self.facts.recall}
+            cells |= {"fact precision": self.facts.precision, "fact recall": self.facts.recall}
         if self.speed:
-            found |= {name: value for name, value in self.speed._asdict().items() if name != "gpu_mib" or value}
-        return found
+            cells |= {name: value for name, value in self.speed._asdict().items() if name != "gpu_mib" or value}
+        return cells
 
 
 def grade(
-    student: LLM | Ask, name: str, stage: str, traces: Sequence[Trace], *, track: Callable[[int], object]
+    student: LLM | Answer, name: str, stage: str, traces: Sequence[Trace], *, track: Callable[[int], object]
 ) -> Grade:
-    """The model's answers to these traces (one at least), asked one by one; the prompts' own sampling holds."""
-    ask = student if callable(student) else asking(student)
-    answers: list[Completion] = []
+    """Let the model answer these traces (at least one), one by one with the traces' own sampling, and measure it."""
+    answer = student if callable(student) else ask_llm(student)
+    completions: list[Completion] = []
     times: list[float] = []
-    give_back()
-    with Watch(_LOOK) as watch:
+    _release_memory()
+    with MachineMonitor(_INTERVAL) as monitor:
         for trace in traces:
-            began = perf_counter()
-            answers.append(ask(trace))
-            times.append(1000 * (perf_counter() - began))
+            start = perf_counter()
+            completions.append(answer(trace))
+            times.append(1000 * (perf_counter() - start))
             track(1)
-    found = percentiles(times)
-    tokens = sum(answer.usage.output for answer in answers)
-    seen = watch.seen
-    speed = Speed(1000 * tokens / sum(times), found["p50"], found["p95"], seen.host_peak_mb, seen.device_peak_mb)
-    measured = [measure(answer, trace, stage) for answer, trace in zip(answers, traces, strict=True)]
+    latency, usage = percentiles(times), monitor.usage
+    tokens = sum(completion.usage.output for completion in completions)
+    speed = Speed(1000 * tokens / sum(times), latency["p50"], latency["p95"], usage.host_peak_mb, usage.device_peak_mb)
+    scores = [score_answer(completion, trace, stage) for completion, trace in zip(completions, traces, strict=True)]
     return Grade(
         model=name,
-        what=measure_of(stage, traces[0]),
+        what=measure_name(stage, traces[0]),
         answers=len(traces),
-        score=estimate([one.score for one in measured]),
-        valid=fmean(one.valid for one in measured),
-        grounded=fmean(one.grounded for one in measured),
-        gold=_by_gold(measured),
-        facts=_facts(measured),
+        score=estimate([answer.score for answer in scores]),
+        valid=fmean(answer.valid for answer in scores),
+        grounded=fmean(answer.grounded for answer in scores),
+        gold=_mean_gold(scores),
+        facts=_mean_facts(scores),
         speed=speed,
-        said=tuple(answered(trace, answer.text) for trace, answer in zip(traces, answers, strict=True)),
+        traces=tuple(
+            _with_answer(trace, completion.text) for trace, completion in zip(traces, completions, strict=True)
+        ),
     )
 
 
-def teacher(stage: str, traces: Sequence[Trace], whole: Sequence[Trace]) -> Grade:
-    """The teacher's stored answers. `whole` are those before sifting, of which it is known whether they are valid.
+def grade_teacher(stage: str, traces: Sequence[Trace], collected: Sequence[Trace]) -> Grade:
+    """Grade the teacher's stored answers; `collected` are those before filtering, which show how many are valid.
 
-    How near its answers are to themselves is no measurement; how near they are to gold is one.
+    There is no score, because the teacher's similarity to itself measures nothing; the one to gold does.
     """
-    measured = [measure(Completion(trace.answer), trace, stage) for trace in traces]
-    right = [trace.metadata.finish == "stop" and _usable(trace.answer, trace, stage) for trace in whole]
+    scores = [score_answer(Completion(trace.answer), trace, stage) for trace in traces]
+    valid = [trace.metadata.finish == "stop" and _is_usable(trace.answer, trace, stage) for trace in collected]
     return Grade(
         model=", ".join(sorted({trace.metadata.teacher for trace in traces})),
-        what=measure_of(stage, traces[0]),
+        what=measure_name(stage, traces[0]),
         answers=len(traces),
         score=None,
-        valid=fmean(right) if right else None,
-        grounded=fmean(one.grounded for one in measured),
-        gold=_by_gold(measured),
-        facts=_facts(measured),
+        valid=fmean(valid) if valid else None,
+        grounded=fmean(answer.grounded for answer in scores),
+        gold=_mean_gold(scores),
+        facts=_mean_facts(scores),
         speed=None,
-        said=tuple(traces),
+        traces=tuple(traces),
     )
 
 
-def asking(llm: LLM) -> Ask:
-    """A chat model is asked as the teacher was; an answer that its tokens cut off within JSON is an empty one."""
+def ask_llm(llm: LLM) -> Answer:
+    """Ask a chat model as the teacher was asked; an answer that is cut off within its JSON counts as empty."""
 
-    def ask(trace: Trace) -> Completion:
+    def answer(trace: Trace) -> Completion:
         try:
-            return llm.generate([prompt_of(trace)])[0]
+            return llm.generate([trace.prompt()])[0]
         except BadReply:
             return Completion("", "length")
 
-    return ask
+    return answer
 
 
-def prompt_of(trace: Trace) -> Prompt:
-    """What the teacher was asked, to be asked again."""
-    about = trace.metadata
-    form = Choice(about.options) if about.options else JsonSchema(about.schema) if about.schema else FreeText()
-    return Prompt(
-        about.prompt,
-        trace.asked,
-        max_tokens=about.max_tokens,
-        temperature=about.temperature,
-        seed=about.seed,
-        stop=about.stop,
-        format=form,
-    )
-
-
-def measure(completion: Completion, trace: Trace, stage: str) -> Measured:
-    """One answer against the teacher's, and against gold."""
+def score_answer(completion: Completion, trace: Trace, stage: str) -> AnswerScores:
+    """Compare one answer with the teacher's and with gold."""
     text, gold = completion.text, trace.metadata.gold
-    right = completion.finish == "stop" and _usable(text, trace, stage)
-    said = answered(trace, text)
-    return Measured(
-        _score(text, trace, stage) if right else 0.0,
-        right,
-        grounded(said),
-        None if gold is None else _score(text, answered(trace, gold), stage) if right else 0.0,
-        _facts_in(text, trace) if stage in TEXTS else None,
+    usable = completion.finish == "stop" and _is_usable(text, trace, stage)
+    facts = None
+    if stage in TEXT_STAGES:
+        facts = score_facts(text, trace.answer if gold is None else gold, trace.context_text)
+    return AnswerScores(
+        _similarity(text, trace, stage) if usable else 0.0,
+        usable,
+        groundedness(_with_answer(trace, text)),
+        None if gold is None else _similarity(text, _with_answer(trace, gold), stage) if usable else 0.0,
+        facts,
     )
 
 
-def answered(trace: Trace, text: str) -> Trace:
-    """The trace with another answer."""
-    return replace(trace, messages=(*trace.asked, Message("assistant", text)))
-
-
-def measure_of(stage: str, trace: Trace) -> str:
+def measure_name(stage: str, trace: Trace) -> str:
     """The name of a stage's score."""
     if trace.metadata.options:
         return "agreement"
     return "segmentation Score" if stage == SEGMENT else "ROUGE-L"
 
 
-def _usable(text: str, trace: Trace, stage: str) -> bool:
-    if stage == SEGMENT and not trace.metadata.options and _segments(text) is None:
-        return False
-    return valid(text, trace)
-
-
-def _score(text: str, trace: Trace, stage: str) -> float:
-    if trace.metadata.options:
-        return float(text == trace.answer)
-    if stage == SEGMENT:
-        right, ours = _segments(trace.answer), _segments(text)
-        if not right or ours is None:
-            return 0.0
-        count = 1 + max(last for _, last in right)
-        starts = [{first for first, _ in one} for one in (right, ours)]
-        return agreement(between(starts[0], count), between(starts[1], count)).score
-    told, wanted = ("\n".join(texts_of(one)) for one in (text, trace.answer))
-    return rouge([told], [wanted], ["rougeL"])["rougeL"][0]
-
-
-def _segments(answer: str) -> list[tuple[int, int]] | None:
-    """First and last exchange of each; None for what is no segmentation."""
+def read_segments(answer: str) -> list[range] | None:
+    """The segments of an answer as ranges of exchanges, or None if it is not a segmentation."""
     try:
-        return [(int(item["first"]), int(item["last"])) for item in json.loads(answer)["segments"]]
+        return [range(int(item["first"]), int(item["last"]) + 1) for item in json.loads(answer)["segments"]]
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _facts_in(text: str, trace: Trace) -> Facts:
-    right = trace.answer if trace.metadata.gold is None else trace.metadata.gold
-    return facts(text, right, "\n".join(message.content for message in trace.asked))
+def _with_answer(trace: Trace, text: str) -> Trace:
+    return replace(trace, messages=(*trace.context, Message("assistant", text)))
 
 
-def _by_gold(measured: Sequence[Measured]) -> Estimate | None:
-    found = [one.gold for one in measured if one.gold is not None]
-    return estimate(found) if found else None
+def _is_usable(text: str, trace: Trace, stage: str) -> bool:
+    if stage == SEGMENT and not trace.metadata.options and read_segments(text) is None:
+        return False
+    return is_valid(text, trace)
 
 
-def _facts(measured: Sequence[Measured]) -> Facts | None:
-    found = [one.facts for one in measured if one.facts]
-    return Facts(*(fmean(column) for column in zip(*found, strict=True))) if found else None
+def _similarity(text: str, trace: Trace, stage: str) -> float:
+    if trace.metadata.options:
+        return float(text == trace.answer)
+    if stage == SEGMENT:
+        expected, predicted = read_segments(trace.answer), read_segments(text)
+        if not expected or predicted is None:
+            return 0.0
+        count = max(segment.stop for segment in expected)
+        first, second = (
+            segments_between({segment.start for segment in segments}, count) for segments in (expected, predicted)
+        )
+        return agreement(first, second).score
+    prediction, reference = ("\n".join(texts_of(answer)) for answer in (text, trace.answer))
+    return rouge([prediction], [reference], ["rougeL"])["rougeL"][0]
+
+
+def _mean_gold(scores: Sequence[AnswerScores]) -> Estimate | None:
+    values = [answer.gold for answer in scores if answer.gold is not None]
+    return estimate(values) if values else None
+
+
+def _mean_facts(scores: Sequence[AnswerScores]) -> FactScores | None:
+    facts = [answer.facts for answer in scores if answer.facts]
+    return FactScores(*(fmean(column) for column in zip(*facts, strict=True))) if facts else None
+
+
+def _release_memory() -> None:
+    """Return freed memory to the system, if the C library can, so that it does not count for the next model."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)

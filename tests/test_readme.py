@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 import pytest
+from localmem.benchmark.latency.recipe import LatencyRecipe
 
-from localmem.benchmark.latency.plan import Plan
-from localmem.chat.agent import ChatAgent
+from localmem.chat.conversation import Conversation
 from localmem.cli import _root
+from localmem.cli.recipes import build_recipe
 from localmem.config import load_settings
 from localmem.evaluation.abstention import read_cases
 from localmem.resources import checkout_root, resource
@@ -70,16 +71,14 @@ def test_the_python_shown_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     names: dict[str, object] = {}
     exec(compile(snippet, "README.md", "exec"), names)  # noqa: S102  # our own README
     agent = names["agent"]
-    assert isinstance(agent, ChatAgent)
+    assert isinstance(agent, Conversation)
     assert any("Clara" in unit.text for unit in agent.memory.bank.live())
 
 
 @pytest.mark.parametrize("path", sorted(resource("configs").rglob("*.yaml")), ids=lambda path: path.name)
 def test_each_shipped_settings_file_loads(path: Path) -> None:
-    if path.is_relative_to(resource("configs/demo")):
-        pytest.skip("the demo's content is no settings file; the demo's own test loads it")
     if path.parent == resource("configs/bench"):
-        Plan.load(path, {})
+        build_recipe(LatencyRecipe, path)
         return
     if path.parent == resource("configs/eval/abstention"):
         assert read_cases(path)

@@ -1,8 +1,8 @@
-"""Corpus: statements, questions and the vectors of both, in files for many processes. Knows an encoder by contract.
+"""Statements, questions and the vectors of both, in files that many processes can read.
 
-Vectors of words drawn at random have no neighbours, and an index that walks a graph or sorts by centres looks worse on
-them than it is. So statements are encoded; beyond `MOST_ENCODED` a vector is a mixture of two encoded ones with noise,
-unless all are to be encoded. Without an encoder a text is the sum of its words' vectors, long words counting more.
+Random vectors have no neighbours, and an index that walks a graph or clusters vectors looks worse on them than it is.
+So statements are encoded; beyond MAX_ENCODED a vector is a mixture of two encoded ones with noise, unless all are
+encoded.
 """
 
 import json
@@ -14,91 +14,92 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from localmem.benchmark.sentences import batches, said
+from localmem.benchmark.sentences import batches, generate_statements
 from localmem.retrieval.base import Encoder, Side
 
 Rows = NDArray[np.float32]
 Track = Callable[[Sequence[slice]], Iterable[slice]]
 
-MOST_ENCODED = 10_000
+MAX_ENCODED = 10_000
 SPARE = 200  # statements beyond the largest bank, which are added to banks
-_SHARE = 0.6  # of the nearer of two vectors in a mixture, at least
+_MIN_SHARE = 0.6  # of the nearer of the two vectors in a mixture
 _NOISE = 0.25  # length of the noise in a mixture of unit vectors
-_STEP = 512
+_BATCH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """`vectors` and `asked` are unit rows for `texts` and `questions`; the last SPARE texts are in no bank."""
+    """Texts and questions with unit vectors, a row each; the last SPARE texts are in no bank."""
 
     texts: Sequence[str]
     questions: Sequence[str]
     vectors: Rows
-    asked: Rows
+    question_vectors: Rows
     encoded: int
 
     def save(self, folder: Path) -> None:
-        """Into files of this folder."""
-        words = {"texts": self.texts, "questions": self.questions, "encoded": self.encoded}
-        (folder / "texts.json").write_text(json.dumps(words), encoding="utf-8")
+        """Write into files of this folder."""
+        texts = {"texts": self.texts, "questions": self.questions, "encoded": self.encoded}
+        (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
         np.save(folder / "vectors.npy", self.vectors)
-        np.save(folder / "asked.npy", self.asked)
+        np.save(folder / "questions.npy", self.question_vectors)
 
     @classmethod
     def load(cls, folder: Path, units: int) -> "Corpus":
-        """What `save` wrote, with a bank of `units`. Vectors are read when they are looked at."""
-        words = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
+        """What `save` wrote, with a bank of the first `units` texts."""
+        content = json.loads((folder / "texts.json").read_text(encoding="utf-8"))
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        texts = words["texts"]
+        texts = content["texts"]
         return cls(
             texts=[*texts[:units], *texts[-SPARE:]],
-            questions=words["questions"],
+            questions=content["questions"],
             vectors=np.concatenate([vectors[:units], vectors[-SPARE:]]),
-            asked=np.load(folder / "asked.npy"),
-            encoded=words["encoded"],
+            question_vectors=np.load(folder / "questions.npy"),
+            encoded=content["encoded"],
         )
 
 
-def corpus(
+def make_corpus(
     encoder: Encoder, units: int, questions: int, seed: int, *, encode_all: bool = False, track: Track = iter
 ) -> Corpus:
-    """For a largest bank of `units`, about any of which is asked. `track` sees slices of texts go by to be encoded."""
+    """A corpus for banks of up to `units`, with questions about random ones. `track` wraps the batches to encode."""
     total = units + SPARE
-    pairs = said(total, seed)
+    pairs = generate_statements(total, seed)
     texts = [statement for statement, _ in pairs]
-    encoded = total if encode_all else min(total, MOST_ENCODED)
+    encoded = total if encode_all else min(total, MAX_ENCODED)
     random = np.random.default_rng(seed)
     mixture = _Mixture(encoded, total, random)
     vectors = np.empty((total, encoder.dimension), dtype=np.float32)
-    for part in track(list(batches(encoded, _STEP))):
+    for part in track(list(batches(encoded, _BATCH))):
         vectors[part] = encoder.encode(texts[part], "passage")
-    for part in batches(total - encoded, _STEP):
-        fresh = np.arange(encoded + part.start, encoded + part.stop)
-        vectors[fresh] = mixture.of(fresh, vectors[mixture.one[fresh]], vectors[mixture.other[fresh]])
-    chosen = random.choice(units, size=questions, replace=questions > units)
-    asked = [
-        encoder.encode([pairs[index][1] for index in parents[chosen]], "query")
-        for parents in (mixture.one, mixture.other)
+    for part in batches(total - encoded, _BATCH):
+        rows = np.arange(encoded + part.start, encoded + part.stop)
+        vectors[rows] = mixture.mix(rows, vectors[mixture.first[rows]], vectors[mixture.second[rows]])
+    targets = random.choice(units, size=questions, replace=questions > units)
+    parent_vectors = [
+        encoder.encode([pairs[index][1] for index in parents[targets]], "query")
+        for parents in (mixture.first, mixture.second)
     ]
-    return Corpus(texts, [pairs[index][1] for index in chosen], vectors, mixture.of(chosen, *asked), encoded)
+    question_vectors = mixture.mix(targets, *parent_vectors)
+    return Corpus(texts, [pairs[index][1] for index in targets], vectors, question_vectors, encoded)
 
 
 class _Mixture:
-    """Which two encoded texts each further one is mixed of, and how: a question about it is mixed alike."""
+    """The two encoded texts that each further one is mixed of; a question about it is mixed in the same way."""
 
     def __init__(self, encoded: int, total: int, random: np.random.Generator) -> None:
-        itself = np.arange(total) < encoded
-        self.one = np.where(itself, np.arange(total), random.integers(encoded, size=total))
-        self.other = np.where(itself, np.arange(total), random.integers(encoded, size=total))
-        self._share = np.where(itself, 1.0, random.uniform(_SHARE, 1.0, size=total)).astype(np.float32)
-        self._noise = np.where(itself, 0.0, _NOISE).astype(np.float32)
+        is_encoded = np.arange(total) < encoded
+        self.first = np.where(is_encoded, np.arange(total), random.integers(encoded, size=total))
+        self.second = np.where(is_encoded, np.arange(total), random.integers(encoded, size=total))
+        self._share = np.where(is_encoded, 1.0, random.uniform(_MIN_SHARE, 1.0, size=total)).astype(np.float32)
+        self._noise = np.where(is_encoded, 0.0, _NOISE).astype(np.float32)
         self._random = random
 
-    def of(self, which: NDArray[np.integer], one: Rows, other: Rows) -> Rows:
-        """Rows of unit length for these texts, from those of their two."""
-        share, noise = self._share[which, None], self._random.standard_normal(one.shape).astype(np.float32)
-        noise *= self._noise[which, None] / np.linalg.norm(noise, axis=1, keepdims=True)
-        return unit_length(share * one + (1 - share) * other + noise)
+    def mix(self, indices: NDArray[np.integer], first: Rows, second: Rows) -> Rows:
+        """Rows of unit length for these texts, from the vectors of their parents."""
+        share, noise = self._share[indices, None], self._random.standard_normal(first.shape).astype(np.float32)
+        noise *= self._noise[indices, None] / np.linalg.norm(noise, axis=1, keepdims=True)
+        return unit_length(share * first + (1 - share) * second + noise)
 
 
 def unit_length(rows: Rows) -> Rows:
@@ -108,7 +109,10 @@ def unit_length(rows: Rows) -> Rows:
 
 
 class WordVectors:
-    """An encoder of any dimension without weights: each word has a direction, and long words weigh more."""
+    """An encoder without weights: a text is the sum of its words' random directions, each as long as its word.
+
+    Short words are frequent and say little, so they weigh less.
+    """
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
@@ -117,15 +121,11 @@ class WordVectors:
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
         """(n, dimension) rows of unit length."""
-        return unit_length(np.stack([np.sum([self._of(word) for word in _words(text)], axis=0) for text in texts]))
+        words = [text.lower().translate(str.maketrans("?.,", "   ")).split() for text in texts]
+        return unit_length(np.stack([np.sum([self._direction(word) for word in each], axis=0) for each in words]))
 
-    def _of(self, word: str) -> Rows:
-        """As long as the word, for short words are frequent and tell little."""
+    def _direction(self, word: str) -> Rows:
         if word not in self._directions:
             direction = np.random.default_rng(crc32(word.encode())).standard_normal(self.dimension)
             self._directions[word] = (direction * len(word)).astype(np.float32)
         return self._directions[word]
-
-
-def _words(text: str) -> list[str]:
-    return text.lower().replace("?", " ").replace(".", " ").replace(",", " ").split()

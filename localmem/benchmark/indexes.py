@@ -1,47 +1,76 @@
-"""Retrieval: how long indexes take to build and to search, what they hold, and how much of the exact answer they find.
+"""Retrieval benchmark: time to build and search indexes, their memory, and their recall of exact search.
 
-Each index has a process of its own, so that the memory is its own and a GPU can be hidden from it, and stands beside a
-baseline that is asked the same question in turn: numpy's brute force, or the bare bm25s. Times are without encoding,
-but for those of `with_encoder`. Knows indexes by the Retriever contract, and no store.
+Each index runs in its own process, so that its memory can be measured and a GPU hidden from it, and is compared with a
+baseline that answers the same questions in turn: brute force in numpy, or bare bm25s. Times exclude encoding unless a
+row says otherwise.
 """
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import psutil  # type: ignore[import-untyped]  # it ships no types
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from localmem.benchmark.baselines import Brute, bare_bm25s
-from localmem.benchmark.corpus import SPARE, Corpus, Rows
+from localmem.benchmark.corpus import SPARE, Corpus, Rows, Track, make_corpus
 from localmem.benchmark.load import percentiles
 from localmem.benchmark.sentences import batches
+from localmem.errors import BadInput
+from localmem.reporting.plots import save_plot
 from localmem.retrieval.base import Encoder, Match, Retriever, Scope, Side
 from localmem.types import Unit
 
 if TYPE_CHECKING:
-    from localmem.retrieval.dense import Kind
+    from matplotlib.axes import Axes
 
+Kind = Literal["flat", "hnsw", "ivf"]
 Row = dict[str, object]
 Search = Callable[[Sequence[str]], object]
 
 K = 10
-SESSION = 20  # units of one session
+SESSION_UNITS = 20
 _START = datetime(2026, 1, 1, tzinfo=UTC)
-_SECONDS = 8.0  # for each way of searching, in each size of batch
-_LEAST = 10  # calls that are measured, however long they take
-_WARM_UP = 3
-_IN_A_ROW = 10
+_COPIES = 5  # of all vectors at most: in this process, in the index's, in its index, and while that is built
+_SECONDS = 8.0  # for each search method and batch size
+_MIN_CALLS = 10  # however long they take
+_WARM_UP_CALLS = 3
+_CONSECUTIVE_CALLS = 10  # of one method before the other has its turn
+
+
+class RetrievalRecipe(BaseModel):
+    """What the retrieval benchmark measures."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    units: tuple[PositiveInt, ...] = (1_000, 10_000, 100_000)
+    """Units in the bank."""
+    kinds: tuple[Kind, ...] = ("flat", "hnsw", "ivf")
+    """Vector index; bm25 is always measured."""
+    dimension: int | None = Field(default=None, ge=2)
+    """Dimension of simple word vectors, used instead of the configured encoder."""
+    encode_all: bool = False
+    """Whether to encode every text; by default 10,000, and further vectors are mixtures of these."""
+    queries: int = Field(default=200, ge=10)
+    """Number of questions."""
+    batch: tuple[PositiveInt, ...] = (1, 32)
+    """Questions per call."""
+    seed: int = 0
+    """Seed of texts, questions and mixtures."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One index over the first `units` of the corpus in `folder`: flat, hnsw, ivf, or bm25."""
+class IndexCase:
+    """One index over the first `units` of the corpus in `folder`; the method is a Kind or `bm25`."""
 
     folder: Path
     units: int
@@ -50,11 +79,88 @@ class Case:
     batches: tuple[int, ...]
 
 
-class Looked:
-    """An encoder that looks passages up, and questions too unless another encoder is given for them."""
+def run_retrieval(
+    recipe: RetrievalRecipe, encoder: Encoder, track: Callable[[str, Sequence[object]], Iterable[object]]
+) -> dict[str, object]:
+    """The report: a row for each index, bank size and batch size. `track` wraps titled steps, for progress bars.
+
+    Raises BadInput before any work if the vectors would not fit into memory.
+    """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    largest = max(recipe.units)
+    needed = largest * encoder.dimension * 4 * _COPIES / 2**30
+    free = psutil.virtual_memory().available / 2**30
+    if needed > free:
+        raise BadInput(f"{largest} units need about {needed:.0f} GiB, {free:.0f} are free; choose fewer --units")
+    encode_all = recipe.encode_all or recipe.dimension is not None
+    track_encoding: Track = lambda parts: track("encoding", parts)  # type: ignore[assignment,return-value]  # noqa: E731
+    corpus = make_corpus(encoder, largest, recipe.queries, recipe.seed, encode_all=encode_all, track=track_encoding)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="localmem-retrieval-") as folder:
+        corpus.save(Path(folder))
+        cases = list(_cases(Path(folder), recipe))
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+            for _, case_rows in zip(track("measuring", cases), pool.map(run_case, cases), strict=True):
+                rows += case_rows
+    for units in recipe.units if recipe.dimension is None else ():
+        rows += run_with_encoder(corpus, units, encoder)
+    return {
+        "encoder": encoder.identity,
+        "dimension": encoder.dimension,
+        "vectors": {"encoded": corpus.encoded, "mixed": len(corpus.texts) - corpus.encoded},
+        "recipe": recipe.model_dump(mode="json"),
+        "rows": rows,
+    }
+
+
+def _cases(folder: Path, recipe: RetrievalRecipe) -> Iterator[IndexCase]:
+    from localmem.retrieval.row_index import has_gpu
+
+    on_gpu = [kind for kind in recipe.kinds if kind != "hnsw"] if has_gpu() else []
+    for units in recipe.units:
+        yield from (IndexCase(folder, units, kind, False, recipe.batch) for kind in (*recipe.kinds, "bm25"))  # noqa: FBT003
+        yield from (IndexCase(folder, units, kind, True, recipe.batch) for kind in on_gpu)  # noqa: FBT003
+
+
+def run_case(case: IndexCase) -> list[Row]:
+    """One row for each batch size. To be called in a process of its own, in which nothing has used a GPU."""
+    if not case.gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    corpus = Corpus.load(case.folder, case.units)
+    return _measure_bm25(case, corpus) if case.method == "bm25" else _measure_vectors(case, corpus)
+
+
+def run_with_encoder(corpus: Corpus, units: int, encoder: Encoder) -> Iterator[Row]:
+    """What a user waits for: encoding the question, then the search of vectors alone and of vectors and words."""
+    from localmem.retrieval.bm25 import BM25Retriever
+    from localmem.retrieval.dense import DenseRetriever
+    from localmem.retrieval.hybrid import HybridRetriever
+    from localmem.retrieval.row_index import has_gpu
+
+    dense = DenseRetriever(LookupEncoder(corpus, encoder))
+    hybrid = HybridRetriever([dense, BM25Retriever()])
+    hybrid.add(make_units(corpus.texts[:units]))
+    encoding = _times({"": lambda questions: encoder.encode(questions, "query")}, corpus.questions, 1)[""]
+    for method, retriever in (("encode + dense", dense), ("encode + hybrid", hybrid)):
+        times = _times({method: _search(retriever)}, corpus.questions, 1)[method]
+        yield {
+            "method": method,
+            "device": "gpu" if has_gpu() else "cpu",
+            "units": units,
+            "batch": 1,
+            **_figures(times),
+            "encode_ms": round(median(encoding), 3),
+            **_measure_changes(retriever, corpus, units, prefix=method),
+        }
+
+
+class LookupEncoder:
+    """An encoder that looks up passages, and questions too unless `queries` encodes them. Adds up its `seconds`."""
 
     def __init__(self, corpus: Corpus, queries: Encoder | None = None) -> None:
-        self.identity = "looked-up"
+        self.identity = "lookup"
         self.dimension = int(corpus.vectors.shape[1])
         self.seconds = 0.0
         self._passages = {text: number for number, text in enumerate(corpus.texts)}
@@ -63,107 +169,115 @@ class Looked:
         self._queries = queries
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
-        """Rows of unit length; the seconds that this took are added up."""
+        """(n, dimension) rows of unit length."""
         if side == "query" and self._queries is not None:
             return self._queries.encode(texts, side)
-        began = perf_counter()
+        start = perf_counter()
         if side == "passage":
             rows = self._corpus.vectors[[self._passages[text] for text in texts]]
         else:
-            rows = self._corpus.asked[[self._questions[text] for text in texts]]
-        self.seconds += perf_counter() - began
+            rows = self._corpus.question_vectors[[self._questions[text] for text in texts]]
+        self.seconds += perf_counter() - start
         return rows
 
 
-def run(case: Case) -> list[Row]:
-    """One row a size of batch. To be called in a process of its own, in which nothing has used a GPU."""
-    if not case.gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    corpus = Corpus.load(case.folder, case.units)
-    return _of_words(case, corpus) if case.method == "bm25" else _of_vectors(case, corpus)
-
-
-def with_encoder(corpus: Corpus, units: int, encoder: Encoder) -> Iterator[Row]:
-    """What a user waits for: the encoder before the search, of vectors alone and of words as well."""
-    from localmem.retrieval.bm25 import BM25Retriever
-    from localmem.retrieval.dense import DenseRetriever
-    from localmem.retrieval.hybrid import HybridRetriever
-    from localmem.retrieval.row_index import has_gpu
-
-    dense = DenseRetriever(Looked(corpus, encoder))
-    both = HybridRetriever([dense, BM25Retriever()])
-    both.add(units_of(corpus.texts[:units]))
-    alone = _times({"": lambda asked: encoder.encode(asked, "query")}, corpus.questions, 1)[""]
-    for method, retriever in (("encode + dense", dense), ("encode + hybrid", both)):
-        times = _times({method: _search(retriever)}, corpus.questions, 1)[method]
-        yield {
-            "method": method,
-            "device": "gpu" if has_gpu() else "cpu",
-            "units": units,
-            "batch": 1,
-            **_figures(times),
-            "encode_ms": round(median(alone), 3),
-            **_changes(retriever, corpus, units, prefix=method),
-        }
-
-
-def units_of(texts: Sequence[str], start: int = 0, prefix: str = "") -> list[Unit]:
-    """Units a minute apart, of two speakers in turn; their ids are their numbers behind the prefix."""
-    made = []
+def make_units(texts: Sequence[str], start: int = 0, prefix: str = "") -> list[Unit]:
+    """Units a minute apart, of two speakers in turn; an id is the prefix and a number."""
+    units = []
     for number, text in enumerate(texts, start):
         name, time = f"{prefix}{number}", _START + timedelta(minutes=number)
-        made.append(Unit(name, text, text, "sentence", ("Ann", "Ben")[number % 2], "s", (), time, time))
-    return made
+        units.append(Unit(name, text, text, "sentence", ("Ann", "Ben")[number % 2], "s", (), time, time))
+    return units
+
+
+# -- baselines ---------------------------------------------------------------------------------------------------------
+
+
+class BruteForce:
+    """All inner products in single precision, the best of them sorted. Ids are the rows' numbers."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def search(self, queries: Rows, k: int) -> list[list[tuple[str, float]]]:
+        """For each query the best `k` with their scores."""
+        scores = queries @ self._rows.T
+        k = min(k, scores.shape[1])
+        best: NDArray[np.intp] = np.argpartition(scores, scores.shape[1] - k, axis=1)[:, -k:]
+        order = np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1), axis=1)
+        return [[(str(at), float(row[at])) for at in hits] for row, hits in zip(scores, order, strict=True)]
+
+
+def bare_bm25s(texts: Sequence[str], k: int) -> Search:
+    """The search of a bm25s index with its tokeniser and the stemmer it recommends, as in its documentation."""
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("english")
+    tokens = bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, show_progress=False)
+    index = bm25s.BM25()
+    index.index(tokens, show_progress=False)
+
+    def search(questions: Sequence[str]) -> object:
+        words = bm25s.tokenize(list(questions), stopwords="en", stemmer=stemmer, show_progress=False)
+        return index.retrieve(words, k=min(k, len(texts)), show_progress=False)
+
+    return search
 
 
 # -- one index ---------------------------------------------------------------------------------------------------------
 
 
-def _of_vectors(case: Case, corpus: Corpus) -> list[Row]:
+def _measure_vectors(case: IndexCase, corpus: Corpus) -> list[Row]:
     from localmem.retrieval.dense import DenseRetriever
 
-    looked, brute = Looked(corpus), Brute(corpus.vectors[: case.units])
-    retriever = DenseRetriever(looked, kind=cast("Kind", case.method))
-    held = _built(retriever, corpus, case.units, looked)
-    held["recall"] = _recall(retriever.search(corpus.questions, K), brute, looked.encode(corpus.questions, "query"))
-    return _rows(case, corpus, retriever, held, "numpy", lambda asked: brute.search(looked.encode(asked, "query"), K))
+    encoder, brute = LookupEncoder(corpus), BruteForce(corpus.vectors[: case.units])
+    retriever = DenseRetriever(encoder, kind=case.method)  # type: ignore[arg-type]  # a Kind
+    figures = _measure_build(retriever, corpus, case.units, encoder)
+    vectors = encoder.encode(corpus.questions, "query")
+    figures["recall"] = _recall(retriever.search(corpus.questions, K), brute, vectors)
+
+    def search(questions: Sequence[str]) -> object:
+        return brute.search(encoder.encode(questions, "query"), K)
+
+    return _rows(case, corpus, retriever, figures, "numpy", search)
 
 
-def _of_words(case: Case, corpus: Corpus) -> list[Row]:
+def _measure_bm25(case: IndexCase, corpus: Corpus) -> list[Row]:
     from localmem.retrieval.bm25 import BM25Retriever
 
     retriever = BM25Retriever()
-    held = _built(retriever, corpus, case.units)
-    began = perf_counter()
-    bare = bare_bm25s(corpus.texts[: case.units], K)
-    held["baseline_build_s"] = round(perf_counter() - began, 3)
-    return _rows(case, corpus, retriever, held, "bm25s", bare)
+    figures = _measure_build(retriever, corpus, case.units)
+    start = perf_counter()
+    baseline = bare_bm25s(corpus.texts[: case.units], K)
+    figures["baseline_build_s"] = round(perf_counter() - start, 3)
+    return _rows(case, corpus, retriever, figures, "bm25s", baseline)
 
 
-def _built(retriever: Retriever, corpus: Corpus, units: int, looked: Looked | None = None) -> Row:
-    """Seconds from the bank to the first answer, and what the index then holds: as it says, and as the system sees."""
-    bank = units_of(corpus.texts[:units])
+def _measure_build(retriever: Retriever, corpus: Corpus, units: int, encoder: LookupEncoder | None = None) -> Row:
+    """Seconds from the bank to the first answer, and memory: as the index reports it and as the process grew."""
+    bank = make_units(corpus.texts[:units])
     process = psutil.Process()
     gc.collect()
     before = process.memory_info().rss
-    began = perf_counter()
+    start = perf_counter()
     retriever.add(bank)
-    retriever.search(corpus.questions[:1], K)  # bm25 makes its table of scores when it is first asked
-    seconds = perf_counter() - began - (looked.seconds if looked else 0.0)
+    retriever.search(corpus.questions[:1], K)  # bm25 builds its postings at the first search
+    seconds = perf_counter() - start - (encoder.seconds if encoder else 0.0)
     gc.collect()
-    grown = process.memory_info().rss - before
     return {
         "build_s": round(seconds, 3),
-        "rss_mb": round(grown / 2**20, 1),
+        "rss_mb": round((process.memory_info().rss - before) / 2**20, 1),
         "memory_mb": round(retriever.memory / 2**20, 1),
     }
 
 
-def _rows(case: Case, corpus: Corpus, retriever: Retriever, held: Row, baseline: str, other: Search) -> list[Row]:
+def _rows(
+    case: IndexCase, corpus: Corpus, retriever: Retriever, figures: Row, baseline: str, baseline_search: Search
+) -> list[Row]:
     rows = []
     for batch in case.batches:
-        times = _times({case.method: _search(retriever), baseline: other}, corpus.questions, batch)
-        theirs = _figures(times[baseline])["p50_ms"]
+        times = _times({case.method: _search(retriever), baseline: baseline_search}, corpus.questions, batch)
         rows.append(
             {
                 "method": case.method,
@@ -172,79 +286,112 @@ def _rows(case: Case, corpus: Corpus, retriever: Retriever, held: Row, baseline:
                 "batch": batch,
                 **_figures(times[case.method]),
                 "baseline": baseline,
-                "baseline_p50_ms": theirs,
+                "baseline_p50_ms": _figures(times[baseline])["p50_ms"],
                 "ratio": float(f"{median(times[baseline]) / median(times[case.method]):.3g}"),
-                **held,
+                **figures,
             }
         )
-    rows[0].update(_changes(retriever, corpus, case.units))
+    rows[0].update(_measure_changes(retriever, corpus, case.units))
     return rows
 
 
-def _recall(answers: Sequence[Sequence[Match]], brute: Brute, queries: Rows) -> float:
-    """Recall@10: of the exact ten nearest those that are found; one that scores as well as the tenth is as good."""
+def _recall(answers: Sequence[Sequence[Match]], brute: BruteForce, queries: Rows) -> float:
+    """Share of the exact ten nearest that are found; a match that scores as well as the tenth counts too."""
     shares = []
     for query, matches in zip(queries, answers, strict=True):
-        (best,) = brute.search(query[None], K)
-        known, bar = {name for name, _ in best}, best[-1][1] - 1e-6
-        shares.append(sum(match.id in known or match.score >= bar for match in matches) / len(best))
+        (exact,) = brute.search(query[None], K)
+        ids, tenth = {name for name, _ in exact}, exact[-1][1] - 1e-6
+        shares.append(sum(match.id in ids or match.score >= tenth for match in matches) / len(exact))
     return round(fmean(shares), 4)
 
 
-# -- what else happens to an index -------------------------------------------------------------------------------------
-
-
-def _changes(retriever: Retriever, corpus: Corpus, units: int, prefix: str = "") -> Row:
-    """A session of SESSION units is added, then something is asked; and a search within the bank's last tenth."""
+def _measure_changes(retriever: Retriever, corpus: Corpus, units: int, prefix: str = "") -> Row:
+    """A search within the bank's last tenth; adding a session of SESSION_UNITS, and the search right after it."""
     scope = Scope(since=_START + timedelta(minutes=int(0.9 * units)))
-    narrow = _times({"": lambda asked: retriever.search(asked, K, scope)}, corpus.questions, 1)[""]
-    spare = units_of(corpus.texts[-SPARE:], start=units, prefix=prefix)
-    added, asked = [], []
-    for part, question in zip(batches(SPARE, SESSION), corpus.questions, strict=False):
-        began = perf_counter()
+    scoped = _times({"": lambda questions: retriever.search(questions, K, scope)}, corpus.questions, 1)[""]
+    spare = make_units(corpus.texts[-SPARE:], start=units, prefix=prefix)
+    add_ms, search_ms = [], []
+    for part, question in zip(batches(SPARE, SESSION_UNITS), corpus.questions, strict=False):
+        start = perf_counter()
         retriever.add(spare[part])
-        between = perf_counter()
+        added = perf_counter()
         retriever.search([question], K)
-        added.append(1000 * (between - began))
-        asked.append(1000 * (perf_counter() - between))
+        add_ms.append(1000 * (added - start))
+        search_ms.append(1000 * (perf_counter() - added))
     return {
-        "scoped_ms": round(median(narrow), 3),
-        "add_session_ms": round(median(added), 3),
-        "search_after_ms": round(median(asked), 3),
+        "scoped_ms": round(median(scoped), 3),
+        "add_session_ms": round(median(add_ms), 3),
+        "search_after_ms": round(median(search_ms), 3),
     }
 
 
-# -- time --------------------------------------------------------------------------------------------------------------
-
-
 def _search(retriever: Retriever) -> Callable[[Sequence[str]], list[list[Match]]]:
-    return lambda asked: retriever.search(asked, K)
+    return lambda questions: retriever.search(questions, K)
 
 
-def _times(ways: Mapping[str, Search], questions: Sequence[str], batch: int) -> dict[str, list[float]]:
-    """Milliseconds of each call, some calls of each way in turn; as many as there are batches, or as time allows."""
+def _times(methods: Mapping[str, Search], questions: Sequence[str], batch: int) -> dict[str, list[float]]:
+    """Milliseconds of each call; the methods take turns. As many calls as there are batches, or as time allows."""
     groups = [list(questions[part]) for part in batches(len(questions), batch)]
     groups = [group for group in groups if len(group) == batch] or [list(questions)]
-    for search in ways.values():
-        for number in range(_WARM_UP):
+    for search in methods.values():
+        for number in range(_WARM_UP_CALLS):
             search(groups[number % len(groups)])
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    began = perf_counter()
-    for part in batches(max(len(groups), _LEAST), _IN_A_ROW):
-        if part.start >= _LEAST and perf_counter() - began > _SECONDS * len(ways):
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    start = perf_counter()
+    for part in batches(max(len(groups), _MIN_CALLS), _CONSECUTIVE_CALLS):
+        if part.start >= _MIN_CALLS and perf_counter() - start > _SECONDS * len(methods):
             break
-        for name, search in ways.items():
-            search(groups[part.start % len(groups)])  # the threads of the other way are asleep by then
-            times[name] += [_ms(search, groups[number % len(groups)]) for number in range(part.start, part.stop)]
+        for name, search in methods.items():
+            search(groups[part.start % len(groups)])  # by its end the other method's threads are asleep
+            times[name] += [_time_ms(search, groups[number % len(groups)]) for number in range(part.start, part.stop)]
     return times
 
 
-def _ms(search: Search, asked: Sequence[str]) -> float:
-    began = perf_counter()
-    search(asked)
-    return 1000 * (perf_counter() - began)
+def _time_ms(search: Search, questions: Sequence[str]) -> float:
+    start = perf_counter()
+    search(questions)
+    return 1000 * (perf_counter() - start)
 
 
 def _figures(times: Sequence[float]) -> Row:
-    found = percentiles(times)
-    return {"p50_ms": found["p50"], "p95_ms": found["p95"], "calls": len(times)}
+    figures = percentiles(times)
+    return {"p50_ms": figures["p50"], "p95_ms": figures["p95"], "calls": len(times)}
+
+
+# -- plots -------------------------------------------------------------------------------------------------------------
+
+
+def draw_retrieval(rows: Sequence[Mapping[str, object]], folder: Path) -> list[Path]:
+    """Write latency.png (latency by bank size) and recall.png (recall by latency). Raises MissingExtra."""
+    smallest = min(_number(row, "batch") for row in rows)
+    latency: defaultdict[str, dict[float, float]] = defaultdict(dict)
+    recall: defaultdict[str, dict[float, float]] = defaultdict(dict)
+    for row in rows:
+        if _number(row, "batch") not in (1, smallest):
+            continue
+        name = f"{row['method']} ({row['device']})"
+        latency[name][_number(row, "units")] = _number(row, "p50_ms")
+        if "baseline" in row:
+            latency[f"{row['baseline']} (bare)"].setdefault(_number(row, "units"), _number(row, "baseline_p50_ms"))
+        if "recall" in row:
+            recall[name][_number(row, "p50_ms")] = _number(row, "recall")
+
+    def draw_latency(axes: "Axes") -> None:
+        for name, line in latency.items():
+            style = "--" if name.endswith("(bare)") else "-"
+            axes.plot(list(line), list(line.values()), style, marker="o", label=name)
+        axes.set(xscale="log", yscale="log", xlabel="units in the bank", ylabel="median of one query, ms")
+
+    def draw_recall(axes: "Axes") -> None:
+        for name, line in recall.items():
+            axes.plot(list(line), list(line.values()), marker="o", label=name)
+        axes.set(xscale="log", xlabel="median of one query, ms", ylabel="recall@10 of exact search")
+
+    plots = {folder / "latency.png": draw_latency, folder / "recall.png": draw_recall}
+    for path, draw in plots.items():
+        save_plot(path, draw)
+    return list(plots)
+
+
+def _number(row: Mapping[str, object], key: str) -> float:
+    return float(str(row[key]))

@@ -1,173 +1,206 @@
-"""Load: many users talk at once in a closed loop, each waiting for its reply and a while longer before it goes on.
+"""Load benchmark: many users talk at once in a closed loop; each waits for its reply and pauses before the next turn.
 
-Measures how long a user's turn takes to be acknowledged (durable), and the whole chat turn. Everything is real but the
-backbone, whose answers come after given times. Knows agents by what `new_agent` gives, and no store.
+Measures how long a turn takes to be durable, and the whole chat turn. Everything is real except for the backbone, whose
+answers take fixed times. Afterwards the store is opened again and every acknowledged turn is looked up in it.
 """
 
+import os
 import random
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Self
 
-from localmem.chat.agent import ChatAgent
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from localmem.chat.conversation import Conversation
 from localmem.errors import LocalmemError
+from localmem.llm.streams import drain
 from localmem.types import Prompt
 
-NewAgent = Callable[[str], ChatAgent]
+if TYPE_CHECKING:
+    from localmem.store import Store
+
+NewAgent = Callable[[str], Conversation]
 
 _PERCENTILES = (50, 90, 95, 99)
-_TEXT = """
-I we my the a garden sister train tomorrow bought lost green seven piano doctor moved again because market often never
-tea cycling Lisbon winter job letter broken evening called about her his with without more less blue
-"""
-_WORDS = tuple(_TEXT.split())
+_PAGE = bytes(4096)  # of the database
+_TEXT = """I we my the a garden sister train tomorrow bought lost green seven piano doctor moved again because market
+often never tea cycling Lisbon winter job letter broken evening called about her his with without more less blue"""
+_WORDS = _TEXT.split()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """`turns` for each user or `seconds` for all, whichever ends first; `think` is the mean pause in seconds.
+class LoadRecipe(BaseModel):
+    """What the load benchmark simulates."""
 
-    `words` of a user's turn, `answer` of a reply. `first_token` and `per_token` are the backbone's times in seconds.
-    """
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    users: int = 100
-    turns: int | None = 20
-    seconds: float | None = None
-    think: float = 1.0
-    words: int = 20
-    answer: int = 30
-    first_token: float = 0.2
-    per_token: float = 0.02
+    users: PositiveInt = 100
+    """Concurrent users."""
+    turns: PositiveInt | None = None
+    """Turns per user; default: 20, unless seconds is set."""
+    seconds: PositiveFloat | None = None
+    """Stop after this many seconds."""
+    think: float = Field(default=1.0, ge=0)
+    """Mean pause of a user between turns, in seconds."""
+    words: PositiveInt = 20
+    """Words of a user's turn."""
+    answer: PositiveInt = 30
+    """Words of a reply."""
+    first_token: float = Field(default=0.2, ge=0)
+    """Seconds to the first word of a reply."""
+    per_token: float = Field(default=0.02, ge=0)
+    """Seconds between further words."""
     seed: int = 0
+    """Seed of words and pauses."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        """Without `seconds` the turns end a run."""
+        return self if self.turns or self.seconds else self.model_copy(update={"turns": 20})
 
     @property
     def backbone_seconds(self) -> float:
-        """What the scripted backbone takes for one reply."""
+        """Time of the scripted backbone for one reply."""
         return self.first_token + self.per_token * (self.answer - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One chat turn: when it began (seconds from the start of the run), and how long it took in milliseconds."""
+class TurnSample:
+    """One chat turn: when it began (seconds from the start of the run), and milliseconds until durable and answered."""
 
     user: str
     number: int
-    began: float
+    sent: float
     acknowledged_ms: float
     turn_ms: float
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What a run gave. `acknowledged` are the texts of turns that were said to be durable, by user and turn id."""
+class LoadResult:
+    """`acknowledged` are the texts of the turns that were reported durable, by user and turn id."""
 
-    samples: Sequence[Sample]
+    samples: Sequence[TurnSample]
     acknowledged: dict[str, dict[str, str]]
     failed: Counter[str]
     seconds: float
 
-    def figures(self, plan: Plan) -> dict[str, object]:
-        """Percentiles in milliseconds, and turns a second."""
-        whole = [sample.turn_ms for sample in self.samples]
+    def figures(self, recipe: LoadRecipe) -> dict[str, object]:
+        """Percentiles in milliseconds, and turns per second."""
+        turn_ms = [sample.turn_ms for sample in self.samples]
         return {
             "turns": len(self.samples),
             "failed": dict(self.failed),
             "seconds": round(self.seconds, 3),
             "turns_per_second": round(len(self.samples) / self.seconds, 2),
+            "acknowledged": sum(map(len, self.acknowledged.values())),
             "acknowledged_ms": percentiles([sample.acknowledged_ms for sample in self.samples]),
-            "turn_ms": percentiles(whole),
-            "beyond_backbone_ms": percentiles([turn - 1000 * plan.backbone_seconds for turn in whole]),
+            "turn_ms": percentiles(turn_ms),
+            "beyond_backbone_ms": percentiles([turn - 1000 * recipe.backbone_seconds for turn in turn_ms]),
         }
 
+    def lost_turns(self, store: "Store") -> list[str]:
+        """Ids of acknowledged turns that a store, opened again after the run, does not hold."""
+        lost: list[str] = []
+        for user, texts in self.acknowledged.items():
+            sessions = [store.session(user, info.id) for info in store.sessions(user)]
+            stored = {turn.id: turn.text for session in sessions for turn in session.turns}
+            lost += [turn_id for turn_id, text in texts.items() if stored.get(turn_id) != text]
+        return lost
 
-def script(plan: Plan) -> Callable[[Prompt], str]:
-    """What the backbone says: so many words."""
-    text = " ".join(_WORDS[number % len(_WORDS)] for number in range(plan.answer))
+
+def reply_script(recipe: LoadRecipe) -> Callable[[Prompt], str]:
+    """The scripted backbone's reply."""
+    text = " ".join(_WORDS[number % len(_WORDS)] for number in range(recipe.answer))
     return lambda _prompt: text
 
 
-def run(plan: Plan, new_agent: NewAgent) -> Measured:
-    """Talk. Each user has a thread; they begin at different moments of their first cycle of reply and pause."""
-    agents = {f"user{number:04d}": new_agent(f"user{number:04d}") for number in range(plan.users)}
-    gate = threading.Barrier(plan.users + 1)
-    users = [_User(plan, name, agent, gate) for name, agent in agents.items()]
-    threads = [threading.Thread(target=user.talk, name=user.name, daemon=True) for user in users]
+def run_load(recipe: LoadRecipe, new_agent: NewAgent) -> LoadResult:
+    """Let the users talk. Each has a thread; they begin at different moments of their first turn and pause."""
+    gate = threading.Barrier(recipe.users + 1)
+    names = [f"user{number:04d}" for number in range(recipe.users)]
+    users = [_User(recipe, name, new_agent(name), gate) for name in names]
+    threads = [threading.Thread(target=user.run, name=user.name, daemon=True) for user in users]
     for thread in threads:
         thread.start()
     gate.wait()
-    began = perf_counter()
+    start = perf_counter()
     for thread in threads:
         thread.join()
-    return Measured(
+    return LoadResult(
         samples=[sample for user in users for sample in user.samples],
         acknowledged={user.name: user.acknowledged for user in users},
         failed=sum((user.failed for user in users), Counter()),
-        seconds=perf_counter() - began,
+        seconds=perf_counter() - start,
     )
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """Nearest-rank percentiles, mean and largest, to the microsecond when the values are milliseconds."""
+    """Nearest-rank percentiles, mean and maximum, rounded to three decimals."""
     if not values:
         return {}
     ordered = sorted(values)
     ranks = {f"p{rank}": ordered[max(0, -(-rank * len(ordered) // 100) - 1)] for rank in _PERCENTILES}
-    found = {**ranks, "mean": sum(ordered) / len(ordered), "max": ordered[-1]}
-    return {name: round(value, 3) for name, value in found.items()}
+    figures = {**ranks, "mean": sum(ordered) / len(ordered), "max": ordered[-1]}
+    return {name: round(value, 3) for name, value in figures.items()}
 
 
-def rows(measured: Measured) -> list[dict[str, object]]:
-    """The samples as they are written to a file."""
-    return [asdict(sample) for sample in measured.samples]
+def fsync_ms(folder: Path, times: int) -> list[float]:
+    """Milliseconds of each of `times` page writes with fsync, to a temporary file: the floor of a durable turn."""
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = []
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="fsync-", buffering=0) as file:
+        for _ in range(times):
+            start = perf_counter()
+            file.write(_PAGE)
+            os.fsync(file.fileno())
+            samples.append(1000 * (perf_counter() - start))
+    return samples
 
 
 class _User:
     """One user, on one thread."""
 
-    def __init__(self, plan: Plan, name: str, agent: ChatAgent, gate: threading.Barrier) -> None:
+    def __init__(self, recipe: LoadRecipe, name: str, agent: Conversation, gate: threading.Barrier) -> None:
         self.name = name
-        self.samples: list[Sample] = []
+        self.samples: list[TurnSample] = []
         self.acknowledged: dict[str, str] = {}
         self.failed: Counter[str] = Counter()
-        self._plan = plan
+        self._recipe = recipe
         self._agent = agent
         self._gate = gate
-        self._chance = random.Random(f"{plan.seed}/{name}")  # noqa: S311  # words and pauses, no secret
+        self._random = random.Random(f"{recipe.seed}/{name}")  # noqa: S311  # words and pauses, not a secret
 
-    def talk(self) -> None:
-        """Until the turns are said or the time is over."""
+    def run(self) -> None:
+        """Talk until all turns are sent or the time is over."""
         self._gate.wait()
-        began = perf_counter()
-        sleep((self._plan.think + self._plan.backbone_seconds) * self._chance.random())
+        start = perf_counter()
+        sleep((self._recipe.think + self._recipe.backbone_seconds) * self._random.random())
         number = 0
-        while not self._is_over(number, perf_counter() - began):
+        while not self._is_over(number, perf_counter() - start):
             try:
-                self.samples.append(self._turn(number, began))
+                self.samples.append(self._send_turn(number, start))
             except LocalmemError as error:
                 self.failed[type(error).__name__] += 1
             number += 1
-            sleep(self._plan.think * (0.5 + self._chance.random()))
+            sleep(self._recipe.think * (0.5 + self._random.random()))
 
-    def _is_over(self, number: int, passed: float) -> bool:
-        plan = self._plan
-        return (plan.turns is not None and number >= plan.turns) or (
-            plan.seconds is not None and passed >= plan.seconds
-        )
+    def _is_over(self, number: int, elapsed: float) -> bool:
+        turns, seconds = self._recipe.turns, self._recipe.seconds
+        return (turns is not None and number >= turns) or (seconds is not None and elapsed >= seconds)
 
-    def _turn(self, number: int, began: float) -> Sample:
-        text = " ".join(self._chance.choices(_WORDS, k=self._plan.words))
-        start = perf_counter()
+    def _send_turn(self, number: int, start: float) -> TurnSample:
+        text = " ".join(self._random.choices(_WORDS, k=self._recipe.words))
+        sent = perf_counter()
         session = self._agent.hear(text, datetime.now(UTC))
-        heard = perf_counter()
+        durable = perf_counter()
         self.acknowledged[session.turns[-1].id] = text
-        pieces = self._agent.reply(session.id)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as end:
-                done = perf_counter()
-                self.acknowledged[end.value.turn.id] = end.value.turn.text
-                return Sample(self.name, number, start - began, 1000 * (heard - start), 1000 * (done - start))
+        reply = drain(self._agent.reply(session.id))
+        answered = perf_counter()
+        self.acknowledged[reply.turn.id] = reply.turn.text
+        return TurnSample(self.name, number, sent - start, 1000 * (durable - sent), 1000 * (answered - sent))

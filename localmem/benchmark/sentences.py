@@ -1,13 +1,13 @@
-"""Dialogue-like statements, and a question that each answers, made up from a seed for a bank of any size.
+"""Generates dialogue-like statements with a question each, from a seed, for a memory of any size.
 
-No data set is needed and none is copied. Words are drawn alike from short lists, which real people do not do: names and
-places come back far more often than in a life, so neighbours are nearer and a search has more to tell apart.
+No dataset is needed. Words are drawn uniformly from short lists, unlike in real conversations: names and places recur
+far more often, so nearest neighbours are closer and a search has more to tell apart.
 """
 
 from collections.abc import Iterator
 from random import Random
 
-Said = tuple[str, str]
+Statement = tuple[str, str]  # with its question
 
 _SLOTS = {
     "name": """Clara Bruno Mia Jonas Priya Omar Lucia Tom Aiko Peter Nadia Felix Ruth Samir Greta Hugo Leila Marek Ines
@@ -36,7 +36,7 @@ _SLOTS = {
         |I lost a bet|the children insisted|the roof leaks|they closed the office""",
 }
 
-_SAID: tuple[Said, ...] = (
+_TEMPLATES: tuple[Statement, ...] = (
     ("I bought a {colour} {thing} in {place} {when}.", "Where did I buy the {colour} {thing}?"),
     ("{name} lost a {colour} {thing} in {place} {when}.", "What did {name} lose in {place}?"),
     ("My {kin} {name} works as a {job} in {place} now.", "What does {name} do for a living?"),
@@ -56,24 +56,19 @@ _SAID: tuple[Said, ...] = (
 )
 
 
-def said(count: int, seed: int) -> list[Said]:
-    """So many different statements with their questions; those of a smaller count come first."""
+def generate_statements(count: int, seed: int) -> list[Statement]:
+    """`count` different statements with their questions; a smaller count gives a prefix of a larger one."""
     random = Random(seed)  # noqa: S311  # words for a benchmark
-    words = {slot: _words(text) for slot, text in _SLOTS.items()}
-    made: dict[str, str] = {}
-    while len(made) < count:
-        statement, question = _one(random, words)
-        made.setdefault(statement, question)
-    return list(made.items())
+    words = {slot: _split(text) for slot, text in _SLOTS.items()}
+    statements: dict[str, str] = {}
+    while len(statements) < count:
+        statement, question = random.choice(_TEMPLATES)
+        chosen = {slot: random.choice(choices) for slot, choices in words.items()}
+        statements.setdefault(statement.format(**chosen), question.format(**chosen))
+    return list(statements.items())
 
 
-def _one(random: Random, words: dict[str, list[str]]) -> Said:
-    statement, question = random.choice(_SAID)
-    drawn = {slot: random.choice(found) for slot, found in words.items()}
-    return statement.format(**drawn), question.format(**drawn)
-
-
-def _words(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     return [word.strip() for word in text.split("|")] if "|" in text else text.split()
 
 

@@ -1,188 +1,206 @@
-"""What a point of `localmem bench latency` runs in: a runtime over a store of its own, its parts under a stopwatch.
+"""What a latency measurement runs in: a runtime with its own store, its parts wrapped by a stopwatch.
 
-The past of each system is remembered once; each point gets a copy of that store, so no point sees another's talk. Knows
-no figures.
+Each system reads the synthetic history once; every measurement gets a copy of that store, so none sees another's turns.
 """
 
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from functools import cached_property
+from functools import cache
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from localmem import factory
 from localmem.bank import Bank
 from localmem.benchmark.latency import synthetic_history
-from localmem.benchmark.latency.ends import WatchedJobs
-from localmem.benchmark.latency.measurement import World, users, writers
-from localmem.benchmark.latency.plan import Plan, Spec
-from localmem.benchmark.latency.result import Sample
-from localmem.benchmark.latency.stopwatch import Clock, Salted, WatchedLLM
-from localmem.chat.agent import ChatAgent
-from localmem.config import Settings
+from localmem.benchmark.latency.client import TimedJobs
+from localmem.benchmark.latency.measurement import Environment, Write, user_names, writer_names
+from localmem.benchmark.latency.recipe import LatencyRecipe, MeasurementSpec
+from localmem.benchmark.latency.result import LatencyResult
+from localmem.benchmark.latency.run import Progress, claim, run
+from localmem.benchmark.latency.stopwatch import SaltedLLM, Stopwatch, TimedLLM
+from localmem.chat.conversation import Conversation
+from localmem.config import Settings, load_settings, system_options
 from localmem.journal import Journal
 from localmem.llm.base import LLM
-from localmem.retrieval.base import Encoder, Retriever
 from localmem.runtime import Runtime
-from localmem.runtime.worker import Rememberer
+from localmem.runtime.worker import Worker
 from localmem.store import Store
+from localmem.types import Session
 
-if TYPE_CHECKING:
-    from localmem.types import Session
-
-Track = Callable[[str, "Sequence[Session]"], "Iterable[Session]"]
+Track = Callable[[str, Sequence[Session]], Iterable[Session]]
 
 
-class Worlds:
-    """All points of one backbone; `place` is a folder for stores, `track` is told of sessions as they are read."""
+def measure_latency(
+    recipe: LatencyRecipe,
+    out: Path,
+    *,
+    config: Path | None = None,
+    resume: bool = False,
+    notify: Callable[[str], None],
+    track: Track,
+    progress: Progress,
+) -> list[LatencyResult]:
+    """A latency run for each of the recipe's models, each in a folder of its own if there are several.
 
-    def __init__(self, plan: Plan, settings: Settings, backbone: LLM, place: Path, track: Track) -> None:
-        self._plan = plan
+    `track` wraps the sessions that a system reads. Raises BadSettings for an unknown system, and BadInput for a folder
+    that contains another run.
+    """
+    if recipe.systems == ("all",):
+        recipe = recipe.model_copy(update={"systems": tuple(factory.SYSTEMS)})
+    for system in recipe.systems:
+        system_options(system, {})
+    if recipe.scripted and recipe.models:
+        notify("the scripted backbone replaces the recipe's models")
+    models: tuple[str | None, ...] = (None if recipe.scripted else recipe.models) or (None,)
+    results = []
+    for model in models:
+        settings = load_settings(config, {**recipe.settings, **({"model": model} if model else {})})
+        folder = out / model if model and len(models) > 1 else out
+        existing = claim(folder, describe_run(recipe, settings), resume=resume)
+        with ExitStack() as stack:
+            stores = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stores-", dir=folder)))
+            llm = _open_backbone(recipe, settings, notify, stack)
+            setup = LatencySetup(recipe, settings, llm, stores, track)
+            results.append(run(recipe, existing, setup.environment, folder, progress))
+    return results
+
+
+def _open_backbone(recipe: LatencyRecipe, settings: Settings, notify: Callable[[str], None], stack: ExitStack) -> LLM:
+    if recipe.scripted:
+        return synthetic_history.scripted_llm(recipe.answer, **recipe.scripted.model_dump())
+    backbone = factory.backbone(settings, notify)
+    stack.callback(backbone.close)
+    return backbone.llm
+
+
+class LatencySetup:
+    """The environments of all measurements on one backbone; `folder` is for stores, `track` wraps sessions read."""
+
+    def __init__(self, recipe: LatencyRecipe, settings: Settings, backbone: LLM, folder: Path, track: Track) -> None:
+        self._recipe = recipe
         self._settings = settings
         self._backbone = backbone
-        self._place = place
+        self._folder = folder
         self._track = track
 
     @contextmanager
-    def world(self, spec: Spec) -> Iterator[World]:
-        """One point's, for as long as the `with` lasts."""
-        from localmem.retrieval.dense import settle_all
+    def environment(self, spec: MeasurementSpec) -> Iterator[Environment]:
+        """The environment of one measurement, for as long as the `with` block lasts."""
+        from localmem.retrieval.dense import wait_for_builds
 
-        clock, scripted = Clock(), self._plan.scripted
-        with tempfile.TemporaryDirectory(prefix="point-", dir=self._place) as folder:
+        stopwatch, scripted = Stopwatch(), self._recipe.scripted
+        with tempfile.TemporaryDirectory(prefix="point-", dir=self._folder) as folder:
             data = Path(folder) / "data"
-            units = self._copy(spec, data)
-            llm = WatchedLLM(Salted(self._backbone, _salt(spec)), clock)
-            with Runtime(self._of(spec.system, data), llm=llm, around=clock.watch) as runtime:
-                yield World(
-                    home=runtime,
+            units = self._copy_store(spec, data)
+            llm = TimedLLM(SaltedLLM(self._backbone, _salts(spec)), stopwatch)
+            with Runtime(self._system_settings(spec.system, data), llm=llm, wrap=stopwatch.wrap) as runtime:
+                yield Environment(
+                    agents=runtime,
                     bare=self._backbone,
-                    clock=clock,
+                    stopwatch=stopwatch,
                     units=units,
                     counters=getattr(self._backbone, "prefix_cache", lambda: None),
                     first_token_ms=1000 * scripted.first_token if scripted else None,
-                    tells_cached=scripted is None,
+                    reports_cached=scripted is None,
                     remembering=_remembering,
-                    settle=settle_all,
-                    jobs=_jobs_of(runtime, clock),
+                    settle=wait_for_builds,
+                    jobs=_jobs_of(runtime, stopwatch),
                 )
 
-    def _of(self, system: str, data: Path) -> Settings:
-        changed = {"data": data, "database": None, "system": system, "options": _own(self._settings, system)}
-        return self._settings.model_copy(update=changed)
+    def _system_settings(self, system: str, data: Path) -> Settings:
+        changes = {"data": data, "database": None, "system": system, "options": _options(self._settings, system)}
+        return self._settings.model_copy(update=changes)
 
-    # -- the past ----------------------------------------------------------------------------------------------------
-
-    def _copy(self, spec: Spec, data: Path) -> int:
-        """A store with the users' past, in `data`. Returns the live units of each."""
-        people = [*users(spec), *writers(spec)]
-        made = self._place / f"{spec.system}-h{spec.history}-n{len(people)}"
-        if not made.exists():
-            draft = self._place / f".{made.name}"
+    def _copy_store(self, spec: MeasurementSpec, data: Path) -> int:
+        """Copy a store with the users' history to `data`. Returns the number of live units of each user."""
+        people = [*user_names(spec), *writer_names(spec)]
+        original = self._folder / f"{spec.system}-h{spec.history}-n{len(people)}"
+        if not original.exists():
+            draft = self._folder / f".{original.name}"
             shutil.rmtree(draft, ignore_errors=True)
-            self._remember(spec, people, draft)
-            draft.rename(made)
-        shutil.copytree(made, data)
+            self._make_store(spec, people, draft)
+            draft.rename(original)
+        shutil.copytree(original, data)
         with Store.open(data) as store:
             return sum(1 for _ in store.bank(people[0], spec.system).live())
 
-    def _remember(self, spec: Spec, people: Sequence[str], data: Path) -> None:
-        plan, settings = self._plan, self._of(spec.system, data)
-        spoken = synthetic_history.sessions(spec.history, plan.exchanges, plan.seed)
+    def _make_store(self, spec: MeasurementSpec, people: Sequence[str], data: Path) -> None:
+        recipe, settings = self._recipe, self._system_settings(spec.system, data)
+        sessions = synthetic_history.generate_sessions(spec.history, recipe.exchanges, recipe.seed)
         with Store.open(data) as store:
-            vectors = synthetic_history.Vectors()
-            made = synthetic_history.changes(
-                lambda journal: self._reader(settings, vectors, journal),
-                spoken,
+            changes = synthetic_history.remember(
+                lambda journal: self._history_reader(settings, store, journal),
+                sessions,
                 lambda sessions: self._track(f"{spec.system}: {spec.history} sessions", sessions),
             )
-            for rows in vectors.parts():
-                store.vectors.put(self._encoder.identity, rows)
             for user in people:
-                synthetic_history.give(store.journal(user, spec.system), made)
+                synthetic_history.commit_history(store.journal(user, spec.system), changes)
 
-    def _reader(self, settings: Settings, vectors: synthetic_history.Vectors, journal: Journal) -> ChatAgent:
-        from localmem.retrieval.encoder import CachedEncoder
-
-        llm = synthetic_history.scripted(self._plan.answer, name="scripted")
-        encoder: list[Encoder] = []
-
-        def one() -> Encoder:
-            if not encoder:
-                encoder.append(CachedEncoder(synthetic_history.Mixed(self._encoder), vectors))
-            return encoder[0]
-
-        def index() -> Retriever:
-            return factory.retriever(settings, one, before=factory.SYSTEMS[settings.system].before)
-
-        memory = factory.memory(settings, factory.Parts(llm, index), Bank())
-        return ChatAgent(memory=memory, llm=llm, journal=journal)
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        from localmem.factory.parts import bare_encoder
-
-        return bare_encoder(self._settings)
+    def _history_reader(self, settings: Settings, store: Store, journal: Journal) -> Conversation:
+        """An agent that needs no backbone and leaves its vectors in the store."""
+        llm = synthetic_history.scripted_llm(self._recipe.answer)
+        encoder = cache(lambda: factory.encoder(settings, store.vectors))
+        turns = factory.SYSTEMS[settings.system].context_turns
+        parts = factory.Parts(llm, lambda: factory.retriever(settings, encoder, context_turns=turns))
+        return Conversation(memory=factory.memory(settings, parts, Bank()), llm=llm, journal=journal)
 
 
-def about(plan: Plan, settings: Settings) -> dict[str, object]:
-    """What a run is of; another run in its folder must be of the same."""
-    from localmem.benchmark.latency.gpu import Gpus
-    from localmem.config import system_options
-    from localmem.experiments.runs import adapters_of
+def describe_run(recipe: LatencyRecipe, settings: Settings) -> dict[str, object]:
+    """Everything that a run depends on; a run that resumes must agree with it."""
+    from localmem.benchmark.latency.machine_state import Gpus
+    from localmem.experiments.runs import describe_adapters
     from localmem.prompts import digest_of_all
     from localmem.reporting.provenance import machine, versions
     from localmem.weights.manifest import Manifest
 
-    known = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
-    model = "scripted" if plan.scripted else settings.model
+    entry = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
+    weights = entry if entry and not recipe.scripted else None
     return {
-        "model": model,
-        "checksum": known.checksum if known and not plan.scripted else None,
-        "source": known.source.model_dump(mode="json") if known and known.source and not plan.scripted else None,
-        "adapters": {} if plan.scripted else adapters_of(settings),
-        "arguments": plan.model_dump(mode="json", exclude={"models", "title"}),
-        "seed": plan.seed,
+        "model": "scripted" if recipe.scripted else settings.model,
+        "checksum": weights.checksum if weights else None,
+        "source": weights.source.model_dump(mode="json") if weights and weights.source else None,
+        "adapters": {} if recipe.scripted else describe_adapters(settings),
+        "arguments": recipe.model_dump(mode="json", exclude={"models", "title"}),
+        "seed": recipe.seed,
         "prompts": digest_of_all(),
         "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
         "retrieval": settings.retrieval.model_dump(mode="json"),
         "chat": settings.chat.model_dump(mode="json"),
-        "systems": {name: system_options(name, _own(settings, name)) for name in plan.systems},
-        "title": plan.title,
-        "machine": {**machine(Path.cwd()), "gpus": [asdict(gpu) for gpu in Gpus().look(())]},
+        "systems": {name: system_options(name, _options(settings, name)) for name in recipe.systems},
+        "title": recipe.title,
+        "machine": {**machine(Path.cwd()), "gpus": [asdict(gpu) for gpu in Gpus().states(())]},
         "versions": versions(),
     }
 
 
-def _own(settings: Settings, system: str) -> Mapping[str, object]:
-    """The options of the settings, for the system that they name."""
+def _options(settings: Settings, system: str) -> Mapping[str, object]:
+    """The options of the settings apply to the system that they name."""
     return settings.options if settings.system == system else {}
 
 
-def _salt(spec: Spec) -> Callable[[], str]:
-    """Of a point's own prompts: apart from every other point's; with a cold cache, each apart from all.
+def _salts(spec: MeasurementSpec) -> Callable[[], str]:
+    """Cache salts of a measurement's own prompts: one for all with a warm cache, one for each with a cold cache.
 
-    vLLM takes no slash in a salt, and 128 characters at most.
+    vLLM accepts no slash in a salt, and at most 128 characters.
     """
     base, numbers = token_hex(8), count()
     return (lambda: base) if spec.cache == "warm" else (lambda: f"{base}-{next(numbers)}")
 
 
 @contextmanager
-def _remembering(jobs: WatchedJobs) -> Iterator[Callable[[], None]]:
-    """The threads that a server has, at work on these jobs."""
-    rememberer = Rememberer(jobs)
-    rememberer.start()
+def _remembering(jobs: TimedJobs) -> Iterator[Callable[[], None]]:
+    """The background threads of a server, at work on these jobs."""
+    worker = Worker(jobs)
+    worker.start()
     try:
-        yield rememberer.nudge
+        yield worker.nudge
     finally:
-        rememberer.stop()
+        worker.stop()
 
 
-def _jobs_of(runtime: Runtime, clock: Clock) -> Callable[[str, float, Callable[[Sample], None]], WatchedJobs]:
-    return lambda point, began, write: WatchedJobs(runtime, clock, point, began, write)
+def _jobs_of(runtime: Runtime, stopwatch: Stopwatch) -> Callable[[str, float, Write], TimedJobs]:
+    return lambda point, start, write: TimedJobs(runtime, stopwatch, point, start, write)

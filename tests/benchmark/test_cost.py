@@ -1,6 +1,6 @@
-"""The cost of remembering: each call is counted where it falls, and replies are not."""
+"""The cost of a memory system: its own calls count, replies do not."""
 
-from localmem.benchmark.cost import cost
+from localmem.benchmark.cost import measure_cost
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
 from localmem.memory import Memory
@@ -9,7 +9,7 @@ from localmem.types import AddUnit, Change, Exchange, Recall, Session
 from tests.fakes import session, unit
 
 
-class Asking(Memory):
+class AskingMemory(Memory):
     """Asks the model once before a reply and once at a session's end; adds a unit after a reply."""
 
     name = "asking"
@@ -32,12 +32,14 @@ class Asking(Memory):
         return []
 
 
-def test_calls_tokens_and_what_is_shown() -> None:
+def test_calls_and_tokens() -> None:
     meter = Meter(ScriptedLLM(lambda _: "one two three"))
-    found = cost(Asking(meter), meter, [session("a", "b", "c", "d"), session("e", "f", "unanswered", name="s2")])
-    assert (found.turns, found.sessions, found.calls) == (3, 2, 5)
-    assert found.output_tokens == 15
-    assert found.shown == 4
-    assert found.units == 3
-    assert set(found.prompts) == {"rsum/update"}
-    assert found.a_turn(found.calls) == 5 / 3
+    cost = measure_cost(
+        AskingMemory(meter), meter, [session("a", "b", "c", "d"), session("e", "f", "unanswered", name="s2")]
+    )
+    assert (cost.turns, cost.sessions, cost.calls) == (3, 2, 5)
+    assert cost.output_tokens == 15
+    assert cost.recalled_tokens == 4
+    assert cost.units == 3
+    assert set(cost.prompts) == {"rsum/update"}
+    assert cost.per_turn(cost.calls) == 5 / 3

@@ -1,182 +1,207 @@
-"""One user talks to an agent, or sends the same prompts to the bare backbone: each request becomes a raw sample.
+"""Simulated users of an agent and of the bare backbone, and timed session ends; each request becomes a raw sample.
 
-Knows agents by what it is given and the clock; knows no load and no files.
+Does not depend on the load or on files.
 """
 
-from collections.abc import Generator, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial, reduce
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from localmem.benchmark.latency.result import Kind, Sample
-from localmem.benchmark.latency.stopwatch import AFTER, Clock, Reading
-from localmem.chat.agent import ChatAgent, Ready
-from localmem.chat.prefetch import heard_ahead
+from localmem.benchmark.latency.stopwatch import AFTER, Reading, Stopwatch
+from localmem.chat.conversation import Conversation
+from localmem.chat.prefetch import hear_and_prepare
+from localmem.chat.responder import PreparedReply
 from localmem.errors import LocalmemError
 from localmem.llm.base import LLM
-from localmem.llm.wrappers import Spent
+from localmem.llm.wrappers import PromptUsage
 from localmem.types import Completion, Prompt, Reply, Session
 
-End = TypeVar("End")
+Result = TypeVar("Result", bound=Completion | Reply)
 
-_STEP = timedelta(minutes=1)
-_REPLY = ("first_token", "decode")
+_BETWEEN_TURNS = timedelta(minutes=1)
+_REPLY_STAGES = ("first_token", "decode")
 
 
-class Home(Protocol):
-    """Where agents live: a runtime is one."""
+class Agents(Protocol):
+    """Where users' agents come from, such as a Runtime."""
 
-    def agent(self, user: str) -> ChatAgent:
+    def agent(self, user: str) -> Conversation:
         """The user's agent, with the bank as it is in the store."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A turn that was answered: its sample, and the prompt of its reply, to be sent to the bare backbone too."""
+class AnsweredTurn:
+    """A turn's sample, and the prompt of its reply, to be sent to the bare backbone too; None if the turn failed."""
 
     sample: Sample
     prompt: Prompt | None
 
 
 @dataclass(slots=True)
-class Talk:
-    """One user's side of a point. `began` is the clock's time at which the point did; `limit` tokens a reply may have.
+class SimulatedUser:
+    """One user of a measurement. `start` is the time the measurement began, `max_tokens` the limit of a reply.
 
-    A turn is what a server does for one: the agent is fetched, the bank looked at, the words made durable, the reply
-    streamed.
+    A turn does what a server does: fetch the agent, look at the bank, make the words durable, stream the reply.
     """
 
     point: str
     user: str
-    home: Home
-    clock: Clock
-    words: Iterator[str]
+    agents: Agents
+    stopwatch: Stopwatch
+    texts: Iterator[str]
     now: datetime
-    began: float
-    limit: int
+    start: float
+    max_tokens: int
     session: str = ""
     number: int = 0
-    asked: list[Asked] = field(default_factory=list)
+    answered: list[AnsweredTurn] = field(default_factory=list)
 
-    def open(self, name: str) -> None:
-        """From now on the user talks in this session."""
-        self.session, self.number, self.asked = f"{self.user}.{name}", 0, []
+    def open_session(self, name: str) -> None:
+        """Begin a session; later turns belong to it."""
+        self.session, self.number, self.answered = f"{self.user}.{name}", 0, []
 
-    def turn(self, due: float | None = None, *, warm_up: bool = False) -> Sample:
-        """One turn of the user, and its reply. `due` is the clock's time at which it should have been sent."""
+    def send_turn(self, due: float | None = None, *, warm_up: bool = False) -> Sample:
+        """Send one turn and read its reply. `due` is the time at which it should have been sent."""
         self.number += 1
-        self.now += _STEP
-        text = next(self.words)
-        with self.clock.measuring() as reading:
-            timed = _Timed(self, "turn", reading, self.number, reading.began if due is None else due, warm_up)
-            try:
-                stamps, reply = _drained(self._begin(text), self.clock)
-            except LocalmemError as error:
-                asked = Asked(timed.failed(error), None)
-            else:
-                sample = timed.sample(stamps, reply.completion, self.clock.now())
-                asked = Asked(sample, reply.prompt)
-        self.asked.append(asked)
-        return asked.sample
+        self.now += _BETWEEN_TURNS
+        text = next(self.texts)
+        sample, reply = self._send("turn", self.number, due, warm_up, lambda: self._reply(text))
+        self.answered.append(AnsweredTurn(sample, reply.prompt if reply else None))
+        return sample
 
-    def bare(self, llm: LLM, asked: Asked, due: float | None = None) -> Sample | None:
-        """The prompt of a turn once more, straight to the backbone. None for a turn that failed."""
-        if asked.prompt is None:
+    def send_bare(self, llm: LLM, answered: AnsweredTurn, due: float | None = None) -> Sample | None:
+        """Send the prompt of a turn straight to the backbone. None for a turn that failed."""
+        prompt, turn = answered.prompt, answered.sample
+        if prompt is None:
             return None
-        with self.clock.measuring() as reading:
-            began = reading.began if due is None else due
-            timed = _Timed(self, "bare", reading, asked.sample.turn, began, asked.sample.warm_up)
+        return self._send("bare", turn.turn, due, turn.warm_up, lambda: llm.stream(prompt))[0]
+
+    def close_session(self) -> None:
+        """End the session; background threads remember it later."""
+        self.agents.agent(self.user).close(self.session)
+
+    def _send(
+        self,
+        kind: Kind,
+        turn: int,
+        due: float | None,
+        warm_up: bool,
+        stream: Callable[[], Generator[str, None, Result]],
+    ) -> tuple[Sample, Result | None]:
+        """The sample of one request, and what its stream returned; None if it failed."""
+        now = self.stopwatch.now
+        with self.stopwatch.measure() as reading:
+            due = reading.start if due is None else due
+            sent = round(due - self.start, 4)
+            sample = Sample(self.point, kind, self.user, self.session, turn, sent, None, 0.0, warm_up=warm_up)
             try:
-                stamps, completion = _drained(llm.stream(asked.prompt), self.clock)
+                times, result = _timed_pieces(stream(), now)
             except LocalmemError as error:
-                return timed.failed(error)
-            return timed.sample(stamps, completion, self.clock.now())
-
-    def close(self) -> None:
-        """The session is over; whoever remembers it does so later."""
-        self.home.agent(self.user).close(self.session)
-
-    def _begin(self, text: str) -> Generator[str, None, Reply]:
-        agent = self.home.agent(self.user)
-        agent.refresh()
-        with self.clock.stage("store"):  # what is waited for beyond what is recalled meanwhile
-            hear = partial(agent.hear, text, self.now, self.session)
-            session, ready = heard_ahead(hear, partial(self._prepared, agent))
-        adjust = partial(replace, max_tokens=self.limit)
-        return agent.reply(session.id, dialogue=session, adjust=adjust, ready=ready)
-
-    def _prepared(self, agent: ChatAgent, dialogue: Session) -> Ready:
-        with self.clock.stage("prompt"):
-            return agent.prepare(dialogue)
-
-
-@dataclass(frozen=True, slots=True)
-class _Timed:
-    """A request under way, and what its sample is made of."""
-
-    talk: Talk
-    kind: Kind
-    reading: Reading
-    turn: int
-    due: float
-    warm_up: bool
-
-    def sample(self, stamps: list[float], completion: Completion, ended: float) -> Sample:
-        """`stamps` are the clock's times of the pieces; a reply of nothing is timed by its end."""
-        first, last = (stamps[0], stamps[-1]) if stamps else (ended, ended)
-        ttft, e2el = 1000 * (first - self.due), 1000 * (last - self.due)
-        return replace(
-            self._bare_sample(e2el),
+                elapsed = round(1000 * (now() - due), 4)
+                return replace(sample, e2el_ms=elapsed, error=f"{type(error).__name__}: {error}"), None
+            end = now()
+        first, last = (times[0], times[-1]) if times else (end, end)  # an empty reply is timed by its end
+        ttft, e2el = 1000 * (first - due), 1000 * (last - due)
+        completion: Completion = getattr(result, "completion", result)  # type: ignore[arg-type]  # a Reply's, or itself
+        sample = replace(
+            sample,
             ttft_ms=round(ttft, 4),
-            itl_ms=tuple(round(1000 * (after - before), 4) for before, after in pairwise(stamps)),
+            e2el_ms=round(e2el, 4),
+            itl_ms=tuple(round(1000 * (later - earlier), 4) for earlier, later in pairwise(times)),
             input_tokens=completion.usage.input,
             cached_tokens=completion.usage.cached,
             output_tokens=completion.usage.output,
-            stages=self._stages(ttft, e2el, 1000 * (ended - last)) if self.kind == "turn" else {},
-            calls=dict(self.reading.calls),
+            stages=_turn_stages(reading, due, ttft, e2el, 1000 * (end - last)) if kind == "turn" else {},
+            calls=dict(reading.calls),
         )
+        return sample, result
 
-    def failed(self, error: LocalmemError) -> Sample:
-        """What the request came to nothing by."""
-        taken = 1000 * (self.talk.clock.now() - self.due)
-        return replace(self._bare_sample(taken), error=f"{type(error).__name__}: {error}")
+    def _reply(self, text: str) -> Generator[str, None, Reply]:
+        agent = self.agents.agent(self.user)
+        agent.writer.refresh()
+        with self.stopwatch.stage("store"):  # only what takes longer than the search that runs meanwhile
+            hear = partial(agent.hear, text, self.now, self.session)
+            session, prepared = hear_and_prepare(hear, partial(self._prepare, agent))
+        adjust = partial(replace, max_tokens=self.max_tokens)
+        return agent.reply(session.id, dialogue=session, adjust=adjust, prepared=prepared)
 
-    def _bare_sample(self, e2el: float) -> Sample:
-        return Sample(
-            point=self.talk.point,
-            kind=self.kind,
-            user=self.talk.user,
-            session=self.talk.session,
-            turn=self.turn,
-            sent=round(self.due - self.talk.began, 4),
-            ttft_ms=None,
-            e2el_ms=round(e2el, 4),
-            warm_up=self.warm_up,
-        )
-
-    def _stages(self, ttft: float, e2el: float, behind: float) -> dict[str, float]:
-        """In order: up to the first token, where what no part took is the prompt's building; decoding; behind it."""
-        took = self.reading.stages
-        late = 1000 * (self.reading.began - self.due)
-        before = {"queue": late} if late > 0 else {}
-        before |= {name: value for name, value in took.items() if not name.startswith(AFTER) and name not in _REPLY}
-        first = took.get("first_token", 0.0)
-        left = ttft - first - sum(before.values())
-        prompt = before.pop("prompt", 0.0) + max(left, 0.0)
-        after = {name: value for name, value in took.items() if name.startswith(AFTER)}
-        rest = max(behind - sum(after.values()), 0.0)
-        reply = {"prompt": prompt, "first_token": first, "decode": e2el - ttft}
-        return {name: round(value, 4) for name, value in {**before, **reply, **after, f"{AFTER}other": rest}.items()}
+    def _prepare(self, agent: Conversation, dialogue: Session) -> PreparedReply:
+        with self.stopwatch.stage("prompt"):
+            return agent.responder.prepare(dialogue)
 
 
-def end_sample(point: str, user: str, session: str, sent: float, reading: Reading, seconds: float, ok: bool) -> Sample:
-    """A session's end that took `seconds` in all; `reading` is what was measured of it."""
-    spent = reduce(Spent.plus, reading.calls.values(), Spent())
-    whole = 1000 * seconds
-    other = max(whole - sum(reading.stages.values()), 0.0)
+class JobRunner(Protocol):
+    """What remembers closed sessions, such as a Runtime. A job is a record of the store with its user and session."""
+
+    def waiting_jobs(self) -> Sequence[Any]:
+        """Jobs to be done."""
+        ...
+
+    def remember(self, job: Any, /) -> bool:  # noqa: ANN401  # the store's record, which is only passed on
+        """Whether it was done."""
+        ...
+
+
+class TimedJobs:
+    """A JobRunner around another one: each job becomes a sample. `start` is the time the measurement began."""
+
+    def __init__(
+        self, runner: JobRunner, stopwatch: Stopwatch, point: str, start: float, write: Callable[[Sample], None]
+    ) -> None:
+        self._runner = runner
+        self._stopwatch = stopwatch
+        self._point = point
+        self._start = start
+        self._write = write
+        self._changed = threading.Condition()
+        self._pending = 0
+        self._next_session: Callable[[str], bool] = lambda _user: False
+
+    def waiting_jobs(self) -> Sequence[Any]:
+        """Those of the runner."""
+        return self._runner.waiting_jobs()
+
+    def remember(self, job: Any, /) -> bool:  # noqa: ANN401  # the store's record, which is only passed on
+        """Run and time a job. A failed job counts as finished: no measurement waits for its next attempt."""
+        with self._stopwatch.measure() as reading:
+            succeeded = self._runner.remember(job)
+            elapsed = self._stopwatch.now() - reading.start
+        sent = reading.start - self._start
+        self._write(end_sample(self._point, job.user, job.session, sent, reading, elapsed, succeeded=succeeded))
+        has_next = self._next_session(job.user)
+        with self._changed:
+            self._pending = max(self._pending + int(has_next) - 1, 0)  # a failed job may come a second time
+            self._changed.notify_all()
+        return succeeded
+
+    def expect(self, sessions: int) -> None:
+        """Announce sessions that are about to be closed."""
+        with self._changed:
+            self._pending += sessions
+
+    def wait(self) -> None:
+        """Wait until all announced sessions are remembered."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending <= 0)
+
+    def set_supply(self, next_session: Callable[[str], bool] | None) -> None:
+        """After each job `next_session` may close another session of its user and return True; None stops that."""
+        self._next_session = next_session or (lambda _user: False)
+
+
+def end_sample(
+    point: str, user: str, session: str, sent: float, reading: Reading, seconds: float, *, succeeded: bool
+) -> Sample:
+    """The sample of a session's end that took `seconds` in all."""
+    usage = reduce(PromptUsage.plus, reading.calls.values(), PromptUsage())
+    elapsed = 1000 * seconds
+    other = max(elapsed - sum(reading.stages.values()), 0.0)
     return Sample(
         point=point,
         kind="end",
@@ -185,23 +210,38 @@ def end_sample(point: str, user: str, session: str, sent: float, reading: Readin
         turn=0,
         sent=round(sent, 4),
         ttft_ms=None,
-        e2el_ms=round(whole, 4),
-        input_tokens=spent.input_tokens,
-        cached_tokens=spent.cached_tokens,
-        output_tokens=spent.output_tokens,
-        stages={name: round(value, 4) for name, value in {**reading.stages, "other": other}.items()},
+        e2el_ms=round(elapsed, 4),
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
+        stages={name: round(ms, 4) for name, ms in {**reading.stages, "other": other}.items()},
         calls=dict(reading.calls),
-        error=None if ok else "the session could not be remembered; see the log",
+        error=None if succeeded else "the session was not remembered; see the log",
     )
 
 
-def _drained(pieces: Generator[str, None, End], clock: Clock) -> tuple[list[float], End]:
+def _turn_stages(reading: Reading, due: float, ttft: float, e2el: float, after_reply: float) -> dict[str, float]:
+    """In order: until the first token, decoding, after the reply. Time that no stage covers counts as `prompt`."""
+    stages = reading.stages
+    late = 1000 * (reading.start - due)
+    before = {"queue": late} if late > 0 else {}
+    before |= {name: ms for name, ms in stages.items() if not name.startswith(AFTER) and name not in _REPLY_STAGES}
+    first_token = stages.get("first_token", 0.0)
+    uncovered = ttft - first_token - sum(before.values())
+    prompt = before.pop("prompt", 0.0) + max(uncovered, 0.0)
+    after = {name: ms for name, ms in stages.items() if name.startswith(AFTER)}
+    other = max(after_reply - sum(after.values()), 0.0)
+    reply = {"prompt": prompt, "first_token": first_token, "decode": e2el - ttft}
+    return {name: round(ms, 4) for name, ms in {**before, **reply, **after, f"{AFTER}other": other}.items()}
+
+
+def _timed_pieces(pieces: Generator[str, None, Result], now: Callable[[], float]) -> tuple[list[float], Result]:
     """When each piece came, and what the generator returned."""
-    stamps: list[float] = []
+    times: list[float] = []
     while True:
         try:
             piece = next(pieces)
         except StopIteration as end:
-            return stamps, end.value
+            return times, end.value
         if piece:
-            stamps.append(clock.now())
+            times.append(now())

@@ -1,59 +1,55 @@
-"""Two runs of the latency benchmark, point by point: how the second stands to the first, and whether that is chance.
+"""Compares two latency runs: ratios of the same figures, with bootstrap intervals from the raw requests.
 
-Intervals come from the raw requests; a figure that is but one number a run (throughput) has none. Says what else
-differs between the runs, for a ratio tells of a change only where nothing else did. Measures nothing.
+Also lists what else differs between the runs: a ratio is evidence for a change only if nothing else changed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localmem.benchmark.latency.figures import tpot
-from localmem.benchmark.latency.resample import Figure, Measured, Ratio, mean, percentile, ratio
-from localmem.benchmark.latency.result import SAMPLES, Kind, Part, Point, Sample, load_result, read_samples
+from localmem.benchmark.latency.figures import time_per_output_token
+from localmem.benchmark.latency.result import SAMPLES, Kind, Measurement, Sample, load_result, read_samples
+from localmem.reporting.bootstrap import Clustered, Ratio, Statistic, cluster_mean, cluster_percentile, cluster_ratio
 from localmem.reporting.sections import Table
 
-Value = Callable[[Sample], float | None]
+SamplesById = Mapping[str, Sequence[Sample]]
 
-
-_VALUES: Mapping[str, Value] = {
-    "ttft": lambda one: one.ttft_ms,
-    "tpot": tpot,
-    "e2el": lambda one: one.e2el_ms,
+_STATISTICS: Mapping[str, Statistic] = {
+    "mean": cluster_mean,
+    "p50": cluster_percentile(50),
+    "p95": cluster_percentile(95),
 }
-_FIGURES: Mapping[str, tuple[str, Figure]] = {
-    "mean_ttft_ms": ("ttft", mean),
-    "p50_ttft_ms": ("ttft", percentile(50)),
-    "p95_ttft_ms": ("ttft", percentile(95)),
-    "p50_tpot_ms": ("tpot", percentile(50)),
-    "p50_e2el_ms": ("e2el", percentile(50)),
-    "p95_e2el_ms": ("e2el", percentile(95)),
+_VALUES: Mapping[str, Callable[[Sample], float | None]] = {
+    "ttft": lambda sample: sample.ttft_ms,
+    "tpot": time_per_output_token,
+    "e2el": lambda sample: sample.e2el_ms,
 }
-_SINGLE = ("request_throughput", "output_throughput")
-_OF_KIND: Mapping[Kind, Sequence[str]] = {  # bare: whether the backbone itself was as fast in both
-    "turn": (*_FIGURES, *_SINGLE),
+_TURN_FIGURES = ("mean_ttft_ms", "p50_ttft_ms", "p95_ttft_ms", "p50_tpot_ms", "p50_e2el_ms", "p95_e2el_ms")
+_FIGURES: Mapping[Kind, Sequence[str]] = {  # "bare" shows whether the backbone itself was equally fast in both runs
+    "turn": (*_TURN_FIGURES, "request_throughput", "output_throughput"),
     "bare": ("p50_ttft_ms", "p95_ttft_ms", "p50_tpot_ms"),
     "end": ("p50_e2el_ms", "p95_e2el_ms"),
 }
-_UNTOLD = ("state", "load_average", "started", "ended")  # of no two runs alike, and told with the points' marks
+_ALWAYS_DIFFERENT = {"state", "load_average", "started", "ended"}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of one point in both runs; the interval is of the ratio, 95 %, and None where requests cannot tell."""
+class FigureRatio:
+    """One figure in both runs. `low` and `high` are the 95 % interval of the ratio, None without raw requests."""
 
     point: str
     kind: Kind
     figure: str
-    ours: float
-    theirs: float
+    first: float
+    second: float
     ratio: float
     low: float | None
     high: float | None
 
     @property
     def verdict(self) -> str:
-        """Whether the ratio may be chance."""
+        """Whether the interval excludes 1."""
         if self.low is None or self.high is None:
             return "no interval"
         if self.low <= 1 <= self.high:
@@ -62,136 +58,114 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """Something that both runs say of themselves, and not alike."""
-
-    what: str
-    ours: str
-    theirs: str
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """`rows` of points in both; `alone` are the points without a partner; `notes` tell what to keep in mind."""
+    """`unmatched` are the measurements that only one run has; `differences` are (setting, first, second)."""
 
-    rows: tuple[Row, ...]
-    alone: tuple[tuple[str, ...], tuple[str, ...]]
-    differences: tuple[Difference, ...]
+    rows: tuple[FigureRatio, ...]
+    unmatched: tuple[tuple[str, ...], tuple[str, ...]]
+    differences: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
 
+    def tables(self) -> list[Table]:
+        """The ratios and, if there are any, the other differences; the runs are called A and B."""
+        rows = [
+            {
+                "measurement": row.point,
+                "requests": row.kind,
+                "figure": row.figure,
+                "A": f"{row.first:.2f}",
+                "B": f"{row.second:.2f}",
+                "ratio": format_ratio(row),
+                "verdict": row.verdict,
+            }
+            for row in self.rows
+        ]
+        tables = [Table.of("B / A (ratio with 95 % interval; below 1 is less)", rows)]
+        if self.differences:
+            tables.append(Table("What else differs between the runs", ("setting", "A", "B"), self.differences))
+        return tables
 
-Requests = Mapping[str, Sequence[Sample]]  # of each point
 
-
-def compare(ours: Path, theirs: Path) -> Comparison:
-    """Two runs' folders or their result.json, whose samples lie beside. Raises BadInput."""
-    runs = [load_result(path) for path in (ours, theirs)]
-    requests = [read_requests(path) for path in (ours, theirs)]
-    first, second = ({point.id: point for point in run.points} for run in runs)
-    both = [name for name in first if name in second]
-    rows = [row for name in both for row in _rows(first[name], second[name], requests)]
-    notes = [_without(path) for path, held in zip((ours, theirs), requests, strict=True) if not held]
+def compare(first: Path, second: Path) -> Comparison:
+    """Compares two runs, given by their folder or result.json. Raises BadInput."""
+    paths = (first, second)
+    results = [load_result(path) for path in paths]
+    samples = [read_samples_by_id(path) for path in paths]
+    measurements = [{point.id: point for point in result.points} for result in results]
+    shared = [name for name in measurements[0] if name in measurements[1]]
+    notes = [
+        f"{path} has no {SAMPLES}: its figures have no intervals"
+        for path, rows in zip(paths, samples, strict=True)
+        if not rows
+    ]
     notes += [
         f"{name} of {path.name}: {mark}"
-        for path, points in ((ours, first), (theirs, second))
-        for name in both
-        for mark in points[name].marks
+        for path, by_id in zip(paths, measurements, strict=True)
+        for name in shared
+        for mark in by_id[name].marks
     ]
-    alone = tuple(name for name in first if name not in second), tuple(name for name in second if name not in first)
-    return Comparison(tuple(rows), alone, tuple(differences(*(run.about for run in runs))), tuple(notes))
+    settings = [dict(flatten(result.about)) for result in results]
+    return Comparison(
+        tuple(row for name in shared for row in _ratios(measurements[0][name], measurements[1][name], samples)),
+        (tuple(measurements[0].keys() - set(shared)), tuple(measurements[1].keys() - set(shared))),
+        tuple(
+            (name, settings[0].get(name, "absent"), settings[1].get(name, "absent"))
+            for name in dict.fromkeys([*settings[0], *settings[1]])
+            if settings[0].get(name) != settings[1].get(name) and not _ALWAYS_DIFFERENT & set(name.split("."))
+        ),
+        tuple(notes),
+    )
 
 
-def read_requests(path: Path) -> Requests:
-    """A run's raw samples by point; none where a result lies alone. Raises BadInput."""
-    folder = path if path.is_dir() else path.parent
-    if not (folder / SAMPLES).exists():
-        return {}
-    found: dict[str, list[Sample]] = {}
-    for one in read_samples(path):
-        found.setdefault(one.point, []).append(one)
-    return found
+def read_samples_by_id(path: Path) -> SamplesById:
+    """A run's raw samples by measurement; empty if only its result.json exists. Raises BadInput."""
+    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+    if ((path if path.is_dir() else path.parent) / SAMPLES).exists():
+        for sample in read_samples(path):
+            samples[sample.point].append(sample)
+    return samples
 
 
-def differences(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list[Difference]:
-    """What two runs say of themselves, and not alike; dots join the names of what lies within."""
-    first, second = dict(flat(ours)), dict(flat(theirs))
-    return [
-        Difference(name, first.get(name, "absent"), second.get(name, "absent"))
-        for name in dict.fromkeys([*first, *second])
-        if first.get(name) != second.get(name) and not set(name.split(".")) & set(_UNTOLD)
-    ]
-
-
-def flat(about: Mapping[str, object], before: str = "") -> Iterable[tuple[str, str]]:
-    """Names and values of a nested mapping."""
-    for name, value in about.items():
+def flatten(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names and text values of a nested mapping."""
+    for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{before}{name}.")
-        elif isinstance(value, list | tuple):
-            yield f"{before}{name}", ", ".join(map(str, value))
+            yield from flatten(value, f"{prefix}{name}.")
         else:
-            yield f"{before}{name}", str(value)
+            yield f"{prefix}{name}", ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def between(ours: Sequence[Sample], theirs: Sequence[Sample], figure: str) -> Ratio | None:
-    """The ratio of one figure (as `p95_ttft_ms`) of any two lots of requests; None where a lot has no such times."""
-    name, of = _FIGURES[figure]
-    first, second = _measured(ours, name), _measured(theirs, name)
-    return ratio(first, second, of) if first and second else None
+def sample_ratio(first: Sequence[Sample], second: Sequence[Sample], figure: str) -> Ratio | None:
+    """The ratio of a figure such as `p95_ttft_ms`, second to first; None if either has no such times."""
+    statistic, kind, _ = figure.split("_")
+    sides = _clustered(first, kind), _clustered(second, kind)
+    return cluster_ratio(*sides, _STATISTICS[statistic]) if all(sides) else None
 
 
-def tables(found: Comparison, names: tuple[str, str]) -> list[Table]:
-    """The comparison for a person; `names` are those of the runs."""
-    rows = [
-        {
-            "point": row.point,
-            "of": row.kind,
-            "figure": row.figure,
-            names[0]: f"{row.ours:.2f}",
-            names[1]: f"{row.theirs:.2f}",
-            "ratio": _told(row),
-            "verdict": row.verdict,
-        }
-        for row in found.rows
-    ]
-    differ = [{"what": one.what, names[0]: one.ours, names[1]: one.theirs} for one in found.differences]
-    return [
-        Table.of(f"{names[1]} by {names[0]} (ratio with 95 % interval; below 1 is less)", rows),
-        Table.of("What else differs between the two", differ),
-    ][: 1 + bool(differ)]
+def format_ratio(ratio: FigureRatio | Ratio) -> str:
+    """The ratio with its interval, if it has one."""
+    return f"{ratio.ratio:.3f}" + ("" if ratio.low is None else f" [{ratio.low:.3f}, {ratio.high:.3f}]")
 
 
-def _rows(ours: Point, theirs: Point, requests: Sequence[Requests]) -> Iterable[Row]:
-    for kind, figures in _OF_KIND.items():
-        first, second = _part(ours, kind), _part(theirs, kind)
-        if first is None or second is None:
+def _ratios(first: Measurement, second: Measurement, samples: Sequence[SamplesById]) -> Iterator[FigureRatio]:
+    for kind, figures in _FIGURES.items():
+        sides = first.stats(kind), second.stats(kind)
+        if sides[0] is None or sides[1] is None:
             continue
-        lots = [[one for one in held.get(ours.id, ()) if one.kind == kind] for held in requests]
+        requests = [[sample for sample in by_id.get(first.id, ()) if sample.kind == kind] for by_id in samples]
         for figure in figures:
-            before, after = first.figures.get(figure), second.figures.get(figure)
-            if before and after:
-                yield Row(ours.id, kind, figure, before, after, after / before, *_interval(lots, figure))
+            values = sides[0].figures.get(figure), sides[1].figures.get(figure)
+            if values[0] and values[1]:
+                interval = None if figure.endswith("throughput") else sample_ratio(requests[0], requests[1], figure)
+                bounds = (interval.low, interval.high) if interval else (None, None)
+                yield FigureRatio(first.id, kind, figure, values[0], values[1], values[1] / values[0], *bounds)
 
 
-def _interval(lots: Sequence[Sequence[Sample]], figure: str) -> tuple[float | None, float | None]:
-    found = None if figure in _SINGLE else between(lots[0], lots[1], figure)
-    return (found.low, found.high) if found else (None, None)
-
-
-def _part(point: Point, kind: Kind) -> Part | None:
-    return {"turn": point.turns, "bare": point.bare, "end": point.ends}[kind]
-
-
-def _measured(samples: Sequence[Sample], name: str) -> Measured:
-    """By conversation; a failed request has no time."""
-    values = (((one.user, one.session), _VALUES[name](one)) for one in samples if not (one.error or one.warm_up))
+def _clustered(samples: Sequence[Sample], kind: str) -> Clustered:
+    """Values by conversation; failed and warm-up requests have none."""
+    values = (
+        ((sample.user, sample.session), _VALUES[kind](sample))
+        for sample in samples
+        if not (sample.error or sample.warm_up)
+    )
     return [(conversation, value) for conversation, value in values if value]
-
-
-def _without(path: Path) -> str:
-    return f"no {SAMPLES} lies beside {path}: its figures have no intervals"
-
-
-def _told(row: Row) -> str:
-    interval = "" if row.low is None else f" [{row.low:.3f}, {row.high:.3f}]"
-    return f"{row.ratio:.3f}{interval}"

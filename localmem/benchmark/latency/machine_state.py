@@ -1,56 +1,58 @@
-"""How busy and how throttled the machine is, before a point, while it runs and after it; peak memory and energy.
+"""How busy and how throttled the machine is, peak memory, and GPU energy; with psutil and NVIDIA's NVML.
 
-What other processes take is told from CPU times, not from the load average, which counts our own work and remembers the
-minute before. Knows no requests; whatever is not told by this kernel or driver is None.
+The load of other processes is computed from CPU times, not from the load average, which includes our own work and the
+minute before. Values that this kernel or driver does not report are None.
 """
 
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 
-from localmem.benchmark.latency.gpu import Gpu, Gpus
-
-BUSY = 0.1  # of all cores, or of a GPU's time: more than this in other hands, and times are not ours alone
-STOLEN = 0.02  # of all cores, given to other guests of the same host
+BUSY = 0.1  # share of all cores, or of a GPU's time, that others may use before a measurement is marked
+STOLEN = 0.02  # share of all cores that the hypervisor may give to other guests
 _MB = 2**20
-_SELDOM = 5.0  # seconds between looks that disturb what is measured: at all of /proc, at the clocks of all cores
-_CPUS = Path("/sys/devices/system/cpu")
-_QUOTAS = Path("/sys/fs/cgroup/cpu.stat")
-_RAPL = Path("/sys/class/powercap")
+_TREE_SECONDS = 5.0  # between two scans of /proc for our processes, which disturb what is measured
+_THROTTLE_COUNTS = Path("/sys/devices/system/cpu")
+_CGROUP_CPU = Path("/sys/fs/cgroup/cpu.stat")
+
+# NVML's reasons for a clock below the requested one. Idling and clocks chosen by the user are not among them.
+_SLOWDOWN_REASONS = {
+    "nvmlClocksEventReasonSwPowerCap": "power cap",
+    "nvmlClocksEventReasonHwSlowdown": "hardware slowdown",
+    "nvmlClocksEventReasonSwThermalSlowdown": "heat",
+    "nvmlClocksEventReasonHwThermalSlowdown": "heat (hardware)",
+    "nvmlClocksEventReasonHwPowerBrakeSlowdown": "power brake",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The machine at rest, over the last `seconds`. `others_cores` is what processes that are not ours used of `cores`.
+class GpuState:
+    """One GPU at one moment. `used` is its utilisation (0 to 1), `others` the visible processes that are not ours."""
 
-    `ours` are this process and all that it started, the backbone's server too; a server that somebody else started is
-    another's. `stolen_cores` is what the host gave to other guests.
-    """
-
-    seconds: float
-    cores: int
-    ours_cores: float
-    others_cores: float
-    stolen_cores: float
-    load_average: float
-    clock_mhz: float | None
-    free_mb: float
-    gpus: tuple[Gpu, ...]
+    index: int
+    name: str
+    driver: str
+    used: float | None
+    memory_mb: float
+    memory_used_mb: float
+    others: int
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What was seen while a point ran.
+class MachineUsage:
+    """The machine over some seconds. Ours are this process and its descendants, such as a backbone server it started.
 
-    `host_peak_mb` is the resident memory of our processes (what they share is counted in each), `device_peak_mb` what
-    all processes held of the GPUs. `energy_j` is the GPUs', `cpu_energy_j` the processors' (RAPL). `throttles` counts
-    how often a core was held down by heat, `quota_s` is for how long a container's CPU limit held us back.
+    `stolen_cores` were given to other guests of the host. `host_peak_mb` is our resident memory (shared pages count for
+    each process), `device_peak_mb` the GPU memory of all processes, `energy_j` that of the GPUs. `throttles` counts how
+    often heat slowed a core, `quota_s` is for how long a container's CPU limit stopped us. `gpus` is as it began.
     """
 
     seconds: float
@@ -61,296 +63,225 @@ class Seen:
     host_peak_mb: float
     device_peak_mb: float | None
     energy_j: float | None
-    cpu_energy_j: float | None
-    clock_mhz: float | None
     throttles: int | None
     quota_s: float | None
     swapped_mb: float
-    gpus_held_down: tuple[str, ...]
+    slowed_gpus: tuple[str, ...]
+    gpus: tuple[GpuState, ...]
 
 
-def look(seconds: float = 1.0) -> State:
-    """The machine now; waits for `seconds` to see who works."""
-    begun = _Clock.now()
-    time.sleep(seconds)
-    spent = _Clock.now().since(begun)
-    return State(
-        seconds=round(spent.seconds, 2),
-        cores=_cores(),
-        ours_cores=spent.ours,
-        others_cores=spent.others,
-        stolen_cores=spent.stolen,
-        load_average=round(os.getloadavg()[0], 2),
-        clock_mhz=_clock_mhz(),
-        free_mb=round(psutil.virtual_memory().available / _MB),
-        gpus=Gpus().look({process.pid for process in _tree()}),
-    )
+class MachineMonitor:
+    """Observes the machine while its `with` block runs, from a thread; afterwards `usage` has the result."""
 
-
-def marks(before: State, seen: Seen, after: State) -> list[str]:
-    """Why not to trust what was measured in between, one plain sentence each; none on a quiet machine."""
-    return [
-        *_others(before, seen, after),
-        *_held_down(seen),
-        *(mark for gpu in before.gpus for mark in _shared(gpu)),
-    ]
-
-
-class Watch:
-    """Looks at memory, clocks and energy while the `with` lasts: as it begins and ends, and in between from a thread.
-
-    Afterwards `seen` tells what there was to see; it is an error to ask before.
-    """
-
-    def __init__(self, every: float = 0.25) -> None:
-        self._every = every
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="localmem-watch", daemon=True)
+    def __init__(self, interval: float = 0.25) -> None:
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="localmem-monitor", daemon=True)
         self._gpus = Gpus()
-        self._looks = _Looks()
-        self._due, self._tree = 0.0, list[psutil.Process]()
-        self._seen: Seen | None = None
+        self._tree, self._tree_due = list[psutil.Process](), 0.0
+        self._host_mb = 0.0
+        self._device_mb: float | None = None
+        self._slowed: set[str] = set()
+        self._usage: MachineUsage | None = None
 
-    def __enter__(self) -> "Watch":
-        self._begun = _Counters.now(self._gpus)
-        self._look()
+    def __enter__(self) -> "MachineMonitor":
+        self._states = self._gpus.states({process.pid for process in _process_tree()})
+        self._start = _read_counters(self._gpus)
+        self._sample()
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join()
-        self._look()
-        self._seen = self._looks.seen(self._begun, _Counters.now(self._gpus))
+        self._sample()
+        end = _read_counters(self._gpus)
+        grown = {name: _increase(self._start[name], value) for name, value in end.items()}
+        seconds = grown["seconds"] or 1e-9
+        own, busy, stolen = ((grown[name] or 0.0) / seconds for name in ("own", "busy", "stolen"))
+        self._usage = MachineUsage(
+            seconds=round(seconds, 2),
+            cores=psutil.cpu_count() or 1,
+            ours_cores=round(own, 3),
+            others_cores=round(max(busy - own, 0.0), 3),  # CPU times have ticks of 10 ms
+            stolen_cores=round(stolen, 3),
+            host_peak_mb=round(self._host_mb, 1),
+            device_peak_mb=self._device_mb,
+            energy_j=grown["energy_j"],
+            throttles=None if grown["throttles"] is None else int(grown["throttles"]),
+            quota_s=grown["quota_s"],
+            swapped_mb=round((grown["swapped"] or 0) / _MB, 1),
+            slowed_gpus=tuple(sorted(self._slowed)),
+            gpus=self._states,
+        )
 
     @property
-    def seen(self) -> Seen:
-        """What was seen from beginning to end."""
-        if self._seen is None:
-            raise RuntimeError("the watch has not ended; ask after the `with`")
-        return self._seen
+    def usage(self) -> MachineUsage:
+        """What was observed. Raises RuntimeError before the block has ended."""
+        if self._usage is None:
+            raise RuntimeError("the monitor is still running; read `usage` after the `with` block")
+        return self._usage
 
     def _run(self) -> None:
-        while not self._over.wait(self._every):
-            self._look()
+        while not self._stop.wait(self._interval):
+            self._sample()
 
-    def _look(self) -> None:
-        if time.monotonic() >= self._due:
-            self._due, self._tree = time.monotonic() + _SELDOM, _tree()
-            self._looks.take_clock()
-        self._looks.take(self._tree, self._gpus)
-
-
-# -- CPU time ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    """Cores in use, on the mean, over `seconds`."""
-
-    seconds: float
-    ours: float
-    others: float
-    stolen: float
+    def _sample(self) -> None:
+        if time.monotonic() >= self._tree_due:
+            self._tree, self._tree_due = _process_tree(), time.monotonic() + _TREE_SECONDS
+        self._host_mb = max(self._host_mb, _sum_over(self._tree, lambda process: process.memory_info().rss / _MB))
+        if (used := self._gpus.memory_used_mb()) is not None:
+            self._device_mb = round(max(self._device_mb or 0.0, used), 1)
+        self._slowed |= self._gpus.slowed()
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """CPU seconds since the machine started: of all, of our processes, and given to other guests."""
-
-    at: float
-    all: float
-    ours: float
-    stolen: float
-
-    @classmethod
-    def now(cls) -> "_Clock":
-        times = psutil.cpu_times()
-        busy = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
-        return cls(time.monotonic(), busy, sum(map(_cpu_seconds, _tree())), getattr(times, "steal", 0.0))
-
-    def since(self, begun: "_Clock") -> _Spent:
-        seconds = max(self.at - begun.at, 1e-9)
-        ours = (self.ours - begun.ours) / seconds
-        others = (self.all - begun.all) / seconds - ours  # counted in ticks of 10 ms, so it may come out below zero
-        return _Spent(
-            seconds,
-            round(max(ours, 0.0), 3),
-            round(max(others, 0.0), 3),
-            round((self.stolen - begun.stolen) / seconds, 3),
-        )
+def observe(seconds: float = 1.0) -> MachineUsage:
+    """The machine over the next seconds."""
+    with MachineMonitor() as monitor:
+        time.sleep(seconds)
+    return monitor.usage
 
 
-def _tree() -> list[psutil.Process]:
-    own = psutil.Process()
-    return [own, *own.children(recursive=True)]
+def marks(before: MachineUsage, during: MachineUsage, after: MachineUsage) -> list[str]:
+    """Reasons not to trust what was measured in between, one sentence each; none on a quiet machine."""
+    moments = (("before", before), ("during", during), ("after", after))
+    others = [f"{each.others_cores:.1f} {when}" for when, each in moments if each.others_cores > BUSY * each.cores]
+    stolen = [f"{each.stolen_cores:.1f} {when}" for when, each in moments if each.stolen_cores > STOLEN * each.cores]
+    sentences = {
+        f"other processes used {', '.join(others)} of {during.cores} cores": others,
+        f"the host gave cores to other guests: {', '.join(stolen)}": stolen,
+        **dict.fromkeys((f"the clock was slowed: {reason}" for reason in during.slowed_gpus), True),
+        f"heat slowed CPU cores {during.throttles} times": during.throttles,
+        f"a CPU limit stopped this container for {during.quota_s} of {during.seconds} s": (
+            (during.quota_s or 0) > BUSY * during.seconds
+        ),
+        f"the machine swapped {during.swapped_mb:.0f} MB": during.swapped_mb >= 1,
+        **{f"{gpu.others} other processes held GPU {gpu.index} before": gpu.others for gpu in before.gpus},
+        **{f"GPU {gpu.index} was {gpu.used or 0:.0%} busy before": (gpu.used or 0) > BUSY for gpu in before.gpus},
+    }
+    return [sentence for sentence, applies in sentences.items() if applies]
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
-    """Its own, and what children spent that have ended."""
-    try:
-        return float(sum(process.cpu_times()[:4]))
-    except psutil.Error:
-        return 0.0
+class Gpus:
+    """The NVIDIA GPUs that CUDA_VISIBLE_DEVICES leaves; none without nvidia-ml-py or without a driver.
 
-
-def _cores() -> int:
-    return psutil.cpu_count() or 1
-
-
-# -- while a point runs ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Counters:
-    """All that only grows."""
-
-    clock: _Clock
-    device_j: float | None
-    cpu_j: float | None
-    throttles: int | None
-    quota_s: float | None
-    swapped: int
-
-    @classmethod
-    def now(cls, gpus: Gpus) -> "_Counters":
-        swap = psutil.swap_memory()
-        return cls(_Clock.now(), gpus.energy_j(), _rapl_j(), _throttles(), _quota_s(), swap.sin + swap.sout)
-
-
-class _Looks:
-    """What the thread saw so far."""
+    Sums are over all of them, and None if no GPU reports the value.
+    """
 
     def __init__(self) -> None:
-        self._host = 0.0
-        self._device: float | None = None
-        self._watts: list[tuple[float, float]] = []
-        self._clocks: list[float] = []
-        self._held_down: set[str] = set()
+        self._nvml: Any = None
+        self._handles = dict[int, object]()
+        try:
+            import pynvml
+        except ModuleNotFoundError:
+            return
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError:  # no driver
+            return
+        self._nvml = pynvml
+        handles = {index: pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())}
+        listed = {name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")}
+        names = {index: {str(index), _text(pynvml.nvmlDeviceGetUUID(handle))} for index, handle in handles.items()}
+        self._handles = {index: handles[index] for index in handles if names[index] & listed} or handles
 
-    def take(self, tree: Iterable[psutil.Process], gpus: Gpus) -> None:
-        self._host = max(self._host, sum(map(_resident_mb, tree)))
-        if (used := gpus.memory_used_mb()) is not None:
-            self._device = max(self._device or 0.0, used)
-        if (watts := gpus.power_w()) is not None:
-            self._watts.append((time.monotonic(), watts))
-        self._held_down |= gpus.held_down()
+    def states(self, own: Collection[int]) -> tuple[GpuState, ...]:
+        """Each of them now; `own` are the ids of our processes."""
+        return tuple(self._state(index, handle, own) for index, handle in self._handles.items())
 
-    def take_clock(self) -> None:
-        if (clock := _clock_mhz()) is not None:
-            self._clocks.append(clock)
+    def memory_used_mb(self) -> float | None:
+        """GPU memory of all processes."""
+        return self._sum("nvmlDeviceGetMemoryInfo", lambda info: info.used / _MB)
 
-    def seen(self, begun: _Counters, ended: _Counters) -> Seen:
-        spent = ended.clock.since(begun.clock)
-        counted = _more(begun.device_j, ended.device_j)
-        return Seen(
-            seconds=round(spent.seconds, 2),
-            cores=_cores(),
-            ours_cores=spent.ours,
-            others_cores=spent.others,
-            stolen_cores=spent.stolen,
-            host_peak_mb=round(self._host, 1),
-            device_peak_mb=None if self._device is None else round(self._device, 1),
-            energy_j=self._joules() if counted is None else round(counted, 1),
-            cpu_energy_j=_more(begun.cpu_j, ended.cpu_j),
-            clock_mhz=round(sum(self._clocks) / len(self._clocks)) if self._clocks else None,
-            throttles=None if begun.throttles is None else (ended.throttles or 0) - begun.throttles,
-            quota_s=_more(begun.quota_s, ended.quota_s),
-            swapped_mb=round((ended.swapped - begun.swapped) / _MB, 1),
-            gpus_held_down=tuple(sorted(self._held_down)),
+    def energy_j(self) -> float | None:
+        """A counter; the difference of two readings is the energy used between them."""
+        return self._sum("nvmlDeviceGetTotalEnergyConsumption", lambda millijoules: millijoules / 1000)
+
+    def slowed(self) -> set[str]:
+        """Which GPUs run below their requested clock, and why."""
+        return {
+            f"GPU {index}, {text}"
+            for index, handle in self._handles.items()
+            for name, text in _SLOWDOWN_REASONS.items()
+            if (self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle) or 0) & getattr(self._nvml, name)
+        }
+
+    def _state(self, index: int, handle: object, own: Collection[int]) -> GpuState:
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        pids = [process.pid for process in self._ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()]
+        return GpuState(
+            index=index,
+            name=_text(self._ask("nvmlDeviceGetName", handle)),
+            driver=_text(self._ask("nvmlSystemGetDriverVersion")),
+            used=rates.gpu / 100 if rates else None,
+            memory_mb=memory.total / _MB if memory else 0.0,
+            memory_used_mb=memory.used / _MB if memory else 0.0,
+            # A container sees the host's process ids: those unknown here cannot be attributed to anyone.
+            others=sum(pid not in own and psutil.pid_exists(pid) for pid in pids),
         )
 
-    def _joules(self) -> float | None:
-        """Power over time by the trapezium rule, for cards that count no energy."""
-        if len(self._watts) < 2:
+    def _sum(self, function: str, value_of: Callable[[Any], float]) -> float | None:
+        answers = [self._ask(function, handle) for handle in self._handles.values()]
+        values = [value_of(answer) for answer in answers if answer is not None]
+        return sum(values) if values else None
+
+    def _ask(self, function: str, *arguments: object) -> Any:  # noqa: ANN401  # pynvml has no types
+        """None where the card does not support the query."""
+        try:
+            return getattr(self._nvml, function)(*arguments)
+        except self._nvml.NVMLError:
             return None
-        steps = zip(self._watts, self._watts[1:], strict=False)
-        return round(sum((after - before) * (low + high) / 2 for (before, low), (after, high) in steps), 1)
 
 
-def _more(before: float | None, after: float | None) -> float | None:
-    """A counter that began anew in between tells nothing."""
-    return None if before is None or after is None or after < before else round(after - before, 2)
+def _text(name: str | bytes | None) -> str:
+    """Older bindings return bytes."""
+    return name.decode() if isinstance(name, bytes) else name or "unknown"
 
 
-def _resident_mb(process: psutil.Process) -> float:
-    try:
-        return float(process.memory_info().rss) / _MB
-    except psutil.Error:
-        return 0.0
+def _read_counters(gpus: Gpus) -> dict[str, float | None]:
+    """Counters of kernel and driver: CPU seconds of all and of our processes, energy, and what slowed us."""
+    times, swap = psutil.cpu_times(), psutil.swap_memory()
+    throttles = _read_all(_THROTTLE_COUNTS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"))
+    quota = [line.split() for text in _read_all([_CGROUP_CPU]) for line in text.splitlines()]
+    return {
+        "seconds": time.monotonic(),
+        "busy": sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")),
+        # The first four are the process's own times and those of its children that have ended.
+        "own": _sum_over(_process_tree(), lambda process: sum(process.cpu_times()[:4])),
+        "stolen": getattr(times, "steal", 0.0),
+        "swapped": swap.sin + swap.sout,
+        "throttles": sum(map(int, throttles)) if throttles else None,
+        "quota_s": next((int(value) / 1e6 for name, value in quota if name == "throttled_usec"), None),
+        "energy_j": gpus.energy_j(),
+    }
 
 
-# -- what kernels tell ---------------------------------------------------------------------------------------------
+def _increase(start: float | None, end: float | None) -> float | None:
+    """None for a counter that is absent or was reset in between."""
+    return None if start is None or end is None or end < start else round(end - start, 4)
 
 
-def _clock_mhz() -> float | None:
-    """Of all cores, the mean."""
-    try:
-        found = psutil.cpu_freq()
-    except OSError:  # some virtual machines list a clock and refuse to tell it
-        return None
-    return round(found.current) if found and found.current else None
+def _process_tree() -> list[psutil.Process]:
+    process = psutil.Process()
+    return [process, *process.children(recursive=True)]
 
 
-def _throttles() -> int | None:
-    """How often cores were slowed by heat, since the machine started."""
-    counts = [
-        int(text) for path in _CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count") if (text := _read(path))
-    ]
-    return sum(counts) if counts else None
+def _sum_over(processes: Iterable[psutil.Process], value_of: Callable[[psutil.Process], float]) -> float:
+    """Processes that have ended count nothing."""
+    total = 0.0
+    for process in processes:
+        with suppress(psutil.Error):
+            total += value_of(process)
+    return total
 
 
-def _quota_s() -> float | None:
-    """For how long a CPU limit (cgroup v2) held this container back."""
-    lines = dict(line.split(" ", 1) for line in _read(_QUOTAS).splitlines())
-    return int(lines["throttled_usec"]) / 1e6 if "throttled_usec" in lines else None
-
-
-def _rapl_j() -> float | None:
-    """The processors' packages; most systems show it to root alone."""
-    texts = [_read(path / "energy_uj") for path in _RAPL.glob("intel-rapl:[0-9]") if _read(path / "name") != "psys"]
-    return sum(int(text) for text in texts) / 1e6 if texts and all(texts) else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-# -- marks -------------------------------------------------------------------------------------------------------------
-
-
-def _others(before: State, seen: Seen, after: State) -> list[str]:
-    """What others took of the cores, and what the host took: one sentence each, with the times at which it was much."""
-    times = (("before it began", before), ("while it ran", seen), ("after it had ended", after))
-    used = [f"{told.others_cores:.1f} {when}" for when, told in times if told.others_cores > BUSY * told.cores]
-    lost = [
-        f"{told.stolen_cores / told.cores:.0%} {when}"
-        for when, told in times
-        if told.stolen_cores > STOLEN * told.cores
-    ]
-    found = [f"other processes used so many of {seen.cores} cores: {', '.join(used)}"] if used else []
-    return [*found, *([f"the host gave CPU time to other guests: {', '.join(lost)}"] if lost else [])]
-
-
-def _held_down(seen: Seen) -> list[str]:
-    found = [f"the clock was held down on {reason}" for reason in seen.gpus_held_down]
-    if seen.throttles:
-        found.append(f"CPU cores were slowed by heat {seen.throttles} times")
-    if seen.quota_s and seen.quota_s > BUSY * seen.seconds:
-        found.append(f"a CPU limit held this container back for {seen.quota_s:.1f} of {seen.seconds:.1f} s")
-    if seen.swapped_mb >= 1:
-        found.append(f"the machine swapped {seen.swapped_mb:.0f} MB")
-    return found
-
-
-def _shared(gpu: Gpu) -> list[str]:
-    if gpu.others:
-        return [f"{gpu.others} other process{'es' * (gpu.others > 1)} held GPU {gpu.index} before it began"]
-    if gpu.used is not None and gpu.used > BUSY:
-        return [f"GPU {gpu.index} was at work before it began: {gpu.used:.0%}"]
-    return []
+def _read_all(paths: Iterable[Path]) -> list[str]:
+    """The texts of the files that can be read."""
+    texts = []
+    for path in paths:
+        with suppress(OSError):
+            texts.append(path.read_text(encoding="ascii").strip())
+    return [text for text in texts if text]

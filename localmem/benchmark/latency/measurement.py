@@ -1,284 +1,265 @@
-"""One point: rounds of talk, each followed by the same prompts sent to the bare backbone, and by sessions' ends.
+"""One measurement: rounds of user turns, each followed by the same prompts to the bare backbone, and session ends.
 
-The rounds alternate (turns, bare, turns, bare ...), so that a machine which grows slower in time is slower for both.
-In a round each user holds one session. Knows what a point runs in as a World, and builds nothing of it.
+The rounds alternate (turns, bare, turns, bare ...), so that a machine which slows down slows both. In a round each user
+holds one session. Everything a measurement runs in comes as an Environment.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
 from secrets import token_hex
 
-from localmem.benchmark.latency import figures, machine_state, synthetic_history
-from localmem.benchmark.latency.client import Home, Talk
-from localmem.benchmark.latency.ends import WatchedJobs
-from localmem.benchmark.latency.load_generator import drive
-from localmem.benchmark.latency.plan import Plan, Spec
-from localmem.benchmark.latency.result import CacheHit, Kind, MemoryPeak, Part, Point, Sample
-from localmem.benchmark.latency.stopwatch import Clock, Salted
+from localmem.benchmark.latency import figures, synthetic_history
+from localmem.benchmark.latency.client import Agents, SimulatedUser, TimedJobs
+from localmem.benchmark.latency.load_generator import run_tasks
+from localmem.benchmark.latency.machine_state import MachineMonitor, MachineUsage, marks, observe
+from localmem.benchmark.latency.recipe import LatencyRecipe, MeasurementSpec
+from localmem.benchmark.latency.result import CacheHit, Kind, Measurement, MemoryPeak, RequestStats, Sample
+from localmem.benchmark.latency.stopwatch import SaltedLLM, Stopwatch
 from localmem.llm.base import LLM
 from localmem.types import Message
 
-FEWEST = 100  # requests that a point must have to be trusted
-_LATE = 0.05  # of the turns may have waited for a free user
-_PAST_TURNS = 2  # of a session that is remembered beside others' talk: so many exchanges
+MIN_REQUESTS = 100  # fewer are marked
+_LATE_SHARE = 0.05  # of the turns may wait for a free user before the measurement is marked
+_BACKGROUND_TURNS = 4  # of a session that is remembered in the background
 
 Write = Callable[[Sample], None]
 Counters = Callable[[], "tuple[int, int] | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What a point runs in.
+class Environment:
+    """What a measurement runs in.
 
-    `home` holds the agents, of `writers` too, whose sessions are remembered beside the users' talk. `bare` is the
-    backbone with nothing around it, `first_token_ms` the time that a scripted one takes for it. `counters` are those of
-    the server's prefix cache: tokens asked for, and found. `remembering` has sessions remembered while it lasts.
-    `settle` waits for what the users' first turns set going behind them.
+    `agents` has those of the background writers too. `bare` is the backbone without memory; `first_token_ms` is the
+    exact time of a scripted one. `counters` are the server's prefix-cache counters: tokens requested, tokens hit.
+    `remembering` runs the background threads for a TimedJobs and yields the function that wakes them; `settle` waits
+    for work that the first turns started in the background.
     """
 
-    home: Home
+    agents: Agents
     bare: LLM
-    clock: Clock
+    stopwatch: Stopwatch
     units: int
     counters: Counters
     first_token_ms: float | None
-    tells_cached: bool
-    remembering: Callable[[WatchedJobs], AbstractContextManager[Callable[[], None]]]
+    reports_cached: bool
+    remembering: Callable[[TimedJobs], AbstractContextManager[Callable[[], None]]]
     settle: Callable[[], None]
-    jobs: Callable[[str, float, Write], WatchedJobs]
+    jobs: Callable[[str, float, Write], TimedJobs]
 
 
-@dataclass(slots=True)
-class _Kept:
-    """The samples of a point, and how long its blocks of each kind took."""
-
-    write: Write
-    samples: list[Sample] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def keep(self, sample: Sample) -> None:
-        self.write(sample)
-        self.samples.append(sample)
-
-    def took(self, kind: Kind, seconds: float) -> None:
-        self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
-
-    def of(self, kind: Kind) -> list[Sample]:
-        return [sample for sample in self.samples if sample.kind == kind and not sample.warm_up]
+def round_count(recipe: LatencyRecipe, spec: MeasurementSpec) -> int:
+    """Rounds for the wanted number of requests. With a warm cache the first turn of a session does not count."""
+    return math.ceil(recipe.requests / (spec.users * (recipe.turns - (spec.cache == "warm"))))
 
 
-def rounds(plan: Plan, spec: Spec) -> int:
-    """How many rounds give the wished number of requests. With a warm cache a session's first turn is not counted."""
-    counted = plan.turns - (spec.cache == "warm")
-    return math.ceil(plan.requests / (spec.users * counted))
+def request_count(recipe: LatencyRecipe, spec: MeasurementSpec) -> int:
+    """All requests that are sent, warm-up and bare ones included, session ends excluded; for a progress bar."""
+    turns = spec.users * (recipe.warm_up + round_count(recipe, spec) * recipe.turns)
+    return turns * (1 + (recipe.bare and not spec.during_ends))
 
 
-def requests(plan: Plan, spec: Spec) -> int:
-    """How many requests a point sends in all, warm-up and bare ones included, ends not: for a progress bar."""
-    turns = spec.users * (plan.warm_up + rounds(plan, spec) * plan.turns)
-    return turns * (1 + (plan.bare and not spec.during_ends))
-
-
-def measure(plan: Plan, spec: Spec, world: World, write: Write) -> Point:
-    """Runs the point; every request is given to `write` as soon as it is over."""
-    run = _Run(plan, spec, world, write)
-    before = machine_state.look()
-    with machine_state.Watch() as watch:
-        run.all()
-    return run.point(before, watch.seen, machine_state.look())
+def measure(recipe: LatencyRecipe, spec: MeasurementSpec, environment: Environment, write: Write) -> Measurement:
+    """Run one measurement; `write` receives every sample as soon as its request is over."""
+    run = _Run(recipe, spec, environment, write)
+    before = observe()
+    with MachineMonitor() as monitor:
+        run.run()
+    return run.measurement(before, monitor.usage, observe())
 
 
 class _Run:
-    def __init__(self, plan: Plan, spec: Spec, world: World, write: Write) -> None:
-        self._plan = plan
+    def __init__(self, recipe: LatencyRecipe, spec: MeasurementSpec, environment: Environment, write: Write) -> None:
+        self._recipe = recipe
         self._spec = spec
-        self._world = world
-        self._kept = _Kept(write)
-        self._began = world.clock.now()
-        self._jobs = world.jobs(spec.id, self._began, self._kept.keep)
-        self._talks = [self._talk(user) for user in users(spec)]
-        self._writers = [self._talk(user) for user in writers(spec)]
-        self._served: list[float] = []
+        self._environment = environment
+        self._write = write
+        self._samples: list[Sample] = []
+        self._seconds: defaultdict[str, float] = defaultdict(float)  # of the rounds, by kind of request
+        self._start = environment.stopwatch.now()
+        self._jobs = environment.jobs(spec.id, self._start, self._record)
+        self._users = [self._new_user(user) for user in user_names(spec)]
+        self._writers = {user: self._new_user(user) for user in writer_names(spec)}
+        self._cache_counters: list[int] = []
         self._ended = 0
-        self._token, self._salts = token_hex(8), count()
-        self._bare = Salted(world.bare, self._salt)
-        self._warm = True
+        self._salt, self._salts = token_hex(8), count()
+        self._bare = SaltedLLM(environment.bare, self._bare_salt)
+        self._warming_up = True
 
-    def all(self) -> None:
+    def run(self) -> None:
         """Warm up, then the rounds."""
-        with self._world.remembering(self._jobs) as nudge:
-            self._round("warm", self._plan.warm_up, nudge)
-            self._world.settle()
-            self._warm = False
-            self._kept.seconds.clear()
-            self._count()
-            for number in range(rounds(self._plan, self._spec)):
-                self._round(f"round{number}", self._plan.turns, nudge)
-            self._count()
+        with self._environment.remembering(self._jobs) as wake:
+            self._round("warm", self._recipe.warm_up, wake)
+            self._environment.settle()
+            self._warming_up = False
+            self._seconds.clear()
+            self._read_counters()
+            for number in range(round_count(self._recipe, self._spec)):
+                self._round(f"round{number}", self._recipe.turns, wake)
+            self._read_counters()
 
-    def point(self, before: machine_state.State, seen: machine_state.Seen, after: machine_state.State) -> Point:
-        """What was measured."""
-        spec, kept = self._spec, self._kept
-        turns, ends, bare = kept.of("turn"), kept.of("end"), kept.of("bare")
-        of_turns = self._part("turn", turns)
-        of_bare = self._part("bare", bare) if bare else None
-        whole = [sample for sample in turns if sample.error is None]
-        return Point(
+    def measurement(self, before: MachineUsage, during: MachineUsage, after: MachineUsage) -> Measurement:
+        """The figures of everything that was recorded."""
+        spec = self._spec
+        turns = self._of_kind("turn")
+        turn_stats, bare_stats = self._stats("turn"), self._stats("bare") if self._of_kind("bare") else None
+        answered = [sample for sample in turns if sample.error is None]
+        first_token_ms = self._environment.first_token_ms
+        return Measurement(
             id=spec.id,
             system=spec.system,
             load=spec.load,
             history=spec.history,
-            units=self._world.units,
+            units=self._environment.units,
             cache=spec.cache,
             requests=len(turns),
-            warm_up=sum(sample.warm_up and sample.kind == "turn" for sample in kept.samples),
-            turns=of_turns,
+            warm_up=sum(sample.warm_up and sample.kind == "turn" for sample in self._samples),
+            turns=turn_stats,
             during_ends=spec.during_ends,
-            marks=(*self._marks(turns), *machine_state.marks(before, seen, after)),
-            ends=self._part("end", ends) if ends else None,
-            bare=of_bare,
-            cache_hit=self._hit(),
-            memory=MemoryPeak(seen.host_peak_mb, seen.device_peak_mb),
-            energy_j=seen.energy_j,
-            overhead=figures.overhead(of_turns, of_bare, whole, self._world.first_token_ms) if whole else None,
-            state={"before": asdict(before), "while": asdict(seen), "after": asdict(after)},
+            marks=(*self._marks(turns), *marks(before, during, after)),
+            ends=self._stats("end") if self._of_kind("end") else None,
+            bare=bare_stats,
+            cache_hit=self._cache_hit(),
+            memory=MemoryPeak(during.host_peak_mb, during.device_peak_mb),
+            energy_j=during.energy_j,
+            overhead=figures.overhead(turn_stats, bare_stats, answered, first_token_ms) if answered else None,
+            state={"before": asdict(before), "while": asdict(during), "after": asdict(after)},
         )
 
     # -- a round ---------------------------------------------------------------------------------------------------
 
-    def _round(self, name: str, turns: int, nudge: Callable[[], None]) -> None:
+    def _round(self, name: str, turns: int, wake: Callable[[], None]) -> None:
         if not turns:
             return
-        for talk in self._talks:
-            talk.open(name)
-        if self._spec.during_ends and not self._warm:
-            self._with_ends(name, turns, nudge)
+        for user in self._users:
+            user.open_session(name)
+        if self._spec.during_ends and not self._warming_up:
+            self._turns_during_ends(name, turns, wake)
             return
-        self._talk_all(turns, name)
-        if self._plan.bare and not self._spec.during_ends:
-            self._bare_all(name)
-        self._end_some(nudge)
+        self._send_turns(turns, name)
+        if self._recipe.bare and not self._spec.during_ends:
+            tasks = [[partial(self._send_bare, user, at) for at in range(len(user.answered))] for user in self._users]
+            self._run_tasks("bare", tasks, name)
+        self._end_sessions(wake)
 
-    def _talk_all(self, turns: int, name: str) -> None:
-        tasks = [[partial(self._turn, talk, number) for number in range(1, turns + 1)] for talk in self._talks]
-        self._kept.took("turn", self._drive(tasks, name))
+    def _send_turns(self, turns: int, name: str) -> None:
+        tasks = [[partial(self._send_turn, user, number) for number in range(1, turns + 1)] for user in self._users]
+        self._run_tasks("turn", tasks, name)
 
-    def _bare_all(self, name: str) -> None:
-        tasks = [[partial(self._again, talk, at) for at in range(len(talk.asked))] for talk in self._talks]
-        self._kept.took("bare", self._drive(tasks, name))
+    def _run_tasks(self, kind: Kind, tasks: Sequence[Sequence[Callable[[float | None], None]]], name: str) -> None:
+        now = self._environment.stopwatch.now
+        self._seconds[kind] += run_tasks(self._spec.load, tasks, now, f"{self._recipe.seed}/{name}")
 
-    def _drive(self, tasks: Sequence[Sequence[Callable[[float | None], None]]], name: str) -> float:
-        return drive(self._spec.load, tasks, self._world.clock.now, f"{self._plan.seed}/{name}")
+    def _send_turn(self, user: SimulatedUser, number: int, due: float | None) -> None:
+        fills_cache = number == 1 and self._spec.cache == "warm"
+        self._record(user.send_turn(due, warm_up=self._warming_up or fills_cache))
 
-    def _turn(self, talk: Talk, number: int, due: float | None) -> None:
-        first = number == 1 and self._spec.cache == "warm"
-        self._kept.keep(talk.turn(due, warm_up=self._warm or first))
+    def _send_bare(self, user: SimulatedUser, index: int, due: float | None) -> None:
+        if sample := user.send_bare(self._bare, user.answered[index], due):
+            self._record(sample)
 
-    def _again(self, talk: Talk, at: int, due: float | None) -> None:
-        if sample := talk.bare(self._bare, talk.asked[at], due):
-            self._kept.keep(sample)
-
-    def _end_some(self, nudge: Callable[[], None]) -> None:
-        """The first users' sessions are over; they are remembered while nobody talks."""
-        over = [] if self._warm else self._talks[: self._plan.ends - self._ended]
-        self._ended += len(over)
-        began = self._world.clock.now()
-        self._jobs.expect(len(over))
-        for talk in over:
-            talk.close()
-        nudge()
+    def _end_sessions(self, wake: Callable[[], None]) -> None:
+        """Close the first users' sessions and wait until they are remembered, while no user talks."""
+        users = [] if self._warming_up else self._users[: self._recipe.ends - self._ended]
+        self._ended += len(users)
+        start = self._environment.stopwatch.now()
+        self._jobs.expect(len(users))
+        for user in users:
+            user.close_session()
+        wake()
         self._jobs.wait()
-        self._kept.took("end", self._world.clock.now() - began)
+        self._seconds["end"] += self._environment.stopwatch.now() - start
 
-    # -- ends beside talk --------------------------------------------------------------------------------------------
-
-    def _with_ends(self, name: str, turns: int, nudge: Callable[[], None]) -> None:
-        """While the users talk the writers' sessions are remembered, for each that is done another."""
+    def _turns_during_ends(self, name: str, turns: int, wake: Callable[[], None]) -> None:
+        """While the users talk, sessions of the writers are remembered: each that is done is followed by another."""
         numbers = count()
 
-        def feed(user: str) -> bool:
-            writer = next((one for one in self._writers if one.user == user), None)
-            if writer is None:
+        def next_session(user: str) -> bool:
+            if user not in self._writers:
                 return False
-            self._hold(writer, f"{name}.{next(numbers)}")
-            nudge()
+            self._write_session(self._writers[user], f"{name}.{next(numbers)}")
+            wake()
             return True
 
-        began = self._world.clock.now()
-        self._jobs.keep_coming(feed)
-        self._jobs.expect(sum(feed(writer.user) for writer in self._writers))
-        self._talk_all(turns, name)
-        self._jobs.keep_coming(None)
+        start = self._environment.stopwatch.now()
+        self._jobs.set_supply(next_session)
+        self._jobs.expect(sum(map(next_session, self._writers)))
+        self._send_turns(turns, name)
+        self._jobs.set_supply(None)
         self._jobs.wait()
-        self._kept.took("end", self._world.clock.now() - began)
+        self._seconds["end"] += self._environment.stopwatch.now() - start
 
-    def _hold(self, writer: Talk, name: str) -> None:
-        """A session that is over and waits to be remembered, held without asking for replies."""
-        writer.open(name)
-        agent = self._world.home.agent(writer.user)
-        said = [Message("assistant" if at % 2 else "user", next(writer.words)) for at in range(2 * _PAST_TURNS)]
-        agent.hear_all(said, writer.now, writer.session)
-        writer.close()
+    def _write_session(self, writer: SimulatedUser, name: str) -> None:
+        """Log a session without asking for replies, and close it."""
+        writer.open_session(name)
+        agent = self._environment.agents.agent(writer.user)
+        messages = [Message("assistant" if at % 2 else "user", next(writer.texts)) for at in range(_BACKGROUND_TURNS)]
+        agent.hear(messages, writer.now, writer.session)
+        writer.close_session()
 
     # -- figures -----------------------------------------------------------------------------------------------------
 
-    def _part(self, kind: Kind, samples: Sequence[Sample]) -> Part:
-        return figures.part(samples, self._kept.seconds.get(kind, 0.0), _objective(self._plan))
+    def _record(self, sample: Sample) -> None:
+        self._write(sample)
+        self._samples.append(sample)
 
-    def _hit(self) -> CacheHit:
-        """Of every turn after the warm-up round, the sessions' first included: their share is told by turn."""
-        turns = [one for one in self._kept.samples if one.kind == "turn" and not one.session.endswith(".warm")]
-        return figures.cache_hit(turns, told=self._world.tells_cached, server=self._server_hit())
+    def _of_kind(self, kind: Kind) -> list[Sample]:
+        return [sample for sample in self._samples if sample.kind == kind and not sample.warm_up]
 
-    def _server_hit(self) -> float | None:
-        if len(self._served) < 4:
-            return None
-        asked, found = self._served[2] - self._served[0], self._served[3] - self._served[1]
-        return round(found / asked, 4) if asked else None
+    def _stats(self, kind: Kind) -> RequestStats:
+        goodput: Mapping[str, float] = {str(name): limit for name, limit in self._recipe.goodput.items()}
+        return figures.request_stats(self._of_kind(kind), self._seconds[kind], goodput)
 
-    def _count(self) -> None:
-        self._served += self._world.counters() or ()
+    def _cache_hit(self) -> CacheHit:
+        """Of every turn after the warm-up round, first turns of sessions included: shares are reported by turn."""
+        turns = [sample for sample in self._samples if sample.kind == "turn" and not sample.session.endswith(".warm")]
+        server = None
+        if len(self._cache_counters) == 4:
+            requested = self._cache_counters[2] - self._cache_counters[0]
+            hits = self._cache_counters[3] - self._cache_counters[1]
+            server = round(hits / requested, 4) if requested else None
+        return figures.cache_hit(turns, reported=self._environment.reports_cached, server=server)
+
+    def _read_counters(self) -> None:
+        self._cache_counters += self._environment.counters() or ()
 
     def _marks(self, turns: Sequence[Sample]) -> list[str]:
-        marks = [f"{len(turns)} requests, fewer than {FEWEST}"] if len(turns) < FEWEST else []
+        marks = [f"{len(turns)} requests, fewer than {MIN_REQUESTS}"] if len(turns) < MIN_REQUESTS else []
         if failed := sum(sample.error is not None for sample in turns):
             marks.append(f"{failed} of {len(turns)} requests failed")
         late = sum(sample.stages.get("queue", 0.0) > 1 for sample in turns)
-        if late > _LATE * len(turns):
-            marks.append(f"{late} of {len(turns)} turns waited for a free user: more users would have asked sooner")
+        if late > _LATE_SHARE * len(turns):
+            marks.append(f"{late} of {len(turns)} turns waited for a free user; raise users")
         return marks
 
-    def _salt(self) -> str:
-        """Of the bare requests: their prompts are cached apart from those of the turns."""
-        return self._token if self._spec.cache == "warm" else f"{self._token}-{next(self._salts)}"
+    def _bare_salt(self) -> str:
+        """The salt of a bare request: its prompt is cached apart from those of turns, or not at all."""
+        return self._salt if self._spec.cache == "warm" else f"{self._salt}-{next(self._salts)}"
 
-    def _talk(self, user: str) -> Talk:
-        plan, spec = self._plan, self._spec
-        return Talk(
+    def _new_user(self, name: str) -> SimulatedUser:
+        recipe, spec = self._recipe, self._spec
+        return SimulatedUser(
             point=spec.id,
-            user=user,
-            home=self._world.home,
-            clock=self._world.clock,
-            words=synthetic_history.words(spec.history, plan.exchanges, plan.seed, user),
+            user=name,
+            agents=self._environment.agents,
+            stopwatch=self._environment.stopwatch,
+            texts=synthetic_history.user_texts(spec.history, recipe.exchanges, recipe.seed, name),
             now=synthetic_history.today(spec.history),
-            began=self._began,
-            limit=plan.answer,
+            start=self._start,
+            max_tokens=recipe.answer,
         )
 
 
-def users(spec: Spec) -> list[str]:
-    """Those who talk."""
+def user_names(spec: MeasurementSpec) -> list[str]:
+    """The users who talk."""
     return [f"user{number:03d}" for number in range(spec.users)]
 
 
-def writers(spec: Spec) -> list[str]:
-    """Those whose sessions are remembered while others talk."""
+def writer_names(spec: MeasurementSpec) -> list[str]:
+    """The users whose sessions are remembered in the background."""
     return [f"writer{number:03d}" for number in range(spec.load.concurrency or spec.users)] if spec.during_ends else []
-
-
-def _objective(plan: Plan) -> Mapping[str, float]:
-    return {str(name): value for name, value in plan.goodput.items()}

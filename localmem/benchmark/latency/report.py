@@ -1,366 +1,290 @@
-"""The report of latency runs: plain lines, pictures and tables, as one HTML page and one Markdown text.
+"""The report of latency runs: chapters of notes, tables and plots, which `localmem.reporting.pages` renders."""
 
-Measures nothing and reads nothing but its template. Where quality is given, an evaluation found it.
-"""
-
-import base64
-import functools
-import itertools
 import re
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from importlib.resources import files
-from math import ceil, floor, log10
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from math import ceil, floor, log2, log10
 from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jinja2 import Environment, Template
+from localmem.benchmark.latency import tables
+from localmem.benchmark.latency.compare import SamplesById, flatten, read_samples_by_id
+from localmem.benchmark.latency.result import RESULT, LatencyResult, Load, Measurement, load_result
+from localmem.errors import BadInput
+from localmem.evaluation.answers import answers_of, read_answers
+from localmem.evaluation.judgements import read_judgements
+from localmem.evaluation.scores import score_answers
+from localmem.evaluation.summary import key
+from localmem.reporting.plots import pareto_plot, save_plot
+from localmem.reporting.sections import CAUTION, Chapter, Section, Table
 
-from localmem.benchmark.latency import chosen, plots, tables
-from localmem.benchmark.latency.chosen import Setting
-from localmem.benchmark.latency.plots import Curve
-from localmem.benchmark.latency.result import Part, Point
-from localmem.benchmark.latency.runs import Quality, Run
-from localmem.reporting.plots import picture
-from localmem.reporting.sections import Section, Table, markdown
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-AIM_HIT, AIM_TURN = 0.8, 4  # of prompt tokens from this turn on: what memory that is placed last allows
+    from localmem.reporting.plots import Draw
 
+_GOAL_SHARE, _GOAL_TURN = 0.8, 4  # of prompt tokens in the prefix cache from this turn on, if memory is placed last
+_HEADLINE_USERS = 8  # the load of the summary, or the nearest to it
+_BACKBONE_COLOURS = {"first_token": "#9a9a9a", "decode": "#cfcfcf"}
+_NAMING = (
+    "A measurement is named SYSTEM/cN (N users at once) or rN (N turns per second)/hN (N past sessions)/prefix cache.",
+    f"{CAUTION} marks a measurement that needs caution; the first table says why.",
+)
 
-def sections(run: Run, folder: Path, qualities: Sequence[Quality] = ()) -> list[Section]:
-    """The run's report, part by part; pictures go into `folder`. Raises MissingExtra without matplotlib."""
-    book = _Book(run, folder)
-    found = [_short(book), _loads(book), _each(book), _where(book), _histories(book), _caches(book), _remembering(book)]
-    found += [_worth(book, qualities), _figures(book), _about(run)]
-    return [section for section in found if section.tables or section.pictures or section.notes]
-
-
-def text(runs: Sequence[tuple[Run, Sequence[Section]]], folder: Path) -> str:
-    """All runs as one Markdown text to lie in `folder`, beside the pictures."""
-    told = []
-    for run, parts in runs:
-        titled = [replace(part, title=f"{run.name}: {part.title}") for part in parts]
-        told.append(markdown([(folder, part) for part in titled], folder))
-    return "# localmem latency\n\n" + "\n".join(told)
-
-
-def page(runs: Sequence[tuple[Run, Sequence[Section]]], folder: Path) -> str:
-    """All runs as one HTML page that needs nothing but itself."""
-    shown = [
-        (run.name, [(part, [(Path(name).stem, _embedded(folder / name)) for name in part.pictures]) for part in parts])
-        for run, parts in runs
-    ]
-    return _template().render(runs=shown, mark=tables.MARK)
+Lines = Mapping[str, Mapping[float, Measurement]]  # of each system: its measurements by load or by history
+Scores = Mapping[tuple[str, str], Mapping[str, float]]  # by dataset and measure: the mean score of each system
 
 
-def line(point: Point) -> str:
-    """The point in one plain sentence, with what speaks against it."""
-    p95, figures = point.turns.figures.get("p95_ttft_ms"), point.turns.figures
-    if p95 is None:
-        return f"{point.system}: {tables.told(point.load)}: no turn was answered"
-    bare, added = point.bare.figures.get("p95_ttft_ms") if point.bare else None, point.overhead
-    without = f"; {_within(bare)} for the same prompts without localmem" if bare else ""
-    if added and added.own_ttft_p95_ms is not None:
-        without = (
-            f"; of it localmem's own {_within(added.own_ttft_p95_ms)}, embedding {_within(added.embed_p95_ms or 0)}"
-        )
-    failed = figures.get("failed", 0)
-    lost = f" of those answered, {failed:.0f} of {failed + figures['completed']:.0f} failed" if failed else ""
-    against = f" ({tables.MARK} {'; '.join(point.marks)})" if point.marks else ""
-    return (
-        f"{point.system}: {tables.told(point.load)}: first word within {_within(p95)} for 95 %{lost}{without}{against}"
-    )
+class Setting(NamedTuple):
+    """Everything but the system: measurements of one setting compare systems."""
+
+    load: Load
+    history: int
+    cache: str
+
+    def __str__(self) -> str:
+        return f"{self.load}, {self.history} past sessions, {self.cache} prefix cache"
 
 
-class _Book:
-    """A run while it is told: its points, its colours, and where its pictures go."""
+def read_chapters(paths: Sequence[Path], folder: Path, scores: Scores) -> list[Chapter]:
+    """A chapter for each run; a folder of runs stands for all of them. Writes plots into `folder`. Raises BadInput."""
+    inner = [sorted(result.parent for result in path.glob(f"*/{RESULT}")) for path in paths]
+    runs = [run for path, nested in zip(paths, inner, strict=True) for run in nested or [path]]
+    folder.mkdir(parents=True, exist_ok=True)
+    chapters: dict[str, Chapter] = {}
+    for run in runs:
+        name = (run if run.is_dir() else run.parent).resolve().name
+        title = f"{name}-{len(chapters) + 1}" if name in chapters else name
+        result = load_result(run)
+        if not result.points:
+            raise BadInput(f"{run} has no measurements yet; run `localmem bench latency` to its end")
+        report = _Report(title, result, read_samples_by_id(run), folder)
+        chapters[title] = Chapter(title, folder, tuple(report.sections(scores)))
+    return list(chapters.values())
 
-    def __init__(self, run: Run, folder: Path) -> None:
-        self.run = run
-        self.folder = folder
-        self.points = run.result.points
-        self.quiet = chosen.idle(self.points) or list(self.points)
-        self.usual = chosen.usual(self.quiet)
-        self.loads = chosen.longest(
-            self.quiet, lambda one: (one.load.kind, one.history, one.cache), lambda one: one.load
-        )
-        self.colours = plots.colours(dict.fromkeys(point.system for point in self.points))
 
-    def draw(self, name: str, how: "plots.Draw", height: float = 4.2) -> str:
-        """The name of the picture that was drawn."""
-        file = re.sub(r"[^\w.-]", "-", f"{self.run.name}-{name}.svg")
-        picture(self.folder / file, how, width=8, height=height, kind="svg")
+def read_scores(answers: Path) -> Scores:
+    """Mean scores from an evaluation's file of answers, by the first measure that each dataset has. Raises BadInput."""
+    rows = answers_of(read_answers(answers))
+    scores = score_answers(rows, read_judgements(answers.parent))
+    means: dict[tuple[str, str], Mapping[str, float]] = {}
+    for dataset in sorted({answer.work.dataset for answer in rows}):
+        for measure, values in scores.items():
+            by_system: defaultdict[str, list[float]] = defaultdict(list)
+            for answer in rows:
+                if answer.work.dataset == dataset and key(answer) in values:
+                    by_system[answer.work.system].append(values[key(answer)])
+            if by_system:
+                means[dataset, measure] = {system: fmean(each) for system, each in by_system.items()}
+                break
+    return means
+
+
+def headline(point: Measurement) -> str:
+    """One measurement in one sentence, with times rounded up."""
+    figures, overhead = point.turns.figures, point.overhead
+    if "p95_ttft_ms" not in figures:
+        return f"{point.system}: {point.load}: no turn was answered"
+    detail = ""
+    if overhead and overhead.own_ttft_p95_ms is not None:
+        own, embedding = _round_up(overhead.own_ttft_p95_ms), _round_up(overhead.embed_p95_ms or 0)
+        detail = f"; of which localmem's own work {own}, embedding {embedding}"
+    elif point.bare and "p95_ttft_ms" in point.bare.figures:
+        detail = f"; {_round_up(point.bare.figures['p95_ttft_ms'])} for the same prompts without localmem"
+    failed, caution = figures.get("failed", 0), f" ({CAUTION} {'; '.join(point.marks)})" if point.marks else ""
+    failures = f", {failed:.0f} of {failed + figures['completed']:.0f} turns failed" if failed else ""
+    within = _round_up(figures["p95_ttft_ms"])
+    return f"{point.system}: {point.load}: first token within {within} for 95 %{failures}{detail}{caution}"
+
+
+def setting_of(point: Measurement) -> Setting:
+    """The measurement's setting."""
+    return Setting(point.load, point.history, point.cache)
+
+
+def headline_setting(points: Sequence[Measurement]) -> Setting:
+    """The setting of most systems; of those a warm cache, about eight users at once, and a long history."""
+    systems = Counter(map(setting_of, points))
+
+    def preference(setting: Setting) -> tuple[float, ...]:
+        users = setting.load.concurrency
+        distance = abs(log2(users / _HEADLINE_USERS)) if users else 100.0
+        return systems[setting], setting.cache == "warm", -distance, setting.history
+
+    return max(systems, key=preference)
+
+
+def longest_lines(points: Sequence[Measurement], axis: Literal["load", "history"]) -> tuple[Setting, Lines]:
+    """Each system's measurements along one axis, and their setting: where most values of that axis were measured."""
+
+    def group_of(setting: Setting) -> tuple[object, ...]:
+        return setting[1:] if axis == "load" else (setting.load, setting.cache)
+
+    def position(point: Measurement) -> float:
+        return point.load.amount if axis == "load" else float(point.history)
+
+    preferred = group_of(headline_setting(points))
+    groups: defaultdict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    for point in sorted(points, key=position):
+        groups[group_of(setting_of(point))].append(point)
+    best = max(groups, key=lambda group: (len(set(map(position, groups[group]))), group == preferred))
+    lines: defaultdict[str, dict[float, Measurement]] = defaultdict(dict)
+    for point in groups[best]:
+        lines[point.system][position(point)] = point
+    return setting_of(groups[best][0]), lines
+
+
+def pair_idle_and_busy(points: Sequence[Measurement]) -> list[tuple[Measurement, Measurement]]:
+    """Measurements with sessions being remembered meanwhile, each after the same one without."""
+    idle = {(point.system, setting_of(point)): point for point in points if not point.during_ends}
+    pairs = ((idle.get((point.system, setting_of(point))), point) for point in points if point.during_ends)
+    return [(before, point) for before, point in pairs if before]
+
+
+class _Report:
+    """The sections of one run."""
+
+    def __init__(self, name: str, result: LatencyResult, samples: SamplesById, folder: Path) -> None:
+        self._name = name
+        self._about = result.about
+        self._points = result.points
+        self._samples = samples
+        self._folder = folder
+        self._idle = [point for point in self._points if not point.during_ends] or list(self._points)
+        self._setting = headline_setting(self._idle)
+        self._compared = [point for point in self._idle if setting_of(point) == self._setting]
+
+    def sections(self, scores: Scores) -> list[Section]:
+        """All that have content."""
+        busy = tables.during_ends_table(pair_idle_and_busy(self._points), self._samples)
+        about = Table("Measured on", ("setting", "value"), tuple(flatten(self._about)))
+        sections = [
+            self._summary(),
+            self._along("load"),
+            Section("Where the time goes", (), tuple(tables.stage_tables(self._idle)), self._stage_plots()),
+            self._along("history"),
+            self._cache(),
+            Section("While sessions are being remembered", (), tuple(busy)),
+            *(self._quality(dataset, measure, means) for (dataset, measure), means in scores.items()),
+            Section("All figures", _NAMING, tuple(tables.figure_tables(self._points, self._samples))),
+            Section("Measured on", (), (about,)),
+        ]
+        return [section for section in sections if section.tables or section.plots or section.notes]
+
+    def _summary(self) -> Section:
+        settings = dict(flatten(self._about))
+        notes = [f"Model {settings.get('model', 'unknown')}; {self._setting}."]
+        if "arguments.scripted.first_token" in settings:
+            notes.append("The backbone is scripted with fixed times: only what localmem adds is measured.")
+        notes += map(headline, self._compared)
+        _, lines = longest_lines(self._idle, "load")
+        limit = float(settings.get("arguments.goodput.ttft", 0))
+        if limit and _is_line(lines):
+            loads = ", ".join(f"{system} {_highest_load(line, limit)}" for system, line in lines.items())
+            notes.append(f"Highest load with the first token within {limit:g} ms for 95 %: {loads}")
+        return Section("Summary", tuple(notes), ())
+
+    def _along(self, axis: Literal["load", "history"]) -> Section:
+        """The first token by load or by history."""
+        setting, lines = longest_lines(self._idle, axis)
+        words = f"{setting.history} past sessions, {setting.cache} cache"
+        rows = [tables.first_token_table(lines, rank, words) for rank in ("p50", "p95") if axis == "load"]
+        if not _is_line(lines):
+            return Section(f"First token by {axis}", (), tuple(rows))
+        curves = {system: {at: _p95(point) for at, point in line.items()} for system, line in lines.items()}
+        units = str(setting.load).split(" ", 1)[1] if axis == "load" else f"past sessions ({setting.load})"
+        plot = self._save(f"first-token-{axis}", _curves(curves, "First token, p95", units, "ms"))
+        return Section(f"First token by {axis}", (), tuple(rows), (plot,))
+
+    def _stage_plots(self) -> tuple[str, ...]:
+        bars = {point.system: point.turns.stages for point in self._compared if point.turns.stages}
+        ends = {point.system: point.ends.stages for point in self._compared if point.ends and point.ends.stages}
+        plots = []
+        for name, systems in (("A turn", bars), ("A session end", ends)):
+            means = {
+                system: {tables.short_stage(stage): time.mean_ms for stage, time in stages.items()}
+                for system, stages in systems.items()
+            }
+            draw = _stacked_bars(means, f"{name}: {self._setting}")
+            plots += [self._save(f"stages-{name}", draw, 1.8 + 0.42 * len(means))] if means else []
+        return tuple(plots)
+
+    def _cache(self) -> Section:
+        late = {
+            point.system: [share for turn, share in point.cache_hit.by_turn.items() if turn >= _GOAL_TURN]
+            for point in self._compared
+        }
+        lowest = ", ".join(f"{system} {min(shares):.0%}" for system, shares in late.items() if shares)
+        note = f"Lowest share from turn {_GOAL_TURN} on (goal {_GOAL_SHARE:.0%}): {lowest}"
+        return Section("Prefix cache", (note,) if lowest else (), tuple(tables.cache_table(self._points)))
+
+    def _quality(self, dataset: str, measure: str, means: Mapping[str, float]) -> Section:
+        both = {point.system: (_p95(point), means[point.system]) for point in self._compared if point.system in means}
+        if not both:
+            return Section("", (), ())
+        head = f"first token p95, ms ({self._setting.load})"
+        rows = [{"system": name, head: tables.format_ms(time), measure: mean} for name, (time, mean) in both.items()]
+        plot = self._save(f"quality-{dataset}", pareto_plot(both, xlabel=head, ylabel=measure, title=dataset))
+        return Section(f"Quality against latency: {dataset}", (), (Table.of(dataset, rows),), (plot,))
+
+    def _save(self, name: str, draw: "Draw", height: float = 4.2) -> str:
+        file = re.sub(r"[^\w.-]", "-", f"{self._name}-{name}.svg").lower()
+        save_plot(self._folder / file, draw, width=8, height=height, kind="svg")
         return file
 
 
-def _short(book: _Book) -> Section:
-    """One line a system."""
-    wanted = book.usual
-    about = book.run.result.about
-    measured = f"Measured on {about.get('model', 'an unknown model')}: {_before(wanted)}, {wanted.cache} prefix cache."
-    given = ["The backbone is scripted: its times are given, and only what localmem adds is measured."]
-    lines = [line(point) for point in chosen.under(book.quiet, wanted)]
-    return Section("In short", (measured, *(given if _scripted(about) else []), *lines, *_most(book)), ())
+def _p95(point: Measurement) -> float:
+    return point.turns.figures.get("p95_ttft_ms", float("nan"))
 
 
-def _scripted(about: Mapping[str, object]) -> bool:
-    arguments = about.get("arguments")
-    return isinstance(arguments, Mapping) and bool(arguments.get("scripted"))
-
-
-def _most(book: _Book) -> list[str]:
-    """How many users at once keep to the run's objective for the first token; nothing where it has none."""
-    arguments = book.run.result.about.get("arguments")
-    goodput = arguments.get("goodput") if isinstance(arguments, Mapping) else None
-    limit = goodput.get("ttft") if isinstance(goodput, Mapping) else None
-    lines = chosen.by_load(book.quiet, book.loads)
-    if not isinstance(limit, int | float) or not _sweep(lines):
-        return []
-    most = {system: _kept(_figure(held, "p95_ttft_ms"), limit) for system, held in lines.items()}
-    told = [f"{system} with {tables.told(lines[system][load].load)}" for system, load in most.items() if load]
-    none = [system for system, load in most.items() if not load]
-    found = [f"First word within {limit:g} ms for 95 %, at most: {', '.join(told)}"] if told else []
-    return [*found, *([f"At no load within {limit:g} ms for 95 %: {', '.join(none)}"] if none else [])]
-
-
-def _kept(figures: Mapping[float, float], limit: float) -> float | None:
-    """The greatest load up to which every one measured keeps to the limit."""
-    within = itertools.takewhile(lambda load: figures[load] <= limit, sorted(figures))
-    return max(within, default=None)
-
-
-def _loads(book: _Book) -> Section:
-    """The first token against how many talk at once."""
-    at, title = book.loads, "Users at once" if book.loads.load.kind == "closed" else "Turns a second"
-    shown: list[Table] = []
-    pictures = []
-    for warmth in dict.fromkeys(point.cache for point in book.quiet):
-        lines = chosen.by_load(book.quiet, at._replace(cache=warmth))
-        found = [tables.first_words(lines, f"{rank}_ttft_ms") for rank in ("p50", "p95") if lines]
-        shown += [replace(table, caption=f"{table.caption}, {warmth} cache") for table in found]
-        if _sweep(lines):
-            pictures.append(_all_systems(book, lines, warmth, title.lower()))
-    return Section(title, (f"With {_before(at)}.",), tuple(shown), tuple(pictures))
-
-
-def _each(book: _Book) -> Section:
-    """The same for one system at a time, beside the bare backbone on the same prompts."""
-    lines = chosen.by_load(book.quiet, book.loads)
-    across = "users at once" if book.loads.load.kind == "closed" else "turns a second"
-    held = lines if _sweep(lines) else {}
-    pictures = [_one_system(book, system, points, across) for system, points in held.items()]
-    return Section("Beside the bare backbone", (), (), tuple(pictures))
-
-
-def _all_systems(book: _Book, lines: Mapping[str, Mapping[float, Point]], cache: str, across: str) -> str:
-    drawn = [Curve(system, _figure(held, "p95_ttft_ms"), book.colours[system]) for system, held in lines.items()]
-    drawn = [curve for curve in drawn if curve.points]
-    title = f"First token, p95, every system ({cache} cache)"
-    return book.draw(f"first-token-{cache}", plots.curves(drawn, title, across, "ms"))
-
-
-def _one_system(book: _Book, system: str, held: Mapping[float, Point], across: str) -> str:
-    """Its p50 and p95, and the bare backbone's on the same prompts."""
-    bare = {at: point.bare for at, point in held.items() if point.bare}
-    colour = book.colours[system]
-    drawn = [
-        Curve("p95", _figure(held, "p95_ttft_ms"), colour),
-        Curve("p50", _figure(held, "p50_ttft_ms"), colour, "--"),
-        Curve("p95 without localmem", _of(bare, "p95_ttft_ms"), "#888888"),
-        Curve("p50 without localmem", _of(bare, "p50_ttft_ms"), "#888888", "--"),
-    ]
-    curves = [curve for curve in drawn if curve.points]
-    how = plots.curves(curves, f"{system}: first token ({book.loads.cache} cache)", across, "ms")
-    return book.draw(f"beside-bare-{system}", how)
-
-
-def _sweep(lines: Mapping[str, Mapping[float, Point]]) -> bool:
-    """Whether there is a line to be drawn: two loads or histories of one system."""
+def _is_line(lines: Lines) -> bool:
+    """Whether any system has two measurements to connect."""
     return max(map(len, lines.values()), default=0) > 1
 
 
-def _where(book: _Book) -> Section:
-    """What a turn and a session's end are made up of, system by system."""
-    held = chosen.under(book.quiet, book.usual)
-    words = f"{tables.told(book.usual.load)}, {_before(book.usual)}, {book.usual.cache} cache"
-    kinds: Mapping[str, tuple[str, Callable[[Point], Mapping[str, float]]]] = {
-        "stages-first-token": ("To the first token", lambda one: _stages(one.turns, _before_first)),
-        "stages-turn": ("A whole turn", lambda one: _stages(one.turns, lambda _: True)),
-        "stages-end": ("A session's end", lambda one: _stages(one.ends, lambda _: True)),
-    }
-    pictures = []
-    for file, (title, of) in kinds.items():
-        bars = {_marked(point): parts for point in held if (parts := of(point))}
-        order = tables.ordered(stage for parts in bars.values() for stage in parts)
-        bars = {bar: {stage: parts.get(stage, 0.0) for stage in order} for bar, parts in bars.items()}
-        if bars:
-            pictures.append(book.draw(file, plots.stacks(bars, title, "mean ms"), 1.8 + 0.42 * len(bars)))
-    shown = [tables.stages(book.quiet), tables.stages(book.quiet, ends=True)]
-    return Section("Where the time goes", (f"Pictures: {words}.",), _there(shown), tuple(pictures))
+def _highest_load(line: Mapping[float, Measurement], limit: float) -> str:
+    """The highest load up to which every one measured is within the limit."""
+    within = list(takewhile(lambda point: _p95(point) <= limit, line.values()))
+    return str(within[-1].load) if within else "none"
 
 
-def _histories(book: _Book) -> Section:
-    """How cost grows with what was held before."""
-    at = chosen.longest(book.quiet, lambda one: (one.load, one.cache), lambda one: one.history)
-    lines = chosen.by_history(book.quiet, at)
-    if not _sweep(lines):
-        return Section("As the history grows", (), ())
-    across, words = "sessions held before", f"{tables.told(at.load)}, {at.cache} cache"
-    costs: Mapping[str, tuple[str, str, Callable[[Point], float | None]]] = {
-        "history-first-token": ("First token, p50", "ms", lambda one: one.turns.figures.get("p50_ttft_ms")),
-        "history-own": ("localmem's own part of a turn, mean", "ms", _own),
-        "history-tokens": ("Tokens a turn, all prompts, in and out", "tokens", _tokens),
-        "history-end": ("A session's end, p50", "ms", lambda one: (one.ends or Part({})).figures.get("p50_e2el_ms")),
-    }
-    pictures = []
-    for file, (title, up, of) in costs.items():
-        drawn = [
-            Curve(system, {x: y for x, one in held.items() if (y := of(one))}, book.colours[system])
-            for system, held in lines.items()
-        ]
-        drawn = [curve for curve in drawn if curve.points]
-        if drawn:
-            pictures.append(book.draw(file, plots.curves(drawn, title, across, up)))
-    return Section("As the history grows", (f"{words}.",), (), tuple(pictures))
+def _curves(lines: Mapping[str, Mapping[float, float]], title: str, xlabel: str, ylabel: str) -> "Draw":
+    """A line for each system, on logarithmic axes."""
+
+    def draw(axes: "Axes") -> None:
+        for number, (name, points) in enumerate(lines.items()):
+            style = ("-", "--", ":")[number // 10 % 3]
+            axes.plot(list(points), list(points.values()), style, color=f"C{number % 10}", marker="o", label=name)
+        ticks = sorted({x for points in lines.values() for x in points})
+        axes.set(title=title, xlabel=xlabel, ylabel=ylabel, xscale="symlog" if ticks[0] <= 0 else "log", yscale="log")
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+    return draw
 
 
-def _caches(book: _Book) -> Section:
-    """Prefix-cache hits by the turn's number, under the usual load with a warm cache."""
-    held = chosen.under(book.quiet, book.usual._replace(cache="warm"))
-    drawn = [
-        Curve(
-            point.system,
-            {float(turn): hit for turn, hit in point.cache_hit.by_turn.items()},
-            book.colours[point.system],
-        )
-        for point in held
-        if point.cache_hit.by_turn
-    ]
-    title, up = "Prompt tokens found in the prefix cache", "share"
-    pictures = (
-        [book.draw("cache-hits", plots.curves(drawn, title, "turn of the session", up, guide=AIM_HIT))] if drawn else []
-    )
-    later = {
-        curve.name: min(hits)
-        for curve in drawn
-        if (hits := [hit for turn, hit in curve.points.items() if turn >= AIM_TURN])
-    }
-    kept = [system for system, hit in later.items() if hit >= AIM_HIT]
-    less = [f"{system} {hit:.0%}" for system, hit in later.items() if hit < AIM_HIT]
-    notes = [f"From turn {AIM_TURN} on at least {AIM_HIT:.0%} of each prompt: {', '.join(kept)}"] if kept else []
-    notes += [f"Less from turn {AIM_TURN} on: {', '.join(less)}"] if less else []
-    return Section("Prefix cache", tuple(notes), _there([tables.cache_hits(book.points)]), tuple(pictures))
+def _stacked_bars(bars: Mapping[str, Mapping[str, float]], title: str) -> "Draw":
+    """One bar for each name, made of its stages; the backbone's own part is grey."""
+    stages = tables.sort_stages(stage for parts in bars.values() for stage in parts)
+
+    def draw(axes: "Axes") -> None:
+        from matplotlib import colormaps
+
+        left = [0.0] * len(bars)
+        for number, stage in enumerate(stages):
+            widths = [parts.get(stage, 0.0) for parts in bars.values()]
+            colour = _BACKBONE_COLOURS.get(stage, colormaps["tab20"](number % 20))
+            axes.barh(list(bars), widths, left=left, color=colour, label=stage)
+            left = [start + width for start, width in zip(left, widths, strict=True)]
+        axes.set(title=title, xlabel="mean ms")
+        axes.invert_yaxis()
+
+    return draw
 
 
-def _remembering(book: _Book) -> Section:
-    """Chat while sessions are being remembered, beside chat while none is."""
-    both = chosen.partners(book.points)
-    bars = {
-        busy.id: (quiet.turns.figures["p95_e2el_ms"], busy.turns.figures["p95_e2el_ms"])
-        for quiet, busy in both
-        if "p95_e2el_ms" in quiet.turns.figures and "p95_e2el_ms" in busy.turns.figures
-    }
-    names = "no session's end", "while sessions are remembered"
-    how = plots.pairs(bars, names, "Whole answer, p95", "ms")
-    pictures = [book.draw("while-remembering", how, 1.8 + 0.6 * len(bars))] if bars else []
-    shown = _there([tables.consolidation(both, book.run.requests)])
-    return Section("While sessions are being remembered", (), shown, tuple(pictures))
-
-
-def _worth(book: _Book, qualities: Sequence[Quality]) -> Section:
-    """Quality against latency."""
-    times = {
-        point.system: point.turns.figures["p95_ttft_ms"]
-        for point in chosen.under(book.quiet, book.usual)
-        if "p95_ttft_ms" in point.turns.figures
-    }
-    pictures, notes = [], []
-    for one in qualities:
-        at = {system: (times[system], mean) for system, mean in one.means.items() if system in times}
-        alone = sorted(set(times) ^ set(one.means))
-        notes += [f"{one.data}: not in both, and so left out: {', '.join(alone)}"] if alone else []
-        if at:
-            across = f"first token, p95, ms ({tables.told(book.usual.load)})"
-            how = plots.pareto(at, f"Quality against latency: {one.data}", across, one.measure)
-            pictures.append(book.draw(f"quality-{one.data}", how))
-    shown = [tables.worth(times, {f"{one.data}: {one.measure}": one.means for one in qualities})] if pictures else []
-    return Section("Which system is worth it", tuple(notes), tuple(shown), tuple(pictures))
-
-
-def _figures(book: _Book) -> Section:
-    points, requests = book.points, book.run.requests
-    notes = (
-        "A point is SYSTEM/cN (N users at once) or rN (N turns a second)/hN (N sessions held before)/the prefix cache.",
-        f"{tables.MARK} marks a point that something speaks against: see the first table.",
-    )
-    shown = [tables.overview(points), tables.throughput(points), *tables.spreads(points)]
-    shown += _there([tables.overheads(points, requests), tables.calls(points)])
-    return Section("All figures", notes, (*shown, tables.resources(points)))
-
-
-def _about(run: Run) -> Section:
-    return Section("What it was measured on", (), (tables.measured_on(run.result.about),))
-
-
-# -- figures -----------------------------------------------------------------------------------------------------------
-
-
-def _figure(held: Mapping[float, Point], name: str) -> dict[float, float]:
-    return _of({at: point.turns for at, point in held.items()}, name)
-
-
-def _of(held: Mapping[float, Part], name: str) -> dict[float, float]:
-    return {at: part.figures[name] for at, part in held.items() if name in part.figures}
-
-
-def _stages(part: Part | None, wanted: Callable[[str], bool]) -> dict[str, float]:
-    """Means by stage, in their order."""
-    held = part.stages if part else {}
-    found: defaultdict[str, float] = defaultdict(float)
-    for stage in tables.ordered(filter(wanted, held)):
-        found[tables.plain(stage)] += held[stage].mean_ms
-    return dict(found)
-
-
-def _before_first(stage: str) -> bool:
-    return stage != "decode" and not stage.startswith("after:")
-
-
-def _own(point: Point) -> float | None:
-    """All but what the backbone took."""
-    backbone = ("first_token", "decode")
-    own = [one.mean_ms for stage, one in point.turns.stages.items() if stage not in backbone and "llm:" not in stage]
-    return sum(own) or None
-
-
-def _tokens(point: Point) -> float | None:
-    return sum(one.input_tokens + one.output_tokens for one in point.turns.calls.values()) or None
-
-
-def _within(milliseconds: float) -> str:
-    """Rounded up to two digits, so that it is not less than what was measured."""
+def _round_up(milliseconds: float) -> str:
+    """To two significant digits."""
     step = 10.0 ** (floor(log10(milliseconds)) - 1) if milliseconds > 0 else 1.0
     rounded = ceil(round(milliseconds / step, 6)) * step
     return f"{rounded / 1000:g} s" if rounded >= 1000 else f"{rounded:g} ms"
-
-
-def _before(at: Setting) -> str:
-    return f"{at.history} session{'s' * (at.history != 1)} held before"
-
-
-def _marked(point: Point) -> str:
-    return f"{point.system} {tables.MARK}" if point.marks else point.system
-
-
-def _embedded(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
-
-
-def _there(found: Sequence[Table | None]) -> tuple[Table, ...]:
-    return tuple(table for table in found if table)
-
-
-@functools.cache
-def _template() -> Template:
-    source = files("localmem.benchmark.latency").joinpath("report.html").read_text(encoding="utf-8")
-    return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)

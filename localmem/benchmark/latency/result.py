@@ -22,8 +22,8 @@ class Sample:
 
     `sent` is in seconds since the measurement began. `ttft_ms` ends with the first piece of the reply, `itl_ms` are the
     gaps between pieces, `e2el_ms` ends with the last piece (of a session's end: with its commit). Tokens are those of
-    the reply's prompt (of a session's end: of all its prompts); `calls` covers every prompt, by name. `turn` counts from
-    1 within the session. `stages` are milliseconds: those of a turn up to and including `first_token` add up to
+    the reply's prompt (of a session's end: of all its prompts); `calls` covers every prompt, by name. `turn` counts
+    from 1 within the session. `stages` are milliseconds: those of a turn up to and including `first_token` add up to
     `ttft_ms`; those that begin with `after:` come after the last piece and are not part of `e2el_ms`. A sample with
     `warm_up` counts in no figure.
     """

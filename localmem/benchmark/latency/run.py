@@ -1,105 +1,76 @@
-"""A run: its points one after another, each written when it is measured, so that a run that broke off goes on.
-
-Knows the folder and what stands in it; what a point runs in is given.
-"""
+"""A latency run: its measurements one after another, each saved as soon as it is made, so that a run can resume."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
-from localmem.benchmark.latency.measurement import World, Write, measure, requests
-from localmem.benchmark.latency.plan import Plan, Spec
+from localmem.benchmark.latency.measurement import Environment, measure, request_count
+from localmem.benchmark.latency.recipe import LatencyRecipe, MeasurementSpec
 from localmem.benchmark.latency.result import (
     RESULT,
     SAMPLE,
     SAMPLES,
-    Result,
+    LatencyResult,
     Sample,
     load_result,
     read_samples,
     save_result,
 )
 from localmem.errors import BadInput
-from localmem.files import JsonlLog
+from localmem.files import JsonlLog, write_atomic
 
-_MAY_DIFFER = ("machine", "versions", "title", "plan")  # told as they were when the run began
-
-
-class Bar(Protocol):
-    """What shows how far the run is."""
-
-    def point(self, spec: Spec, requests: int) -> None:
-        """This one begins."""
-        ...
-
-    def sample(self, sample: Sample) -> None:
-        """A request is over."""
-        ...
+_MAY_DIFFER = ("machine", "versions", "title")  # recorded as they were when the run began
 
 
-def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> Result:
-    """The folder is this run's; gives the points that it has. Raises BadInput where it holds another run, or this one
-    and no `resume`."""
-    fresh = Result(about)
-    if not (out / RESULT).exists():
-        _make(out)
-        save_result(out, fresh)
-        return fresh
-    held = load_result(out)
-    if not held.points:
-        save_result(out, fresh)
-        return fresh
+# Receives the title of a measurement and its number of requests; returns what to call after each of them.
+Progress = Callable[[str, int], Callable[[], object]]
+
+
+def claim(out: Path, about: Mapping[str, object], *, resume: bool) -> LatencyResult:
+    """Reserve the folder for this run; returns what it has already measured.
+
+    Raises BadInput for a folder with another run, or with this run unless `resume` is set.
+    """
+    new = LatencyResult(about)
+    existing = load_result(out) if (out / RESULT).exists() else new
+    if not existing.points:
+        save_result(out, new)
+        return new
     if not resume:
-        raise BadInput(f"{out} holds a run; go on with --resume, or give another --out")
-    if changed := [name for name in about if name not in _MAY_DIFFER and held.about.get(name) != about[name]]:
-        raise BadInput(f"{out} holds a run with another {', '.join(changed)}; give another --out")
-    return held
+        raise BadInput(f"{out} contains a run; continue it with --resume, or choose another --out")
+    if changed := [name for name in about if name not in _MAY_DIFFER and existing.about.get(name) != about[name]]:
+        raise BadInput(f"{out} contains a run with a different {', '.join(changed)}; choose another --out")
+    return existing
 
 
 def run(
-    plan: Plan, held: Result, world: Callable[[Spec], AbstractContextManager[World]], out: Path, bar: Bar
-) -> Result:
-    """Measures the points that `held` has not. The samples of a point that broke off are dropped: it begins anew."""
-    done = {point.id for point in held.points}
-    _keep_only(out, done)
-    result = held
-    with JsonlLog(out / SAMPLES, SAMPLE) as lines:
-        for spec in plan.specs():
-            if spec.id in done:
+    recipe: LatencyRecipe,
+    existing: LatencyResult,
+    environment: Callable[[MeasurementSpec], AbstractContextManager[Environment]],
+    out: Path,
+    progress: Progress,
+) -> LatencyResult:
+    """Make the measurements that `existing` lacks. An interrupted measurement starts over."""
+    finished = {point.id for point in existing.points}
+    if (out / SAMPLES).exists():
+        lines = [SAMPLE.dump_json(sample) + b"\n" for sample in read_samples(out) if sample.point in finished]
+        write_atomic(out / SAMPLES, lines)
+    result, specs = existing, recipe.specs()
+    with JsonlLog(out / SAMPLES, SAMPLE) as log:
+        for number, spec in enumerate(specs, start=1):
+            if spec.id in finished:
                 continue
-            with world(spec) as place:
-                bar.point(spec, requests(plan, spec))
-                point = measure(plan, spec, place, _both(lines.append, bar.sample))
+            with environment(spec) as place:
+                advance = progress(f"{spec.id} ({number} of {len(specs)})", request_count(recipe, spec))
+                point = measure(recipe, spec, place, partial(_record, log, advance))
             result = replace(result, points=(*result.points, point))
             save_result(out, result)
     return result
 
 
-def _both(first: Write, second: Write) -> Write:
-    def write(sample: Sample) -> None:
-        first(sample)
-        second(sample)
-
-    return write
-
-
-def _make(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot write to {out} ({error.strerror}); choose another --out") from error
-
-
-def _keep_only(out: Path, points: set[str]) -> None:
-    """The samples of these points, in place of all."""
-    path = out / SAMPLES
-    if not path.exists():
-        return
-    draft = path.with_suffix(".new")
-    with draft.open("wb") as file:
-        for sample in read_samples(out):
-            if sample.point in points:
-                file.write(SAMPLE.dump_json(sample) + b"\n")
-    draft.replace(path)
+def _record(log: JsonlLog[Sample], advance: Callable[[], object], sample: Sample) -> None:
+    log.append(sample)
+    if sample.kind != "end":
+        advance()

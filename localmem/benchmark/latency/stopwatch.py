@@ -1,7 +1,8 @@
-"""Which part took how long: a stopwatch for each thread, and a shell around a part that presses it.
+"""Times the stages of a request: one stopwatch per thread, and wrappers that start and stop it.
 
-Parts are wrapped, never patched. A stage counts what it took itself: what a part spends in another one that is watched
-is that one's. A thread that measures nothing passes through untouched, so an index may be built behind.
+Parts are wrapped, never patched. A stage counts its own time only: what a part spends inside another wrapped part
+belongs to that part's stage. On a thread that measures nothing the wrappers do nothing, so an index can be built in the
+background.
 """
 
 import threading
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from localmem.llm.base import LLM
-from localmem.llm.wrappers import Spent, Wrapper, spent_on
+from localmem.llm.wrappers import PromptUsage, Wrapper, usage_of
 from localmem.types import Completion, Prompt
 
 Part = TypeVar("Part")
@@ -38,28 +39,29 @@ STAGES: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Reading:
-    """What one request has taken so far: milliseconds by stage, and what its prompts cost, by name.
+    """What one request has cost so far: milliseconds by stage, and calls and tokens by prompt name.
 
-    `reply_ended` is when the last piece of the reply had come; stages that begin later are marked as behind it.
+    Stages that begin after the last piece of the reply get the prefix `after:`.
     """
 
-    began: float
+    start: float
     stages: dict[str, float] = field(default_factory=dict)
-    calls: dict[str, Spent] = field(default_factory=dict)
-    reply: Completion | None = None
+    calls: dict[str, PromptUsage] = field(default_factory=dict)
     prefix: str = ""
-    _inner: list[float] = field(default_factory=list)
+    nested_seconds: list[float] = field(default_factory=list)  # one entry per open stage: time of the stages inside it
 
-    def took(self, stage: str, seconds: float) -> None:
+    def add_time(self, stage: str, seconds: float) -> None:
+        """Add to a stage."""
         name = self.prefix + stage
         self.stages[name] = self.stages.get(name, 0.0) + 1000 * seconds
 
-    def saw(self, prompt: Prompt, completion: Completion) -> None:
-        self.calls[prompt.name] = self.calls.get(prompt.name, Spent()).plus(spent_on(completion))
+    def add_call(self, prompt: Prompt, completion: Completion) -> None:
+        """Add one answered prompt."""
+        self.calls[prompt.name] = self.calls.get(prompt.name, PromptUsage()).plus(usage_of(completion))
 
 
-class Clock:
-    """One for a run. `now` gives seconds."""
+class Stopwatch:
+    """One per run. `now` returns seconds."""
 
     def __init__(self, now: Now = time.perf_counter) -> None:
         self.now = now
@@ -67,12 +69,12 @@ class Clock:
 
     @property
     def reading(self) -> Reading | None:
-        """What is being measured on this thread."""
+        """The request that this thread measures, if any."""
         return cast("Reading | None", getattr(self._local, "reading", None))
 
     @contextmanager
-    def measuring(self) -> Iterator[Reading]:
-        """One request on this thread, from now on."""
+    def measure(self) -> Iterator[Reading]:
+        """Measure one request on this thread."""
         reading = self._local.reading = Reading(self.now())
         try:
             yield reading
@@ -81,74 +83,74 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """The time inside is this stage's, but for what is spent in stages inside it."""
+        """Count the time inside as this stage, minus the time of stages within it."""
         reading = self.reading
         if reading is None:
             yield
             return
-        began = self.now()
-        reading._inner.append(0.0)  # noqa: SLF001  # a clock's own
+        start = self.now()
+        reading.nested_seconds.append(0.0)
         try:
             yield
         finally:
-            whole = self.now() - began
-            reading.took(name, whole - reading._inner.pop())  # noqa: SLF001
-            if reading._inner:  # noqa: SLF001
-                reading._inner[-1] += whole  # noqa: SLF001
+            elapsed = self.now() - start
+            reading.add_time(name, elapsed - reading.nested_seconds.pop())
+            if reading.nested_seconds:
+                reading.nested_seconds[-1] += elapsed
 
-    def watch(self, part: Part) -> Part:
-        """The same part, with a stopwatch on those of its methods that are stages."""
-        return cast("Part", _Watched(part, self))
+    def wrap(self, part: Part) -> Part:
+        """The same part; those of its methods that are stages are timed."""
+        return cast("Part", _TimedPart(part, self))
 
 
-class _Watched:
-    """Any part: an encoder, a retriever, a journal ... It answers as the part does, and is typed as one."""
+class _TimedPart:
+    """Any part (encoder, retriever, journal ...), with the same attributes and the type of the part."""
 
-    def __init__(self, part: object, clock: Clock) -> None:
+    def __init__(self, part: object, stopwatch: Stopwatch) -> None:
         self._part = part
-        self._clock = clock
+        self._stopwatch = stopwatch
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the part has
-        found = getattr(self._part, name)
+        attribute = getattr(self._part, name)
         stage = STAGES.get(name)
         if stage is None:
-            return found
+            return attribute
 
-        def timed(*args: object, **more: object) -> object:
-            with self._clock.stage(stage):
-                return found(*args, **more)
+        def timed(*args: object, **kwargs: object) -> object:
+            with self._stopwatch.stage(stage):
+                return attribute(*args, **kwargs)
 
-        self.__dict__[name] = timed  # the next call need not come here
+        self.__dict__[name] = timed  # so that the next call does not come through __getattr__
         return timed
 
 
-class WatchedLLM(Wrapper):
+class TimedLLM(Wrapper):
     """A call is the stage `llm:<prompt name>`; a stream is the reply: `first_token`, then `decode`."""
 
-    def __init__(self, inner: LLM, clock: Clock) -> None:
+    def __init__(self, inner: LLM, stopwatch: Stopwatch) -> None:
         super().__init__(inner)
-        self._clock = clock
+        self._stopwatch = stopwatch
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         if not prompts:
             return []
-        with self._clock.stage(f"llm:{prompts[0].name}"):
+        with self._stopwatch.stage(f"llm:{prompts[0].name}"):
             return super().generate(prompts)
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
-        completion = yield from self._timed(self.inner.stream(prompt))
+        completion = yield from self._timed_pieces(self.inner.stream(prompt))
         self._saw(prompt, completion)
-        if reading := self._clock.reading:
-            reading.reply, reading.prefix = completion, AFTER
+        if reading := self._stopwatch.reading:
+            reading.prefix = AFTER
         return completion
 
-    def _timed(self, pieces: Generator[str, None, Completion]) -> Generator[str, None, Completion]:
-        """A part of the reply's time only while a piece is waited for: what is done with it is another's."""
+    def _timed_pieces(self, pieces: Generator[str, None, Completion]) -> Generator[str, None, Completion]:
+        """Only waiting for a piece counts; what the consumer does with it does not."""
         stage = "first_token"
         with closing(pieces):
             while True:
                 try:
-                    with self._clock.stage(stage):
+                    with self._stopwatch.stage(stage):
                         piece = next(pieces)
                 except StopIteration as end:
                     completion: Completion = end.value
@@ -157,30 +159,26 @@ class WatchedLLM(Wrapper):
                 stage = "decode"
 
     def _saw(self, prompt: Prompt, completion: Completion) -> None:
-        if reading := self._clock.reading:
-            reading.saw(prompt, completion)
+        if reading := self._stopwatch.reading:
+            reading.add_call(prompt, completion)
 
 
-class Salted(Wrapper):
-    """Each prompt goes out with a salt: a backbone that keeps prefixes finds only those of the same salt again.
+class SaltedLLM(Wrapper):
+    """Adds a cache salt to each prompt: the backbone reuses cached prefixes only between prompts of one salt.
 
-    A salt that never comes twice makes every call find the cache empty; one of its own keeps two runs apart.
+    A salt per call makes every call find an empty cache; a salt per run keeps two runs apart.
     """
 
-    def __init__(self, inner: LLM, salt: Callable[[], str]) -> None:
+    def __init__(self, inner: LLM, new_salt: Callable[[], str]) -> None:
         super().__init__(inner)
-        self._salt = salt
+        self._new_salt = new_salt
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        return super().generate([self._salted(prompt) for prompt in prompts])
+        return super().generate([self._with_salt(prompt) for prompt in prompts])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
-        return super().stream(self._salted(prompt))
+        return super().stream(self._with_salt(prompt))
 
-    def _salted(self, prompt: Prompt) -> Prompt:
-        return salted(prompt, self._salt())
-
-
-def salted(prompt: Prompt, salt: str) -> Prompt:
-    """The prompt with this salt, unless it has one."""
-    return prompt if "cache_salt" in prompt.extra else replace(prompt, extra={**prompt.extra, "cache_salt": salt})
+    def _with_salt(self, prompt: Prompt) -> Prompt:
+        salt = self._new_salt()
+        return prompt if "cache_salt" in prompt.extra else replace(prompt, extra={**prompt.extra, "cache_salt": salt})

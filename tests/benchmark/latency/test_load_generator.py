@@ -1,4 +1,4 @@
-"""Requests come as they should: never more at a time than asked for, each user's in order, arrivals at their rate."""
+"""Requests in flight never exceed the concurrency, each user's are in order, and arrivals have their rate."""
 
 import threading
 import time
@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from localmem.benchmark.latency.load_generator import drive
+from localmem.benchmark.latency.load_generator import run_tasks
 from localmem.benchmark.latency.result import Load
 
 
 class Crowd:
-    """Notes who is served when, and how many at the worst; nobody leaves before `full` were there at once."""
+    """Records who is served when, and the maximum at once; no task ends before `full` have been in flight at once."""
 
     def __init__(self, takes: float = 0.002, full: int = 1) -> None:
         self.served: list[tuple[int, int]] = []
@@ -42,19 +42,19 @@ def _users(crowd: Crowd, users: int, tasks: int) -> list[list[partial[None]]]:
 
 
 @pytest.mark.parametrize(("concurrency", "users"), [(1, 1), (3, 3), (2, 5), (4, 9)])
-def test_a_closed_loop_keeps_so_many_busy(concurrency: int, users: int) -> None:
+def test_a_closed_loop_keeps_its_concurrency(concurrency: int, users: int) -> None:
     crowd = Crowd(full=concurrency)
-    seconds = drive(Load("closed", concurrency=concurrency), _users(crowd, users, 6), time.perf_counter, "s")
+    seconds = run_tasks(Load("closed", concurrency=concurrency), _users(crowd, users, 6), time.perf_counter, "s")
     assert crowd.most == concurrency
     assert sorted(crowd.served) == [(user, number) for user in range(users) for number in range(6)]
     for user in range(users):
-        assert [number for one, number in crowd.served if one == user] == list(range(6))
+        assert [number for served, number in crowd.served if served == user] == list(range(6))
     assert seconds >= users * 6 / concurrency * 0.002
 
 
-def test_an_open_loop_sends_when_it_is_time_and_not_when_it_is_answered() -> None:
+def test_an_open_loop_does_not_wait_for_answers() -> None:
     crowd = Crowd(takes=0.05, full=6)
-    drive(Load("open", rate=400.0), _users(crowd, 40, 1), time.perf_counter, "s")
+    run_tasks(Load("open", rate=400.0), _users(crowd, 40, 1), time.perf_counter, "s")
     assert crowd.most >= 6
     gaps = [after - before for before, after in zip(crowd.dues, sorted(crowd.dues)[1:], strict=False)]
     assert sum(gaps) / len(gaps) == pytest.approx(1 / 400, rel=0.5)
@@ -63,23 +63,23 @@ def test_an_open_loop_sends_when_it_is_time_and_not_when_it_is_answered() -> Non
 def test_arrivals_are_the_same_for_the_same_seed() -> None:
     def dues(seed: str) -> list[float]:
         crowd, now = Crowd(0.0), time.perf_counter()
-        drive(Load("open", rate=2000.0), _users(crowd, 10, 1), lambda: now, seed)
+        run_tasks(Load("open", rate=2000.0), _users(crowd, 10, 1), lambda: now, seed)
         return sorted(due - now for due in crowd.dues)
 
     assert dues("a") == dues("a") != dues("b")
 
 
-def test_a_user_who_waits_for_a_reply_says_nothing_meanwhile() -> None:
+def test_a_user_has_one_request_in_flight() -> None:
     crowd = Crowd(takes=0.01)
-    drive(Load("open", rate=1000.0), _users(crowd, 2, 5), time.perf_counter, "s")
+    run_tasks(Load("open", rate=1000.0), _users(crowd, 2, 5), time.perf_counter, "s")
     assert crowd.most <= 2
     assert sorted(crowd.served) == [(user, number) for user in range(2) for number in range(5)]
 
 
 @pytest.mark.parametrize("load", [Load("closed", concurrency=2), Load("open", rate=500.0)])
-def test_what_goes_wrong_is_raised(load: Load) -> None:
+def test_an_error_of_a_task_is_raised(load: Load) -> None:
     def broken(_due: float | None) -> None:
         raise RuntimeError("a defect")
 
     with pytest.raises(RuntimeError, match="a defect"):
-        drive(load, [[broken]], time.perf_counter, "s")
+        run_tasks(load, [[broken]], time.perf_counter, "s")

@@ -1,4 +1,4 @@
-"""The machine's state: other processes are told from ours, memory and energy are measured, NVML is asked for GPUs."""
+"""The machine's state: the load of others, peak memory, energy, and what slowed the machine."""
 
 # ruff: noqa: N802, N815  # the names of NVML
 
@@ -14,8 +14,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from localmem.benchmark.latency import machine_state
-from localmem.benchmark.latency.gpu import Gpu, Gpus
-from localmem.benchmark.latency.machine_state import Seen, State, Watch, look, marks
+from localmem.benchmark.latency.machine_state import Gpus, GpuState, MachineMonitor, MachineUsage, marks, observe
 
 MB = 2**20
 
@@ -25,10 +24,9 @@ class NVMLError(Exception):
 
 
 class Driver(ModuleType):
-    """Stands in for pynvml: two cards; what is set to None is not known to the card."""
+    """Replaces pynvml: two cards; a value of None is not supported by the card."""
 
     NVMLError = NVMLError
-    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
     nvmlClocksEventReasonSwPowerCap = 0x4
     nvmlClocksEventReasonHwSlowdown = 0x8
     nvmlClocksEventReasonSwThermalSlowdown = 0x20
@@ -40,7 +38,6 @@ class Driver(ModuleType):
         self.absent = False
         self.used = [100 * MB, 300 * MB]
         self.millijoules: list[int] | None = [1_000, 2_000]
-        self.milliwatts = 50_000
         self.reasons = 0x1  # idle
         self.pids: list[int] = []
 
@@ -69,15 +66,6 @@ class Driver(ModuleType):
     def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:
         return SimpleNamespace(gpu=37)
 
-    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
-        raise NVMLError("not supported")
-
-    def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> int:
-        return 1410
-
-    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
-        return self.milliwatts
-
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: int) -> int:
         if self.millijoules is None:
             raise NVMLError("not supported")
@@ -104,85 +92,79 @@ def no_driver(driver: Driver) -> None:
     driver.absent = True
 
 
-QUIET = State(1.0, 4, 0.1, 0.0, 0.0, 0.2, 3000.0, 8000.0, ())
-SEEN = Seen(10.0, 4, 3.0, 0.1, 0.0, 900.0, None, None, None, 3000.0, 0, 0.0, 0.0, ())
-CARD = Gpu(0, "A card", "580.1", 0.0, 1000.0, 100.0, 40.0, 50.0, 1410.0, (), 0)
+QUIET = MachineUsage(10.0, 4, 3.0, 0.1, 0.0, 900.0, None, None, 0, 0.0, 0.0, (), ())
+CARD = GpuState(0, "A card", "580.1", 0.0, 1000.0, 100.0, 0)
 
 
-def test_what_nvml_tells_of_each_card(driver: Driver) -> None:
-    driver.reasons = 0x1 | 0x4 | 0x20
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    driver.pids = [1, 77, gone.pid]
-    first, second = Gpus().look({77})
+def test_the_state_of_each_card(driver: Driver) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    driver.pids = [1, 77, ended.pid]
+    first, second = Gpus().states({77})
     assert (first.index, first.name, first.driver, first.used) == (0, "A card", "580.1", 0.37)
     assert (first.memory_mb, first.memory_used_mb, second.memory_used_mb) == (1000, 100, 300)
-    assert (first.temperature_c, first.power_w, first.clock_mhz) == (None, 50, 1410)
-    assert (first.held_down, second.held_down) == ((), ("power cap", "heat"))
-    assert first.others == 1, "ours and one that is not there are no others"
+    assert first.others == 1, "neither ours nor a process that has ended"
 
 
 def test_sums_over_the_cards(driver: Driver) -> None:
     gpus = Gpus()
     assert gpus.memory_used_mb() == 400
-    assert gpus.power_w() == 100
     before = gpus.energy_j()
     assert before == 4.0
     assert gpus.energy_j() == before + 1.0
-    driver.reasons = 0x80
-    assert gpus.held_down() == {"GPU 1: power brake"}
+    driver.reasons = 0x1 | 0x4 | 0x80
+    assert gpus.slowed() == {"GPU 1, power cap", "GPU 1, power brake"}
 
 
-@pytest.mark.parametrize("named, kept", [("1", [1]), ("GPU-00", [0]), ("0,1", [0, 1]), ("MIG-7", [0, 1])])
-def test_only_the_cards_that_are_visible(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch, named: str, kept: list[int]
+@pytest.mark.parametrize("names, visible", [("1", [1]), ("GPU-00", [0]), ("0,1", [0, 1]), ("MIG-7", [0, 1])])
+def test_only_visible_cards_count(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, names: str, visible: list[int]
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-    assert [gpu.index for gpu in Gpus().look(())] == kept
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    assert [gpu.index for gpu in Gpus().states(())] == visible
 
 
 @pytest.mark.parametrize("library", [True, False])
-def test_no_driver_or_no_library_is_no_card(no_driver: None, monkeypatch: pytest.MonkeyPatch, *, library: bool) -> None:
+def test_without_driver_or_library_there_are_no_cards(
+    no_driver: None, monkeypatch: pytest.MonkeyPatch, *, library: bool
+) -> None:
     if not library:
         monkeypatch.setitem(sys.modules, "pynvml", None)
     gpus = Gpus()
-    assert gpus.look(()) == ()
-    assert (gpus.memory_used_mb(), gpus.energy_j(), gpus.power_w(), gpus.held_down()) == (None, None, None, set())
+    assert (gpus.states(()), gpus.memory_used_mb(), gpus.energy_j(), gpus.slowed()) == ((), None, None, set())
 
 
-def test_a_watch_takes_peaks_and_the_energy_counter(driver: Driver) -> None:
-    with Watch(every=0.01) as watch:
+def test_the_monitor_records_peaks_and_energy(driver: Driver) -> None:
+    with MachineMonitor(interval=0.01) as monitor:
         block = bytearray(64 * MB)
         block[::4096] = b"x" * len(block[::4096])  # touched, so that it is resident
         driver.used[0] = 700 * MB
         driver.reasons = 0x40
         time.sleep(0.1)
         driver.used[0] = 0
-    seen = watch.seen
-    assert seen.device_peak_mb == 1000
-    assert seen.energy_j == 1.0
-    assert seen.host_peak_mb > 64
-    assert seen.gpus_held_down == ("GPU 1: heat (hardware)",)
+    usage = monitor.usage
+    assert usage.device_peak_mb == 1000
+    assert usage.energy_j == 1.0
+    assert usage.host_peak_mb > 64
+    assert usage.slowed_gpus == ("GPU 1, heat (hardware)",)
+    assert [gpu.index for gpu in usage.gpus] == [0, 1]
 
 
-def test_a_card_without_a_counter_has_its_power_added_up(driver: Driver) -> None:
-    """100 W between the first look and the last, which lie around the sleep and inside the seconds."""
+def test_unsupported_queries_are_none(driver: Driver) -> None:
     driver.millijoules = None
-    with Watch(every=0.01) as watch:
-        time.sleep(0.2)
-    assert watch.seen.energy_j is not None
-    assert 20 <= watch.seen.energy_j <= 100 * (watch.seen.seconds + 0.01)
+    assert Gpus().energy_j() is None
 
 
-def test_without_a_driver_nothing_is_said_of_a_card(no_driver: None) -> None:
-    with Watch() as watch:
+def test_without_a_driver_no_gpu_figure_is_reported(no_driver: None) -> None:
+    with MachineMonitor() as monitor:
         pass
-    assert (watch.seen.device_peak_mb, watch.seen.energy_j, watch.seen.gpus_held_down) == (None, None, ())
+    usage = monitor.usage
+    assert (usage.device_peak_mb, usage.energy_j, usage.slowed_gpus, usage.gpus) == (None, None, (), ())
 
 
-def test_a_watch_is_asked_after_its_end(no_driver: None) -> None:
-    with Watch() as watch, pytest.raises(RuntimeError, match="has not ended"):
-        watch.seen  # noqa: B018  # raises
+def test_usage_is_available_after_the_end(no_driver: None) -> None:
+    with MachineMonitor() as monitor, pytest.raises(RuntimeError, match="still running"):
+        monitor.usage  # noqa: B018  # raises
 
 
 @pytest.fixture
@@ -194,74 +176,65 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_the_work_of_a_child_is_ours(no_driver: None, child: subprocess.Popen[bytes]) -> None:
-    with Watch() as watch:
-        time.sleep(0.5)
-    assert watch.seen.ours_cores > 0.1
+    assert observe(0.5).ours_cores > 0.1
 
 
-def test_the_work_of_a_child_that_ended_is_ours(no_driver: None) -> None:
-    with Watch() as watch:
+def test_the_work_of_a_child_that_has_ended_is_ours(no_driver: None) -> None:
+    with MachineMonitor() as monitor:
         spin = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
         subprocess.run([sys.executable, "-c", spin], check=True)
-    assert watch.seen.ours_cores * watch.seen.seconds >= 0.25
+    assert monitor.usage.ours_cores * monitor.usage.seconds >= 0.25
 
 
-def test_the_work_of_others_is_told_apart(
+def test_the_work_of_others_is_counted_separately(
     no_driver: None, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The child is disowned: our tree is this process alone."""
-    alone = psutil.Process()
-    monkeypatch.setattr(machine_state, "_tree", lambda: [alone])
-    found = look(0.5)
-    assert found.others_cores > 0.1
-    assert found.seconds >= 0.5
-    assert found.cores >= 1
-    assert found.gpus == ()
+    """The child counts as another's: our tree is this process alone."""
+    process = psutil.Process()
+    monkeypatch.setattr(machine_state, "_process_tree", lambda: [process])
+    usage = observe(0.5)
+    assert usage.others_cores > 0.1
+    assert usage.seconds >= 0.5
+    assert usage.cores >= 1
 
 
 def test_a_quiet_machine_has_no_marks() -> None:
-    assert marks(QUIET, SEEN, QUIET) == []
-    assert marks(replace(QUIET, gpus=(CARD,)), SEEN, QUIET) == []
+    assert marks(QUIET, QUIET, QUIET) == []
+    assert marks(replace(QUIET, gpus=(CARD,)), QUIET, QUIET) == []
 
 
-def test_each_trouble_is_a_sentence() -> None:
-    busy = replace(QUIET, others_cores=0.5, gpus=(replace(CARD, others=2), replace(CARD, index=1, used=0.37)))
-    seen = replace(
-        SEEN,
+def test_each_problem_is_a_sentence() -> None:
+    before = replace(QUIET, others_cores=0.5, gpus=(replace(CARD, others=2), replace(CARD, index=1, used=0.37)))
+    during = replace(
+        QUIET,
         others_cores=1.24,
         stolen_cores=0.2,
         throttles=3,
         quota_s=1.5,
         swapped_mb=12.0,
-        gpus_held_down=("GPU 0: heat",),
+        slowed_gpus=("GPU 0, heat",),
     )
-    assert marks(busy, seen, replace(QUIET, others_cores=0.41)) == [
-        "other processes used so many of 4 cores: 0.5 before it began, 1.2 while it ran, 0.4 after it had ended",
-        "the host gave CPU time to other guests: 5% while it ran",
-        "the clock was held down on GPU 0: heat",
-        "CPU cores were slowed by heat 3 times",
-        "a CPU limit held this container back for 1.5 of 10.0 s",
+    assert marks(before, during, replace(QUIET, others_cores=0.41)) == [
+        "other processes used 0.5 before, 1.2 during, 0.4 after of 4 cores",
+        "the host gave cores to other guests: 0.2 during",
+        "the clock was slowed: GPU 0, heat",
+        "heat slowed CPU cores 3 times",
+        "a CPU limit stopped this container for 1.5 of 10.0 s",
         "the machine swapped 12 MB",
-        "2 other processes held GPU 0 before it began",
-        "GPU 1 was at work before it began: 37%",
+        "2 other processes held GPU 0 before",
+        "GPU 1 was 37% busy before",
     ]
 
 
-def test_what_the_kernel_tells_in_files(no_driver: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two cores' counters, a container's limit and a processor's energy, each of them growing once."""
+def test_kernel_counters(no_driver: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cores' throttle counters and a container's limit, each of which grows once."""
     for core in (0, 1):
         (tmp_path / f"cpu{core}/thermal_throttle").mkdir(parents=True)
         (tmp_path / f"cpu{core}/thermal_throttle/core_throttle_count").write_text("4\n")
-    for name, kind in (("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "core"), ("intel-rapl:1", "psys")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "name").write_text(f"{kind}\n")
-        (tmp_path / name / "energy_uj").write_text("1000000\n")
     (tmp_path / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 250000\n")
-    monkeypatch.setattr(machine_state, "_CPUS", tmp_path)
-    monkeypatch.setattr(machine_state, "_RAPL", tmp_path)
-    monkeypatch.setattr(machine_state, "_QUOTAS", tmp_path / "cpu.stat")
-    with Watch() as watch:
+    monkeypatch.setattr(machine_state, "_THROTTLE_COUNTS", tmp_path)
+    monkeypatch.setattr(machine_state, "_CGROUP_CPU", tmp_path / "cpu.stat")
+    with MachineMonitor() as monitor:
         (tmp_path / "cpu1/thermal_throttle/core_throttle_count").write_text("6\n")
-        (tmp_path / "intel-rapl:0/energy_uj").write_text("3500000\n")
         (tmp_path / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 1000000\n")
-    assert (watch.seen.throttles, watch.seen.cpu_energy_j, watch.seen.quota_s) == (2, 2.5, 0.75)
+    assert (monitor.usage.throttles, monitor.usage.quota_s) == (2, 0.75)

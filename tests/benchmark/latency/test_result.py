@@ -1,4 +1,4 @@
-"""A run is written and read again as it was; a file that is none is refused in one line."""
+"""A result is read as it was written; other files are refused in one line."""
 
 from pathlib import Path
 
@@ -9,21 +9,21 @@ from localmem.benchmark.latency.result import (
     SAMPLE,
     SAMPLES,
     CacheHit,
-    Calls,
+    LatencyResult,
     Load,
-    Part,
-    Point,
-    Result,
+    Measurement,
+    PromptCost,
+    RequestStats,
     Sample,
-    Share,
+    StageTime,
     load_result,
     read_samples,
     save_result,
 )
 from localmem.errors import BadInput
-from localmem.llm.wrappers import Spent
+from localmem.llm.wrappers import PromptUsage
 
-POINT = Point(
+POINT = Measurement(
     id="rsum/c8/h10/warm",
     system="rsum",
     load=Load("closed", concurrency=8),
@@ -32,13 +32,15 @@ POINT = Point(
     cache="warm",
     requests=100,
     warm_up=8,
-    turns=Part({"p50_ttft_ms": 12.5}, {"prompt": Share(1, 1, 2, 0.1)}, {"agent/respond": Calls(1, 300, 200, 40)}),
+    turns=RequestStats(
+        {"p50_ttft_ms": 12.5}, {"prompt": StageTime(1, 1, 2, 0.1)}, {"agent/respond": PromptCost(1, 300, 200, 40)}
+    ),
     cache_hit=CacheHit(0.5, {1: 0.0, 4: 0.9}),
 )
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
-    result = Result({"seed": 1, "machine": {"cores": 2}}, (POINT,))
+    result = LatencyResult({"seed": 1, "machine": {"cores": 2}}, (POINT,))
 
     path = save_result(tmp_path, result)
 
@@ -46,7 +48,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_samples_are_read_from_the_folder_and_from_beside_the_result(tmp_path: Path) -> None:
-    calls = {"agent/respond": Spent(calls=1)}
+    calls = {"agent/respond": PromptUsage(calls=1)}
     sample = Sample("p", "turn", "u1", "s1", 2, 0.5, 10.0, 30.0, (10.0,), 100, 50, 2, {"embed": 4.0}, calls)
     (tmp_path / SAMPLES).write_bytes(SAMPLE.dump_json(sample) + b"\n")
 
@@ -54,13 +56,13 @@ def test_samples_are_read_from_the_folder_and_from_beside_the_result(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"points": []}', '{"about": {}, "points": [{}]}', '{"about": 3}'])
-def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / RESULT).write_text(text)
 
-    with pytest.raises(BadInput, match=r"is no result of `localmem bench latency`"):
+    with pytest.raises(BadInput, match=r"give the folder of a run of `localmem bench latency`"):
         load_result(tmp_path)
 
 
 def test_a_missing_result_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="give a run"):
+    with pytest.raises(BadInput, match="cannot read"):
         load_result(tmp_path)

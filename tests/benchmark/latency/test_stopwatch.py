@@ -1,11 +1,11 @@
-"""The stopwatch, on a clock that is turned by hand: a stage has its own time alone, and threads do not mix."""
+"""The stopwatch, on a stopwatch that tests set: a stage counts its own time only, and threads do not mix."""
 
 import threading
 from collections.abc import Generator, Sequence
 
 import pytest
 
-from localmem.benchmark.latency.stopwatch import Clock, Salted, WatchedLLM
+from localmem.benchmark.latency.stopwatch import SaltedLLM, Stopwatch, TimedLLM
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Completion, Prompt
@@ -13,8 +13,8 @@ from tests.fakes import WordEncoder, WordRetriever, unit
 from tests.llm.asking import ask, collected
 
 
-class Hands:
-    """A clock's hands: every thread sees the same time, which goes on when it is told to."""
+class ManualClock:
+    """A stopwatch that moves only when a test moves it; the same for every thread."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -24,10 +24,10 @@ class Hands:
 
 
 class Slow:
-    """Parts that take their time on those hands."""
+    """Parts that take time on that stopwatch."""
 
-    def __init__(self, hands: Hands, encoder: "Slow | None" = None, encodes: float = 0.030) -> None:
-        self._hands = hands
+    def __init__(self, clock_time: ManualClock, encoder: "Slow | None" = None, encodes: float = 0.030) -> None:
+        self._hands = clock_time
         self._encodes = encodes
         self._encoder = encoder
         self.memory = 7
@@ -38,17 +38,17 @@ class Slow:
 
     def search(self, queries: Sequence[str], k: int) -> list[str]:
         self._hands.at += 0.004
-        found = self._encoder.encode(queries, "query") if self._encoder else []
+        matches = self._encoder.encode(queries, "query") if self._encoder else []
         self._hands.at += 0.001
-        return found
+        return matches
 
 
 class SlowLLM(ScriptedLLM):
-    """Two pieces: the first after 50 ms, the next 5 ms behind it."""
+    """Two pieces: the first after 50 ms, the next 5 ms later."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, clock_time: ManualClock) -> None:
         super().__init__(lambda prompt: "so be it")
-        self._hands = hands
+        self._hands = clock_time
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         self._hands.at += 0.050
@@ -63,96 +63,95 @@ class SlowLLM(ScriptedLLM):
 
 
 @pytest.fixture
-def hands() -> Hands:
-    return Hands()
+def clock_time() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock(hands: Hands) -> Clock:
-    return Clock(hands)
+def stopwatch(clock_time: ManualClock) -> Stopwatch:
+    return Stopwatch(clock_time)
 
 
-def test_what_one_part_spends_in_another_is_the_others(clock: Clock, hands: Hands) -> None:
-    encoder = clock.watch(Slow(hands))
-    index = clock.watch(Slow(hands, encoder))
-    with clock.measuring() as reading:
+def test_time_in_an_inner_part_is_that_parts(stopwatch: Stopwatch, clock_time: ManualClock) -> None:
+    encoder = stopwatch.wrap(Slow(clock_time))
+    index = stopwatch.wrap(Slow(clock_time, encoder))
+    with stopwatch.measure() as reading:
         assert index.search(["a question"], 3) == ["a question"]
     assert reading.stages == pytest.approx({"embed": 30.0, "search": 5.0})
 
 
-def test_a_slow_encoder_shows_up_in_embed_alone(clock: Clock, hands: Hands) -> None:
-    seen = []
+def test_a_slow_encoder_lengthens_only_embed(stopwatch: Stopwatch, clock_time: ManualClock) -> None:
+    readings = []
     for seconds in (0.030, 1.0):
-        index = clock.watch(Slow(hands, clock.watch(Slow(hands, encodes=seconds))))
-        with clock.measuring() as reading:
+        index = stopwatch.wrap(Slow(clock_time, stopwatch.wrap(Slow(clock_time, encodes=seconds))))
+        with stopwatch.measure() as reading:
             index.search([""], 1)
-        seen.append(reading.stages)
-    quick, late = seen
+        readings.append(reading.stages)
+    quick, late = readings
     assert late["embed"] == pytest.approx(1000.0)
     assert late["search"] == pytest.approx(quick["search"])
     assert set(late) == {"embed", "search"}
 
 
-def test_a_reply_is_its_first_token_and_its_decoding(clock: Clock, hands: Hands) -> None:
-    llm: LLM = WatchedLLM(SlowLLM(hands), clock)
-    with clock.measuring() as reading:
+def test_a_reply_is_first_token_and_decoding(stopwatch: Stopwatch, clock_time: ManualClock) -> None:
+    llm: LLM = TimedLLM(SlowLLM(clock_time), stopwatch)
+    with stopwatch.measure() as reading:
         llm.generate([ask(name="theanine/refine")])
         for _ in llm.stream(ask(name="agent/respond")):
-            hands.at += 0.007  # what is done with a piece is no decoding
-        with clock.stage("store"):
-            hands.at += 0.002
+            clock_time.at += 0.007  # time of the consumer, not of decoding
+        with stopwatch.stage("store"):
+            clock_time.at += 0.002
     assert reading.stages == pytest.approx(
         {"llm:theanine/refine": 200.0, "first_token": 50.0, "decode": 5.0, "after:store": 2.0}
     )
     assert {name: spent.calls for name, spent in reading.calls.items()} == {"theanine/refine": 1, "agent/respond": 1}
-    assert reading.reply == Completion("so be it")
 
 
 def test_threads_do_not_mix() -> None:
-    clock = Clock()
+    stopwatch = Stopwatch()
     gate = threading.Barrier(2)
-    seen: dict[str, dict[str, float]] = {}
+    readings: dict[str, dict[str, float]] = {}
 
     def request(name: str) -> None:
-        with clock.measuring() as reading:
+        with stopwatch.measure() as reading:
             gate.wait()
-            with clock.stage(name):
+            with stopwatch.stage(name):
                 gate.wait()
-            seen[name] = dict(reading.stages)
+            readings[name] = dict(reading.stages)
 
-    threads = [threading.Thread(target=request, args=(name,)) for name in ("one", "other")]
+    threads = [threading.Thread(target=request, args=(name,)) for name in ("first", "second")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {name: list(stages) for name, stages in seen.items()} == {"one": ["one"], "other": ["other"]}
+    assert {name: list(stages) for name, stages in readings.items()} == {"first": ["first"], "second": ["second"]}
 
 
-def test_where_nothing_is_measured_parts_work_as_ever(clock: Clock, hands: Hands) -> None:
-    watched = clock.watch(Slow(hands))
-    assert watched.encode(["text"], "query") == ["text"]
-    assert watched.memory == 7
-    assert clock.reading is None
+def test_parts_work_without_a_measurement(stopwatch: Stopwatch, clock_time: ManualClock) -> None:
+    timed = stopwatch.wrap(Slow(clock_time))
+    assert timed.encode(["text"], "query") == ["text"]
+    assert timed.memory == 7
+    assert stopwatch.reading is None
 
 
-def test_a_watched_retriever_is_one(clock: Clock) -> None:
-    index = clock.watch(WordRetriever())
+def test_a_timed_retriever_works(stopwatch: Stopwatch) -> None:
+    index = stopwatch.wrap(WordRetriever())
     index.add([unit("a", "green tea"), unit("b", "black tea")])
-    with clock.measuring() as reading:
+    with stopwatch.measure() as reading:
         assert [match.id for match in index.search(["green"], 1)[0]] == ["a"]
-        assert clock.watch(WordEncoder()).encode(["tea"], "passage").shape == (1, 512)
+        assert stopwatch.wrap(WordEncoder()).encode(["tea"], "passage").shape == (1, 512)
     assert set(reading.stages) == {"search", "embed"}
 
 
-def test_salts() -> None:
-    asked: list[Prompt] = []
+def test_prompts_get_salts() -> None:
+    prompts: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return "fine"
 
     numbers = iter("abc")
-    llm = Salted(ScriptedLLM(script), lambda: next(numbers))
+    llm = SaltedLLM(ScriptedLLM(script), lambda: next(numbers))
     llm.generate([ask(), ask(extra={"cache_salt": "own"})])
     collected(llm.stream(ask()))
-    assert [prompt.extra["cache_salt"] for prompt in asked] == ["a", "own", "c"]
+    assert [prompt.extra["cache_salt"] for prompt in prompts] == ["a", "own", "c"]
