@@ -1,7 +1,7 @@
-"""What a retriever learns from: a question, a text that answers it, and a text that does not though it well might.
+"""Training data of a retriever: a question, a text that answers it, and a plausible text that does not.
 
-Out of data sets whose questions name their evidence, and of our own JSONL. Knows no model; wrong texts come from other
-sessions and from BM25 (Keep Me Updated, appendix B.3, takes them from other sessions).
+Mined from data sets whose questions name their evidence, and from our own JSONL. Wrong texts come from other sessions
+(Keep Me Updated, appendix B.3) and from BM25. Does not depend on any model.
 """
 
 import random
@@ -18,12 +18,12 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.datasets.files import Record, file_sha256, read_records
 from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
-from localmem.evaluation.evidence_retrieval import asked
-from localmem.evaluation.unit_builders import Builder, KeyForm, exchanges_of, keyed, turns_of
+from localmem.evaluation.evidence_retrieval import probes_with_evidence
+from localmem.evaluation.unit_builders import Builder, KeyForm, apply_key_form, build_exchanges, build_turns
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.types import Session, Turn, Unit
 
-PAIRS = "pairs"  # the name of our own JSONL: query, positive, group, and maybe negatives
+PAIRS = "pairs"  # the name of our own JSONL: query, positive, group, and optionally negatives
 LICENCES: Mapping[str, str] = {
     "locomo": "LoCoMo, CC BY-NC 4.0",
     "longmemeval": "LongMemEval, MIT",
@@ -32,11 +32,11 @@ LICENCES: Mapping[str, str] = {
 SOURCES = (*LICENCES, PAIRS)
 
 _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
-_VALIDATION = 10  # every so many questions one is kept back
+_VALIDATION = 10  # one question in this many is held out
 
 
 class Triplet(NamedTuple):
-    """A question, a text that is to be near it, and one that is to be farther."""
+    """A question, a text that should be close to it, and one that should be farther away."""
 
     query: str
     positive: str
@@ -44,33 +44,20 @@ class Triplet(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Mining:
-    """How many texts a question brings: `positives` at most, of the wrong ones `hard` from BM25 and `far` at random.
+class Corpus:
+    """A data set, how its units are built, and the wrong texts that the file itself lists for a probe."""
 
-    `far` are drawn from the sessions that hold no evidence of the question. `language` is BM25's.
-    """
-
-    positives: int = 4
-    hard: int = 2
-    far: int = 1
-    language: str = "english"
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """Data with its units, and the wrong texts that the file itself names for a question."""
-
-    data: Dataset
+    dataset: Dataset
     units: Builder
-    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    negatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def of(self, half: Half) -> "Material":
+    def select(self, half: Half) -> "Corpus":
         """The episodes of one half."""
-        return replace(self, data=self.data.select(half))
+        return replace(self, dataset=self.dataset.select(half))
 
-    def questions(self) -> int:
+    def count_questions(self) -> int:
         """How many questions have evidence."""
-        return sum(len(asked(episode, "turns")) for episode in self.data.episodes)
+        return sum(len(probes_with_evidence(episode, "turns")) for episode in self.dataset.episodes)
 
 
 class _Pair(Record):
@@ -80,109 +67,112 @@ class _Pair(Record):
     group: str = Field(min_length=1)
 
 
-def read(name: str, path: Path, unit: Literal["turn", "exchange"]) -> Material:
-    """A data set with its turns or exchanges, or our own pairs, whose units are texts. Raises BadInput."""
+def read_corpus(name: str, path: Path, unit: Literal["turn", "exchange"]) -> Corpus:
+    """A data set with its turns or exchanges as units, or our own pairs, whose units are texts. Raises BadInput."""
     if name == PAIRS:
-        return _pairs(path)
-    built = turns_of if unit == "turn" else exchanges_of
-    return Material(read_dataset(name, path), partial(_spoken, built))
+        return _read_pairs(path)
+    if name not in SOURCES:
+        raise BadInput(f"a retriever cannot learn from the data set {name!r}; use one of {', '.join(SOURCES)}")
+    return Corpus(read_dataset(name, path), partial(_speaker_units, build_turns if unit == "turn" else build_exchanges))
 
 
-def divided(material: Material) -> tuple[Material, Material]:
-    """One question of ten is kept back to stop early by; it is searched for among the same units as the others."""
-    probes = [probe.id for episode in material.data.episodes for probe in asked(episode, "turns")]
-    kept = set(probes[::-_VALIDATION] if len(probes) < _VALIDATION else probes[_VALIDATION - 1 :: _VALIDATION])
+def hold_out_questions(corpus: Corpus) -> tuple[Corpus, Corpus]:
+    """Hold out one question of ten for early stopping; it is searched for among the same units as the others."""
+    ids = [probe.id for episode in corpus.dataset.episodes for probe in probes_with_evidence(episode, "turns")]
+    held_out = set(ids[::-_VALIDATION] if len(ids) < _VALIDATION else ids[_VALIDATION - 1 :: _VALIDATION])
     return (
-        _only(material, lambda probe: probe.id not in kept),
-        _only(material, lambda probe: probe.id in kept),
+        _filter_probes(corpus, lambda probe: probe.id not in held_out),
+        _filter_probes(corpus, lambda probe: probe.id in held_out),
     )
 
 
-def triplets(material: Material, how: Mining, seed: int) -> list[Triplet]:
-    """The triplets of all questions with evidence, in order; the same seed draws the same texts."""
-    return [one for episode in material.data.episodes for one in _mined(episode, material, how, seed)]
+def mine_triplets(corpus: Corpus, *, positives: int, hard: int, far: int, language: str, seed: int) -> list[Triplet]:
+    """The triplets of all questions with evidence, in order; reproducible by seed.
+
+    For each question at most `positives` right texts, and as wrong ones those that the file lists, `hard` from BM25 in
+    `language`, and `far` from sessions without evidence.
+    """
+    triplets: list[Triplet] = []
+    for episode in corpus.dataset.episodes:
+        units = corpus.units(episode.sessions)
+        by_id = {unit.id: unit for unit in units}
+        probes = probes_with_evidence(episode, "turns")
+        index = BM25Retriever(language=language)
+        index.add(units)
+        most = max((len(probe.evidence) for probe in probes), default=0)
+        results = index.search([probe.question for probe in probes], hard + most)
+        for probe, matches in zip(probes, results, strict=True):
+            right = [unit for unit in units if not set(unit.sources).isdisjoint(probe.evidence)]
+            near = [unit for match in matches if (unit := by_id[match.id]) not in right][:hard]
+            elsewhere = [unit for unit in units if unit.session not in probe.sessions]
+            rng = random.Random(f"{seed}/{probe.id}")  # noqa: S311  # not used for security
+            wrong = [*near, *rng.sample(elsewhere, min(far, len(elsewhere)))]
+            triplets += _triplets(
+                probe, right, positives, [*corpus.negatives.get(probe.id, ()), *(u.key for u in wrong)]
+            )
+    return triplets
 
 
-def _only(material: Material, wanted: Callable[[Probe], bool]) -> Material:
-    """Some of the questions; episodes that none of them is about go."""
+def check_halves(learned: Sequence[Corpus], reported: Sequence[Corpus]) -> None:
+    """Raise BadInput if a half has no question to learn from or to be measured on."""
+    for name, half in (("choose", learned), ("report", reported)):
+        if not sum(corpus.count_questions() for corpus in half):
+            raise BadInput(
+                f"no question with evidence falls into the half {name!r}, which is decided by ids; add data of more "
+                "conversations or groups"
+            )
+
+
+def _triplets(probe: Probe, right: Sequence[Unit], positives: int, wrong: Iterable[str]) -> Iterable[Triplet]:
+    keys = {unit.key for unit in right}
+    negatives = [text for text in dict.fromkeys(wrong) if text not in keys]
+    for unit in right[:positives]:
+        yield from (Triplet(probe.question, unit.key, text) for text in negatives)
+
+
+def _filter_probes(corpus: Corpus, predicate: Callable[[Probe], bool]) -> Corpus:
+    """Some of the questions; episodes without any are dropped."""
     episodes = (
-        replace(episode, probes=tuple(probe for probe in asked(episode, "turns") if wanted(probe)))
-        for episode in material.data.episodes
+        replace(episode, probes=tuple(probe for probe in probes_with_evidence(episode, "turns") if predicate(probe)))
+        for episode in corpus.dataset.episodes
     )
-    return replace(material, data=replace(material.data, episodes=tuple(one for one in episodes if one.probes)))
+    remaining = tuple(episode for episode in episodes if episode.probes)
+    return replace(corpus, dataset=replace(corpus.dataset, episodes=remaining))
 
 
-def _spoken(built: Builder, sessions: Sequence[Session]) -> list[Unit]:
+def _speaker_units(build: Builder, sessions: Sequence[Session]) -> list[Unit]:
     """The units with the speakers in their keys, as the memory systems index them."""
-    return keyed(built(sessions), sessions, KeyForm("speaker"))
+    return apply_key_form(build(sessions), sessions, KeyForm("speaker"))
 
 
-def _mined(episode: Episode, material: Material, how: Mining, seed: int) -> Iterable[Triplet]:
-    units = material.units(episode.sessions)
-    probes = asked(episode, "turns")
-    index = BM25Retriever(language=how.language)
-    index.add(units)
-    most = max((len(probe.evidence) for probe in probes), default=0)
-    found = index.search([probe.question for probe in probes], how.hard + most)
-    known = {unit.id: unit for unit in units}
-    for probe, matches in zip(probes, found, strict=True):
-        right = [unit for unit in units if not set(unit.sources).isdisjoint(probe.evidence)]
-        near = [known[match.id] for match in matches]
-        wrong = _wrong(probe, right, near, units, how, random.Random(f"{seed}/{probe.id}"))  # noqa: S311  # no secret
-        held = {unit.key for unit in right}
-        texts = dict.fromkeys([*material.named.get(probe.id, ()), *(unit.key for unit in wrong)])
-        for unit in right[: how.positives]:
-            yield from (Triplet(probe.question, unit.key, text) for text in texts if text not in held)
+def _plain_units(sessions: Sequence[Session]) -> list[Unit]:
+    return apply_key_form(build_turns(sessions), sessions, KeyForm("plain"))
 
 
-def _wrong(
-    probe: Probe, right: Sequence[Unit], near: Sequence[Unit], units: Sequence[Unit], how: Mining, draw: random.Random
-) -> list[Unit]:
-    """BM25's best that hold no evidence, and some of sessions that hold none."""
-    ids = {unit.id for unit in right}
-    hard = [unit for unit in near if unit.id not in ids][: how.hard]
-    elsewhere = [unit for unit in units if unit.session not in probe.sessions]
-    return [*hard, *draw.sample(elsewhere, min(how.far, len(elsewhere)))]
-
-
-def _pairs(path: Path) -> Material:
-    """Each group is a memory of its own, each text a session of its own."""
+def _read_pairs(path: Path) -> Corpus:
+    """Each group becomes an episode, each text a session."""
     groups: dict[str, list[_Pair]] = {}
-    for _, item in read_records(path, _Pair):
-        groups.setdefault(item.group, []).append(item)
-    named: dict[str, tuple[str, ...]] = {}
-    episodes = tuple(_episode(name, items, named) for name, items in groups.items())
-    return Material(Dataset(PAIRS, file_sha256(path), episodes), _plain, named)
+    for _, pair in read_records(path, _Pair):
+        groups.setdefault(pair.group, []).append(pair)
+    negatives: dict[str, tuple[str, ...]] = {}
+    episodes = tuple(_episode(name, pairs, negatives) for name, pairs in groups.items())
+    return Corpus(Dataset(PAIRS, file_sha256(path), episodes), _plain_units, negatives)
 
 
-def _plain(sessions: Sequence[Session]) -> list[Unit]:
-    return keyed(turns_of(sessions), sessions, KeyForm("plain"))
-
-
-def _episode(group: str, items: Sequence[_Pair], named: dict[str, tuple[str, ...]]) -> Episode:
-    texts = dict.fromkeys(text for item in items for text in (item.positive, *item.negatives))
+def _episode(group: str, pairs: Sequence[_Pair], negatives: dict[str, tuple[str, ...]]) -> Episode:
+    texts = dict.fromkeys(text for pair in pairs for text in (pair.positive, *pair.negatives))
     ids = {text: f"{group}/{number}" for number, text in enumerate(texts)}
     sessions = tuple(_session(ids[text], text, number) for number, text in enumerate(texts))
     probes: list[Probe] = []
-    for number, query in enumerate(dict.fromkeys(item.query for item in items)):
-        own = [item for item in items if item.query == query]
+    for number, query in enumerate(dict.fromkeys(pair.query for pair in pairs)):
+        own = [pair for pair in pairs if pair.query == query]
         name = f"{group}/q{number}"
-        named[name] = tuple(dict.fromkeys(text for item in own for text in item.negatives))
-        held = tuple(dict.fromkeys(ids[item.positive] for item in own))
-        evidence = tuple(f"{one}.0" for one in held)
-        probes.append(Probe(name, query, "", PAIRS, None, evidence, held))
+        negatives[name] = tuple(dict.fromkeys(text for pair in own for text in pair.negatives))
+        positive_ids = tuple(dict.fromkeys(ids[pair.positive] for pair in own))
+        evidence = tuple(f"{session}.0" for session in positive_ids)
+        probes.append(Probe(name, query, "", PAIRS, None, evidence, positive_ids))
     return Episode(group, half_of(group), sessions, tuple(probes))
 
 
 def _session(name: str, text: str, number: int) -> Session:
     return Session(name, (Turn(f"{name}.0", "user", "User", text, _UNDATED + timedelta(seconds=number)),))
-
-
-def check(learned: Sequence[Material], reported: Sequence[Material]) -> None:
-    """Raises BadInput where a half has no question to learn from or to be measured by."""
-    for name, half in (("choose", learned), ("report", reported)):
-        if not sum(material.questions() for material in half):
-            raise BadInput(
-                f"no question with evidence falls into the half {name!r}, which ids decide; give data of more "
-                "conversations or groups"
-            )

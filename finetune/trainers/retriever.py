@@ -1,20 +1,41 @@
-"""Training a retriever: an encoder learns to put a question nearer to what answers it than to what does not.
+"""Training a retriever: an encoder learns to place a question closer to its answer than to other texts.
 
 Keep Me Updated, appendix B.3: triplet loss over cosine with margin 0.2, 20 epochs with early stopping, learning rate
-3e-5. Differs from the paper: question and memory go through one encoder (the paper trains one for each), pooled as the
+3e-5. Differs from the paper: question and memory share one encoder (the paper trains one for each), pooled as the
 encoder was made (the paper takes [CLS]), and wrong texts also come from BM25.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from finetune.run_folder import About, save
-from finetune.trainers.training import Plan, Trained, arguments, check_checkpoints, need, quietly, run
-from finetune.triplets import LICENCES, Material, Mining, Triplet, check, divided, triplets
+from pydantic import Field
+
+from finetune.run_folder import Card, save_run
+from finetune.trainers.training import (
+    TrainingJob,
+    TrainingRecipe,
+    TrainingResult,
+    base_folder,
+    check_checkpoints,
+    reject_base,
+    require_modules,
+    run_trainer,
+    trainer_arguments,
+    update_recipe,
+    without_progress,
+)
+from finetune.triplets import LICENCES, Corpus, Triplet, check_halves, hold_out_questions, mine_triplets, read_corpus
 from localmem.errors import BadInput
-from localmem.evaluation.evidence_retrieval import Measuring, Result, Run, joined, measure
+from localmem.evaluation.evidence_retrieval import (
+    MeasureOptions,
+    RetrievalMethod,
+    RetrievalResult,
+    measure_retrieval,
+    merge_results,
+)
 from localmem.llm.device import resolve_device
 from localmem.reporting.bootstrap import Estimate, difference
 from localmem.retrieval.base import Side
@@ -25,145 +46,178 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 
-MARGIN = 0.2  # Keep Me Updated, appendix B.3
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr")
 BEST = "mrr"
 
-_AT_ONCE = 32  # texts that are encoded at once when measuring
+_BATCH = 32  # texts that are encoded together when measuring
+
+
+class RetrieverRecipe(TrainingRecipe):
+    """Recipe of `localmem finetune retriever`."""
+
+    base: str = "minilm-l6-v2"
+    """Encoder to start from, by name or folder."""
+    unit: Literal["exchange", "turn"] = "exchange"
+    """What is to be found in a data set of conversations."""
+    positives: int = Field(4, ge=1)
+    """Right texts for a question, at most."""
+    hard: int = Field(2, ge=0)
+    """Wrong texts from BM25 for a question."""
+    far: int = Field(1, ge=0)
+    """Wrong texts for a question from sessions without evidence."""
+    language: str = "english"
+    """BM25's stems and stop words (`none` to disable)."""
+    margin: float = Field(0.2, gt=0)
+    """Margin of the triplet loss."""
+    window: int | None = Field(None, ge=8)
+    """Tokens of a text that are read while training; default: the encoder's own window."""
+    limit: int | None = Field(None, ge=1)
+    """Use only N random triplets."""
+    epochs: float = Field(20.0, gt=0)
+    """Passes over the training data, at most."""
+    batch_size: int = Field(16, ge=1)
+    """Examples in a batch."""
+    learning_rate: float = Field(3e-5, gt=0)
+    """Peak learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What to train from what: the half `choose` of each material is learned from, the half `report` measured.
-
-    `window` narrows, in tokens, what is read of a text while training. `limit` takes the first so many triplets of a
-    shuffle.
-    """
-
-    base: Path
-    materials: Sequence[Material]
-    files: Sequence[Path]
-    out: Path
-    plan: Plan
-    mining: Mining = field(default_factory=Mining)
-    margin: float = MARGIN
-    window: int | None = None
-    limit: int | None = None
-    command: str = "localmem finetune retriever"
-
-    @property
-    def licence(self) -> str:
-        """What may be done with the weights, as their card says it."""
-        known = [LICENCES[one.data.name] for one in self.materials if one.data.name in LICENCES]
-        named = f" ({', '.join(known)})" if known else ""
-        bound = "; not for commercial use, and not to be shipped" if "NC" in named else ""
-        return f"that of the base model and of the training data{named}{bound}"
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One data set's measures before and after, over the same questions; `gained` with its 95% interval."""
+class Comparison:
+    """One data set's measures before and after training, on the same questions; `gain` with its 95% interval."""
 
     data: str
     questions: int
     before: dict[str, float]
     after: dict[str, float]
-    gained: dict[str, Estimate]
+    gain: dict[str, Estimate]
 
 
-def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print) -> tuple[Trained, list[Compared]]:
-    """Trains, measures the other half before and after, writes the run's folder. Raises BadInput before a step."""
+def train(
+    job: TrainingJob[RetrieverRecipe], sources: Sequence[tuple[str, Path]]
+) -> tuple[TrainingResult, list[Comparison]]:
+    """Train on the half `choose` of the data sets, measure the half `report` before and after, write the run's folder.
+
+    `sources` are data sets by name and file. Raises BadInput before the first step.
+    """
     from transformers import set_seed
 
-    check_checkpoints(job.out, resume=resume)
-    reported = _asking(material.of("report") for material in job.materials)
-    learned, checked = zip(*(divided(material.of("choose")) for material in job.materials), strict=True)
-    check(learned, reported)
-    examples = _examples(job, learned)
-    set_seed(job.plan.seed)
-    model = _fresh(job)
-    note(
-        f"{len(examples)} triplets to learn from; {sum(map(Material.questions, checked))} questions to stop early by, "
-        f"{sum(map(Material.questions, reported))} of other conversations to measure"
+    recipe = job.recipe
+    check_checkpoints(job)
+    corpora = [read_corpus(name, path, recipe.unit) for name, path in sources]
+    reported = [half for corpus in corpora if (half := corpus.select("report")).count_questions()]
+    learned, checked = zip(*(hold_out_questions(corpus.select("choose")) for corpus in corpora), strict=True)
+    check_halves(learned, reported)
+    examples = _sample_triplets(recipe, learned)
+    set_seed(recipe.seed)
+    base = base_folder(recipe.base)
+    model = _load_base(base)
+    job.notify(
+        f"{len(examples)} training triplets, {sum(map(Corpus.count_questions, checked))} validation questions, "
+        f"{sum(map(Corpus.count_questions, reported))} test questions from other conversations"
     )
-    before = _results(model, reported, "before")
-    trained = _trained(model, job, examples, _asking(checked))
-    after = _results(model, reported, "after")
-    table = [_compared(*pair) for pair in zip(reported, before, after, strict=True)]
-    more = {"triplets": len(examples), "report": [asdict(row) for row in table]}
-    save(job.out, model, model.tokenizer, _about(job), job.plan, trained, more)
-    return trained, table
+    before = _evaluate(model, reported, "before")
+    result = _train_model(model, job, examples, [corpus for corpus in checked if corpus.count_questions()])
+    after = _evaluate(model, reported, "after")
+    comparisons = [_compare(*row) for row in zip(reported, before, after, strict=True)]
+    card = Card(
+        title="Retriever",
+        what="An encoder for memories: a question is close to what answers it. Used as the setting "
+        "`retrieval.encoder`, by the name under which it is registered. `run.json` holds, under `report`, its recall "
+        "before and after on the held-out conversations.",
+        base=base.name,
+        data=[path for _, path in sources],
+        settings={"loss": "triplet, cosine"},
+    )
+    licensed = job.with_recipe(update_recipe(recipe, licence=describe_licence(recipe, corpora)))
+    results = {"triplets": len(examples), "report": [asdict(row) for row in comparisons]}
+    save_run(licensed, model, model.tokenizer, card, result, results, "encoder")
+    return result, comparisons
 
 
-def table(rows: Sequence[Compared]) -> str:
-    """Recall before and after, and what was gained with its 95% interval, for a person at a terminal."""
+def describe_licence(recipe: RetrieverRecipe, corpora: Sequence[Corpus]) -> str:
+    """The recipe's licence, completed by those of the data sets it was trained on."""
+    licences = [LICENCES[corpus.dataset.name] for corpus in corpora if corpus.dataset.name in LICENCES]
+    names = f" ({', '.join(licences)})" if licences else ""
+    restriction = "; not for commercial use, and not to be shipped" if "NC" in names else ""
+    return f"{recipe.licence}{names}{restriction}"
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> str:
+    """Recall before and after and the gain with its 95% interval, as text for a terminal."""
     from tabulate import tabulate
 
     lines: list[list[object]] = []
-    for row in rows:
+    for row in comparisons:
+        gains = ["{:+.3f} [{:+.3f}, {:+.3f}]".format(*gain) for gain in row.gain.values()]
         lines += [
             [row.data, row.questions, "before", *(f"{row.before[name]:.3f}" for name in MEASURES)],
             [row.data, row.questions, "after", *(f"{row.after[name]:.3f}" for name in MEASURES)],
-            [row.data, row.questions, "gained", *map(_signed, row.gained.values())],
+            [row.data, row.questions, "gain", *gains],
         ]
     return tabulate(lines, ["report half", "questions", "", *MEASURES], disable_numparse=True)
 
 
-def _asking(materials: Iterable[Material]) -> list[Material]:
-    """Those with a question to measure by."""
-    return [material for material in materials if material.questions()]
+def _sample_triplets(recipe: RetrieverRecipe, corpora: Sequence[Corpus]) -> list[Triplet]:
+    triplets = [
+        triplet
+        for corpus in corpora
+        for triplet in mine_triplets(
+            corpus,
+            positives=recipe.positives,
+            hard=recipe.hard,
+            far=recipe.far,
+            language=recipe.language,
+            seed=recipe.seed,
+        )
+    ]
+    if not triplets:
+        raise BadInput("no question has both a right and a wrong text; add sessions")
+    if recipe.limit is not None:
+        random.Random(recipe.seed).shuffle(triplets)  # noqa: S311  # not used for security
+    return triplets[: recipe.limit]
 
 
-def _signed(gained: Estimate) -> str:
-    return "{:+.3f} [{:+.3f}, {:+.3f}]".format(*gained)
-
-
-def _examples(job: Job, learned: Sequence[Material]) -> list[Triplet]:
-    import random
-
-    found = [one for material in learned for one in triplets(material, job.mining, job.plan.seed)]
-    if not found:
-        raise BadInput("no question has both a text that answers it and one that does not; give more sessions")
-    if job.limit is not None:
-        random.Random(job.plan.seed).shuffle(found)  # noqa: S311  # no secret
-    return found[: job.limit]
-
-
-def _fresh(job: Job) -> "SentenceTransformer":
-    """The encoder to start from; a plain transformers folder is mean-pooled, as everywhere."""
-    need("sentence_transformers", "datasets")
+def _load_base(base: Path) -> "SentenceTransformer":
+    """The encoder to start from; a plain transformers folder is mean-pooled, as everywhere in localmem."""
+    require_modules("sentence_transformers", "datasets")
     import torch
     from sentence_transformers import SentenceTransformer
 
-    if not any((job.base / name).is_file() for name in ("modules.json", "config.json")):
-        raise BadInput(f"{job.base} is no encoder to start from: it holds neither modules.json nor config.json")
     try:
-        with quietly():
+        if not any((base / name).is_file() for name in ("modules.json", "config.json")):
+            raise FileNotFoundError("it holds neither modules.json nor config.json")
+        with without_progress():
             return SentenceTransformer(
-                str(job.base),
+                str(base),
                 device=resolve_device("auto"),
                 local_files_only=True,
                 trust_remote_code=False,
                 model_kwargs={"dtype": torch.float32},
             )
     except (OSError, ValueError) as error:
-        raise BadInput(f"{job.base} is no encoder to start from: {' '.join(str(error).split())[:200]}") from error
+        reject_base(base, "an encoder", error)
 
 
-def _trained(
-    model: "SentenceTransformer", job: Job, examples: Sequence[Triplet], checked: Sequence[Material]
-) -> Trained:
-    """Runs the training; the window is narrow meanwhile."""
-    whole = model.max_seq_length
-    if job.window is not None:
-        model.max_seq_length = min(job.window, whole or job.window)
-    trained = run(_trainer(model, job, examples, checked), job.out)
-    model.max_seq_length = whole
-    return trained
+def _train_model(
+    model: "SentenceTransformer",
+    job: TrainingJob[RetrieverRecipe],
+    examples: Sequence[Triplet],
+    checked: Sequence[Corpus],
+) -> TrainingResult:
+    """Train with the recipe's window, then restore the model's own."""
+    full, window = model.max_seq_length, job.recipe.window
+    if window is not None:
+        model.max_seq_length = min(window, full or window)
+    result = run_trainer(_make_trainer(model, job, examples, checked), job.out)
+    model.max_seq_length = full
+    return result
 
 
-def _trainer(
-    model: "SentenceTransformer", job: Job, examples: Sequence[Triplet], checked: Sequence[Material]
+def _make_trainer(
+    model: "SentenceTransformer",
+    job: TrainingJob[RetrieverRecipe],
+    examples: Sequence[Triplet],
+    checked: Sequence[Corpus],
 ) -> "SentenceTransformerTrainer":
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -171,36 +225,35 @@ def _trainer(
     from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
     from transformers import EarlyStoppingCallback
 
-    class Held(SentenceEvaluator):
-        """The measures of the questions that are kept back, over all of them."""
+    class ValidationMeasures(SentenceEvaluator):
+        """The measures over all validation questions."""
 
         def __call__(self, model: "SentenceTransformer", *_: object, **__: object) -> dict[str, float]:
-            return _measures(joined(_results(model, checked, "kept back")))
+            return _mean_measures(merge_results(_evaluate(model, checked, "validation")))
 
-    class Plain(SentenceTransformerTrainer):
-        """Leaves the library's own card out; ours is another."""
+    class WithoutLibraryCard(SentenceTransformerTrainer):
+        """Writes no model card of the library's own."""
 
         def add_model_card_callback(self, default_args_dict: dict[str, object]) -> None:
             pass
 
-    return Plain(
+    columns = {
+        "anchor": [example.query for example in examples],
+        "positive": [example.positive for example in examples],
+        "negative": [example.negative for example in examples],
+    }
+    return WithoutLibraryCard(
         model=model,
-        args=SentenceTransformerTrainingArguments(**arguments(job.plan, BEST, job.out)),
-        train_dataset=Dataset.from_dict(
-            {
-                "anchor": [one.query for one in examples],
-                "positive": [one.positive for one in examples],
-                "negative": [one.negative for one in examples],
-            }
-        ),
-        loss=TripletLoss(model, distance_metric=TripletDistanceMetric.COSINE, triplet_margin=job.margin),
-        evaluator=Held(),
-        callbacks=[EarlyStoppingCallback(job.plan.patience)],
+        args=SentenceTransformerTrainingArguments(**trainer_arguments(job, BEST)),
+        train_dataset=Dataset.from_dict(columns),
+        loss=TripletLoss(model, distance_metric=TripletDistanceMetric.COSINE, triplet_margin=job.recipe.margin),
+        evaluator=ValidationMeasures(),
+        callbacks=[EarlyStoppingCallback(job.recipe.patience)],
     )
 
 
-class _Live:
-    """The model in training, as an Encoder."""
+class _ModelInTraining:
+    """The model in its current state, as an Encoder."""
 
     identity = "in training"
 
@@ -212,57 +265,37 @@ class _Live:
         return int(self._model.get_embedding_dimension() or 0)
 
     def encode(self, texts: Sequence[str], side: Side) -> "NDArray[np.float32]":
-        rows: NDArray[np.float32] = self._model.encode(
-            list(texts), batch_size=_AT_ONCE, normalize_embeddings=True, show_progress_bar=False
+        vectors: NDArray[np.float32] = self._model.encode(
+            list(texts), batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False
         )
-        return rows
+        return vectors
 
 
-def _results(model: "SentenceTransformer", materials: Sequence[Material], name: str) -> list[Result]:
-    """For each material the result of searching with the model as it is now."""
-    how = Measuring("turns", "question", 10, lambda texts: [len(text.split()) for text in texts])
-    encoder = _Live(model)
+def _evaluate(model: "SentenceTransformer", corpora: Iterable[Corpus], name: str) -> list[RetrievalResult]:
+    """For each corpus, the result of searching with the model in its current state."""
+    how = MeasureOptions("turns", "question", 10, lambda texts: [len(text.split()) for text in texts])
+    encoder = _ModelInTraining(model)
     return [
-        joined(measure(Run(name, material.units, lambda: DenseRetriever(encoder)), material.data, how))
-        for material in materials
+        merge_results(
+            measure_retrieval(RetrievalMethod(name, corpus.units, lambda: DenseRetriever(encoder)), corpus.dataset, how)
+        )
+        for corpus in corpora
     ]
 
 
-def _measures(result: Result) -> dict[str, float]:
+def _mean_measures(result: RetrievalResult) -> dict[str, float]:
     return {name: sum(_values(result, name)) / max(1, len(result.rows)) for name in MEASURES}
 
 
-def _values(result: Result, name: str) -> list[float]:
+def _values(result: RetrievalResult, name: str) -> list[float]:
     return [row.measures[name] for row in result.rows]
 
 
-def _compared(material: Material, before: Result, after: Result) -> Compared:
-    return Compared(
-        material.data.name,
+def _compare(corpus: Corpus, before: RetrievalResult, after: RetrievalResult) -> Comparison:
+    return Comparison(
+        corpus.dataset.name,
         len(after.rows),
-        _measures(before),
-        _measures(after),
+        _mean_measures(before),
+        _mean_measures(after),
         {name: difference(_values(after, name), _values(before, name)) for name in MEASURES},
-    )
-
-
-def _about(job: Job) -> About:
-    return About(
-        title="Retriever",
-        what=(
-            "An encoder for memories: a question is near to what answers it. Used with the setting "
-            "`retrieval.encoder`, by the name it was registered under. `run.json` holds, under `report`, its recall "
-            "before and after on the conversations that were kept out."
-        ),
-        command=job.command,
-        base=job.base.name,
-        data=job.files,
-        licence=job.licence,
-        settings={
-            **asdict(job.mining),
-            "margin": job.margin,
-            "window": job.window,
-            "limit": job.limit,
-            "loss": "triplet, cosine",
-        },
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 @contextmanager
 def step_progress() -> "Iterator[Callable[[str, int, int], None]]":
     """A callback for long work that receives a step, how much of it is done, and its total: one bar for each step."""
-    bars: dict[str, tqdm[None]] = {}
+    bars: dict[str, tqdm[Any]] = {}
 
     def show(step: str, completed: int, total: int) -> None:
         from tqdm import tqdm

@@ -1,154 +1,168 @@
-"""Does compressing keys help the search, as SeCom claims? Recall against the rate, and how near questions come to keys.
+"""Key compression: recall against the compression rate, and how near questions are to the keys.
 
-SeCom, section 2.3 and Figure 3: recall rises while at least half of the tokens stay, questions come nearer to segments
-that answer them and move away from others. Receives compressors and an encoder; knows neither.
+SeCom, section 2.3 and Figure 3: recall rises while at least half of the tokens remain, and questions come nearer to the
+segments that answer them and move away from others. Receives compressors and an encoder; depends on neither.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from localmem.evaluation.episodes import Data
-from localmem.evaluation.evidence_retrieval import Result, asked
-from localmem.evaluation.unit_builders import Builder, shortened
-from localmem.reporting.bootstrap import Estimate, difference, estimate
+from localmem.evaluation.episodes import Dataset
+from localmem.evaluation.evidence_retrieval import RetrievalResult, probes_with_evidence
+from localmem.evaluation.unit_builders import Builder, compress_keys
+from localmem.reporting.bootstrap import difference, estimate
 from localmem.retrieval.base import Encoder
-from localmem.text.base import Compressor
+from localmem.text.compress import Compressor
 from localmem.text.dialogue import Count
 from localmem.types import Session, Unit
 
-NONE = "none"  # the name of no compression
+UNCOMPRESSED = "none"
 
-Draws = tuple[int, int]  # seed and resamples of the bootstrap
+
+class Resampling(NamedTuple):
+    """The bootstrap's seed and number of resamples."""
+
+    seed: int
+    resamples: int
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """The units of all episodes, with keys compressed in one way; each episode's under the ids of its sessions."""
+class KeySet:
+    """The units of all episodes with keys compressed in one way, by the ids of the episode's sessions."""
 
     compressor: str
     rate: float
     units: Mapping[tuple[str, ...], list[Unit]]
 
     def of(self, sessions: Sequence[Session]) -> list[Unit]:
-        """Those of one episode."""
-        return self.units[_name(sessions)]
+        """The units of one episode."""
+        return self.units[_session_ids(sessions)]
 
 
-class Nearness(NamedTuple):
-    """Of one question: the mean cosine to keys of units that hold its evidence, and to all other keys."""
+class Cosines(NamedTuple):
+    """Mean cosine of one question to keys of units with its evidence, and to all other keys."""
 
     related: float
     unrelated: float
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """What was found with some keys by one retriever, and the share of the tokens that those keys kept."""
+class KeySearch:
+    """The result of one retriever with one set of keys; `kept` is the share of tokens that remained."""
 
-    keys: Keys
+    keys: KeySet
     kept: float
     retriever: str
-    result: Result
+    result: RetrievalResult
 
     def values(self, measure: str) -> list[float]:
         """The measure of each question."""
         return [row.measures[measure] for row in self.result.rows]
 
 
-def plain(data: Data, units: Builder) -> Keys:
+def uncompressed_keys(dataset: Dataset, units: Builder) -> KeySet:
     """The units as they are."""
-    return Keys(NONE, 1.0, {_name(episode.sessions): units(episode.sessions) for episode in data.episodes})
+    by_episode = {_session_ids(episode.sessions): units(episode.sessions) for episode in dataset.episodes}
+    return KeySet(UNCOMPRESSED, 1.0, by_episode)
 
 
-def compressed(keys: Keys, name: str, compressor: Compressor, rate: float) -> Keys:
-    """The same with compressed keys; all of an episode go through the compressor together, as at a session's end."""
-    return Keys(name, rate, {episode: shortened(units, compressor, rate) for episode, units in keys.units.items()})
+def compressed_keys(keys: KeySet, name: str, compressor: Compressor, rate: float) -> KeySet:
+    """Compressed keys; all units of an episode are compressed together, as at the end of a session."""
+    by_episode = {ids: compress_keys(units, compressor, rate) for ids, units in keys.units.items()}
+    return KeySet(name, rate, by_episode)
 
 
-def kept(keys: Keys, before: Keys, count: Count) -> float:
-    """The share of the keys' tokens that compression really kept."""
-    now, then = (
-        sum(sum(count([unit.key for unit in units])) for units in one.units.values() if units) for one in (keys, before)
+def kept_share(keys: KeySet, original: KeySet, count: Count) -> float:
+    """The share of the original keys' tokens that compression kept."""
+    after, before = (
+        sum(sum(count([unit.key for unit in units])) for units in each.units.values() if units)
+        for each in (keys, original)
     )
-    return now / max(1, then)
+    return after / max(1, before)
 
 
-def nearness(data: Data, keys: Keys, encoder: Encoder) -> list[Nearness]:
-    """For each question with evidence, in order; one whose evidence is in every unit or in none is passed over."""
-    found: list[Nearness] = []
-    for episode in data.episodes:
-        probes = asked(episode, "turns")
+def question_cosines(dataset: Dataset, keys: KeySet, encoder: Encoder) -> list[Cosines]:
+    """For each question with evidence in some units but not in all, in order."""
+    cosines: list[Cosines] = []
+    for episode in dataset.episodes:
+        probes = probes_with_evidence(episode, "turns")
         units = keys.of(episode.sessions)
         if not probes or not units:
             continue
         questions = encoder.encode([probe.question for probe in probes], "query")
-        cosines = questions @ encoder.encode([unit.key for unit in units], "passage").T
-        for probe, row in zip(probes, cosines, strict=True):
-            holds = [not set(unit.sources).isdisjoint(probe.evidence) for unit in units]
-            if any(holds) and not all(holds):
-                near = [float(value) for value, right in zip(row, holds, strict=True) if right]
-                far = [float(value) for value, right in zip(row, holds, strict=True) if not right]
-                found.append(Nearness(sum(near) / len(near), sum(far) / len(far)))
-    return found
+        matrix = questions @ encoder.encode([unit.key for unit in units], "passage").T
+        for probe, row in zip(probes, matrix, strict=True):
+            is_related = [not set(unit.sources).isdisjoint(probe.evidence) for unit in units]
+            if any(is_related) and not all(is_related):
+                related = [float(value) for value, own in zip(row, is_related, strict=True) if own]
+                unrelated = [float(value) for value, own in zip(row, is_related, strict=True) if not own]
+                cosines.append(Cosines(sum(related) / len(related), sum(unrelated) / len(unrelated)))
+    return cosines
 
 
-def similarity(keys: Keys, now: Sequence[Nearness], before: Sequence[Nearness], draws: Draws) -> dict[str, object]:
-    """Mean cosines with intervals, and what compression changed, question by question; `gap` is related - unrelated."""
-    sides: Mapping[str, Callable[[Nearness], float]] = {
-        "related": lambda one: one.related,
-        "unrelated": lambda one: one.unrelated,
-        "gap": lambda one: one.related - one.unrelated,
-    }
-    seed, resamples = draws
-    held: dict[str, object] = {"compressor": keys.compressor, "rate": keys.rate}
-    for name, side in sides.items():
-        values, old = [side(one) for one in now], [side(one) for one in before]
-        held[name] = plainly(estimate(values, seed=seed, resamples=resamples))
-        if keys.compressor != NONE:
-            held[f"{name}_change"] = plainly(difference(values, old, seed=seed, resamples=resamples))
-    return held
+_SIDES: Mapping[str, Callable[[Cosines], float]] = {
+    "related": lambda cosines: cosines.related,
+    "unrelated": lambda cosines: cosines.unrelated,
+    "gap": lambda cosines: cosines.related - cosines.unrelated,
+}
 
 
-def recalled(one: Searched, measures: Sequence[str], draws: Draws) -> dict[str, object]:
-    """A retriever's recall over some keys, with intervals."""
-    seed, resamples = draws
+def cosine_figures(
+    keys: KeySet, current: Sequence[Cosines], original: Sequence[Cosines], resampling: Resampling
+) -> dict[str, object]:
+    """Mean cosines with intervals, and their paired change by compression; `gap` is related - unrelated."""
+    seed, resamples = resampling
+    figures: dict[str, object] = {"compressor": keys.compressor, "rate": keys.rate}
+    for name, side in _SIDES.items():
+        values, before = [side(each) for each in current], [side(each) for each in original]
+        figures[name] = estimate(values, seed=seed, resamples=resamples).as_dict()
+        if keys.compressor != UNCOMPRESSED:
+            figures[f"{name}_change"] = difference(values, before, seed=seed, resamples=resamples).as_dict()
+    return figures
+
+
+def recall_figures(search: KeySearch, measures: Sequence[str], resampling: Resampling) -> dict[str, object]:
+    """A retriever's recall with some keys, with intervals."""
+    seed, resamples = resampling
     return {
-        "retriever": one.retriever,
-        "compressor": one.keys.compressor,
-        "rate": one.keys.rate,
-        "kept": round(one.kept, 4),
-        "units": one.result.units,
-        "measures": {name: plainly(estimate(one.values(name), seed=seed, resamples=resamples)) for name in measures},
+        "retriever": search.retriever,
+        "compressor": search.keys.compressor,
+        "rate": search.keys.rate,
+        "kept": round(search.kept, 4),
+        "units": search.result.units,
+        "measures": {
+            name: estimate(search.values(name), seed=seed, resamples=resamples).as_dict() for name in measures
+        },
     }
 
 
-def compared(found: Sequence[Searched], control: str, measures: Sequence[str], draws: Draws) -> list[dict[str, object]]:
-    """Every compression against none, and against the control at the same rate, question by question."""
-    seed, resamples = draws
-    rows: list[dict[str, object]] = []
-    for one in found:
-        for other in found:
-            same = one.retriever == other.retriever and one is not other and one.keys.compressor != NONE
-            beside = other.keys.compressor == control != one.keys.compressor and other.keys.rate == one.keys.rate
-            if same and (beside or other.keys.compressor == NONE):
-                rows += [
-                    {
-                        "what": f"{one.keys.compressor} - {other.keys.compressor}",
-                        "retriever": one.retriever,
-                        "rate": one.keys.rate,
-                        "measure": name,
-                        **plainly(difference(one.values(name), other.values(name), seed=seed, resamples=resamples)),
-                    }
-                    for name in measures
-                ]
-    return rows
+def difference_figures(
+    searches: Sequence[KeySearch], control: str, measures: Sequence[str], resampling: Resampling
+) -> list[dict[str, object]]:
+    """Every compression minus none, and minus the control compressor at the same rate, paired by question."""
+    seed, resamples = resampling
+    return [
+        {
+            "what": f"{ours.keys.compressor} - {other.keys.compressor}",
+            "retriever": ours.retriever,
+            "rate": ours.keys.rate,
+            "measure": name,
+            **difference(ours.values(name), other.values(name), seed=seed, resamples=resamples).as_dict(),
+        }
+        for ours in searches
+        for other in searches
+        if _is_compared(ours, other, control)
+        for name in measures
+    ]
 
 
-def plainly(found: Estimate) -> dict[str, float]:
-    """An estimate for JSON."""
-    return {name: round(value, 4) for name, value in found._asdict().items()}
+def _is_compared(ours: KeySearch, other: KeySearch, control: str) -> bool:
+    if ours.retriever != other.retriever or ours is other or ours.keys.compressor == UNCOMPRESSED:
+        return False
+    is_control = other.keys.compressor == control != ours.keys.compressor and other.keys.rate == ours.keys.rate
+    return is_control or other.keys.compressor == UNCOMPRESSED
 
 
-def _name(sessions: Sequence[Session]) -> tuple[str, ...]:
+def _session_ids(sessions: Sequence[Session]) -> tuple[str, ...]:
     return tuple(session.id for session in sessions)

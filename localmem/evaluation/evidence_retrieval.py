@@ -1,6 +1,6 @@
-"""Is what answers a question found? Probes are searched for among the units of their episode, and each is measured.
+"""Evidence retrieval: probes are searched for among the units of their episode, and every ranking is measured.
 
-Knows retrievers and units by their contracts; which ones, and over what data, the caller says.
+Depends on retrievers and units by their contracts only; the caller chooses them and the data.
 """
 
 import time
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from localmem.evaluation.episodes import Data, Episode, Probe
+from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.metrics.ranking import (
-    Covered,
+    CoveredIds,
     dcg,
     hit_at,
     recall_at,
@@ -19,21 +19,21 @@ from localmem.evaluation.metrics.ranking import (
     tokens_at,
 )
 from localmem.retrieval.base import Match, Retriever
-from localmem.text.dialogue import Count, dated
+from localmem.text.dialogue import Count, dated_lines
 from localmem.types import Session, Unit
 
 Gold = Literal["turns", "sessions"]
 Query = Literal["question", "dialogue"]
 
-DEPTHS = (1, 3, 5, 10, 20, 50)  # units at which recall and hits are measured
-BUDGETS = (100, 250, 500, 1000, 2000, 4000)  # tokens at which recall is measured
-TURNS = 50  # retrieved turns over which DCG is summed (SeCom, Figure 2: a total budget of 50 turns)
-TIMED = 20  # questions of an episode that are searched for one at a time, for the time that takes
+DEPTHS = (1, 3, 5, 10, 20, 50)  # numbers of units at which recall and hits are measured
+BUDGETS = (100, 250, 500, 1000, 2000, 4000)  # numbers of tokens at which recall is measured
+DCG_TURNS = 50  # retrieved turns over which DCG is summed (SeCom, Figure 2: a total budget of 50 turns)
+_TIMED = 20  # questions of an episode that are searched for one at a time, to measure latency
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One way of retrieving: a name, how units are made of an episode's sessions, and an empty index for them."""
+class RetrievalMethod:
+    """A name, a function that makes units from an episode's sessions, and one that makes an empty index for them."""
 
     name: str
     units: Callable[[Sequence[Session]], list[Unit]]
@@ -41,10 +41,10 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
-    """What is measured alike for all runs.
+class MeasureOptions:
+    """What is measured for every method.
 
-    `gold` are the ids that have to be found, `width` is how many units are searched for, `count` counts tokens.
+    `gold` is the kind of ids to find, `width` the number of units to search for, `count` counts tokens.
     """
 
     gold: Gold
@@ -54,108 +54,111 @@ class Measuring:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The measures of one probe in one run. `found` are the ids of the first units, best first."""
+class ProbeResult:
+    """The measures of one probe with one method. `units` are the ids of the first units, best first."""
 
     run: str
     episode: str
     probe: str
     type: str
     measures: Mapping[str, float]
-    found: tuple[str, ...]
+    units: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A run over episodes: a row a probe, the number of units and their mean size in tokens as they are shown.
+class RetrievalResult:
+    """A method over episodes: a row for each probe, the number of units and their mean size in tokens.
 
     `milliseconds` are those of single searches, each with the encoding of its question.
     """
 
     run: str
-    rows: tuple[Row, ...]
+    rows: tuple[ProbeResult, ...]
     units: int
     unit_tokens: float
     milliseconds: tuple[float, ...]
 
 
-def measure(run: Run, data: Data, how: Measuring) -> Iterator[Result]:
-    """The result of each episode in turn; `joined` puts them together. Probes without evidence are passed over."""
-    for episode in data.episodes:
-        units = run.units(episode.sessions)
-        sizes = how.count([dated([unit]) for unit in units]) if units else []
-        index = run.retriever()
+def measure_retrieval(method: RetrievalMethod, dataset: Dataset, options: MeasureOptions) -> Iterator[RetrievalResult]:
+    """The result of each episode in turn, see `merge_results`. Probes without evidence are skipped."""
+    for episode in dataset.episodes:
+        units = method.units(episode.sessions)
+        sizes = options.count([dated_lines([unit]) for unit in units]) if units else []
+        index = method.retriever()
         index.add(units)
-        probes = asked(episode, how.gold)
-        texts = [asking(probe, how.query) for probe in probes]
-        known = {unit.id: (_covers(unit, how.gold), size) for unit, size in zip(units, sizes, strict=True)}
-        found = index.search(texts, how.width)
+        probes = probes_with_evidence(episode, options.gold)
+        queries = [query_text(probe, options.query) for probe in probes]
+        details = {unit.id: (_covered_ids(unit, options.gold), size) for unit, size in zip(units, sizes, strict=True)}
+        matches = index.search(queries, options.width)
         rows = tuple(
-            _row(run, episode, probe, matches, known, how) for probe, matches in zip(probes, found, strict=True)
+            _probe_result(method.name, episode, probe, own, details, options)
+            for probe, own in zip(probes, matches, strict=True)
         )
-        yield Result(run.name, rows, len(units), sum(sizes) / max(1, len(units)), _timed(index, texts, how.width))
+        milliseconds = _search_times(index, queries, options.width)
+        yield RetrievalResult(method.name, rows, len(units), sum(sizes) / max(1, len(units)), milliseconds)
 
 
-def joined(results: Iterable[Result]) -> Result:
+def merge_results(results: Iterable[RetrievalResult]) -> RetrievalResult:
     """The results of all episodes as one."""
-    held = list(results)
-    units = sum(result.units for result in held)
-    tokens = sum(result.unit_tokens * result.units for result in held) / max(1, units)
-    rows = tuple(row for result in held for row in result.rows)
-    return Result(held[0].run, rows, units, tokens, tuple(one for result in held for one in result.milliseconds))
+    episodes = list(results)
+    units = sum(result.units for result in episodes)
+    tokens = sum(result.unit_tokens * result.units for result in episodes) / max(1, units)
+    rows = tuple(row for result in episodes for row in result.rows)
+    milliseconds = tuple(value for result in episodes for value in result.milliseconds)
+    return RetrievalResult(episodes[0].run, rows, units, tokens, milliseconds)
 
 
-def asked(episode: Episode, gold: Gold) -> list[Probe]:
+def probes_with_evidence(episode: Episode, gold: Gold) -> list[Probe]:
     """The probes of an episode that have something to find."""
-    return [probe for probe in episode.probes if _gold(probe, gold)]
+    return [probe for probe in episode.probes if _evidence(probe, gold)]
 
 
-def asking(probe: Probe, query: Query) -> str:
-    """The text that is searched for: the question, or the dialogue before it and the question."""
-    before = [turn.text for turn in probe.dialogue] if query == "dialogue" else []
-    return "\n".join([*before, probe.question])
+def query_text(probe: Probe, query: Query) -> str:
+    """The text to search for: the question, preceded by the dialogue for `query="dialogue"`."""
+    dialogue = [turn.text for turn in probe.dialogue] if query == "dialogue" else []
+    return "\n".join([*dialogue, probe.question])
 
 
-def _gold(probe: Probe, gold: Gold) -> tuple[str, ...]:
+def _evidence(probe: Probe, gold: Gold) -> tuple[str, ...]:
     return probe.evidence if gold == "turns" else probe.sessions
 
 
-def _covers(unit: Unit, gold: Gold) -> Covered:
+def _covered_ids(unit: Unit, gold: Gold) -> CoveredIds:
     return unit.sources if gold == "turns" else (unit.session,)
 
 
-def _row(
-    run: Run,
+def _probe_result(
+    name: str,
     episode: Episode,
     probe: Probe,
     matches: Sequence[Match],
-    known: Mapping[str, tuple[Covered, int]],
-    how: Measuring,
-) -> Row:
-    ranking = [known[match.id][0] for match in matches]
-    sizes = [known[match.id][1] for match in matches]
-    measures = _measures(ranking, sizes, set(_gold(probe, how.gold)), how.width)
-    found = tuple(match.id for match in matches[: max(DEPTHS)])
-    return Row(run.name, episode.id, probe.id, probe.type, measures, found)
+    details: Mapping[str, tuple[CoveredIds, int]],
+    options: MeasureOptions,
+) -> ProbeResult:
+    ranking = [details[match.id][0] for match in matches]
+    sizes = [details[match.id][1] for match in matches]
+    measures = _measures(ranking, sizes, set(_evidence(probe, options.gold)), options.width)
+    units = tuple(match.id for match in matches[: max(DEPTHS)])
+    return ProbeResult(name, episode.id, probe.id, probe.type, measures, units)
 
 
-def _timed(index: Retriever, texts: Sequence[str], width: int) -> tuple[float, ...]:
+def _search_times(index: Retriever, queries: Sequence[str], width: int) -> tuple[float, ...]:
     """Milliseconds of single searches, each with the encoding of its text."""
-    spent: list[float] = []
-    for text in texts[:TIMED]:
+    times: list[float] = []
+    for query in queries[:_TIMED]:
         start = time.perf_counter()
-        index.search([text], width)
-        spent.append(1000 * (time.perf_counter() - start))
-    return tuple(spent)
+        index.search([query], width)
+        times.append(1000 * (time.perf_counter() - start))
+    return tuple(times)
 
 
-def _measures(ranking: Sequence[Covered], sizes: Sequence[int], gold: set[str], width: int) -> dict[str, float]:
-    depths = [k for k in DEPTHS if k <= width]
+def _measures(ranking: Sequence[CoveredIds], sizes: Sequence[int], gold: set[str], width: int) -> dict[str, float]:
+    depths = [depth for depth in DEPTHS if depth <= width]
     return {
-        **{f"recall@{k}": recall_at(ranking, gold, k) for k in depths},
-        **{f"hit@{k}": hit_at(ranking, gold, k) for k in depths},
+        **{f"recall@{depth}": recall_at(ranking, gold, depth) for depth in depths},
+        **{f"hit@{depth}": hit_at(ranking, gold, depth) for depth in depths},
         "mrr": reciprocal_rank(ranking, gold),
-        f"dcg@{TURNS}": dcg(ranking, gold, TURNS),
-        **{f"tokens@{k}": float(tokens_at(sizes, k)) for k in depths},
+        f"dcg@{DCG_TURNS}": dcg(ranking, gold, DCG_TURNS),
+        **{f"tokens@{depth}": float(tokens_at(sizes, depth)) for depth in depths},
         **{f"recall@{budget}t": recall_within(ranking, sizes, gold, budget) for budget in BUDGETS},
     }

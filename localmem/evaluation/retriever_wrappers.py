@@ -1,7 +1,4 @@
-"""Indexes that read something else of a unit than its key, over any retriever: what is shown, or each sentence.
-
-Knows nothing of how the inner one searches.
-"""
+"""Retrievers that index something else than the keys of units, around any retriever: texts or single sentences."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,25 +8,25 @@ from localmem.text.parse import sentences
 from localmem.types import Unit
 
 
-class ReadsText:
-    """`inner`, which indexes what units show in place of their keys: beside BM25 over wide keys, vectors of the words.
+class TextRetriever:
+    """Indexes the texts of units in place of their keys: for vectors of the words beside BM25 over wide keys.
 
-    A unit that shows nothing is indexed by its key.
+    A unit without a text is indexed by its key.
     """
 
     def __init__(self, inner: Retriever) -> None:
         self._inner = inner
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Index the units' texts."""
+        """Index the texts of the units."""
         self._inner.add([replace(unit, key=unit.text or unit.key) for unit in units])
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget these units."""
+        """Remove these units."""
         self._inner.remove(ids)
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        """The inner matches."""
+        """The matches of the inner retriever."""
         return self._inner.search(queries, k, scope)
 
     @property
@@ -38,11 +35,11 @@ class ReadsText:
         return self._inner.memory
 
 
-class BestSentence:
-    """`inner`, which indexes each sentence of a unit's key by itself; a unit scores as its best sentence does.
+class SentenceRetriever:
+    """Indexes each sentence of a unit's key separately; the score of a unit is that of its best sentence.
 
-    A long turn says several things, and one vector of them all is near to none. Exact: so many sentences are searched
-    for that `k` units are among them.
+    One vector for a long turn about several things is near to none of them. Exact: the search is wide enough for `k`
+    units, even if all matches of a unit come first.
     """
 
     def __init__(self, inner: Retriever) -> None:
@@ -50,23 +47,23 @@ class BestSentence:
         self._counts: dict[str, int] = {}
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Index the sentences of the units that are not there yet."""
+        """Index the sentences of new units."""
         parts: list[Unit] = []
         for unit in units:
             if unit.id not in self._counts:
-                said = sentences(unit.key) or [unit.key]
-                self._counts[unit.id] = len(said)
-                parts += [replace(unit, id=_part(unit.id, number), key=one) for number, one in enumerate(said)]
+                texts = sentences(unit.key) or [unit.key]
+                self._counts[unit.id] = len(texts)
+                parts += [replace(unit, id=_part_id(unit.id, number), key=text) for number, text in enumerate(texts)]
         self._inner.add(parts)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget these units."""
-        self._inner.remove([_part(key, number) for key in ids for number in range(self._counts.pop(key, 0))])
+        """Remove these units."""
+        self._inner.remove([_part_id(key, number) for key in ids for number in range(self._counts.pop(key, 0))])
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
         """The units of the inner matches, each once, with the score of its best sentence."""
         width = k * max(self._counts.values(), default=1)
-        return [_units(matches)[:k] for matches in self._inner.search(queries, width, scope)]
+        return [_best_matches(matches)[:k] for matches in self._inner.search(queries, width, scope)]
 
     @property
     def memory(self) -> int:
@@ -74,12 +71,12 @@ class BestSentence:
         return self._inner.memory
 
 
-def _part(unit_id: str, number: int) -> str:
+def _part_id(unit_id: str, number: int) -> str:
     return f"{unit_id}#{number}"
 
 
-def _units(matches: Sequence[Match]) -> list[Match]:
-    best: dict[str, float] = {}
+def _best_matches(matches: Sequence[Match]) -> list[Match]:
+    scores: dict[str, float] = {}
     for match in matches:
-        best.setdefault(match.id.rpartition("#")[0], match.score)
-    return [Match(key, score) for key, score in best.items()]
+        scores.setdefault(match.id.rpartition("#")[0], match.score)
+    return [Match(key, score) for key, score in scores.items()]

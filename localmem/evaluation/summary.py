@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from localmem.evaluation.answers import Answer, Line, Read, answers_of, reads_of
 from localmem.llm.wrappers import PromptUsage
-from localmem.reporting.bootstrap import Estimate, difference, estimate
+from localmem.reporting.bootstrap import difference, estimate
 from localmem.reporting.plots import pareto_plot, save_plot
 from localmem.reporting.sections import BrowsableAnswer, Section, Table
 
@@ -151,10 +151,7 @@ def _values(answers: Iterable[Answer], scores: Mapping[Key, float]) -> list[floa
 
 
 def _format_mean(values: Sequence[float]) -> str:
-    if not values:
-        return ""
-    mean: Estimate = estimate(values)
-    return f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]"
+    return estimate(values).as_text() if values else ""
 
 
 def _format_difference(ours: Sequence[Answer], theirs: Sequence[Answer], scores: Mapping[Key, float]) -> str:
@@ -166,8 +163,8 @@ def _format_difference(ours: Sequence[Answer], theirs: Sequence[Answer], scores:
     ]
     if not pairs:
         return ""
-    mean, low, high = difference(*(list(side) for side in zip(*pairs, strict=True)))
-    return f"{'= ' if low <= 0 <= high else ''}{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    mean = difference(*(list(side) for side in zip(*pairs, strict=True)))
+    return f"{'= ' if mean.low <= 0 <= mean.high else ''}{mean.as_text('+')}"
 
 
 # -- cost --------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Sessions become units of a chosen size, and units get keys of a chosen form. Knows no retriever and no data set.
+"""Units of a chosen size from sessions, with keys of a chosen form. Does not depend on any retriever or data set.
 
-The texts are those that the memory systems show; only keys differ here. Segmenter, summarizer and compressor are parts.
+The texts are those that memory systems show; only keys differ here. Segmenter, summarizer and compressor are passed in.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,15 @@ Builder = Callable[[Sequence[Session]], list[Unit]]
 Sentences = Callable[[Session], list[str]]
 Form = Literal["plain", "speaker", "dated"]
 
-MEMORY = "memory"  # the kind of units that are about a session and do not show its words
+MEMORY = "memory"  # the kind of units that summarise a session and do not show its words
 
 
 @dataclass(frozen=True, slots=True)
 class KeyForm:
-    """What a key holds: the words (plain), who said them (speaker), and when (dated).
+    """What a key contains: the words (plain), with their speakers (speaker), and with the date (dated).
 
-    `before` and `after` units of the same session lend it their words. `rate` below 1 compresses it.
+    The words of `before` and `after` neighbouring units of the same session are included. A `rate` below 1 compresses
+    the key.
     """
 
     form: Form = "plain"
@@ -37,70 +38,70 @@ class KeyForm:
     rate: float = 1.0
 
 
-def turns_of(sessions: Sequence[Session]) -> list[Unit]:
+def build_turns(sessions: Sequence[Session]) -> list[Unit]:
     """A unit for each turn."""
     return [unit for session in sessions for unit in utterance_units(session)]
 
 
-def exchanges_of(sessions: Sequence[Session]) -> list[Unit]:
+def build_exchanges(sessions: Sequence[Session]) -> list[Unit]:
     """A unit for each exchange."""
     return [unit for session in sessions for unit in exchange_units(session)]
 
 
-def sessions_of(sessions: Sequence[Session]) -> list[Unit]:
+def build_sessions(sessions: Sequence[Session]) -> list[Unit]:
     """A unit for each session."""
     return [unit for session in sessions for unit in session_units(session)]
 
 
-def segments_of(sessions: Sequence[Session], segmenter: Segmenter) -> list[Unit]:
-    """A unit for each segment that the segmenter finds."""
+def build_segments(sessions: Sequence[Session], segmenter: Segmenter) -> list[Unit]:
+    """A unit for each segment of the segmenter."""
     units: list[Unit] = []
     for session, ranges in zip(sessions, segmenter.segment(sessions), strict=True):
-        held = session.exchanges()
-        runs = ([turn for exchange in held[one.start : one.stop] for turn in exchange.turns()] for one in ranges)
-        units += [transcript_unit(session, f"g{number}", run, "segment") for number, run in enumerate(runs)]
+        exchanges = session.exchanges()
+        for number, segment in enumerate(ranges):
+            turns = [turn for exchange in exchanges[segment.start : segment.stop] for turn in exchange.turns()]
+            units.append(transcript_unit(session, f"g{number}", turns, "segment"))
     return units
 
 
-def sentences_of(sessions: Sequence[Session], sentences: Sentences) -> list[Unit]:
-    """A unit for each sentence that sums a session up."""
+def build_memories(sessions: Sequence[Session], sentences: Sentences) -> list[Unit]:
+    """A unit for each sentence that summarises a session."""
     return [unit for session in sessions for unit in statement_units(session, sentences(session), MEMORY)]
 
 
-def keyed(
+def apply_key_form(
     units: Sequence[Unit], sessions: Sequence[Session], form: KeyForm, compressor: Compressor | None = None
 ) -> list[Unit]:
-    """The units with keys of this form. A compressor is needed for a rate below 1."""
-    said_as = {turn.id: turn for session in sessions for turn in session.turns}
-    keys: list[str] = []
+    """The units with keys of this form. Raises BadInput for a rate below 1 without a compressor."""
+    turns = {turn.id: turn for session in sessions for turn in session.turns}
+    result: list[Unit] = []
     for _, group in groupby(units, key=lambda unit: unit.session):
-        held = list(group)
-        keys += [_key(held, place, form, said_as) for place in range(len(held))]
-    made = [replace(unit, key=key) for unit, key in zip(units, keys, strict=True)]
+        neighbours = list(group)
+        result += [replace(unit, key=_key(neighbours, place, form, turns)) for place, unit in enumerate(neighbours)]
     if form.rate == 1:
-        return made
+        return result
     if compressor is None:
         raise BadInput(f"a rate of {form.rate} needs a compressor")
-    return shortened(made, compressor, form.rate)
+    return compress_keys(result, compressor, form.rate)
 
 
-def shortened(units: Sequence[Unit], compressor: Compressor, rate: float) -> list[Unit]:
-    """The units with their keys compressed, all at once; a key of which nothing would stay stays as it is."""
+def compress_keys(units: Sequence[Unit], compressor: Compressor, rate: float) -> list[Unit]:
+    """The units with their keys compressed, all at once; a key that would become empty is left unchanged."""
     keys = compressor.compress([unit.key for unit in units], rate)
     return [replace(unit, key=key or unit.key) for unit, key in zip(units, keys, strict=True)]
 
 
-def _key(held: Sequence[Unit], place: int, form: KeyForm, said_as: Mapping[str, Turn]) -> str:
-    shown = held[max(0, place - form.before) : place + form.after + 1]
-    words = "\n".join(_words(unit, form.form, said_as) for unit in shown)
-    return f"{day(held[place].time)}\n{words}" if form.form == "dated" else words
+def _key(neighbours: Sequence[Unit], place: int, form: KeyForm, turns: Mapping[str, Turn]) -> str:
+    included = neighbours[max(0, place - form.before) : place + form.after + 1]
+    words = "\n".join(_words(unit, form.form, turns) for unit in included)
+    return f"{day(neighbours[place].time)}\n{words}" if form.form == "dated" else words
 
 
-def _words(unit: Unit, form: Form, said_as: Mapping[str, Turn]) -> str:
+def _words(unit: Unit, form: Form, turns: Mapping[str, Turn]) -> str:
     if unit.kind == MEMORY:
         return unit.text
-    turns = [said_as[key] for key in unit.sources]
-    return "\n".join(turn.text for turn in turns) if form == "plain" else transcript(turns)
+    sources = [turns[key] for key in unit.sources]
+    return "\n".join(turn.text for turn in sources) if form == "plain" else transcript(sources)
 
 
 @dataclass(frozen=True, slots=True)

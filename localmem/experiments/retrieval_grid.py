@@ -1,266 +1,242 @@
-"""The parts of `localmem eval retrieval`: units, keys and indexes as the options ask for them.
+"""Retrieval experiments: every combination of units, keys and retrievers over one data set, compared by question.
 
-Everything loads when it is first needed: BM25 over turns needs no weights but a tokenizer.
+Prints nothing; the result is a Report with figures, tables and notes.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from dataclasses import asdict
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from localmem.errors import LocalmemError, ModelMissing
+from pydantic import BaseModel, ConfigDict, Field
+
+from localmem.errors import BadInput
+from localmem.experiments.retrieval_parts import (
+    HYBRID_FIELDS,
+    NO_RERANKER,
+    DenseText,
+    Kind,
+    RetrievalConfig,
+    RetrievalParts,
+    Size,
+)
+from localmem.experiments.runs import Notify, Progress, Split, ignore_progress
+from localmem.files import writing
+from localmem.reporting.sections import Report
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from localmem.config import Settings
-    from localmem.evaluation.unit_builders import Builder, Form, SentenceCache
-    from localmem.experiments.runs import Notify
-    from localmem.llm.base import LLM
-    from localmem.retrieval.base import Encoder, Retriever, Side
-    from localmem.segmentation import Segmenter
-    from localmem.text.compress import Compressor
-    from localmem.text.dialogue import Count
-    from localmem.types import Session, Unit
+    from localmem.evaluation.episodes import Dataset
+    from localmem.evaluation.evidence_retrieval import RetrievalResult
 
-RANDOM = "random"  # the compressor that drops words at random
-NONE = "none"  # no reranker
-
-FUSION = ("weight", "constant", "depth")  # options of a hybrid alone
-
-Kind = Literal["dense", "bm25", "hybrid"]
-Reads = Literal["key", "text", "sentences", "both"]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way of retrieving. Those from `weight` on are a hybrid's: bm25's weight beside 1 for dense, and so on.
+class RetrievalGrid(BaseModel):
+    """What to measure: all combinations of the values of the first eleven fields."""
 
-    `dense_reads` says of what there are vectors: of keys, of the texts that are shown, of a key's sentences, or, as two
-    lists that are fused, of keys and of their sentences.
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    retrievers: tuple[Kind, ...] = Field(default=("dense",), min_length=1)
+    """Retriever: dense, bm25 or hybrid."""
+    units: tuple[Size, ...] = Field(default=("turn",), min_length=1)
+    """Unit size: turn, exchange, segment, session or memory."""
+    keys: tuple[Literal["plain", "speaker", "dated"], ...] = Field(default=("plain",), min_length=1)
+    """Content of a key: the words (plain), with speakers (speaker), with the date (dated)."""
+    before: tuple[Count, ...] = Field(default=(0,), min_length=1)
+    """Preceding units whose words a key includes."""
+    after: tuple[Count, ...] = Field(default=(0,), min_length=1)
+    """Following units whose words a key includes."""
+    rates: tuple[Rate, ...] = Field(default=(1.0,), min_length=1)
+    """Share of a key's tokens that compression keeps."""
+    rerankers: tuple[str, ...] = Field(default=(NO_RERANKER,), min_length=1)
+    """Cross-encoder over the first matches, by name or folder, or none."""
+    dense_texts: tuple[DenseText, ...] = Field(default=("key",), min_length=1)
+    """Texts with vectors: key, text (as shown), sentences of the key, or both key and sentences."""
+    weights: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0,), min_length=1)
+    """Hybrid: weight of bm25; that of dense is 1."""
+    constants: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(60.0,), min_length=1)
+    """Hybrid: constant of reciprocal rank fusion."""
+    depths: tuple[Positive, ...] = Field(default=(50,), min_length=1)
+    """Hybrid: matches of each retriever to fuse, at least `width`."""
+    split: Split | None = None
+    """Half of the data: choose (development) or report (test); both by default."""
+    limit: Positive | None = None
+    """Use only the first N questions."""
+    pool: Positive | None = None
+    """LongMemEval, evidence only: number of sessions to search for each question; all by default."""
+    gold: Literal["turns", "sessions"] = "turns"
+    """What has to be found: turns or sessions with evidence."""
+    query: Literal["question", "dialogue"] = "question"
+    """Text to search for: the question, or the dialogue and the question."""
+    encoder: str | None = None
+    """Encoder in the manifest; that of the settings by default."""
+    segmenter: Literal["even", "topics"] = "even"
+    """How segments are made: of equal size, or by the backbone."""
+    chunk: Positive = 3
+    """Exchanges of an even segment."""
+    compressor: str = "llmlingua-2-xlm-roberta-large"
+    """Compressor in the manifest, or random."""
+    width: Positive = 200
+    """Number of units to search for."""
+    seed: int = 0
+    """Seed for resampling and random compression."""
+    resamples: Positive = 2000
+    """Bootstrap resamples of the 95 % intervals."""
+
+    def configs(self) -> list[RetrievalConfig]:
+        """Every combination once; fields that a retriever does not use keep their first value."""
+        values = (
+            self.retrievers, self.units, self.keys, self.before, self.after, self.rates, self.rerankers,
+            self.dense_texts, self.weights, self.constants, self.depths,
+        )  # fmt: skip
+        unused = {"hybrid": (), "dense": HYBRID_FIELDS, "bm25": (*HYBRID_FIELDS, "dense_text")}
+        first = asdict(RetrievalConfig(*(own[0] for own in values)))  # type: ignore[arg-type]
+        configs: dict[RetrievalConfig, None] = {}
+        for combination in product(*values):
+            config = asdict(RetrievalConfig(*combination))  # type: ignore[arg-type]
+            config |= {field: first[field] for field in unused[config["retriever"]]}
+            configs[RetrievalConfig(**config)] = None
+        return list(configs)
+
+
+def measure_grid(
+    settings: "Settings",
+    grid: RetrievalGrid,
+    name: str,
+    path: Path,
+    *,
+    out: Path | None = None,
+    against: Path | None = None,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> Report:
+    """Measure all configurations of the grid over the data set `name` in the file `path`.
+
+    `out` receives report.json, rows.jsonl, a plot and the vectors, which later calls reuse; `against` is the rows.jsonl
+    of an earlier evaluation to compare with. Raises BadInput.
     """
+    from localmem.evaluation import retrieval_report
 
-    retriever: Kind
-    unit: str
-    key: "Form"
-    before: int
-    after: int
-    rate: float
-    rerank: str
-    dense_reads: Reads
-    weight: float
-    constant: float
-    depth: int
-
-    def name(self, among: "Sequence[Way]") -> str:
-        """The retriever, and whatever differs among the ways; what only a hybrid has differs among hybrids."""
-        alike = [way for way in among if way.retriever == self.retriever]
-        words = [str(getattr(self, one)) for one in ("unit", "key") if _varies(one, among)]
-        told = [_told(one, getattr(self, one)) for one in ("before", "after", "rate", "rerank") if _varies(one, among)]
-        fused = [_told(one, getattr(self, one)) for one in ("dense_reads", *FUSION) if _varies(one, alike)]
-        return " ".join([self.retriever, *words, *told, *fused])
-
-
-def _varies(name: str, ways: "Sequence[Way]") -> bool:
-    return len({getattr(way, name) for way in ways}) > 1
-
-
-def _told(name: str, value: object) -> str:
-    words = name.removeprefix("dense_")
-    return f"{words} {value:g}" if isinstance(value, float) else f"{words} {value}"
+    if grid.encoder:
+        retrieval = settings.retrieval.model_copy(update={"encoder": grid.encoder})
+        settings = settings.model_copy(update={"retrieval": retrieval})
+    dataset = _read_dataset(grid, name, path)
+    configs = grid.configs()
+    _check(grid, configs, dataset)
+    with ExitStack() as stack:
+        folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-retrieval-")))
+        with writing(folder, "choose another --out"):
+            folder.mkdir(parents=True, exist_ok=True)
+        parts = RetrievalParts(
+            settings, folder, stack,
+            segmenter=grid.segmenter, chunk=grid.chunk, compressor=grid.compressor, seed=grid.seed, notify=notify,
+        )  # fmt: skip
+        results = _measure(configs, grid, dataset, parts, progress)
+        about = _describe(grid, configs, settings, dataset, path, parts)
+    baselines = retrieval_report.read_baselines(against, results) if against else []
+    runs = retrieval_report.summaries(results, grid.seed, grid.resamples)
+    compared = retrieval_report.differences(results, grid.seed, grid.resamples, baselines)
+    figures = about | retrieval_report.document(runs, compared)
+    report = Report(figures, tuple(retrieval_report.tables(runs, compared)), _notes(about))
+    if out:
+        retrieval_report.write_results(out, report, results)
+    return report
 
 
-def combined(options: "Mapping[str, Sequence[object]]") -> list[Way]:
-    """Every combination of the options; what a retriever has no use for is not varied."""
-    names = [one.name for one in fields(Way)]
-    every = (dict(zip(names, values, strict=True)) for values in product(*(options[name] for name in names)))
-    unused = {"hybrid": (), "dense": FUSION, "bm25": (*FUSION, "dense_reads")}
-    ways = (one | {name: options[name][0] for name in unused[str(one["retriever"])]} for one in every)
-    return list(dict.fromkeys(Way(**way) for way in ways))  # type: ignore[arg-type]  # checked by click
+def _read_dataset(grid: RetrievalGrid, name: str, path: Path) -> "Dataset":
+    from localmem.evaluation.datasets import longmemeval, read_dataset
+
+    dataset = read_dataset(name, path)
+    if grid.pool is not None:
+        if name != "longmemeval":
+            raise BadInput(f"`pool` applies to longmemeval only, not to {name}; omit it")
+        dataset = longmemeval.draw_haystacks(dataset, grid.pool)
+    return dataset.select(grid.split, grid.limit)
 
 
-def shortener(name: str, seed: int) -> "Compressor":
-    """The compressor of this name or in this folder, or the one that drops words at random."""
-    from localmem.factory.parts import compressor
-    from localmem.text.compress import RandomDrop
+def _check(grid: RetrievalGrid, configs: Sequence[RetrievalConfig], dataset: "Dataset") -> None:
+    """Raises BadInput for what cannot be measured."""
+    from localmem.evaluation.evidence_retrieval import probes_with_evidence
 
-    return RandomDrop(seed) if name == RANDOM else compressor(name)
-
-
-class _ListsOnce:
-    """`inner`, asked once for a list of queries that many ways search for; a single query is encoded whenever it comes.
-
-    So the ways share the work, and a search that is timed pays for its own encoding.
-    """
-
-    def __init__(self, inner: "Encoder") -> None:
-        self.inner = inner
-        self._kept: dict[tuple[str, ...], NDArray[np.float32]] = {}
-
-    @property
-    def identity(self) -> str:
-        return self.inner.identity
-
-    @property
-    def dimension(self) -> int:
-        return self.inner.dimension
-
-    def encode(self, texts: "Sequence[str]", side: "Side") -> "NDArray[np.float32]":
-        """As the inner encoder's."""
-        if side == "passage" or len(texts) == 1:
-            return self.inner.encode(texts, side)
-        asked = tuple(texts)
-        if asked not in self._kept:
-            self._kept[asked] = self.inner.encode(texts, side)
-        return self._kept[asked]
+    probes = [probe for episode in dataset.episodes for probe in probes_with_evidence(episode, grid.gold)]
+    if not probes:
+        split = f"split {grid.split!r} of {dataset.name}" if grid.split else dataset.name
+        raise BadInput(f"{split} has no question with evidence; use another split or data set")
+    if grid.query == "dialogue" and not any(probe.dialogue for probe in probes):
+        raise BadInput(f"questions of {dataset.name} have no dialogue before them; set query to question")
+    if grid.gold == "turns" and any(config.unit == "memory" for config in configs):
+        raise BadInput("memory units cover whole sessions and no single turns; set gold to sessions")
 
 
-class Parts:
-    """What the ways are made of, each once. `folder` keeps vectors and sentences; `stack` closes what is opened."""
+def _measure(
+    configs: Sequence[RetrievalConfig],
+    grid: RetrievalGrid,
+    dataset: "Dataset",
+    parts: RetrievalParts,
+    progress: Progress,
+) -> "list[RetrievalResult]":
+    from localmem.evaluation.evidence_retrieval import (
+        MeasureOptions,
+        RetrievalMethod,
+        measure_retrieval,
+        merge_results,
+    )
 
-    def __init__(
-        self,
-        settings: "Settings",
-        folder: Path,
-        stack: ExitStack,
-        *,
-        segmenter: Literal["even", "topics"],
-        chunk: int,
-        compressor: str,
-        seed: int,
-        notify: "Notify",
-    ) -> None:
-        self._settings, self._folder, self._stack = settings, folder, stack
-        self._segmenter, self._chunk, self._compressor, self._seed = segmenter, chunk, compressor, seed
-        self._notify = notify
-        self.fallbacks: Counter[str] = Counter()
+    options = MeasureOptions(grid.gold, grid.query, grid.width, parts.token_counter[1])
+    total, completed = len(configs) * len(dataset.episodes), 0
+    results: list[RetrievalResult] = []
+    for config in configs:
+        method = RetrievalMethod(config.name(configs), partial(parts.units, config), partial(parts.retriever, config))
+        episodes: list[RetrievalResult] = []
+        for result in measure_retrieval(method, dataset, options):
+            episodes.append(result)
+            completed += 1
+            progress("searching", completed, total)
+        results.append(merge_results(episodes))
+    return results
 
-    @cached_property
-    def encoder(self) -> "_ListsOnce":
-        """The encoder, with a store of vectors in the folder."""
-        from localmem import factory
-        from localmem.store import Store
 
-        store = self._stack.enter_context(Store.open(self._folder))
-        return _ListsOnce(factory.encoder(self._settings, store.embeddings))
+def _describe(
+    grid: RetrievalGrid,
+    configs: Sequence[RetrievalConfig],
+    settings: "Settings",
+    dataset: "Dataset",
+    path: Path,
+    parts: RetrievalParts,
+) -> dict[str, Any]:
+    """What was measured, on which data, with which models."""
+    from localmem.evaluation.evidence_retrieval import probes_with_evidence
+    from localmem.reporting.provenance import versions
 
-    @cached_property
-    def counter(self) -> "tuple[str, Count]":
-        """Whose tokens are counted, and how: the backbone's where its folder is here, else the encoder's."""
-        from localmem.llm.tokenizer import ChatTokenizer
-        from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder
-        from localmem.weights import model_path
+    probes = sum(len(episode.probes) for episode in dataset.episodes)
+    questions = sum(len(probes_with_evidence(episode, grid.gold)) for episode in dataset.episodes)
+    return {
+        "data": {"name": dataset.name, "file": path.name, "sha256": dataset.sha256, "notes": list(dataset.notes)},
+        "episodes": len(dataset.episodes),
+        "sessions": len({session.id for episode in dataset.episodes for session in episode.sessions}),
+        "questions": questions,
+        "without_evidence": probes - questions,
+        **grid.model_dump(include={"split", "gold", "query", "width", "limit", "pool", "seed", "resamples"}),
+        "configs": [asdict(config) for config in configs],
+        **parts.describe(configs),
+        "tokens_of": parts.token_counter[0],
+        "language": settings.retrieval.language,
+        "versions": versions(),
+    }
 
-        try:
-            return self._settings.model, ChatTokenizer(model_path(self._settings.model)).count_tokens
-        except LocalmemError:
-            match self.encoder.inner:
-                case CachedEncoder(inner=SentenceEncoder() as inner):
-                    return inner.name, inner.count_tokens
-        raise ModelMissing(f"no tokenizer is here to count with; run `localmem models pull {self._settings.model}`")
 
-    def told(self, ways: "Sequence[Way]") -> dict[str, object]:
-        """What the parts were, as far as the ways have a use for them."""
-        used = {way.unit for way in ways}
-        dense = any(way.retriever != "bm25" for way in ways)
-        return {
-            "encoder": self.encoder.identity if dense else None,
-            "segmenter": f"{self._segmenter}, {self._chunk} exchanges" if "segment" in used else None,
-            "compressor": self._compressor if any(way.rate < 1 for way in ways) else None,
-            "backbone": self._settings.model if "memory" in used or self._segmenter == "topics" else None,
-            "fallbacks": dict(self.fallbacks),
-        }
-
-    def units(self, way: Way, sessions: "Sequence[Session]") -> "list[Unit]":
-        """The units of an episode, with the way's keys."""
-        from localmem.evaluation.unit_builders import KeyForm, keyed
-
-        made = self._builder(way.unit)(sessions)
-        form = KeyForm(way.key, way.before, way.after, way.rate)
-        return keyed(made, sessions, form, self._shortener if way.rate < 1 else None)
-
-    def retriever(self, way: Way) -> "Retriever":
-        """An empty index."""
-        from localmem.retrieval.hybrid import HybridRetriever
-
-        dense = self._dense(way.dense_reads) if way.retriever != "bm25" else []
-        bm25 = [self._single("bm25")] if way.retriever != "dense" else []
-        weights = [1.0] * len(dense) + [way.weight] * len(bm25)
-        found, *more = [*dense, *bm25]
-        if more:
-            found = HybridRetriever([found, *more], weights=weights, constant=way.constant, depth=way.depth)
-        if way.rerank == NONE:
-            return found
-        from localmem.factory.parts import reranker
-        from localmem.retrieval.rerank import RerankingRetriever
-
-        wanted = self._settings.retrieval
-        return RerankingRetriever(found, reranker(way.rerank, wanted.device), depth=wanted.rerank_depth)
-
-    def _dense(self, reads: Reads) -> "list[Retriever]":
-        from localmem.evaluation.retriever_wrappers import BestSentence, ReadsText
-
-        if reads == "text":
-            return [ReadsText(self._single("dense"))]
-        if reads == "sentences":
-            return [BestSentence(self._single("dense"))]
-        return [self._single("dense"), *([BestSentence(self._single("dense"))] if reads == "both" else [])]
-
-    def _single(self, kind: Literal["dense", "bm25"]) -> "Retriever":
-        from localmem import factory
-
-        plain = {"retriever": kind, "rerank": None, "half_life_days": None, "dates_in_query": False}
-        retrieval = self._settings.retrieval.model_copy(update=plain)
-        return factory.retriever(self._settings.model_copy(update={"retrieval": retrieval}), lambda: self.encoder)
-
-    def _builder(self, unit: str) -> "Builder":
-        from localmem.evaluation import unit_builders
-
-        plain = {
-            "turn": unit_builders.turns_of,
-            "exchange": unit_builders.exchanges_of,
-            "session": unit_builders.sessions_of,
-        }
-        if unit in plain:
-            return plain[unit]
-        if unit == "segment":
-            return partial(unit_builders.segments_of, segmenter=self._cutter)
-        return partial(unit_builders.sentences_of, sentences=self._sentences)
-
-    @cached_property
-    def _cutter(self) -> "Segmenter":
-        from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter
-
-        if self._segmenter == "even":
-            return EvenSegmenter(self._chunk)
-        return LLMSegmenter(self._llm, chunk=self._chunk, fallbacks=self.fallbacks)
-
-    @cached_property
-    def _sentences(self) -> "SentenceCache":
-        from pydantic import TypeAdapter
-
-        from localmem.evaluation.unit_builders import SentenceCache, SessionSentences
-        from localmem.files import JsonlLog
-        from localmem.text.summarize import Summarizer
-
-        summarizer = Summarizer(self._llm)
-        summarizer.fallbacks = self.fallbacks
-        log = JsonlLog(self._folder / "memories.jsonl", TypeAdapter(SessionSentences))
-        return SentenceCache(self._stack.enter_context(log), self._settings.model, summarizer)
-
-    @cached_property
-    def _shortener(self) -> "Compressor":
-        return shortener(self._compressor, self._seed)
-
-    @cached_property
-    def _llm(self) -> "LLM":
-        from localmem import factory
-
-        backbone = factory.backbone(self._settings, self._notify)
-        self._stack.callback(backbone.close)
-        return backbone.llm
+def _notes(about: dict[str, Any]) -> tuple[str, ...]:
+    data, split = about["data"], about["split"] or "all"
+    return (
+        f"{data['name']}, split {split}: {about['questions']} questions over {about['sessions']} sessions",
+        f"{about['without_evidence']} questions without evidence are not measured",
+        f"gold: {about['gold']}; tokens of {about['tokens_of']}, of units as they are shown, with dates",
+        *data["notes"],
+    )

@@ -166,7 +166,7 @@ def system_settings(settings: "Settings", name: str) -> "Settings":
     values = settings.model_dump()
     if system != settings.system:
         values["options"] = {}
-    return Settings(**_merge(values, overrides))  # type: ignore[arg-type]  # checked by pydantic
+    return Settings(**_merge(values, overrides))
 
 
 def _variant(system: str, variant: str) -> dict[str, object]:
@@ -296,7 +296,7 @@ def open_agents(
         own = by_system[spec.work.system]
 
         def index() -> "Retriever":
-            return factory.retriever(own, encoder, before=factory.SYSTEMS[own.system].before)
+            return factory.retriever(own, encoder, context_turns=factory.SYSTEMS[own.system].context_turns)
 
         return Conversation(
             memory=factory.memory(own, factory.Parts(spec.llm, index), spec.bank),

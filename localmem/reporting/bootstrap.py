@@ -29,6 +29,14 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    def as_dict(self) -> dict[str, float]:
+        """For JSON, with four decimals."""
+        return {name: round(value, 4) for name, value in self._asdict().items()}
+
+    def as_text(self, sign: str = "") -> str:
+        """For a table, such as 0.612 [0.580, 0.641]; `sign="+"` shows the sign."""
+        return f"{self.mean:{sign}.3f} [{self.low:{sign}.3f}, {self.high:{sign}.3f}]"
+
 
 class Ratio(NamedTuple):
     """A ratio and its 95 % interval; no interval where either sample has fewer than two clusters."""

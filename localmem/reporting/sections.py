@@ -7,6 +7,7 @@ evaluation or benchmark. `localmem.reporting.pages` renders the documents.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -58,6 +59,19 @@ class Section:
     def save(self, folder: Path) -> None:
         """Write section.json into the folder, made if needed. Raises BadInput."""
         write_atomic(folder / SECTION, _SECTION.dump_json(self, indent=1) + b"\n", "choose another --out")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of one evaluation: figures for JSON, tables, and notes that a reader must know."""
+
+    figures: dict[str, Any]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...] = ()
+
+    def save(self, folder: Path, title: str, plots: tuple[str, ...] = ()) -> None:
+        """Write the figures and a section of this title into a folder, made if needed. Raises BadInput."""
+        save_report(folder, Section(title, self.notes, self.tables, plots), self.figures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Compression measured by hand: cosines of a few vectors, recall over a few words, and a control beside them."""
+"""Key compression checked by hand: cosines of a few vectors, recall over a few words, and a control compressor."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,33 +7,44 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localmem.evaluation.compression import Keys, Searched, compared, compressed, kept, nearness, plain, similarity
+from localmem.evaluation.compression import (
+    KeySearch,
+    KeySet,
+    Resampling,
+    compressed_keys,
+    cosine_figures,
+    difference_figures,
+    kept_share,
+    question_cosines,
+    uncompressed_keys,
+)
 from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.episodes import Dataset
-from localmem.evaluation.evidence_retrieval import Measuring, Run, joined, measure
-from localmem.evaluation.unit_builders import turns_of
+from localmem.evaluation.evidence_retrieval import MeasureOptions, RetrievalMethod, measure_retrieval, merge_results
+from localmem.evaluation.unit_builders import build_turns
 from localmem.retrieval.base import Side
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, written
 
-WORDS = ("bird", "parrot", "soup", "lisbon")
+VOCABULARY = ("bird", "parrot", "soup", "lisbon")
+RESAMPLING = Resampling(0, 200)
 
 
-class Words:
-    """A dimension a word, in texts of unit length; a bird is a parrot, in part."""
+class VocabularyEncoder:
+    """One dimension for each word, in texts of unit length; a bird is partly a parrot."""
 
-    identity, dimension = "words", len(WORDS)
+    identity, dimension = "words", len(VOCABULARY)
 
     def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
-        rows = np.array([[word in text.lower() for word in WORDS] for text in texts], dtype=np.float32)
+        rows = np.array([[word in text.lower() for word in VOCABULARY] for text in texts], dtype=np.float32)
         rows[:, 1] += 0.75 * rows[:, 0]
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        found: NDArray[np.float32] = rows / np.where(lengths == 0, 1, lengths)
-        return found
+        vectors: NDArray[np.float32] = rows / np.where(lengths == 0, 1, lengths)
+        return vectors
 
 
-class Drops:
-    """Leaves out these words, whatever the rate; a text that is nothing else would go."""
+class WordDrop:
+    """Drops these words at any rate; a text of nothing else becomes empty."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
@@ -43,53 +54,55 @@ class Drops:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Dataset:
+def dataset(tmp_path: Path) -> Dataset:
     return read_dataset("locomo", written(tmp_path, LOCOMO))
 
 
-def _count(texts: Sequence[str]) -> list[int]:
+def count_words(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
 
 
-def _searched(data: Dataset, keys: Keys) -> Searched:
-    run = Run("bm25", keys.of, BM25Retriever)
-    result = joined(measure(run, data, Measuring("turns", "question", 5, _count)))
-    return Searched(keys, kept(keys, plain(data, turns_of), _count), "bm25", result)
+def search(dataset: Dataset, keys: KeySet) -> KeySearch:
+    method = RetrievalMethod("bm25", keys.of, BM25Retriever)
+    options = MeasureOptions("turns", "question", 5, count_words)
+    result = merge_results(measure_retrieval(method, dataset, options))
+    return KeySearch(keys, kept_share(keys, uncompressed_keys(dataset, build_turns), count_words), "bm25", result)
 
 
-def test_cosines_to_related_and_unrelated_keys(data: Dataset) -> None:
-    keys = plain(data, turns_of)
-    bird, both, moved = nearness(data, keys, Words())
+def test_cosines_to_related_and_unrelated_keys(dataset: Dataset) -> None:
+    keys = uncompressed_keys(dataset, build_turns)
+    bird, both, moved = question_cosines(dataset, keys, VocabularyEncoder())
     # the question is (1, 3/4) of length 5/4, its evidence the parrot alone: 3/5; no other turn shares a word
     assert bird == pytest.approx((0.6, 0))
     assert both == pytest.approx((0.5, 0))  # the soup is near (1), Lisbon is not named (0)
     assert moved == pytest.approx((0, 0))
-    less = compressed(keys, "drops", Drops("parrot"), 0.9)
-    assert nearness(data, less, Words())[0] == pytest.approx((0, 0))
-    found = similarity(less, nearness(data, less, Words()), nearness(data, keys, Words()), (0, 200))
-    assert found["related"]["mean"] == pytest.approx(0.5 / 3, abs=1e-4)  # type: ignore[index]  # an estimate
-    assert found["related_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)  # type: ignore[index]  # an estimate
-    assert found["gap_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)  # type: ignore[index]  # an estimate
-    assert "related_change" not in similarity(keys, [bird], [bird], (0, 200))
+    compressed = compressed_keys(keys, "drop", WordDrop("parrot"), 0.9)
+    cosines = question_cosines(dataset, compressed, VocabularyEncoder())
+    assert cosines[0] == pytest.approx((0, 0))
+    figures = cosine_figures(compressed, cosines, [bird, both, moved], RESAMPLING)
+    assert figures["related"]["mean"] == pytest.approx(0.5 / 3, abs=1e-4)  # type: ignore[index]  # an estimate
+    assert figures["related_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)  # type: ignore[index]  # an estimate
+    assert figures["gap_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)  # type: ignore[index]  # an estimate
+    assert "related_change" not in cosine_figures(keys, [bird], [bird], RESAMPLING)
 
 
-def test_what_is_kept_and_what_is_found(data: Dataset) -> None:
-    keys = plain(data, turns_of)
-    words = sum(_count([turn.text for session in data.episodes[0].sessions for turn in session.turns]))
-    less = compressed(keys, "drops", Drops("soup)"), 0.9)
-    control = compressed(keys, "random", Drops("Lisbon"), 0.9)
-    found = [_searched(data, one) for one in (keys, less, control)]
-    assert [one.kept for one in found] == pytest.approx([1, (words - 1) / words, (words - 1) / words])
-    assert [sum(one.values("recall@5")) for one in found] == pytest.approx([1.5, 1.0, 1.5])
-    rows = compared(found, "random", ["recall@5"], (0, 200))
+def test_kept_tokens_and_recall(dataset: Dataset) -> None:
+    keys = uncompressed_keys(dataset, build_turns)
+    words = sum(count_words([turn.text for session in dataset.episodes[0].sessions for turn in session.turns]))
+    compressed = compressed_keys(keys, "drop", WordDrop("soup)"), 0.9)
+    control = compressed_keys(keys, "random", WordDrop("Lisbon"), 0.9)
+    searches = [search(dataset, key_set) for key_set in (keys, compressed, control)]
+    assert [each.kept for each in searches] == pytest.approx([1, (words - 1) / words, (words - 1) / words])
+    assert [sum(each.values("recall@5")) for each in searches] == pytest.approx([1.5, 1.0, 1.5])
+    rows = difference_figures(searches, "random", ["recall@5"], RESAMPLING)
     assert {row["what"]: row["mean"] for row in rows} == {
-        "drops - none": pytest.approx(-0.5 / 3, abs=1e-4),
-        "drops - random": pytest.approx(-0.5 / 3, abs=1e-4),
+        "drop - none": pytest.approx(-0.5 / 3, abs=1e-4),
+        "drop - random": pytest.approx(-0.5 / 3, abs=1e-4),
         "random - none": 0,
     }
 
 
-def test_a_key_of_nothing_stays_as_it_was(data: Dataset) -> None:
-    everything = Drops("Look", "at", "this", "(shares", "an", "image:", "a", "bowl", "of", "soup)")
-    (units,) = compressed(plain(data, turns_of), "drops", everything, 0.5).units.values()
+def test_a_key_that_would_become_empty_is_unchanged(dataset: Dataset) -> None:
+    everything = WordDrop("Look", "at", "this", "(shares", "an", "image:", "a", "bowl", "of", "soup)")
+    (units,) = compressed_keys(uncompressed_keys(dataset, build_turns), "drop", everything, 0.5).units.values()
     assert units[2].key.startswith("Look at this")

@@ -2,13 +2,9 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from localmem import factory
-from localmem.cli.eval import eval_
 from localmem.errors import BadReply
 from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
 from localmem.evaluation.metrics.segmentation import Agreement
@@ -17,7 +13,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.segmentation.rubric import Rubric
 from localmem.segmentation.segmenters import EvenSegmenter
 from localmem.types import JsonSchema, Prompt
-from tests.fakes import obedient, session
+from tests.fakes import session
 
 
 def _labelled(name: str, *sizes: int) -> SegmentedDialogue:
@@ -114,54 +110,3 @@ def test_an_answer_that_cannot_be_used_adds_nothing_and_is_counted() -> None:
 
 def test_where_nothing_is_wrong_there_is_nothing_to_learn() -> None:
     assert RubricLearner(ScriptedLLM(lambda _: pytest.fail("asked"))).learn(_judged(1), _silent) == Rubric()
-
-
-# -- the command ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    lines = [
-        {"id": f"d{n}", "dialogue": "user: a[NEWLINE]agent: b[NEWLINE][BOUNDARY][NEWLINE]user: c[NEWLINE]agent: d"}
-        for n in range(4)
-    ]
-    path = tmp_path / "data.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return path
-
-
-def test_the_command_measures_and_learns(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    backbone = factory.Backbone(ScriptedLLM(obedient), lambda: None)
-    monkeypatch.setattr(factory, "backbone", lambda *_: backbone)
-    out = data.with_name("rubric.yaml")
-    arguments = ["segmentation", "--data", str(data), "--limit", "3", "--reflect", "--learned", str(out), "--json"]
-    done = CliRunner().invoke(eval_, arguments, catch_exceptions=False)
-    report = json.loads(done.stdout)
-    assert report["dialogues"] == 3
-    (row,) = report["segmenters"]
-    assert 0 <= row["window_diff"] <= 1
-    assert row["fallbacks"] == 0
-    assert list(Rubric.load(out).items) == report["items"]
-    plain = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), "--rubric", str(out)])
-    assert "window_diff" in plain.stdout
-
-
-def test_segmenters_are_compared_in_one_table(data: Path) -> None:
-    names = [argument for name in ("even", "random") for argument in ("--segmenter", name)]
-    done = CliRunner().invoke(
-        eval_, ["segmentation", "--data", str(data), "--chunk", "2", "--skip", "1", "--json", *names]
-    )
-    report = json.loads(done.stdout)
-    assert report["dialogues"] == 3
-    even, other = report["segmenters"]
-    assert (even["segmenter"], even["f1"], even["p_k"], even["score"]) == ("even", 1.0, 0.0, 1.0)
-    assert (other["segmenter"], other["score"] < 1) == ("random", True)
-    beyond = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), "--skip", "9"])
-    assert "no dialogue after the first 9" in str(beyond.exception)
-
-
-@pytest.mark.parametrize("more", [["--reflect"], ["--learned", "x.yaml"]])
-def test_reflection_and_its_file_go_together(data: Path, more: list[str]) -> None:
-    done = CliRunner().invoke(eval_, ["segmentation", "--data", str(data), *more])
-    assert done.exit_code == 2
-    assert "go together" in done.output

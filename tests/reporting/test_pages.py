@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
 
 from localmem.errors import BadInput
 from localmem.reporting.pages import html_page, markdown, terminal, write_pages
@@ -14,10 +15,14 @@ TABLE = Table("Scores", ("system", "F1"), (("none", "0.1"), (f"rsum {CAUTION}", 
 ANSWER = BrowsableAnswer("none", "sample", "single", "", "a kite", "<i>a bird</i>", "", "F1 0.00")
 
 
+def draw_line(axes: Axes) -> None:
+    axes.plot([0, 1])
+
+
 @pytest.fixture
 def chapter(tmp_path: Path) -> Chapter:
     for name in ("curve.svg", "front.png"):
-        save_plot(tmp_path / name, lambda axes: axes.plot([0, 1]) and None, kind=name[-3:])
+        save_plot(tmp_path / name, draw_line, kind=name[-3:])
     first = Section("First", ("a note",), (TABLE,), ("curve.svg", "front.png"), (ANSWER,))
     return Chapter("Run one", tmp_path, (first, Section("Second", (), ())))
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localmem.cli.eval.text import AskedModels
 from localmem.cli.options import config_option, json_option, model_option, note, print_json, settings_of
 
 if TYPE_CHECKING:
@@ -48,11 +47,11 @@ def report(
     """
     from dataclasses import asdict
 
-    from localmem.evaluation.file_scoring import ScoringModels
+    from localmem.evaluation.file_scoring import LocalModels, ScoringModels, TextRecipe
     from localmem.experiments.reports import read_chapters
     from localmem.reporting.pages import markdown, write_pages
 
-    models = AskedModels(settings_of(config, model=model), encoder)
+    models = LocalModels(settings_of(config, model=model), TextRecipe(encoder=encoder))
     chapters = read_chapters(folders, metrics, ScoringModels(models.encoder, models.backbone))
     html, text = write_pages(out or folders[0], "localmem evaluation", chapters)
     if as_json:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from localmem.cli.eval.compression import compression
-from localmem.errors import BadInput
+from localmem.errors import BadInput, BadSettings
 from tests.cli.conftest import Run
 from tests.evaluation.fixtures import MTBENCHPLUS, written
 
@@ -16,29 +16,43 @@ def test_the_command_measures_every_rate_and_compressor(
     localmem: Run, tmp_path: Path, starter_encoder_dir: Path, starter_llm_dir: Path
 ) -> None:
     path, out = written(tmp_path, MTBENCHPLUS), tmp_path / "out"
-    given = ["eval", "compression", "--data", "mtbenchplus", "--path", path, "--compressor", "random", "--k", 1]
-    done = localmem(*given, "--unit", "turn", "--rates", "1,0.9,0.5", "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    held = json.loads(done.stdout)
-    assert held == json.loads((out / "report.json").read_text())
-    assert (out / "recall.png").read_bytes().startswith(b"\x89PNG")
-    ways = [(row["retriever"], row["compressor"], row["rate"]) for row in held["recall"]]
-    assert ways == [
-        (retriever, *one)
-        for retriever in ("dense", "bm25")
-        for one in (("none", 1.0), ("random", 0.9), ("random", 0.5))
+    arguments = [
+        "eval",
+        "compression",
+        "--dataset",
+        f"mtbenchplus={path}",
+        "--compressor",
+        "random",
+        "--set",
+        "depths=1",
     ]
-    assert held["recall"][2]["kept"] < held["recall"][1]["kept"] <= held["recall"][0]["kept"] == 1
-    assert held["similarity"][0]["related"]["mean"] > held["similarity"][0]["unrelated"]["mean"]
+    result = localmem(*arguments, "--set", "unit=turn", "--set", "rates=[1, 0.9, 0.5]", "--out", out, "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report == json.loads((out / "report.json").read_text())
+    assert (out / "recall.png").read_bytes().startswith(b"\x89PNG")
+    assert [(row["retriever"], row["compressor"], row["rate"]) for row in report["recall"]] == [
+        (retriever, *keys)
+        for retriever in ("dense", "bm25")
+        for keys in (("none", 1.0), ("random", 0.9), ("random", 0.5))
+    ]
+    assert report["recall"][2]["kept"] < report["recall"][1]["kept"] <= report["recall"][0]["kept"] == 1
+    assert report["similarity"][0]["related"]["mean"] > report["similarity"][0]["unrelated"]["mean"]
 
 
-def test_a_table_for_people_and_mistakes_in_one_line(tmp_path: Path, starter_llm_dir: Path) -> None:
-    given = ["--data", "mtbenchplus", "--path", str(written(tmp_path, MTBENCHPLUS)), "--retriever", "bm25", "--k", "1"]
-    shown = CliRunner().invoke(compression, [*given, "--compressor", "random"], catch_exceptions=False)
-    for words in ("random - none", "kept", "a unit is a segment of 3 exchanges"):
-        assert words in shown.stdout
-    assert CliRunner().invoke(compression, [*given, "--rates", "2"]).exit_code == 2
-    with pytest.raises(BadInput, match="no model is called 'nobody'"):
-        CliRunner().invoke(compression, [*given, "--compressor", "nobody"], catch_exceptions=False)
-    with pytest.raises(BadInput, match="choose --k among them"):
-        CliRunner().invoke(compression, [*given, "--k", "2"], catch_exceptions=False)
+def test_tables_and_mistakes(tmp_path: Path, starter_llm_dir: Path) -> None:
+    path = written(tmp_path, MTBENCHPLUS)
+    arguments = ["--dataset", f"mtbenchplus={path}", "--retriever", "bm25", "--set", "depths=1"]
+
+    def invoke(*options: str) -> str:
+        return CliRunner().invoke(compression, [*arguments, *options], catch_exceptions=False).stdout
+
+    output = invoke("--compressor", "random")
+    for text in ("random - none", "kept", "unit: segment of 3 exchanges"):
+        assert text in output
+    with pytest.raises(BadSettings, match=r"rates\.0"):
+        invoke("--set", "rates=2")
+    with pytest.raises(BadInput, match="nobody"):
+        invoke("--compressor", "nobody")
+    with pytest.raises(BadInput, match="choose depths from these"):
+        invoke("--set", "depths=2")

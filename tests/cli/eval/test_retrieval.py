@@ -7,51 +7,57 @@ from tests.cli.conftest import Run
 from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, written
 
 
-def test_ways_are_combined_measured_and_compared(localmem: Run, tmp_path: Path, starter_encoder_dir: Path) -> None:
+def test_configurations_are_combined_measured_and_compared(
+    localmem: Run, tmp_path: Path, starter_encoder_dir: Path
+) -> None:
     path, out = written(tmp_path, LOCOMO), tmp_path / "out"
-    given = ["eval", "retrieval", "--data", "locomo", "--path", path, "--out", out, "--json"]
-    given += ["--retriever", "bm25", "--retriever", "dense", "--retriever", "hybrid", "--weight", 1, "--weight", 0.5]
-    given += ["--dense-reads", "text"]
-    done = localmem(*given)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""  # no bar in a pipe
-    held = json.loads(done.stdout)
-    assert [run["run"] for run in held["runs"]] == ["bm25", "dense", "hybrid weight 1", "hybrid weight 0.5"]
-    assert held == json.loads((out / "report.json").read_text())
-    assert (held["questions"], held["without_evidence"], held["tokens_of"]) == (3, 2, "smollm2-135m-instruct")
-    assert held["encoder"].startswith("minilm-l6-v2@")
-    assert held["data"]["sha256"]
-    assert held["versions"]["python"]
-    dense = held["runs"][1]
+    arguments = ["eval", "retrieval", "--dataset", f"locomo={path}", "--out", out, "--json"]
+    arguments += ["--retriever", "bm25", "--retriever", "dense", "--retriever", "hybrid"]
+    arguments += ["--set", "weights=[1, 0.5]", "--set", "dense_texts=text"]
+    result = localmem(*arguments)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""  # no bar in a pipe
+    report = json.loads(result.stdout)
+    assert [run["run"] for run in report["runs"]] == ["bm25", "dense", "hybrid weight 1", "hybrid weight 0.5"]
+    assert report == json.loads((out / "report.json").read_text())
+    assert (report["questions"], report["without_evidence"], report["tokens_of"]) == (3, 2, "smollm2-135m-instruct")
+    assert report["encoder"].startswith("minilm-l6-v2@")
+    assert report["data"]["sha256"]
+    assert report["versions"]["python"]
+    dense = report["runs"][1]
     assert dense["measures"]["hit@1"]["mean"] >= 2 / 3  # a parrot is a bird, and moving is moving
     rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
     first = next(row for row in rows if row["run"] == "dense" and row["probe"] == "conv-1/q0")
-    assert first["found"][0] == "conv-1/1/t0"
-    again = json.loads(localmem(*given).stdout)  # vectors are kept now
-    assert [run["measures"] for run in again["runs"]] == [run["measures"] for run in held["runs"]]
+    assert first["units"][0] == "conv-1/1/t0"
+    repeated = json.loads(localmem(*arguments).stdout)  # with the stored vectors
+    assert [run["measures"] for run in repeated["runs"]] == [run["measures"] for run in report["runs"]]
 
 
-def test_a_table_for_people_over_units_and_keys(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
+def test_the_table_names_units_and_keys(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     path = written(tmp_path, MTBENCHPLUS)
-    given = ["eval", "retrieval", "--data", "mtbenchplus", "--path", path, "--retriever", "bm25"]
-    done = localmem(*given, "--unit", "turn", "--unit", "segment", "--key", "plain", "--key", "dated")
-    assert done.returncode == 0, done.stderr
-    for shown in ("bm25 turn plain", "bm25 segment dated", "at equal tokens", "tokens of smollm2-135m-instruct"):
-        assert shown in done.stdout
-    random = localmem(*given, "--unit", "session", "--rate", 0.5, "--compressor", "random", "--query", "dialogue")
-    assert random.returncode == 0, random.stderr
+    arguments = ["eval", "retrieval", "--dataset", f"mtbenchplus={path}", "--retriever", "bm25"]
+    result = localmem(*arguments, "--unit", "turn", "--unit", "segment", "--set", "keys=[plain, dated]")
+    assert result.returncode == 0, result.stderr
+    for text in ("bm25 turn plain", "bm25 segment dated", "at equal tokens", "tokens of smollm2-135m-instruct"):
+        assert text in result.stdout
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("rates: [0.5]\ncompressor: random\nquery: dialogue\n")
+    compressed = localmem(*arguments, "--unit", "session", "--recipe", recipe)
+    assert compressed.returncode == 0, compressed.stderr
 
 
 def test_mistakes_are_one_line(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     path = written(tmp_path, LOCOMO)
-    told = localmem("eval", "retrieval", "--data", "locomo", "--path", path, "--query", "dialogue")
-    assert told.returncode == 2
-    assert told.stderr.strip() == ("localmem: the questions of locomo stand in no dialogue; leave --query at question")
-    about = localmem("eval", "retrieval", "--data", "locomo", "--path", path, "--unit", "memory")
-    assert "give --gold sessions" in about.stderr
+    arguments = ["eval", "retrieval", "--dataset", f"locomo={path}"]
+    dialogue = localmem(*arguments, "--set", "query=dialogue")
+    assert dialogue.returncode == 2
+    assert dialogue.stderr.strip() == (
+        "localmem: questions of locomo have no dialogue before them; set query to question"
+    )
+    assert "set gold to sessions" in localmem(*arguments, "--unit", "memory").stderr
+    assert "rates.0" in localmem(*arguments, "--set", "rates=2").stderr
     path.write_text("{oops")
-    bad = localmem("eval", "retrieval", "--data", "locomo", "--path", path)
-    assert bad.returncode == 2
-    assert f"{path}, line 1 is no JSON" in bad.stderr
-    assert len(bad.stderr.strip().splitlines()) == 1
-    assert localmem("eval", "retrieval", "--data", "msc", "--path", path).returncode == 2
+    invalid = localmem(*arguments)
+    assert invalid.returncode == 2
+    assert f"{path}, line 1" in invalid.stderr
+    assert len(invalid.stderr.strip().splitlines()) == 1

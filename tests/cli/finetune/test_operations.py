@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from finetune.pairs import read_operations
 from localmem import factory
-from localmem.cli.eval.operations import operations as judge
+from localmem.cli.eval.operations import operations as compare_classifiers
 from localmem.cli.finetune.operations import operations as train
 from localmem.config import system_options
-from localmem.factory.systems import SYSTEMS, Parts
+from localmem.evaluation.datasets.labelled_pairs import read_operations
+from localmem.factory import SYSTEMS, Parts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
 from localmem.types import AddUnit, Prompt, RetireUnit
@@ -58,10 +58,10 @@ def test_a_trained_classifier_spares_the_backbone(trained: Path) -> None:
     for classifier in (None, str(trained)):
         llm = Meter(ScriptedLLM(told))
         values = {**system_options("carecall", {}), "classifier": classifier}
-        memory = SYSTEMS["carecall"].make(Parts(llm, WordRetriever), values, None)
+        memory = SYSTEMS["carecall"].new_memory(Parts(llm, WordRetriever), values)
         memory.apply(memory.end_session(session("Bo has a cat .", "I see.")))
         kinds[classifier] = [type(change) for change in memory.end_session(session("Bo over cat .", name="s2"))]
-        calls[classifier] = {name: spent.calls for name, spent in llm.spent().items()}
+        calls[classifier] = {name: spent.calls for name, spent in llm.usage().items()}
     assert kinds == {None: [AddUnit], str(trained): [RetireUnit]}
     assert calls[None] == {"carecall/summarize": 2, "carecall/operation": 1}
     assert calls[str(trained)] == {"carecall/summarize": 2}
@@ -77,10 +77,11 @@ def test_a_trained_model_is_registered_and_judged_by_its_name(
     )
     assert json.loads(result.stdout)["name"] == "keeper"
     assert Manifest.load(tmp_path / "models").models["keeper"].role == "classifier"
-    asked = ["--model", f"keeper,{tmp_path / 'run'}", "--data", data, "--sessions", 0, "--json"]
-    found = CliRunner().invoke(judge, [str(one) for one in asked], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    first, second = json.loads(found.stdout)["models"]
+    classifiers = ["--classifier", "keeper", "--classifier", str(tmp_path / "run")]
+    options = ["--pairs", str(data), "--set", "sessions=0", "--json"]
+    comparison = CliRunner().invoke(compare_classifiers, [*classifiers, *options], catch_exceptions=False)
+    assert comparison.exit_code == 0, comparison.output
+    first, second = json.loads(comparison.stdout)["models"]
     assert first["accuracy"] == second["accuracy"] > 0.9
     assert first["set_f1"] > 0.9
     assert sum(map(sum, first["confusion"])) == len(read_operations(data).pairs)

@@ -1,0 +1,122 @@
+"""Evaluation runs from Python, with a scripted backbone: systems, baselines, joining, and what is refused."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from localmem import factory
+from localmem.config import Settings, load_settings
+from localmem.errors import BadInput, BadSettings
+from localmem.evaluation.answers import Answer, Line
+from localmem.experiments.reports import read_chapters
+from localmem.experiments.runs import BASELINES, RUN, EvaluationRecipe, evaluate, system_settings
+from localmem.llm.scripted import ScriptedLLM
+
+
+@pytest.fixture(autouse=True)
+def backbone(monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = ScriptedLLM(lambda _: "Lisbon.", name="scripted")
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(llm, lambda: None))
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load_settings(None, {"retrieval": {"retriever": "bm25"}})
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Two users' conversations of one session, with a question each."""
+    lines: list[dict[str, object]] = []
+    for user, city in (("ann", "Lisbon"), ("bob", "Oslo")):
+        turns = [{"role": "user", "text": f"I live in {city}."}, {"role": "assistant", "text": "How nice."}]
+        lines.append({"user": user, "id": f"{user}-1", "time": "2026-03-01T09:00:00Z", "turns": turns})
+        lines.append({"user": user, "question": "Where do I live?", "answer": city})
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def recalled(lines: Sequence[Line]) -> dict[tuple[str, str], str]:
+    return {(line.work.system, line.work.episode): line.recalled for line in lines if isinstance(line, Answer)}
+
+
+def test_systems_and_baselines_answer_every_question(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    lines = evaluate(
+        settings,
+        datasets={"jsonl": dataset},
+        systems=["none"],
+        out=tmp_path / "run",
+        progress=lambda *step: steps.append(step),
+    )
+    answers = recalled(lines)
+    assert {system for system, _ in answers} == {"none", *BASELINES}
+    assert "Oslo" in answers["full_history", "bob"]
+    assert steps[-1] == ("answering", 6, 6)
+
+
+def test_a_system_joins_a_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    out = tmp_path / "run"
+    first = recalled(evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=out))
+    both = recalled(evaluate(settings, datasets={"jsonl": dataset}, systems=["rsum"], out=out, resume=True))
+    assert both.items() > first.items()
+    assert {system for system, _ in both} - {system for system, _ in first} == {"rsum"}
+    about = json.loads((out / RUN).read_text(encoding="utf-8"))
+    assert list(about["systems"]) == ["none", *BASELINES, "rsum"]
+
+
+def test_another_run_in_the_folder_is_refused(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    def run(resume: bool = True, own: Settings = settings, limit: int | None = None) -> list[Line]:
+        return evaluate(
+            own, datasets={"jsonl": dataset}, systems=["none"], out=tmp_path / "run", limit=limit, resume=resume
+        )
+
+    before = run(resume=False)
+    with pytest.raises(BadInput, match="continue it with --resume"):
+        run(resume=False)
+    with pytest.raises(BadInput, match="another data, limit"):
+        run(limit=1)
+    flat = load_settings(None, {"retrieval": {"retriever": "bm25", "index": "flat"}})
+    with pytest.raises(BadInput, match="another system none"):
+        run(own=flat)
+    assert run() == before
+
+
+def test_limits_without_questions_are_refused(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    lines = dataset.read_text(encoding="utf-8").splitlines()
+    dataset.write_text("\n".join(line for line in lines if "question" not in line) + "\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="no questions under these limits"):
+        evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=tmp_path / "run")
+
+
+def test_the_settings_of_a_variant_keep_everything_else() -> None:
+    own = load_settings(None, {"system": "secom", "options": {"k": 3}, "chat": {"carry": 5}})
+    variant = system_settings(own, "secom/session")
+    assert variant.options == {"k": 0, "granularity": "session"}
+    assert variant.chat.carry == 5
+    assert system_settings(own, "secom").options == {"k": 3}
+    assert system_settings(own, "rsum").options == {}, "options belong to the system of the settings"
+    with pytest.raises(BadInput, match=r"no variant .huge.; it has .*session"):
+        system_settings(own, "secom/huge")
+    with pytest.raises(BadSettings, match="unknown system 'sekom'"):
+        system_settings(own, "sekom")
+
+
+def test_a_recipe_configures_a_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    recipe = EvaluationRecipe(systems=("none",), limit=1, threads=1)
+    lines = evaluate(settings, datasets={"jsonl": dataset}, out=tmp_path / "run", **dict(recipe))
+    assert {episode for _, episode in recalled(lines)} == {"ann"}
+
+
+def test_the_report_names_what_was_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    out = tmp_path / "run"
+    evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=out, limit=1)
+    (chapter,) = read_chapters([out], (), None)  # type: ignore[arg-type]  # no metric asks a model
+    (section,) = chapter.sections
+    assert section.notes[0] == "PARTIAL: only the first 1 questions of each data set"
+    assert section.notes[1].startswith(f"backbone {settings.model}, weights ")
+    assert any(note.startswith("adapter for agent/respond: ") for note in section.notes)
+    assert [row[0] for row in section.tables[0].rows] == ["full_history", "none", "utterance_retrieval/bm25"]
