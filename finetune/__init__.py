@@ -1,4 +1,5 @@
-"""Training: from collected traces to adapters, classifiers, encoders and segmenters that `localmem` loads.
+"""Training: from collected traces and labelled data to adapters, classifiers, encoders and segmenters for `localmem`.
 
-Knows the file formats of `localmem`'s parts; knows nothing of the store, the server or the command line.
+Depends on the file formats of localmem's parts and on its factory, and not on the store, the server or the command
+line. It is part of a checkout only, not of the wheel.
 """

@@ -1,8 +1,8 @@
-"""Whether two engines give the same greedy answers: word for word, or parting where two tokens are as good as equal.
+"""Comparison of two engines' greedy answers: equal, diverging where two tokens are equally likely, or really different.
 
-Rounding differs between engines, so where the two likeliest tokens are within a margin of each other either is right.
-The margin is measured by one engine, the reference: the difference of the two tokens' log-probabilities at the place
-where the answers part. Knows completions and, for the margins of texts, a way to weigh tokens.
+Rounding differs between engines, so if the two most likely tokens are within a margin of each other, either is right.
+One engine, the reference, measures the margin: the difference of the two tokens' log-probabilities at the point where
+the answers diverge.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from localmem.llm.tokenizer import ChatTokenizer
 
-MARGIN = 0.02  # nats; `apart` says how far two engines really are from each other
+MARGIN = 0.02  # nats; `largest_choice_difference` measures how far two engines differ
 
-Margin = Callable[[Prompt, str, str], float]  # of two answers to a prompt, in nats
+Margin = Callable[[Prompt, str, str], float]  # between two answers to a prompt, in nats
 
 
 @dataclass(frozen=True, slots=True)
-class Sameness:
-    """Of so many prompts, how many answers are the same, and how many of the others part at a tie."""
+class Parity:
+    """How many answers to `prompts` prompts are equal, how many diverge at a tie, and the widest divergence."""
 
     name: str
     prompts: int
@@ -34,11 +34,11 @@ class Sameness:
 
     @property
     def share(self) -> float:
-        """Equal or a tie."""
+        """Share of answers that are equal or diverge at a tie."""
         return (self.equal + self.ties) / self.prompts
 
     def row(self) -> dict[str, object]:
-        """For a table."""
+        """The figures by column of a table."""
         return {
             "model": self.name,
             "prompts": self.prompts,
@@ -50,44 +50,44 @@ class Sameness:
         }
 
 
-def sameness(
+def compare_engines(
     name: str,
     prompts: Sequence[Prompt],
     reference: Sequence[Completion],
     other: Sequence[Completion],
     margin_of: Margin,
     margin: float = MARGIN,
-) -> Sameness:
-    """How far the other engine's answers are the reference's. `widest` is the widest margin at which any two part."""
+) -> Parity:
+    """Compare another engine's answers with the reference's. `widest` is the widest margin of a divergence."""
     margins = [
-        margin_in(prompt, one, two, margin_of)
-        for prompt, one, two in zip(prompts, reference, other, strict=True)
-        if one.text != two.text
+        margin_between(prompt, first, second, margin_of)
+        for prompt, first, second in zip(prompts, reference, other, strict=True)
+        if first.text != second.text
     ]
-    ties = sum(found <= margin for found in margins)
-    return Sameness(name, len(prompts), len(prompts) - len(margins), ties, max(margins, default=0.0))
+    ties = sum(value <= margin for value in margins)
+    return Parity(name, len(prompts), len(prompts) - len(margins), ties, max(margins, default=0.0))
 
 
-def apart(reference: Sequence[Completion], other: Sequence[Completion]) -> float | None:
-    """The most that both give another log-probability to the option that the reference chose; None without choices."""
-    found = [
-        abs(one.choices[one.text] - two.choices[one.text])
-        for one, two in zip(reference, other, strict=True)
-        if one.choices and two.choices and one.text in one.choices and one.text in two.choices
+def largest_choice_difference(reference: Sequence[Completion], other: Sequence[Completion]) -> float | None:
+    """The largest difference of the log-probabilities of the option that the reference chose; None without choices."""
+    differences = [
+        abs(first.choices[first.text] - second.choices[first.text])
+        for first, second in zip(reference, other, strict=True)
+        if first.choices and second.choices and first.text in first.choices and first.text in second.choices
     ]
-    return max(found, default=None)
+    return max(differences, default=None)
 
 
-def margin_in(prompt: Prompt, reference: Completion, other: Completion, margin_of: Margin) -> float:
-    """How much likelier the reference's answer was than the other's, where they part."""
+def margin_between(prompt: Prompt, reference: Completion, other: Completion, margin_of: Margin) -> float:
+    """How much more likely the reference's answer was than the other's, at the point of divergence."""
     if isinstance(prompt.format, Choice) and reference.choices:
-        chances = [reference.choices.get(answer.text, -inf) for answer in (reference, other)]
-        return chances[0] - chances[1]
+        first, second = (reference.choices.get(answer.text, -inf) for answer in (reference, other))
+        return first - second
     return margin_of(prompt, reference.text, other.text)
 
 
-class Weighed:
-    """Margins by a causal model on its own: a forward pass of transformers, or of peft around it."""
+class ModelMargin:
+    """Margins by a causal language model: a forward pass of transformers, or of peft around it."""
 
     def __init__(self, model: "torch.nn.Module", chat: "ChatTokenizer") -> None:
         self._model, self._chat = model, chat
@@ -95,15 +95,15 @@ class Weighed:
     def __call__(self, prompt: Prompt, reference: str, other: str) -> float:
         import torch
 
-        one, two = (self._ids(text) for text in (reference, other))
-        shared = next(place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
-        asked = [*self._chat.encode(prompt.messages, {}), *one[:shared]]
+        first, second = (self._token_ids(text) for text in (reference, other))
+        common = next(place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+        ids = [*self._chat.encode(prompt.messages, {}), *first[:common]]
         with torch.inference_mode():
-            logits = self._model(input_ids=torch.tensor([asked])).logits[0, -1].float()
-        chances = logits.log_softmax(-1)
-        return float(chances[one[shared]] - chances[two[shared]])
+            logits = self._model(input_ids=torch.tensor([ids])).logits[0, -1].float()
+        scores = logits.log_softmax(-1)
+        return float(scores[first[common]] - scores[second[common]])
 
-    def _ids(self, text: str) -> list[int]:
-        """With the token that ends an answer, so that one answer may be the beginning of the other."""
+    def _token_ids(self, text: str) -> list[int]:
+        """With the token that ends an answer, because one answer may be a prefix of the other."""
         ids: list[int] = self._chat.tokenizer(text, add_special_tokens=False)["input_ids"]
         return [*ids, int(self._chat.tokenizer.eos_token_id)]

@@ -1,7 +1,8 @@
-"""Facts of a text, as far as words show them: which sentences stand in a source, and which say what others say.
+"""Facts of a text, approximated by words: which sentences are supported by a source, and which repeat another text.
 
-Knows no model. A fact is a sentence; a JSON answer's are those of its strings. By words alone a fact that is told quite
-differently counts as not told, and one that twists its words as told: the figures compare models, they prove nothing.
+Does not depend on any model. A fact is a sentence; those of a JSON answer are in its strings. A paraphrase with other
+words counts as missing, and a distortion with the same words as present: the figures compare models, they prove
+nothing.
 """
 
 import json
@@ -12,36 +13,38 @@ from typing import NamedTuple
 from localmem.evaluation.metrics.gold_memory import match_sentences, rouge_similarities
 from localmem.text.parse import sentences
 
+GROUNDED = 0.5  # share of a text's content words that must occur in its source
+
 _WORD = re.compile(r"\w+")
-_LONG = 4  # letters from which a word says something
-GROUNDED = 0.5  # of a text's telling words, the share that must stand in its source
+_LONG = 4  # letters from which a word counts as a content word
 
 
-class Facts(NamedTuple):
-    """The share of an answer's facts that stand in its source, and the share of what should be told that it tells."""
+class FactScores(NamedTuple):
+    """Share of an answer's facts that its source supports, and share of the expected facts that it states."""
 
     precision: float
     recall: float
 
 
-def facts(answer: str, right: str, source: str) -> Facts:
-    """Of an answer against what is right, both made of a source. What is right but not in the source is not asked for.
+def score_facts(answer: str, expected: str, source: str) -> FactScores:
+    """Compare an answer with the expected one, both derived from a source; expected facts outside it do not count.
 
-    An answer without any fact has the precision 1; where nothing is to be told, recall is 1.
+    An answer without any fact has precision 1; recall is 1 if no fact is expected.
     """
-    told, wanted = facts_of(answer), [fact for fact in facts_of(right) if stands_in(fact, source)]
-    held = sum(stands_in(fact, source) for fact in told)
-    recall = match_sentences(rouge_similarities(told, wanted)).recall if told and wanted else float(not wanted)
-    return Facts(held / len(told) if told else 1.0, recall)
+    facts, targets = facts_of(answer), [fact for fact in facts_of(expected) if is_supported(fact, source)]
+    supported = sum(is_supported(fact, source) for fact in facts)
+    compared = facts and targets
+    recall = match_sentences(rouge_similarities(facts, targets)).recall if compared else float(not targets)
+    return FactScores(supported / len(facts) if facts else 1.0, recall)
 
 
 def facts_of(answer: str) -> list[str]:
-    """Its sentences, each once."""
+    """The sentences of an answer, without duplicates."""
     return list(dict.fromkeys(sentence for text in texts_of(answer) for sentence in sentences(text)))
 
 
 def texts_of(answer: str) -> list[str]:
-    """The strings of a JSON answer, in their order; any other answer is one text."""
+    """The strings of a JSON answer, in order; any other answer is one text."""
     try:
         value = json.loads(answer)
     except ValueError:
@@ -49,28 +52,28 @@ def texts_of(answer: str) -> list[str]:
     return list(_strings(value)) if isinstance(value, dict | list) else [answer]
 
 
-def stands_in(fact: str, source: str) -> bool:
-    """Every name and number of it, and half of its telling words."""
-    known = {word.lower() for word in _WORD.findall(source)}
-    return named(fact) <= known and share_in(fact, [source]) >= GROUNDED
+def is_supported(fact: str, source: str) -> bool:
+    """Whether every name and number of the fact and half of its content words occur in the source."""
+    words = {word.lower() for word in _WORD.findall(source)}
+    return names_and_numbers(fact) <= words and overlap(fact, [source]) >= GROUNDED
 
 
-def named(fact: str) -> set[str]:
-    """Numbers, and words with a capital that do not open the sentence, in small letters."""
+def names_and_numbers(fact: str) -> set[str]:
+    """Numbers, and capitalised words that do not open the sentence, in lower case."""
     words = _WORD.findall(fact)
     return {word.lower() for word in words if word.isdigit()} | {
         word.lower() for word in words[1:] if word[0].isupper() and len(word) > 1
     }
 
 
-def share_in(text: str, sources: Sequence[str]) -> float:
-    """Of the telling words of a text, the share that stand in the sources; 1 for a text without any."""
-    said = telling([text])
-    return len(said & telling(sources)) / len(said) if said else 1.0
+def overlap(text: str, sources: Sequence[str]) -> float:
+    """Share of a text's content words that occur in the sources; 1 for a text without any."""
+    words = content_words([text])
+    return len(words & content_words(sources)) / len(words) if words else 1.0
 
 
-def telling(texts: Sequence[str]) -> set[str]:
-    """Numbers, and words of four letters or more, in small letters."""
+def content_words(texts: Sequence[str]) -> set[str]:
+    """Numbers, and words of four letters or more, in lower case."""
     return {word.lower() for text in texts for word in _WORD.findall(text) if len(word) >= _LONG or word.isdigit()}
 
 

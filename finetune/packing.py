@@ -1,7 +1,8 @@
-"""Traces as a chat model learns them: tokens under its own template, with a label on the assistant's alone, packed.
+"""Traces as training rows of a chat model: tokens under its own template, labels on the assistant's tokens, packed.
 
-Several traces share a row. Those of one prompt begin alike, so a row holds their common beginning once and each trace
-goes on from it, seeing that and itself: what is learned is the same, and less is read. Knows tokens and no weights.
+Several traces share a row. Traces of the same prompt begin alike, so a row holds their common prefix once, and each
+trace continues from it and attends to that prefix and to itself only. The loss is that of separate rows, with fewer
+tokens to compute. Does not depend on model weights.
 """
 
 from collections import defaultdict
@@ -19,12 +20,15 @@ from localmem.llm.tokenizer import ChatTokenizer
 if TYPE_CHECKING:
     import torch
 
-NOT_LEARNED = -100  # the label of tokens that no loss is taken of
+IGNORED = -100  # label of the tokens that are not learned
 
 
 @dataclass(frozen=True, slots=True)
-class Soft:
-    """How a teacher spread its choice: probabilities of the options' first tokens, at the token before the answer."""
+class SoftTarget:
+    """The teacher's distribution over a choice: the probabilities of the options' first tokens.
+
+    `at` is the position of the token before the answer.
+    """
 
     at: int
     ids: tuple[int, ...]
@@ -32,41 +36,41 @@ class Soft:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """Tokens that are learned from together, and where the teacher's distributions are known.
+class PackedRow:
+    """Tokens of one or several traces of the prompt named `prompt`, and the teacher's distributions where known.
 
-    `branches` says of each token which trace it belongs to, counted from 1; 0 is what all of them begin with. `prompt`
-    is the name of the one that was asked.
+    `branches` gives for each token the number of its trace, from 1, or 0 for the common prefix.
     """
 
     ids: tuple[int, ...]
     labels: tuple[int, ...]
     positions: tuple[int, ...]
     branches: tuple[int, ...]
-    soft: tuple[Soft, ...] = ()
+    soft: tuple[SoftTarget, ...] = ()
     prompt: str = ""
 
 
-def encode(trace: Trace, chat: ChatTokenizer) -> Row:
-    """One trace: what was asked under the template, the answer, and the token that ends a turn.
+def encode(trace: Trace, chat: ChatTokenizer) -> PackedRow:
+    """A row of one trace: the prompt under the chat template, the answer, and the token that ends a turn.
 
-    Of a whole dialogue, so with each message of the assistant, for a template that writes it on from turn to turn.
+    If the whole dialogue is to be learned, this is done for each message of the assistant, which needs a template that
+    appends turns without changing earlier ones. Raises BadInput for another template.
     """
     ids: list[int] = []
     labels: list[int] = []
-    soft: Soft | None = None
-    for number in _answers(trace):
-        asked = chat.encode(trace.messages[:number], {})
-        if asked[: len(ids)] != ids:
+    soft: SoftTarget | None = None
+    for number in _learned_messages(trace):
+        prefix = chat.encode(trace.messages[:number], {})
+        if prefix[: len(ids)] != ids:
             raise BadInput(
-                f"the chat template of {chat.folder} writes earlier turns anew, so trace {trace.id} cannot be learned "
-                "whole; take another student"
+                f"the chat template of {chat.folder} rewrites earlier turns, so trace {trace.id} cannot be learned as "
+                "a whole dialogue; use another student"
             )
-        told = [*_ids(chat, trace.messages[number].content), int(chat.tokenizer.eos_token_id)]
-        labels = [*labels, *[NOT_LEARNED] * (len(asked) - len(ids)), *told]
-        ids = [*asked, *told]
-        soft = _soft(trace, chat, len(asked) - 1)
-    return Row(
+        answer = [*_token_ids(chat, trace.messages[number].content), int(chat.tokenizer.eos_token_id)]
+        labels = [*labels, *[IGNORED] * (len(prefix) - len(ids)), *answer]
+        ids = [*prefix, *answer]
+        soft = _soft_target(trace, chat, len(prefix) - 1)
+    return PackedRow(
         tuple(ids),
         tuple(labels),
         tuple(range(len(ids))),
@@ -76,114 +80,113 @@ def encode(trace: Trace, chat: ChatTokenizer) -> Row:
     )
 
 
-def _answers(trace: Trace) -> list[int]:
-    """Which messages are to be learned."""
+def pack(rows: Sequence[PackedRow], size: int, seed: int) -> list[PackedRow]:
+    """Pack rows of the same prompt into rows of at most `size` tokens, longest first, and shuffle them by `seed`."""
+    by_prompt: defaultdict[str, list[PackedRow]] = defaultdict(list)
+    for row in rows:
+        by_prompt[row.prompt].append(row)
+    packed = [row for group in by_prompt.values() for row in _first_fit(group, size)]
+    Random(seed).shuffle(packed)  # noqa: S311  # not used for security
+    return packed
+
+
+def collate(examples: Sequence[Mapping[str, PackedRow]]) -> "dict[str, torch.Tensor]":
+    """A batch, padded with tokens that nothing attends to and that are not learned.
+
+    `attention_mask` (rows, 1, tokens, tokens) gives the tokens that each token attends to. `soft_at` holds (row,
+    position) pairs; `soft_ids` and `soft_probabilities` have a line for each of them, padded with -1 and 0.
+    """
+    import torch
+
+    rows = [example["row"] for example in examples]
+    longest = max(len(row.ids) for row in rows)
+
+    def padded(values: Sequence[int], fill: int) -> list[int]:
+        return [*values, *[fill] * (longest - len(values))]
+
+    soft = [(number, target) for number, row in enumerate(rows) for target in row.soft]
+    widest = max((len(target.ids) for _, target in soft), default=1)
+    ids = [[*target.ids, *[-1] * (widest - len(target.ids))] for _, target in soft]
+    probabilities = [[*target.probabilities, *[0.0] * (widest - len(target.ids))] for _, target in soft]
+    return {
+        "input_ids": torch.tensor([padded(row.ids, 0) for row in rows]),
+        "labels": torch.tensor([padded(row.labels, IGNORED) for row in rows]),
+        "position_ids": torch.tensor([padded(row.positions, 0) for row in rows]),
+        "attention_mask": _attention(torch.tensor([padded(row.branches, -1) for row in rows])),
+        "soft_at": torch.tensor([(number, target.at) for number, target in soft]).reshape(-1, 2),
+        "soft_ids": torch.tensor(ids).reshape(-1, widest),
+        "soft_probabilities": torch.tensor(probabilities).reshape(-1, widest),
+    }
+
+
+def _learned_messages(trace: Trace) -> list[int]:
     last = len(trace.messages) - 1
     if not trace.metadata.whole:
         return [last]
     return [number for number, message in enumerate(trace.messages) if message.role == "assistant"]
 
 
-def pack(rows: Sequence[Row], size: int, seed: int) -> list[Row]:
-    """Rows of at most `size` tokens, each of one prompt's traces, the longest first into the first that has room.
-
-    The order of the rows is drawn by seed.
-    """
-    asked: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        asked[row.prompt].append(row)
-    joined = [one for alike in asked.values() for one in _packed(alike, size)]
-    Random(seed).shuffle(joined)  # noqa: S311  # no secret
-    return joined
-
-
-def _packed(rows: Sequence[Row], size: int) -> list[Row]:
-    shared = _shared(rows)
-    packs: list[list[Row]] = []
+def _first_fit(rows: Sequence[PackedRow], size: int) -> list[PackedRow]:
+    """First-fit decreasing: each row goes into the first pack with room for what it adds to the common prefix."""
+    prefix = _common_prefix(rows)
+    packs: list[list[PackedRow]] = []
     room: list[int] = []
-    for row in sorted(rows, key=lambda one: -len(one.ids)):
-        more = len(row.ids) - shared
-        place = next((n for n, left in enumerate(room) if left >= more), None)
+    for row in sorted(rows, key=lambda row: -len(row.ids)):
+        added = len(row.ids) - prefix
+        place = next((number for number, free in enumerate(room) if free >= added), None)
         if place is None:
             packs.append([row])
             room.append(size - len(row.ids))
         else:
             packs[place].append(row)
-            room[place] -= more
-    return [_joined(held, shared) for held in packs]
+            room[place] -= added
+    return [_join(group, prefix) for group in packs]
 
 
-def _shared(rows: Sequence[Row]) -> int:
-    """How many tokens all of them begin with, ahead of the token from which the first learned one is told."""
-    learned = min(next(at for at, label in enumerate(row.labels) if label != NOT_LEARNED) for row in rows)
-    first, last = min(row.ids for row in rows), max(row.ids for row in rows)  # what these two share, all share
-    alike = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    return min(alike, learned - 1)
+def _common_prefix(rows: Sequence[PackedRow]) -> int:
+    """The number of tokens that all rows begin with, before the token that predicts the first learned one."""
+    learned = min(next(at for at, label in enumerate(row.labels) if label != IGNORED) for row in rows)
+    # The common prefix of a sorted list is that of its first and last element.
+    first, last = min(row.ids for row in rows), max(row.ids for row in rows)
+    common = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return min(common, learned - 1)
 
 
-def collate(rows: Sequence[Mapping[str, Row]]) -> "dict[str, torch.Tensor]":
-    """A batch, padded with tokens that nothing sees and that are not learned.
-
-    `attention_mask` (rows, 1, tokens, tokens) says which tokens each token sees. `soft_at` are
-    (row, position), `soft_ids` and `soft_probabilities` have a row each of these, padded with -1 and 0.
-    """
-    import torch
-
-    held = [one["row"] for one in rows]
-    longest = max(len(row.ids) for row in held)
-
-    def padded(values: Sequence[int], by: int) -> list[int]:
-        return [*values, *[by] * (longest - len(values))]
-
-    soft = [(number, one) for number, row in enumerate(held) for one in row.soft]
-    widest = max((len(one.ids) for _, one in soft), default=1)
-    return {
-        "input_ids": torch.tensor([padded(row.ids, 0) for row in held]),
-        "labels": torch.tensor([padded(row.labels, NOT_LEARNED) for row in held]),
-        "position_ids": torch.tensor([padded(row.positions, 0) for row in held]),
-        "attention_mask": _seen(torch.tensor([padded(row.branches, -1) for row in held])),
-        "soft_at": torch.tensor([(number, one.at) for number, one in soft]).reshape(-1, 2),
-        "soft_ids": torch.tensor([[*one.ids, *[-1] * (widest - len(one.ids))] for _, one in soft]).reshape(-1, widest),
-        "soft_probabilities": torch.tensor(
-            [[*one.probabilities, *[0.0] * (widest - len(one.ids))] for _, one in soft]
-        ).reshape(-1, widest),
-    }
-
-
-def _seen(branches: "torch.Tensor") -> "torch.Tensor":
-    """Of each token those before it in its own trace, or in what all of the row begin with, and itself."""
-    own = branches[:, :, None] == branches[:, None, :]
-    return (own | (branches == 0)[:, None, :]).tril()[:, None]
-
-
-def _joined(rows: Sequence[Row], shared: int) -> Row:
+def _join(rows: Sequence[PackedRow], prefix: int) -> PackedRow:
     first = rows[0]
-    starts = accumulate((len(row.ids) - shared for row in rows), initial=0)
-    return Row(
-        first.ids[:shared] + tuple(token for row in rows for token in row.ids[shared:]),
-        first.labels[:shared] + tuple(label for row in rows for label in row.labels[shared:]),
-        first.positions[:shared] + tuple(position for row in rows for position in row.positions[shared:]),
-        (0,) * shared + tuple(number for number, row in enumerate(rows, 1) for _ in row.ids[shared:]),
+    starts = accumulate((len(row.ids) - prefix for row in rows), initial=0)
+    return PackedRow(
+        first.ids[:prefix] + tuple(token for row in rows for token in row.ids[prefix:]),
+        first.labels[:prefix] + tuple(label for row in rows for label in row.labels[prefix:]),
+        first.positions[:prefix] + tuple(position for row in rows for position in row.positions[prefix:]),
+        (0,) * prefix + tuple(number for number, row in enumerate(rows, 1) for _ in row.ids[prefix:]),
         tuple(
-            Soft(start + one.at, one.ids, one.probabilities)
+            SoftTarget(start + target.at, target.ids, target.probabilities)
             for start, row in zip(starts, rows, strict=False)
-            for one in row.soft
+            for target in row.soft
         ),
         first.prompt,
     )
 
 
-def _soft(trace: Trace, chat: ChatTokenizer, at: int) -> Soft | None:
-    """None where the teacher gave no distribution, or where options begin with the same token."""
-    about = trace.metadata
-    if not about.choices:
+def _attention(branches: "torch.Tensor") -> "torch.Tensor":
+    """Each token attends to itself and to earlier tokens of its own trace or of the common prefix."""
+    own = branches[:, :, None] == branches[:, None, :]
+    return (own | (branches == 0)[:, None, :]).tril()[:, None]
+
+
+def _soft_target(trace: Trace, chat: ChatTokenizer, at: int) -> SoftTarget | None:
+    """None if the teacher gave no distribution, or if two options begin with the same token."""
+    metadata = trace.metadata
+    if not metadata.choices:
         return None
-    first = [_ids(chat, option)[0] for option in about.options]
+    first = [_token_ids(chat, option)[0] for option in metadata.options]
     if len(set(first)) < len(first):
         return None
-    return Soft(at, tuple(first), tuple(exp(about.choices.get(option, float("-inf"))) for option in about.options))
+    probabilities = (exp(metadata.choices.get(option, float("-inf"))) for option in metadata.options)
+    return SoftTarget(at, tuple(first), tuple(probabilities))
 
 
-def _ids(chat: ChatTokenizer, text: str) -> list[int]:
+def _token_ids(chat: ChatTokenizer, text: str) -> list[int]:
     ids: list[int] = chat.tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids

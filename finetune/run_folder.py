@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 CARD = "README.md"
 MEASURES_TITLE = "## Before and after"
 
+# Recipe fields that the report holds elsewhere.
+_ELSEWHERE = {"base", "licence", "train", "valid", "data", "nli", "nli_valid"}
+
 _Log = Sequence[Mapping[str, float]]
 
 
@@ -88,11 +91,9 @@ def save_run(
     register(job, role)
 
 
-def write_report(
-    job: TrainingJob[Recipe], card: Card, result: TrainingResult, results: Mapping[str, object]
-) -> None:
+def write_report(job: TrainingJob[Recipe], card: Card, result: TrainingResult, results: Mapping[str, object]) -> None:
     """Write run.json and the card."""
-    recipe = job.recipe.model_dump(mode="json", exclude={"base", "licence", "train", "valid", "data", "nli", "nli_valid"})
+    recipe = job.recipe.model_dump(mode="json", exclude=_ELSEWHERE)
     plan = {name: recipe.pop(name) for name in PLAN_FIELDS if name in recipe}
     report = {
         "title": card.title,

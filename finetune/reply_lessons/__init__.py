@@ -1,1 +1,1 @@
-"""Generated lessons in answering from memory."""
+"""Generated lessons in replying from memory."""

@@ -1,6 +1,6 @@
-"""What was told, in the forms in which systems show it to a reply: exchanges, sentences, timelines, a summary.
+"""Rendering of past statements as systems show them to a reply: exchanges, sentences, timelines, a summary.
 
-Written by the code that writes it when localmem runs, so that a student learns the very prompt it will be served.
+Uses the code that renders them when localmem runs, so that a student learns the very prompts it will be served.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,105 +15,111 @@ from localmem.systems.none import NoMemory
 from localmem.text.dialogue import dated_lines, day, transcript
 from localmem.types import Message, Prompt, Recall, Session, Turn, Unit
 
-# The prompts of replies, by how many lessons of a hundred each has. What most systems answer with has most.
+# Share of each reply prompt among a hundred lessons; the prompt of most systems has the largest.
 PROMPTS: Mapping[str, int] = {"agent/respond": 80, "theanine/respond": 7, "rsum/respond": 7, "creem/respond": 6}
 
 ASSISTANT = "Assistant"
-_START = datetime(2000, 1, 1, tzinfo=UTC)
+_UNDATED = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A turn of the past and its reply, and the same as a sentence in the third person; "" where it tells nothing.
+class Statement:
+    """A past turn of the user with its reply, and its content as a sentence in the third person, "" for small talk.
 
-    `about` is its topic and person: of two about the same, the later holds.
+    `about` is its topic and person: of two statements about the same, the later one holds.
     """
 
     text: str
     reply: str
     sentence: str
     about: tuple[str, str] = ("", "")
-    time: datetime = _START
+    time: datetime = _UNDATED
 
 
-def recalled(prompt: str, told: Sequence[Told], user: str, random: Random) -> str:
-    """The text of a recall, oldest first, in a form that systems with this reply prompt give it."""
+def render_memory(prompt: str, statements: Sequence[Statement], user: str, random: Random) -> str:
+    """The text of a recall, oldest first, in a form used by systems with this reply prompt."""
     if prompt == "theanine/respond":
-        return _timelines(told)
+        return _timelines(statements)
     if prompt == "rsum/respond":
-        return "\n".join(_current(told))
+        return "\n".join(_current_sentences(statements))
     if prompt == "creem/respond":
-        return "\n".join([f"About {user}:", *(f"- {text}" for text in _current(told))]) if _current(told) else ""
+        sentences = _current_sentences(statements)
+        return "\n".join([f"About {user}:", *(f"- {text}" for text in sentences)]) if sentences else ""
     form = random.choices((_exchanges, _sentences, _utterances, _segments), (65, 20, 8, 7))[0]
-    return form(told, user)
+    return form(statements, user)
 
 
-def served(prompt: str, memory: str, dialogue: Sequence[Message], user: str, today: datetime) -> Prompt:
+def reply_prompt(name: str, memory: str, dialogue: Sequence[Message], user: str, today: datetime) -> Prompt:
     """The prompt of a reply as an agent of the starter model makes it."""
     turns = tuple(
         Turn(f"s.{n}", message.role, user if message.role == "user" else ASSISTANT, message.content, today)  # type: ignore[arg-type]  # no system message
         for n, message in enumerate(dialogue)
     )
-    holder = _Holder(prompt)
     responder = Responder(
-        memory=holder, llm=ScriptedLLM(lambda _: ""), speakers=Speakers(user, ASSISTANT), memory_position="system"
+        memory=_EmptyMemory(name),
+        llm=ScriptedLLM(lambda _: ""),
+        speakers=Speakers(user, ASSISTANT),
+        memory_position="system",
     )
     return responder.prepare(Session("s", turns), recall=Recall(memory)).prompt
 
 
-class _Holder(NoMemory):
-    """Nothing remembered, and the reply prompt of some system."""
+class _EmptyMemory(NoMemory):
+    """An empty memory with the reply prompt of some system."""
 
     def __init__(self, prompt: str) -> None:
         super().__init__()
-        self.response_prompt = prompt  # type: ignore[misc]  # of the class elsewhere
+        self.response_prompt = prompt
 
 
-def _exchanges(told: Sequence[Told], user: str) -> str:
-    return dated_lines(_unit(transcript(_turns(one, user)), one.time) for one in told)
+def _exchanges(statements: Sequence[Statement], user: str) -> str:
+    return dated_lines(_unit(transcript(_turns(statement, user)), statement.time) for statement in statements)
 
 
-def _utterances(told: Sequence[Told], user: str) -> str:
-    return dated_lines(_unit(transcript(_turns(one, user)[:1]), one.time) for one in told)
+def _utterances(statements: Sequence[Statement], user: str) -> str:
+    return dated_lines(_unit(transcript(_turns(statement, user)[:1]), statement.time) for statement in statements)
 
 
-def _segments(told: Sequence[Told], user: str) -> str:
-    """Two exchanges in a row are one segment, of the first one's day."""
-    pairs = [told[start : start + 2] for start in range(0, len(told), 2)]
-    return dated_lines(_unit(transcript(turn for one in pair for turn in _turns(one, user)), pair[0].time) for pair in pairs)
+def _segments(statements: Sequence[Statement], user: str) -> str:
+    """Two consecutive exchanges form a segment with the date of the first."""
+    pairs = [statements[start : start + 2] for start in range(0, len(statements), 2)]
+    return dated_lines(
+        _unit(transcript(turn for statement in pair for turn in _turns(statement, user)), pair[0].time)
+        for pair in pairs
+    )
 
 
-def _sentences(told: Sequence[Told], _user: str) -> str:
-    return dated_lines(_unit(one.sentence, one.time) for one in told if one.sentence)
+def _sentences(statements: Sequence[Statement], _user: str) -> str:
+    return dated_lines(_unit(statement.sentence, statement.time) for statement in statements if statement.sentence)
 
 
-def _timelines(told: Sequence[Told]) -> str:
-    """One of each person's events, with the relation that leads to each."""
-    events = sorted((one for one in told if one.sentence), key=lambda one: one.about[1])
-    lines = []
-    for _, story in groupby(events, key=lambda one: one.about[1]):
-        before: set[tuple[str, str]] = set()
-        shown = []
-        for one in sorted(story, key=lambda one: one.time):
-            step = "" if not before else "- (Changed) " if one.about in before else "- (SameTopic) "
-            before.add(one.about)
-            shown.append(f"{step}{day(one.time)}: {one.sentence}")
-        lines.append("\n".join(shown))
-    return "\n\n".join(lines)
+def _timelines(statements: Sequence[Statement]) -> str:
+    """A timeline for each person, with the relation that leads to each event."""
+    events = sorted((statement for statement in statements if statement.sentence), key=lambda event: event.about[1])
+    timelines = []
+    for _, story in groupby(events, key=lambda event: event.about[1]):
+        earlier: set[tuple[str, str]] = set()
+        lines = []
+        for event in sorted(story, key=lambda event: event.time):
+            step = "" if not earlier else "- (Changed) " if event.about in earlier else "- (SameTopic) "
+            earlier.add(event.about)
+            lines.append(f"{step}{day(event.time)}: {event.sentence}")
+        timelines.append("\n".join(lines))
+    return "\n\n".join(timelines)
 
 
-def _current(told: Sequence[Told]) -> list[str]:
-    """Sentences that still hold."""
-    latest = {one.about: one.sentence for one in told if one.sentence}
+def _current_sentences(statements: Sequence[Statement]) -> list[str]:
+    """The sentences that still hold."""
+    latest = {statement.about: statement.sentence for statement in statements if statement.sentence}
     return list(latest.values())
 
 
-def _turns(one: Told, user: str) -> list[Turn]:
+def _turns(statement: Statement, user: str) -> list[Turn]:
     return [
-        Turn("t.0", "user", user, one.text, one.time),
-        Turn("t.1", "assistant", ASSISTANT, one.reply, one.time),
+        Turn("t.0", "user", user, statement.text, statement.time),
+        Turn("t.1", "assistant", ASSISTANT, statement.reply, statement.time),
     ]
 
 
 def _unit(text: str, time: datetime) -> Unit:
-    return Unit("u", text, text, "told", "", "s", (), time, time)
+    return Unit("u", text, text, "statement", "", "s", (), time, time)

@@ -1,6 +1,6 @@
-"""The words of the lessons for replies: topics, values, small talk, and how a fact is put into them.
+"""The vocabulary of the reply lessons: topics, values, small talk, and how a fact is put into words.
 
-They stand in finetune/data/respond, written by hand. Knows no prompt and no draw.
+Reads the hand-written YAML files in `data`. Does not depend on prompts or on random choices.
 """
 
 import re
@@ -17,7 +17,7 @@ from localmem.files import read_yaml
 DATA = Path(__file__).parent / "data"
 
 Part = Literal["train", "valid", "test"]
-By = Literal["relation", "name", "both"]
+Naming = Literal["relation", "name", "both"]
 Gender = Literal["f", "m"]
 Pair = tuple[str, str]
 
@@ -30,12 +30,12 @@ RELATIONS: Mapping[str, Sequence[Gender]] = {
     ),
     **dict.fromkeys(("cousin", "flatmate", "colleague", "neighbour", "best friend", "partner"), ("f", "m")),
 }
-# Topics that nobody trains on: half of what is checked is about them.
+# Topics that no training lesson is about; half of the validation and test lessons are.
 HELD_OUT = frozenset(
     ["employer", "drink", "fear", "lost", "passport", "dayoff", "team", "savings", "colour", "floor", "wake", "collect"]
 )
-# Where one topic is told, a question about the other has half an answer.
-_ALIKE = tuple(
+# Groups of topics in which a fact about one half answers a question about another.
+_RELATED = tuple(
     frozenset(group.split())
     for group in (
         "home origin", "hobby sport collect instrument grow band volunteer course", "job taught employer",
@@ -56,9 +56,9 @@ class _Strict(BaseModel):
 
 
 class Side(_Strict):
-    """How a topic is spoken of, of the user or of somebody else; topics.yaml says what each list is.
+    """How people talk about a topic, of the user or of somebody else; topics.yaml describes the lists.
 
-    `bare`: the person is called by relation alone, for the topic is the name.
+    `bare` means that the person is named by relation alone, because the topic is the name itself.
     """
 
     say: tuple[str, ...]
@@ -72,7 +72,7 @@ class Side(_Strict):
 
 
 class Topic(_Strict):
-    """A matter that people tell of."""
+    """A matter that people talk about; `pool` names its possible values."""
 
     id: str
     pool: str
@@ -80,14 +80,14 @@ class Topic(_Strict):
     other: Side | None = None
 
     def side(self, person: "Person | None") -> Side | None:
-        """How it is told of this person, of the user where there is none; None where it is not."""
+        """How it is told of this person, or of the user if there is none; None if the topic does not apply."""
         return self.other if person else self.me
 
 
 class Talk(_Strict):
-    """Small talk: turns with their replies, dialogues whose lines are the user's and the assistant's by turns.
+    """Small talk: turns with replies, and dialogues whose lines alternate between user and assistant.
 
-    Chats are longer, and the assistant's side has tastes of its own there.
+    `chats` are longer, and the assistant has tastes of its own in them.
     """
 
     turns: tuple[Pair, ...]
@@ -95,8 +95,8 @@ class Talk(_Strict):
     chats: tuple[tuple[str, ...], ...]
 
 
-class Words(_Strict):
-    """Turns of phrase around the facts; see words.yaml."""
+class Phrases(_Strict):
+    """Phrases around the facts; see words.yaml."""
 
     unknown: tuple[str, ...]
     unknown_all: tuple[str, ...]
@@ -108,23 +108,23 @@ class Words(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody in the user's life, called by relation ("my aunt"), by name, or by both."""
+    """Somebody in the user's life, referred to by relation ("my aunt"), by name, or by both."""
 
     relation: str
     name: str
     gender: Gender
-    by: By = "both"
+    naming: Naming = "both"
 
-    def called(self, owner: str) -> str:
-        """As the owner ("my", "your", "Ana's") calls them."""
-        if self.by == "name":
+    def phrase(self, owner: str) -> str:
+        """How the owner ("my", "your", "Ana's") refers to them."""
+        if self.naming == "name":
             return self.name
-        return f"{owner} {self.relation}" + (f" {self.name}" if self.by == "both" else "")
+        return f"{owner} {self.relation}" + (f" {self.name}" if self.naming == "both" else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A value of a topic; about the user where there is no person. `old` is what held before, if it changed."""
+    """A value of a topic, about the user if there is no person. `old` is the earlier value, if it changed."""
 
     topic: Topic
     person: Person | None
@@ -133,92 +133,92 @@ class Fact:
 
     @property
     def side(self) -> Side:
-        """How it is spoken of. Raises ValueError for a side that its topic does not have."""
+        """How it is talked about. Raises ValueError for a side that the topic does not have."""
         side = self.topic.side(self.person)
         if side is None:
-            raise ValueError(f"topic {self.topic.id!r} is not told of {'others' if self.person else 'the user'}")
+            raise ValueError(f"topic {self.topic.id!r} does not apply to {'others' if self.person else 'the user'}")
         return side
 
     @property
     def who(self) -> str:
-        """The name of whom it is about; "" for the user."""
+        """The name of the person, "" for the user."""
         return self.person.name if self.person else ""
 
-    def called(self, by: By) -> "Fact":
-        """The same with the person called otherwise."""
-        return replace(self, person=replace(self.person, by=by)) if self.person else self
+    def with_naming(self, naming: Naming) -> "Fact":
+        """The same fact with another way of referring to the person."""
+        return replace(self, person=replace(self.person, naming=naming)) if self.person else self
 
 
 def misleads(near: Fact, fact: Fact) -> bool:
     """Whether a question about `fact` could be about `near`, or be answered with it."""
     if fact.value in (near.value, near.old):
         return True
-    topics = {near.topic.id, fact.topic.id}
-    return near.who == fact.who and (len(topics) == 1 or any(topics <= group for group in _ALIKE))
+    ids = {near.topic.id, fact.topic.id}
+    return near.who == fact.who and (len(ids) == 1 or any(ids <= group for group in _RELATED))
 
 
-def filled(fact: Fact, text: str, user: str, owner: str = "my") -> str:
-    """The words with names and values in their places."""
+def fill(fact: Fact, text: str, user: str, owner: str = "my") -> str:
+    """The text with names and values in place of its placeholders."""
     person = fact.person
     if person and fact.side.bare:
-        person = replace(person, by="relation")
+        person = replace(person, naming="relation")
     he, his, him = _PRONOUNS[person.gender] if person else ("", "", "")
-    mine, yours = (person.called(owner), person.called("your")) if person else ("", "")
+    mine, yours = (person.phrase(owner), person.phrase("your")) if person else ("", "")
     places = {
         "v": fact.value, "a v": _with_article(fact.value), "old": fact.old, "a old": _with_article(fact.old),
-        "o": mine, "O": capital(mine), "y": yours, "Y": capital(yours), "u": user, "his_u": "a",
+        "o": mine, "O": capitalise(mine), "y": yours, "Y": capitalise(yours), "u": user, "his_u": "a",
         "he": he, "his": his, "him": him,
         **{name: options[len(mine + fact.value) % len(options)] for name, options in _MOMENTS.items()},
     }  # fmt: skip
-    return re.sub(r"\{([^}]+)\}", lambda found: places[found.group(1)], text)
+    return re.sub(r"\{([^}]+)\}", lambda match: places[match.group(1)], text)
 
 
-def with_pronoun(text: str, gender: Gender) -> str:
-    """The words about a person who was just named."""
+def use_pronouns(text: str, gender: Gender) -> str:
+    """The text with pronouns for a person who was just named."""
     he, his, him = _PRONOUNS[gender]
-    for place, said in (("{O}'s", capital(his)), ("{o}'s", his), ("{O}", capital(he)), ("{o}", him)):
-        text = text.replace(place, said)
+    for place, word in (("{O}'s", capitalise(his)), ("{o}'s", his), ("{O}", capitalise(he)), ("{o}", him)):
+        text = text.replace(place, word)
     return text
 
 
-def capital(text: str) -> str:
-    """The first letter large."""
+def capitalise(text: str) -> str:
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
-def share(items: Sequence[str], part: Part) -> Sequence[str]:
-    """The first two thirds are for training, the rest for checking."""
+def select_share(items: Sequence[str], part: Part) -> Sequence[str]:
+    """The first two thirds for training, the others for validation and test."""
     cut = 2 * len(items) // 3
     return items[:cut] if part == "train" else items[cut:]
 
 
 @cache
-def topics() -> tuple[Topic, ...]:
-    """All topics, by topics.yaml."""
-    return TypeAdapter(tuple[Topic, ...]).validate_python(_file("topics")["topics"])
+def load_topics() -> tuple[Topic, ...]:
+    """All topics, from topics.yaml."""
+    return TypeAdapter(tuple[Topic, ...]).validate_python(_read("topics")["topics"])
 
 
 @cache
-def values() -> Mapping[str, tuple[str, ...]]:
-    """What fills them, by values.yaml."""
-    return TypeAdapter(Mapping[str, tuple[str, ...]]).validate_python(_file("values"))
+def load_values() -> Mapping[str, tuple[str, ...]]:
+    """The values of the topics by pool, from values.yaml."""
+    return TypeAdapter(Mapping[str, tuple[str, ...]]).validate_python(_read("values"))
 
 
 @cache
-def words() -> Words:
-    """By words.yaml."""
-    return Words.model_validate(_file("words"))
+def load_phrases() -> Phrases:
+    """The phrases of words.yaml."""
+    return Phrases.model_validate(_read("words"))
 
 
 @cache
-def talk() -> Talk:
-    """By talk.yaml and chats.yaml."""
-    return Talk.model_validate({**_file("talk"), **_file("chats")})
+def load_talk() -> Talk:
+    """The small talk of talk.yaml and chats.yaml."""
+    return Talk.model_validate({**_read("talk"), **_read("chats")})
 
 
 def _with_article(value: str) -> str:
     return f"{'an' if value[:1].lower() in 'aeio' else 'a'} {value}"
 
 
-def _file(name: str) -> dict[str, object]:
+def _read(name: str) -> dict[str, object]:
     return read_yaml(DATA / f"{name}.yaml")

@@ -1,1 +1,1 @@
-"""Traces: what a teacher was asked and answered, from collection to a filtered training set."""
+"""Traces of a teacher: collection, import, filtering and judging."""

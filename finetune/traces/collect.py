@@ -1,7 +1,7 @@
-"""Collecting a teacher's outputs: everything it is asked while a system reads conversations goes into files by stage.
+"""Collection of a teacher's outputs: everything it is asked while a system reads conversations, in files by stage.
 
-Stands around the LLM of each piece of work and knows neither the system nor the data. What was collected once is not
-written again, so that a collection that broke off is simply gone on with.
+Wraps the LLM of each piece of work and depends on neither the system nor the data. A prompt that was collected before
+is not written again, so an interrupted collection can be repeated.
 """
 
 import threading
@@ -11,55 +11,57 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from finetune.traces.trace import Teacher, Trace, stage_of, trace_of, traces_in
+from finetune.traces.trace import Teacher, Trace, make_trace, open_traces, stage_of
 from localmem.evaluation.answers import Work
+from localmem.files import JsonlLog
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Recorder
 from localmem.prompts import load
-from localmem.files import JsonlLog
 from localmem.types import Completion, Prompt
 
 
 class Collector:
-    """Files of traces in `folder`, one a stage; to be used with `with`. Only `stages` are kept, if any are named."""
+    """Writes traces into `folder`, one file for each stage; to be used with `with`. `stages`, if any, selects stages.
+
+    `counts` gives the number of new traces by stage, and of those collected before as "STAGE: duplicate".
+    """
 
     def __init__(self, folder: Path, teacher: Teacher, stages: Collection[str] = ()) -> None:
         self._folder, self._teacher, self._stages = folder, teacher, frozenset(stages)
-        self._guard = threading.Lock()
-        self._open = ExitStack()
-        self._files: dict[str, JsonlLog[Trace]] = {}
-        self._known: dict[str, set[str]] = {}
-        self.counted: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._logs: dict[str, JsonlLog[Trace]] = {}
+        self._ids: dict[str, set[str]] = {}
+        self.counts: Counter[str] = Counter()
 
     def __enter__(self) -> "Collector":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._open.close()
+        self._stack.close()
 
-    def around(self, llm: LLM, work: Work) -> LLM:
-        """The LLM, whose answers are from now on kept as traces of this work."""
-        return Recorder(llm, partial(self._take, work))
-
-    def _take(self, work: Work, prompt: Prompt, completion: Completion, _time: float) -> None:
-        stage = stage_of(prompt.name)
-        if self._stages and stage not in self._stages:
-            return
-        self.add(stage, trace_of(prompt, completion, load(prompt.name).digest, self._teacher, work))
+    def wrap(self, llm: LLM, work: Work) -> LLM:
+        """The LLM with its answers recorded as traces of this work."""
+        return Recorder(llm, partial(self._record, work))
 
     def add(self, stage: str, trace: Trace) -> None:
-        """Keeps the trace, unless the same was asked before."""
-        with self._guard:
-            file = self._file(stage)
-            if trace.id in self._known[stage]:
-                self.counted[f"{stage}: asked before"] += 1
+        """Write the trace unless it was collected before."""
+        with self._lock:
+            log = self._open(stage)
+            if trace.id in self._ids[stage]:
+                self.counts[f"{stage}: duplicate"] += 1
                 return
-            self._known[stage].add(trace.id)
-            file.append(trace)
-            self.counted[stage] += 1
+            self._ids[stage].add(trace.id)
+            log.append(trace)
+            self.counts[stage] += 1
 
-    def _file(self, stage: str) -> JsonlLog[Trace]:
-        if stage not in self._files:
-            self._files[stage] = file = self._open.enter_context(traces_in(self._folder, stage))
-            self._known[stage] = {trace.id for trace in file.records}
-        return self._files[stage]
+    def _record(self, work: Work, prompt: Prompt, completion: Completion, _time: float) -> None:
+        stage = stage_of(prompt.name)
+        if not self._stages or stage in self._stages:
+            self.add(stage, make_trace(prompt, completion, load(prompt.name).digest, self._teacher, work))
+
+    def _open(self, stage: str) -> JsonlLog[Trace]:
+        if stage not in self._logs:
+            self._logs[stage] = log = self._stack.enter_context(open_traces(self._folder, stage))
+            self._ids[stage] = {trace.id for trace in log.records}
+        return self._logs[stage]

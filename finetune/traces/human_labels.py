@@ -1,7 +1,7 @@
-"""Labels that people gave, as traces of a stage: dialogues cut into segments, and ATOMIC's relations between events.
+"""Human labels as traces of a stage: dialogues divided into segments, and ATOMIC's relations between events.
 
-Prompts are those that the product's own parts ask: a part runs with an LLM that gives the label, and what it was asked
-is kept. Knows no weights. `python -m finetune.traces.human_labels segment|link FILE DIR` writes train, valid and test.
+The prompts are those of the product's own parts: each part runs with a scripted LLM that answers with the label, and
+its first prompt is recorded. Does not use any model.
 """
 
 import re
@@ -10,28 +10,28 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-import click
-
-from finetune.program import FILE, PLACE, run_program
-from finetune.reply_lessons.vocabulary import Fact, filled, topics, values
-from finetune.traces.trace import Teacher, Trace, trace_of, write_traces
+from finetune.reply_lessons.vocabulary import Fact, fill, load_topics, load_values
+from finetune.traces.trace import Teacher, Trace, make_trace, write_traces
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
+from localmem.files import read_text
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Recorder
 from localmem.prompts import load
-from localmem.segmentation.segmenters import LLMSegmenter, written
+from localmem.segmentation.segmenters import LLMSegmenter, segments_json
 from localmem.systems.theanine.link import OTHER, Labeller, Pair
 from localmem.types import Choice, Completion, Prompt, Unit
 
-_DAY = datetime(2025, 3, 3, 18, tzinfo=UTC)
-_GOLD = Teacher("people")
-# ATOMIC's relations that are one of Theanine's, and how a tail is said of somebody. Its relations know no Changed.
-_SAID = {
+Stage = Literal["segment", "link"]
+
+_START = datetime(2025, 3, 3, 18, tzinfo=UTC)
+_PEOPLE = Teacher("people")
+# ATOMIC's relations that correspond to one of Theanine's (none is Changed), and how to say a tail about somebody.
+_SENTENCES = {
     "xEffect": ("Cause", "{x} {tail}."),
     "xIntent": ("Reason", "{x} means {tail}."),
     "HinderedBy": ("HinderedBy", "{tail}."),
@@ -39,7 +39,7 @@ _SAID = {
     "oReact": ("React", "{y} feels {tail}."),
     "xWant": ("Want", "{x} wants {tail}."),
 }
-_FIT = {
+_USABLE_TAIL = {
     "xEffect": re.compile(r"[a-z]+s( [a-z'PX Y]+)+$"),
     "xIntent": re.compile(r"to [a-z' ]+$"),
     "HinderedBy": re.compile(r"PersonX [a-z]+ .+"),
@@ -48,16 +48,16 @@ _FIT = {
     "xWant": re.compile(r"to [a-z' ]+$"),
 }
 
-_FEWEST, _MOST = 4, 12  # utterances of a dialogue: those that a small student learns in minutes
-_EACH = 300  # pairs of events of a relation
-_SIZES: Mapping[str, Mapping[str, int]] = {
+_FEWEST, _MOST = 4, 12  # utterances of a dialogue that a small student can learn within minutes
+_PER_RELATION = 300  # pairs of events
+_SIZES: Mapping[Stage, Mapping[str, int]] = {
     "segment": {"test": 60, "valid": 16, "train": 680},
     "link": {"train": 900, "valid": 56, "test": 140},
 }
 
 
-class Linked(NamedTuple):
-    """Two events and the relation that leads from the first to the second; `head` is ATOMIC's."""
+class EventPair(NamedTuple):
+    """Two events and the relation from the first to the second; `head` is the event in ATOMIC's words."""
 
     head: str
     first: str
@@ -65,134 +65,133 @@ class Linked(NamedTuple):
     relation: str
 
 
-def segment_traces(dialogues: Sequence[SegmentedDialogue], data: str) -> list[Trace]:
-    """What SeCom's segmenter asks of each dialogue, answered with its right segments."""
-    found: list[Trace] = []
-    for one in dialogues:
-        right = written(one.segments)
-        with_gold, asked = _answering(right)
-        LLMSegmenter(with_gold).segment([one.session])
-        found += _traces(asked, Work("secom", data, one.session.id))
-    return found
+def convert_labels(stage: Stage, file: Path, folder: Path) -> dict[str, int]:
+    """Write train, valid and test traces as `localmem distill sift` does; return the number of traces by part.
 
-
-def link_traces(links: Sequence[Linked], data: str) -> list[Trace]:
-    """What Theanine's labeller asks first of each pair of events, answered with their relation."""
-    found: list[Trace] = []
-    for number, one in enumerate(links):
-        pair = Pair(_event(f"a{number}", one.first, _DAY), _event(f"b{number}", one.second, _DAY + timedelta(days=9)))
-        with_gold, asked = _answering(one.relation)
-        Labeller(with_gold, reasoning=False, origin_tokens=0, fallbacks=Counter()).label([pair], {})
-        found += _traces(asked, Work("theanine", data, one.head))
-    return found
-
-
-def read_links(path: Path, each: int, seed: int = 0) -> list[Linked]:
-    """Events of ATOMIC in the form "head  relation<tab>tail| tail", `each` of a relation, by people of our own.
-
-    Changed comes from the lessons for replies, Other from two events that have nothing to do with each other.
+    `file` holds labelled dialogues for the stage segment, and lines of ATOMIC for link. Raises BadInput.
     """
-    random = Random(seed)  # noqa: S311  # no secret
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "  " in line]
+    if stage == "segment":
+        dialogues = read_segmented_dialogues(file)
+        short = [dialogue for dialogue in dialogues if _FEWEST <= len(dialogue.session.turns) <= _MOST]
+        traces = segment_traces(short, file.stem)
+    else:
+        traces = link_traces(read_event_pairs(file, _PER_RELATION), file.stem)
+    parts = divide(traces, _SIZES[stage])
+    for part, chosen in parts.items():
+        write_traces(folder / part / f"{stage}.jsonl", chosen)
+    return {part: len(chosen) for part, chosen in parts.items()}
+
+
+def segment_traces(dialogues: Sequence[SegmentedDialogue], data: str) -> list[Trace]:
+    """SeCom's prompt for each dialogue, answered with the human segments."""
+    traces: list[Trace] = []
+    for dialogue in dialogues:
+        llm, recorded = _labelling_llm(segments_json(dialogue.segments))
+        LLMSegmenter(llm).segment([dialogue.session])
+        traces += _traces(recorded, Work("secom", data, dialogue.session.id))
+    return traces
+
+
+def link_traces(pairs: Sequence[EventPair], data: str) -> list[Trace]:
+    """The first prompt of Theanine's labeller for each pair of events, answered with their relation."""
+    traces: list[Trace] = []
+    for number, events in enumerate(pairs):
+        old = _event(f"a{number}", events.first, _START)
+        new = _event(f"b{number}", events.second, _START + timedelta(days=9))
+        llm, recorded = _labelling_llm(events.relation)
+        Labeller(llm, reasoning=False, origin_tokens=0, fallbacks=Counter()).label([Pair(old, new)], {})
+        traces += _traces(recorded, Work("theanine", data, events.head))
+    return traces
+
+
+def read_event_pairs(path: Path, count: int, seed: int = 0) -> list[EventPair]:
+    """`count` pairs of each relation from lines of ATOMIC ("head  relation<tab>tail| tail"), about invented people.
+
+    Pairs for Changed come from the reply lessons, pairs for Other from two unrelated events. Raises BadInput.
+    """
+    random = Random(seed)  # noqa: S311  # not used for security
+    lines = [line for line in read_text(path).splitlines() if "  " in line]
     if not lines:
-        raise BadInput(f"{path} holds no line of ATOMIC; give head  relation, a tab, and tails")
+        raise BadInput(f"{path} holds no line of ATOMIC; write head, two spaces, relation, a tab, and tails")
     random.shuffle(lines)
-    told = [one for line in lines if (one := _linked(line, random))]
-    found: list[Linked] = []
-    counted: Counter[str] = Counter()
-    for one in told:
-        if counted[one.relation] < each:
-            counted[one.relation] += 1
-            found.append(one)
-    found += [_changed(random) for _ in range(each)]
-    found += [_unrelated(one, other) for one, other in zip(told[:each], told[each:], strict=False)]
-    random.shuffle(found)
-    return found
+    candidates = [pair for line in lines if (pair := _parse_line(line, random))]
+    pairs: list[EventPair] = []
+    counts: Counter[str] = Counter()
+    for pair in candidates:
+        if counts[pair.relation] < count:
+            counts[pair.relation] += 1
+            pairs.append(pair)
+    pairs += [_changed_pair(random) for _ in range(count)]
+    pairs += [_unrelated_pair(*events) for events in zip(candidates[:count], candidates[count:], strict=False)]
+    random.shuffle(pairs)
+    return pairs
 
 
-def _linked(line: str, random: Random) -> Linked | None:
-    """None for a relation that is not one of Theanine's, or a line that makes no plain sentences."""
-    head, _, rest = line.partition("  ")
-    relation, _, tails = rest.partition("\t")
-    if relation not in _SAID or "___" in head or "PersonX" not in head or "PersonZ" in line:
+def divide(traces: Sequence[Trace], sizes: Mapping[str, int]) -> dict[str, list[Trace]]:
+    """The first traces for each part, up to its size; no conversation, or head of ATOMIC, is in two parts."""
+    parts: dict[str, list[Trace]] = {part: [] for part in sizes}
+    part_by_episode: dict[str, str] = {}
+    for trace in traces:
+        part = next((name for name, size in sizes.items() if len(parts[name]) < size), None)
+        if part and part_by_episode.setdefault(trace.metadata.work.episode, part) == part:
+            parts[part].append(trace)
+    return parts
+
+
+def _parse_line(line: str, random: Random) -> EventPair | None:
+    """None for a relation that is not one of Theanine's, or for a line that gives no plain sentences."""
+    head, _, fields = line.partition("  ")
+    relation, _, tails = fields.partition("\t")
+    if relation not in _SENTENCES or "___" in head or "PersonX" not in head or "PersonZ" in line:
         return None
     plain = [tail.strip().rstrip(".") for tail in tails.split("|")]
-    fit = [tail for tail in plain if tail != "none" and _FIT[relation].match(tail)]
-    if not fit:
+    usable = [tail for tail in plain if tail != "none" and _USABLE_TAIL[relation].match(tail)]
+    if not usable:
         return None
-    label, form = _SAID[relation]
-    x, y = random.sample(values()["women"] if random.random() < 0.5 else values()["men"], 2)
+    label, form = _SENTENCES[relation]
+    names = load_values()
+    x, y = random.sample(names["women"] if random.random() < 0.5 else names["men"], 2)
 
-    def named(text: str) -> str:
+    def with_names(text: str) -> str:
         return text.replace("PersonX", x).replace("PersonY", y)
 
-    second = named(form.format(x=x, y=y, tail=random.choice(fit)))
-    return Linked(head, f"{named(head)}.", second, label)
+    second = with_names(form.format(x=x, y=y, tail=random.choice(usable)))
+    return EventPair(head, f"{with_names(head)}.", second, label)
 
 
-def _changed(random: Random) -> Linked:
-    topic = random.choice([one for one in topics() if one.me and one.me.new])
-    user = random.choice(values()["firstnames"])
-    before, after = random.sample(values()[topic.pool], 2)
-    first, second = (filled(Fact(topic, None, value), topic.me.tell[0], user) for value in (before, after))  # type: ignore[union-attr]
-    return Linked(f"{topic.id}/{user}/{before}", first, second, "Changed")
+def _changed_pair(random: Random) -> EventPair:
+    topic = random.choice([topic for topic in load_topics() if topic.me and topic.me.new])
+    user = random.choice(load_values()["firstnames"])
+    before, after = random.sample(load_values()[topic.pool], 2)
+    first, second = (fill(Fact(topic, None, value), topic.me.tell[0], user) for value in (before, after))  # type: ignore[union-attr]
+    return EventPair(f"{topic.id}/{user}/{before}", first, second, "Changed")
 
 
-def _unrelated(one: Linked, other: Linked) -> Linked:
-    """The second event is another story's, told of the first one's person."""
-    name, whose = one.first.split()[0], other.first.split()[0]
-    return Linked(one.head, one.first, other.second.replace(whose, name), OTHER)
+def _unrelated_pair(pair: EventPair, other: EventPair) -> EventPair:
+    """The first pair's event, followed by another story's event with the first person's name."""
+    name, other_name = pair.first.split()[0], other.first.split()[0]
+    return EventPair(pair.head, pair.first, other.second.replace(other_name, name), OTHER)
 
 
-def _answering(label: str) -> tuple[LLM, list[tuple[Prompt, Completion]]]:
-    """An LLM that answers what it is asked first with a label, and the list of that."""
-    asked: list[tuple[Prompt, Completion]] = []
+def _labelling_llm(label: str) -> tuple[LLM, list[tuple[Prompt, Completion]]]:
+    """An LLM that answers its first prompt with the label, and the list into which that exchange is recorded."""
+    recorded: list[tuple[Prompt, Completion]] = []
 
-    def keep(prompt: Prompt, said: Completion, _time: float) -> None:
-        if not asked:
-            asked.append((prompt, said))
+    def answer(prompt: Prompt) -> str:
+        if not recorded:
+            return label
+        return prompt.format.options[0] if isinstance(prompt.format, Choice) else ""
 
-    return Recorder(ScriptedLLM(lambda prompt: label if not asked else _any(prompt)), keep), asked
+    def record(prompt: Prompt, completion: Completion, _time: float) -> None:
+        if not recorded:
+            recorded.append((prompt, completion))
+
+    return Recorder(ScriptedLLM(answer), record), recorded
 
 
-def _any(prompt: Prompt) -> str:
-    return prompt.format.options[0] if isinstance(prompt.format, Choice) else ""
-
-
-def _traces(asked: Sequence[tuple[Prompt, Completion]], work: Work) -> list[Trace]:
-    return [trace_of(prompt, said, load(prompt.name).digest, _GOLD, work) for prompt, said in asked]
+def _traces(recorded: Sequence[tuple[Prompt, Completion]], work: Work) -> list[Trace]:
+    return [make_trace(prompt, completion, load(prompt.name).digest, _PEOPLE, work) for prompt, completion in recorded]
 
 
 def _event(name: str, text: str, time: datetime) -> Unit:
     return Unit(name, text, text, "sentence", "", name, (), time, time)
-
-
-def divided(traces: Sequence[Trace], sizes: Mapping[str, int]) -> dict[str, list[Trace]]:
-    """The first so many of each part; no conversation, or head of ATOMIC, is in two of them."""
-    parts: dict[str, list[Trace]] = {part: [] for part in sizes}
-    owner: dict[str, str] = {}
-    for one in traces:
-        open_part = next((part for part, size in sizes.items() if len(parts[part]) < size), None)
-        if open_part and owner.setdefault(one.metadata.work.episode, open_part) == open_part:
-            parts[open_part].append(one)
-    return parts
-
-
-def main(stage: str, file: Path, folder: Path) -> None:
-    """Writes the parts as `localmem distill sift` lays them out."""
-    if stage == "segment":
-        dialogues = [one for one in read_segmented_dialogues(file) if _FEWEST <= len(one.session.turns) <= _MOST]
-        traces = segment_traces(dialogues, file.stem)
-    else:
-        traces = link_traces(read_links(file, _EACH), file.stem)
-    for part, held in divided(traces, _SIZES[stage]).items():
-        write_traces(folder / part / f"{stage}.jsonl", held)
-
-
-if __name__ == "__main__":
-    run_program(
-        main,
-        click.Argument(["stage"], type=click.Choice(list(_SIZES))),
-        click.Argument(["file"], type=FILE),
-        click.Argument(["folder"], type=PLACE),
-    )

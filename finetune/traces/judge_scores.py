@@ -1,15 +1,16 @@
-"""What a local judge says of a teacher's or a student's answers, as one number each; asked once and kept in a file.
+"""Scores that a local judge gives to answers of a teacher or a student, stored so that no answer is judged twice.
 
-Knows judges by their bench and no backend. Only judges that look at one answer by itself can be asked.
+Does not depend on a backend. Only judges that look at a single answer can be used.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 from pydantic import TypeAdapter
 
+from finetune.traces.filtering import Reason, find_problem
 from finetune.traces.trace import Trace
 from localmem.errors import BadInput
 from localmem.evaluation.judgements import JudgeSetup
@@ -18,19 +19,19 @@ from localmem.files import JsonlLog
 
 FOLDER = "opinions"
 
-# Of a verdict, the scales whose mean is its score; the judges of this list look at one answer by itself.
-SCALES: Mapping[str, tuple[str, ...]] = {
+# The scales of a verdict whose mean is its score, for the judges that look at a single answer.
+SCALES: dict[str, tuple[str, ...]] = {
     "score": ("score",),
     "rating": ("fluency", "coherence", "consistency"),
     "entailment": ("entail",),
     "correct": ("right",),
 }
-_BLOCK = 16  # answers asked about together; what is asked by then is not lost
+_BLOCK = 16  # answers that are judged before their scores are written
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
-    """`score` is None where the judge gave nothing usable; `model` holds its checksum."""
+class StoredScore:
+    """A line of the file; `score` is None if the judge gave nothing usable, and `model` includes its checksum."""
 
     trace: str
     judge: str
@@ -38,62 +39,79 @@ class Opinion:
     score: float | None
 
 
-_FORM: TypeAdapter[Opinion] = TypeAdapter(Opinion)
-
-
-def judge_of_answers(name: str) -> Judge:
-    """The judge of this name. Raises BadInput for one that needs more than an answer and what was asked."""
-    judge = get_judge(name)
-    if name not in SCALES:
-        raise BadInput(f"the judge {name!r} does not look at one answer by itself; give one of {', '.join(SCALES)}")
+def find_answer_judge(criterion: str) -> Judge:
+    """The judge of this criterion. Raises BadInput for one that needs more than an answer and its prompt."""
+    judge = get_judge(criterion)
+    if criterion not in SCALES:
+        raise BadInput(
+            f"the judge {criterion!r} does not look at a single answer; use one of {', '.join(SCALES)} as --criterion"
+        )
     return judge
 
 
-def opinions_in(folder: Path, stage: str) -> JsonlLog[Opinion]:
-    """The file of a collection's opinions on a stage, to be opened with `with` and written to."""
-    return JsonlLog(folder / FOLDER / f"{stage}.jsonl", _FORM)
+class StoredScores:
+    """A judge's scores of a collection's traces, requested as needed and stored in the collection."""
+
+    def __init__(self, judge: JudgeSetup, folder: Path, minimum: float) -> None:
+        self._judge, self._folder, self._minimum = judge, folder, minimum
+        self.judged = 0
+
+    def rejection(
+        self, traces: Iterable[Trace], stage: str, track: Callable[[int], object] = lambda _: None
+    ) -> Callable[[Trace], Reason | None]:
+        """A function that gives the reason to drop a trace: a score below the minimum, or none at all."""
+        candidates = [trace for trace in traces if find_problem(trace, stage) is None]
+        with JsonlLog(self._folder / FOLDER / f"{stage}.jsonl", TypeAdapter(StoredScore)) as log:
+            scores = self._scores(candidates, log, track)
+        self.judged += len(candidates)
+
+        def reason(trace: Trace) -> Reason | None:
+            score = scores.get(trace.id)
+            if score is None:
+                return "the judge gave no score"
+            return f"the judge gave less than {self._minimum:g}" if score < self._minimum else None
+
+        return reason
+
+    def _scores(
+        self, traces: Sequence[Trace], log: JsonlLog[StoredScore], track: Callable[[int], object]
+    ) -> dict[str, float | None]:
+        """The score of each trace by its id; earlier scores of the same judge and model are reused."""
+        key = (self._judge.judge.name, self._judge.model)
+        scores = {record.trace: record.score for record in log.records if (record.judge, record.model) == key}
+        missing = [trace for trace in traces if trace.id not in scores and _can_judge(self._judge.judge, trace)]
+        for start in range(0, len(missing), _BLOCK):
+            block = missing[start : start + _BLOCK]
+            for trace, score in zip(block, score_answers(self._judge, block), strict=True):
+                scores[trace.id] = score
+                log.append(StoredScore(trace.id, *key, score))
+            track(len(block))
+        return scores
 
 
-def scores_of(
-    bench: JudgeSetup, traces: Iterable[Trace], kept: JsonlLog[Opinion], *, track: Callable[[int], object] = lambda _: None
-) -> dict[str, float | None]:
-    """The judge's score of each trace by its id; what it said before is not asked again."""
-    mine = (bench.judge.name, bench.model)
-    scores = {one.trace: one.score for one in kept.records if (one.judge, one.model) == mine}
-    asked = [trace for trace in traces if trace.id not in scores and _can(bench.judge, trace)]
-    for start in range(0, len(asked), _BLOCK):
-        part = asked[start : start + _BLOCK]
-        for trace, score in zip(part, ask(bench, part), strict=True):
-            scores[trace.id] = score
-            kept.append(Opinion(trace.id, *mine, score))
-        track(len(part))
-    return scores
+def score_answers(judge: JudgeSetup, traces: Sequence[Trace]) -> list[float | None]:
+    """A score for each answer, in order."""
+    verdicts = judge.ask([_judge_item(trace) for trace in traces])
+    return [_mean_score(judge.judge, verdict) for verdict in verdicts]
 
 
-def ask(bench: JudgeSetup, traces: Sequence[Trace]) -> list[float | None]:
-    """A score for each answer, in their order."""
-    verdicts = bench.ask([item_of(trace) for trace in traces])
-    return [_score(bench.judge, verdict) for verdict in verdicts]
-
-
-def item_of(trace: Trace) -> Item:
-    """What is asked last is the question; what stands before it is the dialogue; both are what is known."""
-    *before, last = trace.asked
-    said = "\n".join(message.content for message in before if message.role != "system")
+def _judge_item(trace: Trace) -> Item:
+    """The last message is the question, what precedes it is the dialogue, and both are what is known."""
+    past = [message.content for message in trace.context if message.role != "system"]
     return {
-        "question": last.content,
-        "dialogue": "\n".join(filter(None, [said, last.content])),
-        "past": "\n".join(message.content for message in trace.asked if message.role != "system"),
+        "question": trace.context[-1].content,
+        "dialogue": "\n".join(filter(None, past)),
+        "past": "\n".join(past),
         "gold": trace.metadata.gold or "",
         "answer": trace.answer,
     }
 
 
-def _can(judge: Judge, trace: Trace) -> bool:
-    """Whether a right answer can be told from a wrong one needs gold."""
+def _can_judge(judge: Judge, trace: Trace) -> bool:
+    """Correctness can only be judged against gold."""
     return judge.name != "correct" or trace.metadata.gold is not None
 
 
-def _score(judge: Judge, verdict: Verdict) -> float | None:
-    found = [verdict.scores[name] for name in SCALES[judge.name] if name in verdict.scores]
-    return fmean(found) if found else None
+def _mean_score(judge: Judge, verdict: Verdict) -> float | None:
+    scores = [verdict.scores[name] for name in SCALES[judge.name] if name in verdict.scores]
+    return fmean(scores) if scores else None

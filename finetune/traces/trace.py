@@ -1,8 +1,8 @@
 """Traces: what a teacher was asked and answered in one stage of a memory system, as JSONL that trainers read.
 
-A line holds `messages` (the last is the teacher's) and `metadata`: where it comes from, under which format and sampling
-it was made, how probable each choice was. Knows no model; `finetune.traces.collect` records traces and
-`finetune.traces.filtering` filters them.
+A line holds `messages` (the last one is the teacher's) and `metadata`: its origin, format and sampling, the values the
+prompt was rendered with, and the probability of each choice. Does not depend on any model; `finetune.traces.collect`
+records traces and `finetune.traces.filtering` filters them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from pydantic import TypeAdapter
 
 from localmem.evaluation.answers import Work
 from localmem.files import JsonlLog, read_log, write_atomic
-from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
+from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
 
-# The stage of a prompt, by its name or else by its task; other tasks are stages of their own name.
-_BY_NAME: Mapping[str, str] = {
+# The stage of a prompt by its name, otherwise by its task; other tasks are stages of their own name.
+_STAGES: Mapping[str, str] = {
     "rsum/update": "summarize",
     "secom/continue": "segment",
     "theanine/explain": "link",
@@ -28,12 +28,13 @@ _BY_NAME: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """Where a trace comes from and how it was made. `choices` are log-probabilities of a choice's options.
+class TraceMetadata:
+    """Where a trace comes from and how it was made.
 
-    An option that is not among them is impossible: JSON has no number for that. `source` is the file, with its
-    checksum, that an answer was taken from rather than recorded; `gold` is the answer that people give, where they do.
-    `whole`: every message of the assistant is to be learned, not the last alone.
+    `choices` are log-probabilities of a choice's options; an option that is missing is impossible, which JSON has no
+    number for. `inputs` are the values that the prompt was rendered with; None in traces of another origin, and in
+    those collected before inputs were recorded. `source` is the file, with its checksum, that an answer was imported
+    from; `gold` is a human answer. `whole` means that every message of the assistant is learned, not only the last one.
     """
 
     prompt: str
@@ -54,6 +55,7 @@ class About:
     source_sha256: str = ""
     gold: str | None = None
     whole: bool = False
+    inputs: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,44 +63,67 @@ class Trace:
     """One answer of a teacher; the last message is the assistant's."""
 
     messages: tuple[Message, ...]
-    metadata: About
+    metadata: TraceMetadata
     id: str = field(default="")
 
     @property
-    def asked(self) -> tuple[Message, ...]:
-        """What the teacher was shown."""
+    def context(self) -> tuple[Message, ...]:
+        """The messages before the answer: what the teacher was shown."""
         return self.messages[:-1]
 
     @property
+    def context_text(self) -> str:
+        """The messages before the answer as one text."""
+        return "\n".join(message.content for message in self.context)
+
+    @property
     def answer(self) -> str:
-        """What it answered."""
+        """The teacher's answer."""
         return self.messages[-1].content
+
+    def prompt(self) -> Prompt:
+        """The prompt that the teacher was given."""
+        metadata = self.metadata
+        if metadata.options:
+            form: Choice | JsonSchema | FreeText = Choice(metadata.options)
+        else:
+            form = JsonSchema(metadata.schema) if metadata.schema else FreeText()
+        return Prompt(
+            metadata.prompt,
+            self.context,
+            max_tokens=metadata.max_tokens,
+            temperature=metadata.temperature,
+            seed=metadata.seed,
+            stop=metadata.stop,
+            format=form,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """Who answers, by name and the checksum of its weights, and under which chat template; "" where nobody knows."""
+    """Name of the teacher, and the checksums of its weights and chat template, "" if unknown."""
 
     name: str
     sha256: str = ""
     template_sha256: str = ""
 
 
-_FORM: TypeAdapter[Trace] = TypeAdapter(Trace)
+ADAPTER: TypeAdapter[Trace] = TypeAdapter(Trace)
 
 
 def stage_of(prompt: str) -> str:
-    """The stage that a prompt belongs to: respond, summarize, segment, link, refine, blend, operation, judge, …"""
+    """The stage of a prompt name: respond, summarize, segment, link, refine, blend, operation, judge, …"""
     system, _, task = prompt.partition("/")
     if system == "judge":
         return "judge"
-    return _BY_NAME.get(prompt, "respond" if task.startswith("respond") else task)
+    return _STAGES.get(prompt, "respond" if task.startswith("respond") else task)
 
 
-def trace_of(prompt: Prompt, completion: Completion, digest: str, teacher: Teacher, work: Work) -> Trace:
-    """What was asked and answered, as a trace; `digest` is that of the prompt's file."""
+def make_trace(prompt: Prompt, completion: Completion, digest: str, teacher: Teacher, work: Work) -> Trace:
+    """A trace of one prompt and its answer; `digest` is that of the prompt file."""
     form = prompt.format
-    about = About(
+    choices = completion.choices
+    metadata = TraceMetadata(
         prompt=prompt.name,
         prompt_sha256=digest,
         teacher=teacher.name,
@@ -107,36 +132,34 @@ def trace_of(prompt: Prompt, completion: Completion, digest: str, teacher: Teach
         work=work,
         schema=form.schema if isinstance(form, JsonSchema) else None,
         options=form.options if isinstance(form, Choice) else (),
-        choices=None if completion.choices is None else _finite(completion.choices),
+        choices={option: value for option, value in choices.items() if isfinite(value)} if choices else None,
         temperature=prompt.temperature,
         seed=prompt.seed,
         max_tokens=prompt.max_tokens,
         finish=completion.finish,
         stop=prompt.stop,
+        inputs=prompt.inputs or None,
     )
-    return Trace((*prompt.messages, Message("assistant", completion.text)), about, id_of(prompt.name, prompt.messages))
+    messages = (*prompt.messages, Message("assistant", completion.text))
+    return Trace(messages, metadata, trace_id(prompt.name, prompt.messages))
 
 
-def id_of(prompt: str, asked: Sequence[Message]) -> str:
-    """The same for the same words under the same prompt name, whoever is asked and whenever."""
-    said = [[message.role, message.content] for message in asked]
-    return sha256(dumps([prompt, said]).encode()).hexdigest()[:16]
+def trace_id(prompt: str, context: Sequence[Message]) -> str:
+    """An id that is the same for the same words under the same prompt name, whoever is asked and whenever."""
+    texts = [[message.role, message.content] for message in context]
+    return sha256(dumps([prompt, texts]).encode()).hexdigest()[:16]
 
 
-def traces_in(folder: Path, stage: str) -> JsonlLog[Trace]:
-    """The file of a stage, to be opened with `with` and written to."""
-    return JsonlLog(folder / f"{stage}.jsonl", _FORM)
+def open_traces(folder: Path, stage: str) -> JsonlLog[Trace]:
+    """The file of a stage, to be used with `with` and appended to."""
+    return JsonlLog(folder / f"{stage}.jsonl", ADAPTER)
 
 
 def read_traces(path: Path) -> list[Trace]:
     """Every trace of a file. Raises BadInput with file and line."""
-    return list(read_log(path, _FORM))
+    return list(read_log(path, ADAPTER))
 
 
 def write_traces(path: Path, traces: Sequence[Trace]) -> None:
-    """In place of what the file held. Raises BadInput."""
-    write_atomic(path, (_FORM.dump_json(trace) + b"\n" for trace in traces), "choose another folder")
-
-
-def _finite(choices: Mapping[str, float]) -> dict[str, float]:
-    return {option: value for option, value in choices.items() if isfinite(value)}
+    """Replace the file by these traces. Raises BadInput."""
+    write_atomic(path, (ADAPTER.dump_json(trace) + b"\n" for trace in traces), "choose another folder")

@@ -1,1 +1,1 @@
-"""The trainers, one module a kind of model."""
+"""Trainers: each module has a recipe and a function `train` that turns a job into a run's folder."""

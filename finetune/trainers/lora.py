@@ -1,21 +1,34 @@
-"""Students: a LoRA adapter on a small chat model learns a stage of a teacher's memory work, or several stages.
+"""Students: a LoRA adapter on a small chat model learns one or several stages of a teacher's memory work.
 
-Only the assistant's tokens are learned. Where the teacher's distribution over a choice is known, the student may learn
-that too (Hinton et al., 2015). Knows traces and folders; what a student is worth is `finetune.grading`'s to say.
+Only the assistant's tokens are learned. Where the teacher's distribution over a choice is known, the student can learn
+that, too (Hinton et al., 2015). `finetune.grading` measures the result.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from finetune.packing import NOT_LEARNED, Row, collate, encode, pack
-from finetune.run_folder import About, first_process, save
+from pydantic import Field
+
+from finetune.packing import IGNORED, PackedRow, collate, encode, pack
+from finetune.run_folder import Card, is_first_process, save_run
 from finetune.traces.trace import Trace, read_traces
-from finetune.trainers.training import Plan, Trained, arguments, check_checkpoints, need, quietly, run
+from finetune.trainers.training import (
+    Notify,
+    TrainingJob,
+    TrainingRecipe,
+    TrainingResult,
+    base_folder,
+    check_checkpoints,
+    reject_base,
+    require_modules,
+    run_trainer,
+    trainer_arguments,
+    without_progress,
+)
 from localmem.errors import BadInput, MissingExtra
-from localmem.llm.adapter_notes import AdapterNotes, save_notes
+from localmem.llm.adapter_notes import AdapterNotes, read_notes, save_notes
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
@@ -24,157 +37,201 @@ if TYPE_CHECKING:
     from transformers import BitsAndBytesConfig, PreTrainedModel, Trainer
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to train from what. `soft` is the weight of the teacher's distribution beside the loss of its words.
+class LoraRecipe(TrainingRecipe):
+    """Recipe of `localmem distill train` for a chat model."""
 
-    `start` is an adapter to go on from; its own rank and form hold. `pack` is the number of tokens of a row; a longer
-    trace is left out and counted. `dora` splits weights into
-    direction and length (Liu et al., 2024); `quantised` holds the base model in 4 bits (Dettmers et al., 2023).
-    """
-
-    base: Path
-    train: Sequence[Path]
-    valid: Sequence[Path]
-    out: Path
-    plan: Plan
-    start: Path | None = None
-    rank: int = 16
-    dora: bool = False
-    quantised: bool = False
-    pack: int = 2048
-    soft: float = 0.5
+    base: str = "smollm2-135m-instruct"
+    """Chat model to start from, by name or folder; the command's --student."""
     licence: str = "that of the base model and of the teacher"
-    command: str = "localmem distill train"
+    """Licence of the trained weights, for their card and the manifest."""
+    train: tuple[Path, ...] = ()
+    """Training traces; the command takes them from the collection."""
+    valid: tuple[Path, ...] = ()
+    """Validation traces; the command takes them from the collection."""
+    start: Path | None = None
+    """Adapter to continue from: the --out of a finished run, whose rank stays as it is."""
+    rank: int = Field(16, ge=1)
+    """Rank of the adapter."""
+    dora: bool = False
+    """Learn direction and length of the weights separately (Liu et al., 2024); served only when merged."""
+    four_bit: bool = False
+    """Hold the base model in 4 bits while training (Dettmers et al., 2023); needs bitsandbytes."""
+    row_tokens: int = Field(2048, ge=1)
+    """Tokens of a packed row; longer traces are left out."""
+    distribution_weight: float = Field(0.5, ge=0)
+    """Weight of the teacher's distribution over choices in the loss."""
+    epochs: float = Field(3.0, gt=0)
+    """Passes over the training data, at most."""
+    batch_size: int = Field(1, ge=1)
+    """Rows in a batch."""
+    patience: int = Field(2, ge=1)
+    """Epochs without improvement after which training stops."""
+    learning_rate: float = Field(2e-4, gt=0)
+    """Peak learning rate."""
 
 
-def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print) -> Trained:
-    """Trains and writes the adapter's folder. Raises BadInput before the first step."""
-    need("torch", "peft", "accelerate")
-    if job.quantised and find_spec("bitsandbytes") is None:
-        raise MissingExtra("weights of 4 bits need the package 'bitsandbytes'; run `pip install bitsandbytes`")
+def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
+    """Train and write the adapter's folder. Raises BadInput before the first step."""
+    require_modules("torch", "peft", "accelerate")
+    recipe = job.recipe
+    if recipe.four_bit and find_spec("bitsandbytes") is None:
+        raise MissingExtra("4-bit weights need the package 'bitsandbytes'; run `pip install bitsandbytes`")
     from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
-    chat = ChatTokenizer(job.base)
-    check_checkpoints(job.out, resume=resume)
-    learned, checked = (_rows(paths, job, chat, note) for paths in (job.train, job.valid))
-    set_seed(job.plan.seed)
-    model = _student(job)
-    settings = arguments(job.plan, "loss", job.out) | {
+    base = base_folder(recipe.base)
+    chat = ChatTokenizer(base)
+    check_checkpoints(job)
+    learned, checked = (_read_rows(paths, recipe, chat, job.notify) for paths in (recipe.train, recipe.valid))
+    set_seed(recipe.seed)
+    model = _make_student(base, recipe)
+    arguments = trainer_arguments(job, "loss") | {
         "greater_is_better": False,
         "lr_scheduler_type": "cosine",
         "prediction_loss_only": True,
         "remove_unused_columns": False,
         "label_names": ["labels"],
-        "per_device_eval_batch_size": job.plan.batch,
+        "per_device_eval_batch_size": recipe.batch_size,
     }
-    trainer = _trainer_type()(
+    trainer = _distillation_trainer()(
         model=model,
-        args=TrainingArguments(**settings),
+        args=TrainingArguments(**arguments),
         train_dataset=[{"row": row} for row in learned],
         eval_dataset=[{"row": row} for row in checked],
         data_collator=collate,
-        callbacks=[EarlyStoppingCallback(job.plan.patience)],
+        callbacks=[EarlyStoppingCallback(recipe.patience)],
     )
-    trainer.soft = job.soft
-    note(f"{len(learned)} rows to learn from, {len(checked)} to check on; {_trainable(model):,} numbers are trained")
-    trained = run(trainer, job.out)
-    _save(job, model, chat, trained)
-    return trained
+    trainer.distribution_weight = recipe.distribution_weight
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    job.notify(f"{len(learned)} training rows, {len(checked)} validation rows, {trained:,} trained parameters")
+    result = run_trainer(trainer, job.out)
+    _save_adapter(job, base.name, model, chat, result)
+    return result
 
 
-def _rows(paths: Sequence[Path], job: Job, chat: ChatTokenizer, note: Callable[[str], None]) -> list[Row]:
+def merge(adapter: Path, base: Path, out: Path) -> None:
+    """Write base and adapter as one model in bfloat16, with tokenizer, chat template and notes. Raises BadInput."""
+    require_modules("torch", "peft")
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    _require_adapter(adapter)
+    if out.exists() and any(out.iterdir()):
+        raise BadInput(f"{out} is not empty; choose another --out")
+    try:
+        with without_progress():
+            plain = AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32, local_files_only=True)
+            merged = PeftModel.from_pretrained(plain, str(adapter)).merge_and_unload()
+    except (OSError, ValueError, RuntimeError) as error:
+        _reject_adapter(adapter, base, error)
+    with without_progress():
+        merged.to(torch.bfloat16).save_pretrained(str(out))
+    AutoTokenizer.from_pretrained(str(base), local_files_only=True).save_pretrained(str(out))
+    if notes := read_notes(adapter):
+        save_notes(out, notes)
+
+
+def _read_rows(paths: Sequence[Path], recipe: LoraRecipe, chat: ChatTokenizer, notify: Notify) -> list[PackedRow]:
     traces = [trace for path in paths for trace in read_traces(path)]
     rows = [encode(trace, chat) for trace in traces]
-    fitting = [row for row in rows if len(row.ids) <= job.pack]
+    fitting = [row for row in rows if len(row.ids) <= recipe.row_tokens]
     if not fitting:
         files = ", ".join(map(str, paths))
-        raise BadInput(f"{files} holds {len(rows)} traces, none of at most {job.pack} tokens; collect more")
+        raise BadInput(f"{files}: none of {len(rows)} traces has at most {recipe.row_tokens} tokens; collect more")
     if len(fitting) < len(rows):
-        note(f"{len(rows) - len(fitting)} of {len(rows)} traces are longer than {job.pack} tokens and left out")
-    return pack(fitting, job.pack, job.plan.seed)
+        notify(f"{len(rows) - len(fitting)} of {len(rows)} traces exceed {recipe.row_tokens} tokens and are left out")
+    return pack(fitting, recipe.row_tokens, recipe.seed)
 
 
-def _student(job: Job) -> "PeftModel":
-    """The base model with a fresh adapter on every linear layer; only the adapter learns, in float32."""
+def _make_student(base: Path, recipe: LoraRecipe) -> "PeftModel":
+    """The base model with a new adapter on every linear layer; only the adapter is trained, in float32."""
     import torch
     from peft import LoraConfig, PeftModel, get_peft_model
 
-    base = _base(job)
-    base.config.use_cache = False  # nothing is read twice
-    if job.start:
-        return _going_on(base, job.start)
+    plain = _load_base(base, recipe)
+    plain.config.use_cache = False  # no token is read twice
+    if recipe.start:
+        return _continue_adapter(plain, base, recipe.start)
     config = LoraConfig(
-        r=job.rank,
-        lora_alpha=2 * job.rank,
+        r=recipe.rank,
+        lora_alpha=2 * recipe.rank,
         lora_dropout=0.0,
         target_modules="all-linear",
-        use_dora=job.dora,
+        use_dora=recipe.dora,
         task_type="CAUSAL_LM",
     )
-    model = get_peft_model(base, config)
+    model = get_peft_model(plain, config)
     if not isinstance(model, PeftModel):
-        raise BadInput(f"{job.base} takes no adapter; give a model whose layers are linear")
+        raise BadInput(f"{base} does not support adapters; use a model with linear layers")
     if torch.cuda.is_available():
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     return model
 
 
-def _going_on(base: "PreTrainedModel", start: Path) -> "PeftModel":
+def _continue_adapter(plain: "PreTrainedModel", base: Path, start: Path) -> "PeftModel":
     from peft import PeftModel
 
-    if not (start / "adapter_config.json").is_file():
-        raise BadInput(f"there is no adapter in {start} to go on from; give the --out of a run that is done")
+    _require_adapter(start)
     try:
-        return PeftModel.from_pretrained(base, str(start), is_trainable=True)
+        return PeftModel.from_pretrained(plain, str(start), is_trainable=True)
     except (RuntimeError, ValueError) as error:
-        raise BadInput(f"{start} does not suit the student: {' '.join(str(error).split())[:200]}") from error
+        _reject_adapter(start, base, error)
 
 
-def _base(job: Job) -> "PreTrainedModel":
-    """In float32, in the bfloat16 that was asked for, or in 4 bits with what computes beside them in float32."""
+def _require_adapter(folder: Path) -> None:
+    if not (folder / "adapter_config.json").is_file():
+        raise BadInput(f"there is no adapter in {folder}; use the --out of a finished `localmem distill train`")
+
+
+def _reject_adapter(adapter: Path, base: Path, error: Exception) -> NoReturn:
+    reason = " ".join(str(error).split())[:200]
+    raise BadInput(f"{adapter} does not fit the base model {base}: {reason}") from error
+
+
+def _load_base(base: Path, recipe: LoraRecipe) -> "PreTrainedModel":
+    """In float32, in bfloat16 if the recipe says so, or in 4 bits with the other layers in float32."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    wide = torch.bfloat16 if job.plan.precision == "bfloat16" and not job.quantised else torch.float32
-    more = {"quantization_config": _four_bits()} if job.quantised else {}
+    dtype = torch.bfloat16 if recipe.precision == "bfloat16" and not recipe.four_bit else torch.float32
+    more = {"quantization_config": _four_bit_config()} if recipe.four_bit else {}
     try:
-        with quietly():
-            base: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                str(job.base), dtype=wide, local_files_only=True, **more
+        with without_progress():
+            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+                str(base), dtype=dtype, local_files_only=True, **more
             )
     except (OSError, ValueError) as error:
-        raise BadInput(f"{job.base} is no chat model to start from: {' '.join(str(error).split())[:200]}") from error
-    if job.quantised:
+        reject_base(base, "a chat model", error)
+    if recipe.four_bit:
         from peft import prepare_model_for_kbit_training
 
-        prepared: PreTrainedModel = prepare_model_for_kbit_training(base, use_gradient_checkpointing=False)
+        prepared: PreTrainedModel = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
         return prepared
-    return base
+    return model
 
 
-def _four_bits() -> "BitsAndBytesConfig":
+def _four_bit_config() -> "BitsAndBytesConfig":
     """NormalFloat with doubly quantised constants (Dettmers et al., 2023, section 3)."""
     import torch
     from transformers import BitsAndBytesConfig
 
-    wide = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16 if wide else torch.float32,
+        bnb_4bit_compute_dtype=torch.bfloat16 if bfloat16 else torch.float32,
     )
 
 
-def _trainer_type() -> "type[Trainer]":
-    """The Trainer whose loss may hold the teacher's distribution; made here, for transformers is heavy."""
+def _distillation_trainer() -> "type[Trainer]":
+    """A Trainer whose loss can include the teacher's distribution; defined here because transformers loads slowly."""
     import torch
     from transformers import Trainer
 
-    class Distilling(Trainer):
-        soft = 0.0
+    class DistillationTrainer(Trainer):
+        distribution_weight = 0.0
 
         def compute_loss(
             self,
@@ -184,33 +241,35 @@ def _trainer_type() -> "type[Trainer]":
             num_items_in_batch: "torch.Tensor | int | None" = None,
         ) -> "torch.Tensor | tuple[torch.Tensor, object]":
             at, ids, probabilities = (inputs.pop(f"soft_{name}") for name in ("at", "ids", "probabilities"))
-            wanted = torch.nn.functional.pad(inputs.pop("labels"), (0, 1), value=NOT_LEARNED)[:, 1:]
-            kept = (wanted != NOT_LEARNED).any(0).nonzero()[:, 0]  # a vocabulary is wide, and few positions are learned
-            outputs = model(**inputs, logits_to_keep=kept)
-            loss = surprise(outputs.logits, wanted[:, kept], num_items_in_batch)
+            targets = torch.nn.functional.pad(inputs.pop("labels"), (0, 1), value=IGNORED)[:, 1:]
+            # Logits are computed only where some row has a target: a vocabulary is wide, and most tokens of a prompt
+            # are not learned.
+            positions = (targets != IGNORED).any(0).nonzero()[:, 0]
+            outputs = model(**inputs, logits_to_keep=positions)
+            loss = token_loss(outputs.logits, targets[:, positions], num_items_in_batch)
             if num_items_in_batch is not None:
-                loss = loss * self.accelerator.num_processes  # each has a part, and their gradients' mean is taken
-            if self.soft and len(at):
-                places = torch.stack([at[:, 0], torch.searchsorted(kept, at[:, 1].contiguous())], 1)
-                loss = loss + self.soft * divergence(outputs.logits, places, ids, probabilities)
+                loss = loss * self.accelerator.num_processes  # gradients are averaged over the processes
+            if self.distribution_weight and len(at):
+                places = torch.stack([at[:, 0], torch.searchsorted(positions, at[:, 1].contiguous())], 1)
+                loss = loss + self.distribution_weight * divergence(outputs.logits, places, ids, probabilities)
             return (loss, outputs) if return_outputs else loss
 
-    return Distilling
+    return DistillationTrainer
 
 
-def surprise(
-    logits: "torch.Tensor", wanted: "torch.Tensor", count: "torch.Tensor | int | None" = None
+def token_loss(
+    logits: "torch.Tensor", targets: "torch.Tensor", count: "torch.Tensor | int | None" = None
 ) -> "torch.Tensor":
-    """The mean negative log-probability of the tokens that should come; `count` of them are in all batches of a step.
+    """The mean negative log-probability of the target tokens; `count` is their number in all batches of a step.
 
-    `logits` (rows, positions, vocabulary); `wanted` (rows, positions).
+    `logits` (rows, positions, vocabulary); `targets` (rows, positions).
     """
     import torch
 
     total = torch.nn.functional.cross_entropy(
-        logits.float().flatten(0, 1), wanted.flatten(), ignore_index=NOT_LEARNED, reduction="sum"
+        logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
     )
-    return total / (count if count is not None else (wanted != NOT_LEARNED).sum())
+    return total / (count if count is not None else (targets != IGNORED).sum())
 
 
 def divergence(
@@ -223,59 +282,47 @@ def divergence(
     import torch
 
     options = logits[at[:, 0], at[:, 1]].gather(-1, ids.clamp(min=0)).float()
-    ours = options.masked_fill(ids < 0, -torch.inf).log_softmax(-1)
-    known = probabilities > 0
-    each = torch.where(known, probabilities * (probabilities.clamp(min=1e-12).log() - ours), 0.0)
-    return each.sum(-1).mean()
+    student = options.masked_fill(ids < 0, -torch.inf).log_softmax(-1)
+    terms = probabilities * (probabilities.clamp(min=1e-12).log() - student)
+    return torch.where(probabilities > 0, terms, 0.0).sum(-1).mean()
 
 
-def _trainable(model: "PeftModel") -> int:
-    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-
-
-def _save(job: Job, model: "PeftModel", chat: ChatTokenizer, trained: Trained) -> None:
-    """The adapter in bfloat16 (half the size, and what a server computes in), card, curves, and what it is for.
+def _save_adapter(
+    job: TrainingJob[LoraRecipe], base: str, model: "PeftModel", chat: ChatTokenizer, result: TrainingResult
+) -> None:
+    """Save the adapter in bfloat16 (half the size, and the servers' format) with card, curves, and serving notes.
 
     The tokenizer stays with the base model: no server reads it from an adapter's folder.
     """
     import torch
 
-    traces = [trace for path in job.train for trace in read_traces(path)]
+    recipe = job.recipe
+    traces = [trace for path in recipe.train for trace in read_traces(path)]
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data = weight.data.to(torch.bfloat16)
     prompts = {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces if trace.metadata.prompt_sha256}
-    notes = AdapterNotes(base=job.base.name, prompts=prompts, template_sha256=chat.template_sha256)
-    how = {
-        "start": job.start.name if job.start else None,
-        "rank": job.rank,
-        "dora": job.dora,
-        "quantised": job.quantised,
-        "pack": job.pack,
-        "soft": job.soft,
-    }
-    about = About(
-        title=f"Student for {', '.join(sorted({path.stem for path in job.train}))}",
-        what=f"A LoRA adapter of rank {job.rank} on {job.base.name}, taught by {', '.join(_teachers(traces))}.",
-        command=job.command,
-        base=job.base.name,
-        data=[*job.train, *job.valid],
-        licence=job.licence,
-        settings=how,
-        more=_serving(notes),
+    notes = AdapterNotes(base=base, prompts=prompts, template_sha256=chat.template_sha256)
+    card = Card(
+        title=f"Student for {', '.join(sorted({path.stem for path in recipe.train}))}",
+        what=f"A LoRA adapter of rank {recipe.rank} on {base}, trained on outputs of {', '.join(_teachers(traces))}.",
+        base=base,
+        data=[*recipe.train, *recipe.valid],
+        settings={"start": recipe.start.name if recipe.start else None},
+        more=_serving_lines(notes),
     )
-    save(job.out, model, None, about, job.plan, trained, {"traces": len(traces), **notes.model_dump()})
-    if first_process():
+    save_run(job, model, None, card, result, {"traces": len(traces), **notes.model_dump()})
+    if is_first_process():
         save_notes(job.out, notes)
 
 
-def _serving(notes: AdapterNotes) -> list[str]:
+def _serving_lines(notes: AdapterNotes) -> list[str]:
     """The card's lines on what the adapter is served with."""
     prompts = [f"- prompt `{name}`, sha256 `{digest[:16]}`" for name, digest in sorted(notes.prompts.items())]
     return [
         "## Served with",
         "",
-        f"The base model {notes.base}, under the setting `llm.adapters`. Loading it warns where these have changed:",
+        f"The base model {notes.base}, under the setting `llm.adapters`. Loading it warns if these have changed:",
         "",
         *prompts,
         f"- chat template, sha256 `{notes.template_sha256[:16]}`",

@@ -1,202 +1,215 @@
-"""Training a classifier of operations, as Keep Me Updated has it (sections 4.3 and 5.1.1, appendix B.4).
+"""Training a classifier of memory operations, as in Keep Me Updated (sections 4.3 and 5.1.1, appendix B.4).
 
-Three regimes: from scratch (the base learns the operations), NLI zero-shot (it learns inference, and the mapping reads
-operations off it), and NLI transfer (it learns inference, then operations). Any base of
-`finetune.trainers.pair_trainers` will do.
+Three regimes: from scratch (the base learns operations), NLI zero-shot (it learns inference, and a mapping turns
+inferences into operations), and NLI transfer (it learns inference, then operations). Works with any base of
+`finetune.trainers.pair_trainers`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
 from finetune.cross_validation import Fold, hold_out
-from localmem.evaluation.datasets.labelled_pairs import SHIPPED, LabelledPair, count_labels, read_inference, read_operations
-from finetune.run_folder import About, save
-from finetune.trainers.pair_trainers import learner, teach
+from finetune.run_folder import Card, save_run
+from finetune.trainers.pair_trainers import fit_pairs, make_learner
 from finetune.trainers.t5 import FRESH
-from finetune.trainers.training import Plan, Trained
+from finetune.trainers.training import (
+    REPORT,
+    TrainingJob,
+    TrainingRecipe,
+    TrainingResult,
+    base_folder,
+    update_recipe,
+)
+from localmem.classification import OPERATIONS
 from localmem.classification.nli_mapping import INFERENCES
 from localmem.classification.pair_weights import config_of, labels_of
 from localmem.errors import BadInput
-from localmem.text.base import OPERATIONS
+from localmem.evaluation.datasets.labelled_pairs import (
+    SHIPPED,
+    LabelledPair,
+    count_labels,
+    read_inference,
+    read_operations,
+)
+from localmem.weights.manifest import Role
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 Regime = Literal["scratch", "zero-shot", "transfer"]
-REGIMES: tuple[Regime, ...] = ("scratch", "zero-shot", "transfer")
-NLI = "nli"  # the folder, inside a run's, of the model of inference that it starts from
-FINISHED = "run.json"
+NLI = "nli"  # the folder of the inference model inside that of the run that starts from it
 
-_PAIRS = "Given a remembered sentence and a new one, "
-_WHAT: dict[tuple[str, ...], str] = {
-    OPERATIONS: f"{_PAIRS}it says PASS, APPEND, REPLACE or DELETE. CareCall takes it as its option `classifier`.",
-    INFERENCES: (
-        "Given a premise and a hypothesis, it says entailment, neutral or contradiction. As CareCall's option "
-        "`classifier` it decides operations by the mapping of Keep Me Updated (section 5.1.1)."
-    ),
+_PURPOSE: dict[tuple[str, ...], str] = {
+    OPERATIONS: "Given a remembered sentence and a new one, it predicts PASS, APPEND, REPLACE or DELETE. Used as "
+    "CareCall's option `classifier`.",
+    INFERENCES: "Given a premise and a hypothesis, it predicts entailment, neutral or contradiction. As CareCall's "
+    "option `classifier` it decides operations by the mapping of Keep Me Updated (section 5.1.1).",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to train from what. `base` is a folder, or a T5 from nothing (`t5:tiny`).
+class OperationRecipe(TrainingRecipe):
+    """Recipe of `localmem finetune operations`."""
 
-    `nli` are files of inference pairs, `nli_valid` those to stop by (else a tenth of the others is kept back);
-    `balance` weighs labels by how rare they are; `apart` lower layers of a BERT read the two texts of a pair apart.
-    `window` is in tokens, `limit` bounds the inference pairs.
-    """
-
-    base: str | Path
-    out: Path
-    plan: Plan
+    base: str = "minilm-l6-v2"
+    """Encoder or T5 to start from, by name or folder; t5:tiny, t5:mini, t5:small: a randomly initialised T5."""
     regime: Regime = "scratch"
-    data: Sequence[Path] = (SHIPPED,)
-    nli: Sequence[Path] = ()
-    nli_valid: Sequence[Path] = ()
-    nli_plan: Plan = field(default_factory=Plan)
+    """Operations only; inference only, mapped to operations; or inference, then operations."""
+    data: tuple[Path, ...] = ()
+    """Operation pairs: JSONL of memory, summary, label and group, or HaluMem's personas; default: the shipped pairs."""
+    nli: tuple[Path, ...] = ()
+    """Inference pairs (SICK, SNLI, MultiNLI, KLUE-NLI)."""
+    nli_valid: tuple[Path, ...] = ()
+    """Inference pairs for validation; default: a share of the others."""
+    nli_epochs: float = Field(3.0, gt=0)
+    """Passes over the inference pairs, at most."""
+    limit: int | None = Field(None, ge=2)
+    """Use only the first N inference pairs."""
+    window: int = Field(128, ge=8)
+    """Tokens of a pair that are read."""
     balance: bool = False
-    apart: int = 0
-    window: int = 128
-    share: float = 0.1
-    limit: int | None = None
-    licence: str = "that of the base model and of the training data"
-    command: str = "localmem finetune operations"
+    """Weight each label by its rarity."""
+    split_layers: int = Field(0, ge=0)
+    """Lower layers of a BERT that read a pair's texts separately: faster in batches and less accurate."""
+    validation_share: float = 0.1
+    """Share of the pairs that is held out for validation."""
+    fresh_learning_rate: float = Field(1e-3, gt=0)
+    """Learning rate of a randomly initialised T5."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """One training: the pairs, the labels, how, and where the folder goes."""
+class PairLesson:
+    """What one training teaches: the labels, the divided pairs, their files, and the title of the card."""
 
     labels: tuple[str, ...]
     pairs: Fold
-    plan: Plan
     files: Sequence[Path]
     title: str
-    out: Path
 
 
-def train(job: Job, *, resume: bool = False, note: Callable[[str], None] = print) -> Trained:
-    """Trains as the regime has it and writes the run's folder. Raises BadInput before the first step."""
-    if job.regime == "zero-shot":
-        return learn(job.base, _inference(job, job.out), job, resume=resume, note=note)
-    lesson = _operations(job)  # read first: a mistake in it is told before the longer training
-    transfer = job.regime == "transfer"
-    start = inferring(job, job.out / NLI, resume=resume, note=note) if transfer else job.base
-    return learn(start, lesson, job, resume=resume, note=note)
+def train(job: TrainingJob[OperationRecipe]) -> TrainingResult:
+    """Train in the regime of the recipe and write the run's folder. Raises BadInput before the first step."""
+    job = use_fresh_rate(job)
+    if job.recipe.regime == "zero-shot":
+        return _train_inference(job)
+    lesson = _operation_lesson(job.recipe)  # read first, so that a mistake in it is reported before the longer training
+    base = job.recipe.base
+    if job.recipe.regime == "transfer":
+        base = prepare_inference_model(replace(job, out=job.out / NLI, name=None))
+    return train_pairs(job, base, lesson)
 
 
-def at_fresh_rate(job: Job, rate: float) -> Job:
-    """The same job; a T5 from nothing learns at this rate, for 5e-5 suits weights that know something."""
-    if not (isinstance(job.base, str) and job.base.startswith(FRESH)):
+def use_fresh_rate(job: TrainingJob[OperationRecipe]) -> TrainingJob[OperationRecipe]:
+    """Give a randomly initialised T5 its own learning rate: 5e-5 suits weights that were trained before."""
+    if not job.recipe.base.startswith(FRESH):
         return job
-    plan, nli_plan = (replace(one, learning_rate=rate) for one in (job.plan, job.nli_plan))
-    return replace(job, plan=plan, nli_plan=nli_plan)
+    return job.with_recipe(update_recipe(job.recipe, learning_rate=job.recipe.fresh_learning_rate))
 
 
-def inferring(job: Job, out: Path, *, resume: bool, note: Callable[[str], None]) -> Path:
-    """The folder of a model of inference: the base, where it is one, else what is trained in `out`, once."""
-    if not job.nli:
-        if not (isinstance(job.base, Path) and infers(job.base)):
-            raise BadInput(f"{job.base} is no model of inference, and there are no inference pairs; give --nli FILE")
-        return job.base
-    if resume and (out / FINISHED).is_file():
-        note(f"{out} holds the model of inference already")
+def prepare_inference_model(job: TrainingJob[OperationRecipe]) -> str:
+    """The base if it is an inference model already, otherwise the folder of one that is trained once into `job.out`."""
+    recipe = job.recipe
+    if not recipe.nli:
+        if recipe.base.startswith(FRESH) or not _is_inference_model(base_folder(recipe.base)):
+            raise BadInput(f"{recipe.base} is not an inference model, and there are no inference pairs; add --nli FILE")
+        return recipe.base
+    if job.resume and (job.out / REPORT).is_file():
+        job.notify(f"{job.out} already holds the inference model")
     else:
-        learn(job.base, _inference(job, out), job, resume=resume, note=note)
-    return out
+        _train_inference(job)
+    return str(job.out)
 
 
-def infers(folder: Path) -> bool:
-    """Whether the model tells the three inferences apart."""
-    return {label.lower() for label in labels_of(config_of(folder))} == set(INFERENCES)
-
-
-def learn(base: str | Path, lesson: Lesson, job: Job, *, resume: bool, note: Callable[[str], None]) -> Trained:
-    """One lesson, and the run's folder with the weights, the card, the curves and the report."""
+def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson) -> TrainingResult:
+    """Teach `base` one lesson and write the run's folder: weights, card, curves and report."""
     from transformers import set_seed
 
-    set_seed(lesson.plan.seed)
-    pupil = learner(base, lesson.labels, job.window, lesson.pairs.train, job.apart)
-    train, valid = lesson.pairs
-    note(f"{lesson.title}: {len(train)} pairs to learn from, {len(valid)} to check on")
-    weights = class_weights(train, lesson.labels) if job.balance else dict.fromkeys(lesson.labels, 1.0)
-    measures = Measures(lesson.labels)
-    trained = teach(pupil, lesson.plan, train, valid, weights, measures, lesson.out, resume=resume)
-    more = {
-        "learned": len(train),
-        "checked": len(valid),
+    recipe, pairs = job.recipe, lesson.pairs
+    set_seed(recipe.seed)
+    learner = make_learner(base, lesson.labels, recipe.window, pairs.train, recipe.split_layers)
+    job.notify(f"{lesson.title}: {len(pairs.train)} training pairs, {len(pairs.held_out)} validation pairs")
+    weights = label_weights(pairs.train, lesson.labels) if recipe.balance else dict.fromkeys(lesson.labels, 1.0)
+    measures = PairMeasures(lesson.labels)
+    result = fit_pairs(learner, job, pairs, weights, measures)
+    results = {
+        "learned": len(pairs.train),
+        "checked": len(pairs.held_out),
         "labels": lesson.labels,
         "weights": weights,
         "confusion": measures.confusion,
     }
-    save(lesson.out, pupil.model, pupil.tokenizer, _about(base, lesson, job), lesson.plan, trained, more)
-    return trained
+    role: Role = "nli" if recipe.regime == "zero-shot" else "classifier"
+    save_run(job, learner.model, learner.tokenizer, _card(recipe, base, lesson), result, results, role)
+    return result
 
 
-class Measures:
-    """Accuracy, the labels' F1 and their mean. `confusion` is that of the last call: rows are the truth."""
+class PairMeasures:
+    """Accuracy, F1 of each label and their mean. `confusion` is that of the last call; its rows are the true labels."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self._labels = labels
         self.confusion: list[list[int]] = []
 
-    def __call__(self, logits: "NDArray[np.float32]", wanted: "NDArray[np.int64]") -> dict[str, float]:
+    def __call__(self, logits: "NDArray[np.float32]", targets: "NDArray[np.int64]") -> dict[str, float]:
         from sklearn.metrics import confusion_matrix, f1_score
 
-        said, numbers = logits.argmax(axis=1), list(range(len(self._labels)))
-        each = f1_score(wanted, said, labels=numbers, average=None, zero_division=0.0).tolist()
-        self.confusion = confusion_matrix(wanted, said, labels=numbers).tolist()
-        named = {f"f1_{label}": value for label, value in zip(self._labels, each, strict=True)}
-        return {"accuracy": float((said == wanted).mean()), "macro_f1": sum(each) / len(each), **named}
+        predicted, numbers = logits.argmax(axis=1), list(range(len(self._labels)))
+        scores = f1_score(targets, predicted, labels=numbers, average=None, zero_division=0.0).tolist()
+        self.confusion = confusion_matrix(targets, predicted, labels=numbers).tolist()
+        by_label = {f"f1_{label}": score for label, score in zip(self._labels, scores, strict=True)}
+        return {"accuracy": float((predicted == targets).mean()), "macro_f1": sum(scores) / len(scores), **by_label}
 
 
-def class_weights(pairs: Sequence[LabelledPair], labels: Sequence[str]) -> dict[str, float]:
-    """For each label how rare it is: one on the mean over the pairs. Raises BadInput for a label with no example."""
-    found = count_labels(pairs, labels)
-    return {label: len(pairs) / (len(labels) * number) for label, number in found.items()}
+def label_weights(pairs: Sequence[LabelledPair], labels: Sequence[str]) -> dict[str, float]:
+    """Inverse frequency of each label, with mean 1 over the pairs. Raises BadInput for a label with no example."""
+    return {label: len(pairs) / (len(labels) * count) for label, count in count_labels(pairs, labels).items()}
 
 
-def operation_pairs(files: Sequence[Path]) -> list[LabelledPair]:
-    """All pairs of the files; every operation has an example. Raises BadInput."""
-    pairs = [pair for path in files for pair in read_operations(path).pairs]
+def read_operation_pairs(recipe: OperationRecipe) -> list[LabelledPair]:
+    """All operation pairs of the recipe's files. Raises BadInput if an operation has no example."""
+    pairs = [pair for path in operation_files(recipe) for pair in read_operations(path).pairs]
     count_labels(pairs, OPERATIONS)
     return pairs
 
 
-def _operations(job: Job) -> Lesson:
-    pairs = hold_out(operation_pairs(job.data), job.share, job.plan.seed)
-    return Lesson(OPERATIONS, pairs, job.plan, job.data, "Memory operations", job.out)
+def operation_files(recipe: OperationRecipe) -> tuple[Path, ...]:
+    """The recipe's files of operation pairs, by default the shipped one."""
+    return recipe.data or (SHIPPED,)
 
 
-def _inference(job: Job, out: Path) -> Lesson:
-    if not job.nli:
-        raise BadInput("there are no inference pairs to learn from; give --nli FILE")
-    pairs = [pair for path in job.nli for pair in read_inference(path).pairs][: job.limit]
+def _operation_lesson(recipe: OperationRecipe) -> PairLesson:
+    pairs = hold_out(read_operation_pairs(recipe), recipe.validation_share, recipe.seed)
+    return PairLesson(OPERATIONS, pairs, operation_files(recipe), "Memory operations")
+
+
+def _train_inference(job: TrainingJob[OperationRecipe]) -> TrainingResult:
+    recipe = update_recipe(job.recipe, epochs=job.recipe.nli_epochs)
+    return train_pairs(job.with_recipe(recipe), recipe.base, _inference_lesson(recipe))
+
+
+def _inference_lesson(recipe: OperationRecipe) -> PairLesson:
+    if not recipe.nli:
+        raise BadInput("there are no inference pairs to learn from; add --nli FILE")
+    pairs = [pair for path in recipe.nli for pair in read_inference(path).pairs][: recipe.limit]
     count_labels(pairs, INFERENCES)
-    valid = [pair for path in job.nli_valid for pair in read_inference(path).pairs]
-    fold = Fold(pairs, valid) if valid else hold_out(pairs, job.share, job.nli_plan.seed)
-    return Lesson(INFERENCES, fold, job.nli_plan, [*job.nli, *job.nli_valid], "Natural language inference", out)
+    valid = [pair for path in recipe.nli_valid for pair in read_inference(path).pairs]
+    fold = Fold(pairs, valid) if valid else hold_out(pairs, recipe.validation_share, recipe.seed)
+    return PairLesson(INFERENCES, fold, [*recipe.nli, *recipe.nli_valid], "Natural language inference")
 
 
-def _about(base: str | Path, lesson: Lesson, job: Job) -> About:
-    started = base.name if isinstance(base, Path) else f"nothing ({base.removeprefix(FRESH)} T5)"
-    origin = f"{job.base.name if isinstance(job.base, Path) else job.base}, which learned inference first"
-    return About(
-        title=lesson.title,
-        what=_WHAT[lesson.labels],
-        command=job.command,
-        base=origin if started == NLI else started,
-        data=lesson.files,
-        licence=job.licence,
-        settings={
-            "regime": job.regime,
-            "balance": job.balance,
-            "apart": job.apart,
-            "window": job.window,
-            "share": job.share,
-            "limit": job.limit,
-        },
-    )
+def _is_inference_model(folder: Path) -> bool:
+    return {label.lower() for label in labels_of(config_of(folder))} == set(INFERENCES)
+
+
+def _card(recipe: OperationRecipe, base: str, lesson: PairLesson) -> Card:
+    if base.startswith(FRESH):
+        name = f"a randomly initialised T5 ({base.removeprefix(FRESH)})"
+    elif Path(base).name == NLI:
+        name = f"{Path(recipe.base).name}, after training on inference"
+    else:
+        name = Path(base).name
+    return Card(title=lesson.title, what=_PURPOSE[lesson.labels], base=name, data=lesson.files)

@@ -1,6 +1,7 @@
-"""A T5 that learns pairs: as Keep Me Updated formats them (appendix B.4), from given weights or from nothing.
+"""A randomly initialised T5 and its tokenizer, for learning pairs as Keep Me Updated formats them (appendix B.4).
 
-Knows no regime. How a pair is shown and which token a digit is, `localmem.classification.pair_weights` decides.
+Does not depend on the training regime. `localmem.classification.pair_weights` decides how a pair is written and which
+token a digit is.
 """
 
 from collections import Counter
@@ -8,21 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
-from localmem.evaluation.datasets.labelled_pairs import LabelledPair
-from localmem.classification.pair_weights import question
+from localmem.classification.pair_weights import t5_input
 from localmem.errors import BadInput
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
 
-_SPECIAL = ("<pad>", "</s>", "<unk>")  # with the numbers that T5 gives them
+FRESH = "t5:"  # prefix of a base: `t5:tiny` is a randomly initialised T5; any other base is a name or a folder
 
-FRESH = "t5:"  # `t5:tiny` is a T5 from nothing; any other base is a name or a folder
+_SPECIAL = ("<pad>", "</s>", "<unk>")  # in the order of the numbers that T5 gives them
 
 
 class Size(NamedTuple):
-    """Width, layers on either side, heads, width of the feed-forward part, pieces of the vocabulary."""
+    """Width, layers on each side, heads, width of the feed-forward layers, vocabulary size."""
 
     width: int
     layers: int
@@ -38,16 +39,16 @@ SIZES: Mapping[str, Size] = {
 }
 
 
-def fresh_t5(
+def new_t5(
     name: str, pairs: Iterable[LabelledPair], dropout: float = 0.1
 ) -> "tuple[T5ForConditionalGeneration, PreTrainedTokenizerBase]":
-    """An untrained T5 of the size after FRESH, with a tokenizer that learned its pieces from the pairs."""
+    """An untrained T5 of the size after `t5:`, with a tokenizer built from the pairs. Raises BadInput."""
     from transformers import T5Config, T5ForConditionalGeneration
 
     size = SIZES.get(name.removeprefix(FRESH))
     if size is None:
-        raise BadInput(f"there is no T5 of the size {name.removeprefix(FRESH)!r}; give {', '.join(SIZES)}")
-    tokenizer = trained_tokenizer((question(pair.first, pair.second) for pair in pairs), size.pieces)
+        raise BadInput(f"there is no T5 of size {name.removeprefix(FRESH)!r}; use one of {', '.join(SIZES)}")
+    tokenizer = build_tokenizer((t5_input(pair.first, pair.second) for pair in pairs), size.pieces)
     config = T5Config(
         vocab_size=len(tokenizer),
         d_model=size.width,
@@ -63,39 +64,34 @@ def fresh_t5(
     return T5ForConditionalGeneration(config), tokenizer
 
 
-def trained_tokenizer(texts: Iterable[str], pieces: int) -> "PreTrainedTokenizerBase":
-    """T5's kind of tokenizer (SentencePiece's unigrams) over these texts; every digit is a piece of its own.
+def build_tokenizer(texts: Iterable[str], pieces: int) -> "PreTrainedTokenizerBase":
+    """A tokenizer of T5's kind (SentencePiece unigrams) over these texts, in which every digit is its own piece.
 
-    The pieces are found by merging pairs (BPE) and scored by how often they then occur: the same texts always give the
-    same tokenizer, which the library's own trainer of unigrams does not.
+    The pieces come from byte-pair merges and are scored by how often they then occur. The library's own unigram trainer
+    is not used because it does not give the same tokenizer for the same texts.
     """
     from transformers import T5Tokenizer
 
-    read = list(texts)
-    learner = _merged(read, pieces)
-    found = Counter(piece for text in learner.encode_batch(read) for piece in text.tokens)
-    learned = sorted(learner.get_vocab().items(), key=lambda item: item[1])
-    scores = [(piece, log((found[piece] or 0.5) / found.total())) for piece, _ in learned[len(_SPECIAL) :]]
+    corpus = list(texts)
+    merges = _train_merges(corpus, pieces)
+    counts = Counter(piece for text in merges.encode_batch(corpus) for piece in text.tokens)
+    vocabulary = sorted(merges.get_vocab().items(), key=lambda item: item[1])
+    scores = [(piece, log((counts[piece] or 0.5) / counts.total())) for piece, _ in vocabulary[len(_SPECIAL) :]]
     tokenizer: PreTrainedTokenizerBase = T5Tokenizer(
         vocab=[*((piece, 0.0) for piece in _SPECIAL), *scores], extra_ids=0, model_max_length=512
     )
     return tokenizer
 
 
-def _merged(texts: Sequence[str], pieces: int) -> "Tokenizer":
+def _train_merges(texts: Sequence[str], pieces: int) -> "Tokenizer":
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    learner = Tokenizer(models.BPE())
-    learner.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Digits(individual_digits=True)]
     )
-    learner.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(
-            vocab_size=pieces,
-            special_tokens=list(_SPECIAL),
-            initial_alphabet=[*"0123456789"],
-            show_progress=False,
-        ),
+    trainer = trainers.BpeTrainer(
+        vocab_size=pieces, special_tokens=list(_SPECIAL), initial_alphabet=[*"0123456789"], show_progress=False
     )
-    return learner
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer

@@ -1,12 +1,11 @@
-"""Training a segmenter that leaves its encoder as it is: one weight a feature of a gap, by logistic regression.
+"""Training a segmenter on an unchanged encoder: logistic regression over the features of each gap.
 
-Minutes on a CPU where a classifier of gaps (`finetune.trainers.segmenter`) takes an hour, most of them for the vectors.
-How strongly weights are held small, and the threshold, are chosen by cross-validation over dialogues, by Score.
+It takes minutes on a CPU, most of them for the vectors, while `finetune.trainers.segmenter` takes an hour. The strength
+of the regularisation and the threshold are chosen by cross-validation over dialogues, by Score.
 """
 
-import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -14,106 +13,117 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from finetune.run_folder import digest
-from finetune.trainers.segmenter import best_cut, dialogues
-from finetune.trainers.training import Trained, need
-from localmem.reporting.provenance import machine, versions
-from localmem.segmentation.learned_texttiling import PLAIN, Floats, Learned, gap_features
+from finetune.run_folder import Card, register, write_report
+from finetune.trainers.segmenter import best_threshold, read_training_dialogues
+from finetune.trainers.training import Recipe, TrainingJob, TrainingResult, base_folder, require_modules
+from localmem.segmentation.learned_texttiling import PLAIN, Floats, TilingModel, gap_features
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
     from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
 
-_COMPONENTS = 32  # of the vectors' width, that the weights may use
-_FLAT = 1e-3  # of the widest direction's spread: what is less is no direction
-_STRENGTHS = (0.005, 0.02, 0.1)  # scikit-learn's C: the less, the smaller the weights
+_COMPONENTS = 32  # dimensions of the vectors that the weights may use
+_FLAT = 1e-3  # directions whose spread is below this share of the widest one's are dropped
+_STRENGTHS = (0.005, 0.02, 0.1)  # scikit-learn's C: lower values keep the weights smaller
 _FOLDS = 5
-_ROUNDS = 500  # of the solver at most
-_TITLE = "Topical segmenter over an encoder's vectors"
+_ROUNDS = 500  # of the solver, at most
+
+
+class TextTilingRecipe(Recipe):
+    """Recipe of `localmem finetune texttiling`."""
+
+    base: str = "minilm-l6-v2"
+    """Encoder whose vectors are weighted, by name or folder; it stays unchanged."""
+    train: tuple[Path, ...] = ()
+    """Labelled dialogues (TIAGE, SuperDialSeg, DialSeg711)."""
+    valid: tuple[Path, ...] = ()
+    """Dialogues to measure on; default: cross-validation over the training dialogues."""
+    limit: int | None = Field(None, ge=2)
+    """Use only the first N training dialogues."""
 
 
 @dataclass(frozen=True, slots=True)
-class LightJob:
-    """What to train from what. Without `valid` the measures are those of dialogues held out by cross-validation."""
+class _GapData:
+    """Dialogues with the features of their gaps and the gaps that are boundaries."""
 
-    base: Path
-    train: Sequence[Path]
-    valid: Sequence[Path]
-    out: Path
-    limit: int | None = None
-    seed: int = 0
-    licence: str = "that of the base model and of the training data"
-    command: str = "localmem finetune segmenter --light"
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Dialogues with the features of their gaps, and which gaps are boundaries."""
-
-    marked: "Sequence[SegmentedDialogue]"
+    dialogues: "Sequence[SegmentedDialogue]"
     features: list[Floats]
-    starts: list[NDArray[np.int64]]
+    boundaries: list[NDArray[np.int64]]
 
-    def fitted(self, numbers: Iterable[int], strength: float) -> "Pipeline":
-        """What these dialogues teach."""
-        part = list(numbers)
-        features = np.concatenate([self.features[number] for number in part])
-        return _fitted(features, np.concatenate([self.starts[number] for number in part]), strength)
+    def fit(self, numbers: Iterable[int], strength: float) -> "Pipeline":
+        """A model of the dialogues with these numbers."""
+        rows = list(numbers)
+        features = np.concatenate([self.features[number] for number in rows])
+        return _fit(features, np.concatenate([self.boundaries[number] for number in rows]), strength)
+
+    def measure(self, scores: Sequence[Floats]) -> dict[str, float]:
+        """Agreement at the best threshold; `scores` are those of each dialogue's gaps."""
+        return best_threshold([dialogue.segments for dialogue in self.dialogues], np.concatenate(scores).tolist())
 
 
-def train(job: LightJob, *, note: Callable[[str], None] = print) -> Trained:
-    """Writes the run's folder: the encoder, the weights, a report and a card. Raises BadInput before it begins."""
-    need("sentence_transformers", "sklearn")
-    learned, held_out = dialogues(job.train, job.valid, job.limit)
-    began = perf_counter()
-    known = _read(job.base, learned)
-    note(f"{len(learned)} dialogues with {sum(map(len, known.features))} gaps to learn from")
-    tried = [(_measures(known, _apart(known, strength, job.seed)), strength) for strength in _STRENGTHS]
-    measures, strength = max(tried, key=lambda one: one[0]["score"])
-    model = known.fitted(range(len(known.marked)), strength)
+def train(job: TrainingJob[TextTilingRecipe]) -> TrainingResult:
+    """Write the run's folder: the encoder, the weights, a report and a card. Raises BadInput before it begins."""
+    require_modules("sentence_transformers", "sklearn")
+    recipe, base = job.recipe, base_folder(job.recipe.base)
+    learned, held_out = read_training_dialogues(recipe.train, recipe.valid, recipe.limit)
+    start = perf_counter()
+    data = _read_gaps(base, learned)
+    job.notify(f"{len(learned)} training dialogues with {sum(map(len, data.features))} gaps")
+    trials = [(data.measure(_cross_validate(data, strength, recipe.seed)), strength) for strength in _STRENGTHS]
+    measures, strength = max(trials, key=lambda trial: trial[0]["score"])
+    model = data.fit(range(len(data.dialogues)), strength)
     if held_out:
-        other = _read(job.base, held_out)
-        measures = _measures(other, [model.predict_proba(features)[:, 1] for features in other.features])
-    made = _folded(model, known.features[0].shape[1], measures["threshold"])
-    trained = Trained({**measures, "strength": strength}, [], perf_counter() - began, 0)
-    _save(job, made, trained, len(learned))
-    return trained
+        other = _read_gaps(base, held_out)
+        measures = other.measure([model.predict_proba(features)[:, 1] for features in other.features])
+    tiling = _combine_steps(model, data.features[0].shape[1], measures["threshold"])
+    result = TrainingResult({**measures, "strength": strength}, [], perf_counter() - start, 0)
+    shutil.copytree(base, job.out, dirs_exist_ok=True)  # the encoder's own folder, with one more file
+    tiling.save(job.out)
+    card = Card(
+        title="Topical segmenter over an encoder's vectors",
+        what=f"Predicts whether a new topic begins between two exchanges, from the vectors of {base.name}, which is "
+        "unchanged. Used as SeCom's option `segmenter`.",
+        base=base.name,
+        data=[*recipe.train, *recipe.valid],
+        settings={"folds": _FOLDS},
+        measured_on="the validation set" if held_out else f"held-out dialogues ({_FOLDS} folds)",
+    )
+    write_report(job, card, result, {"dialogues": len(learned)})
+    register(job, "classifier")
+    return result
 
 
-def _read(base: Path, marked: "Sequence[SegmentedDialogue]") -> _Read:
-    """Only dialogues with a gap count."""
+def _read_gaps(base: Path, dialogues: "Sequence[SegmentedDialogue]") -> _GapData:
+    """The data of all dialogues that have a gap."""
     from localmem.retrieval.encoder import SentenceEncoder
 
-    long = [one for one in marked if one.segments and one.segments[-1].stop > 1]
+    long = [dialogue for dialogue in dialogues if dialogue.segments and dialogue.segments[-1].stop > 1]
     encoder = SentenceEncoder(base, name=base.name)
-    features = [found for found in gap_features(encoder, [one.session for one in long]) if found is not None]
-    return _Read(long, features, [_starts(one) for one in long])
+    features = [rows for rows in gap_features(encoder, [dialogue.session for dialogue in long]) if rows is not None]
+    return _GapData(long, features, [_boundaries(dialogue) for dialogue in long])
 
 
-def _starts(one: "SegmentedDialogue") -> NDArray[np.int64]:
-    starts = {segment.start for segment in one.segments}
-    return np.array([int(gap in starts) for gap in range(1, one.segments[-1].stop)], dtype=np.int64)
+def _boundaries(dialogue: "SegmentedDialogue") -> NDArray[np.int64]:
+    starts = {segment.start for segment in dialogue.segments}
+    return np.array([int(gap in starts) for gap in range(1, dialogue.segments[-1].stop)], dtype=np.int64)
 
 
-def _apart(known: _Read, strength: float, seed: int) -> list[Floats]:
-    """Each dialogue's probabilities by a model that did not learn from it."""
-    found: dict[int, Floats] = {}
-    for held in _folds(len(known.marked), seed):
-        others = sorted(set(range(len(known.marked))) - set(held))
-        model = known.fitted(others, strength)
-        found |= {number: model.predict_proba(known.features[number])[:, 1] for number in held}
-    return [found[number] for number in range(len(known.marked))]
+def _cross_validate(data: _GapData, strength: float, seed: int) -> list[Floats]:
+    """The probabilities of each dialogue by a model that did not learn from it."""
+    count = len(data.dialogues)
+    order = np.random.default_rng(seed).permutation(count).tolist()
+    scores: dict[int, Floats] = {}
+    for fold in (order[start::_FOLDS] for start in range(min(_FOLDS, count))):
+        model = data.fit(sorted(set(range(count)) - set(fold)), strength)
+        scores |= {number: model.predict_proba(data.features[number])[:, 1] for number in fold}
+    return [scores[number] for number in range(count)]
 
 
-def _folds(number: int, seed: int) -> Iterator[list[int]]:
-    order = np.random.default_rng(seed).permutation(number).tolist()
-    return (order[start::_FOLDS] for start in range(min(_FOLDS, number)))
-
-
-def _fitted(features: Floats, starts: NDArray[np.int64], strength: float) -> "Pipeline":
-    """Of the two vectors only the main directions count, lest many weights learn from few gaps."""
+def _fit(features: Floats, boundaries: NDArray[np.int64], strength: float) -> "Pipeline":
+    """Only the main directions of the two vectors count, so that few gaps do not have to teach many weights."""
     from sklearn.compose import ColumnTransformer
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
@@ -121,72 +131,24 @@ def _fitted(features: Floats, starts: NDArray[np.int64], strength: float) -> "Pi
     from sklearn.preprocessing import StandardScaler
 
     width = (features.shape[1] - PLAIN) // 2
-    directions = PCA(_directions(features[:, PLAIN : PLAIN + width]), svd_solver="full")
+    directions = PCA(_count_directions(features[:, PLAIN : PLAIN + width]), svd_solver="full")
     parts = [
         ("plain", "passthrough", slice(0, PLAIN)),
         ("before", directions, slice(PLAIN, PLAIN + width)),
         ("after", directions, slice(PLAIN + width, None)),
     ]
     model = make_pipeline(ColumnTransformer(parts), StandardScaler(), LogisticRegression(C=strength, max_iter=_ROUNDS))
-    return model.fit(features, starts)
+    return model.fit(features, boundaries)
 
 
-def _directions(vectors: Floats) -> int:
-    """How many to keep; those in which the vectors hardly spread would only blow up their rounding."""
+def _count_directions(vectors: Floats) -> int:
+    """How many directions to use; scaling those with hardly any spread would only magnify rounding errors."""
     spread = np.linalg.svd(vectors - vectors.mean(axis=0), compute_uv=False)
     return max(1, min(_COMPONENTS, int((spread > _FLAT * spread[0]).sum())))
 
 
-def _folded(model: "Pipeline", features: int, threshold: float) -> Learned:
-    """All steps are linear, so one weight a feature says the same."""
+def _combine_steps(model: "Pipeline", features: int, threshold: float) -> TilingModel:
+    """One weight for each feature: all steps of the pipeline are linear, so their composition is, too."""
     bias = float(model.decision_function(np.zeros((1, features)))[0])
     weights = model.decision_function(np.eye(features)) - bias
-    return Learned(weights=tuple(weights.tolist()), bias=bias, threshold=threshold)
-
-
-def _measures(known: _Read, scores: Sequence[Floats]) -> dict[str, float]:
-    return best_cut([one.segments for one in known.marked], np.concatenate(scores).tolist())
-
-
-def _save(job: LightJob, made: Learned, trained: Trained, number: int) -> None:
-    """The folder is the encoder's own with one file more, a report and a card."""
-    shutil.copytree(job.base, job.out, dirs_exist_ok=True)
-    made.save(job.out)
-    files = [*job.train, *job.valid]
-    report = {
-        "title": _TITLE,
-        "command": job.command,
-        "base": job.base.name,
-        "settings": {"limit": job.limit, "seed": job.seed, "folds": _FOLDS},
-        "data": {path.name: digest(path) for path in files},
-        "dialogues": number,
-        "measures": trained.measures,
-        "seconds": round(trained.seconds, 1),
-        "machine": machine(job.out),
-        "versions": versions(),
-    }
-    (job.out / "run.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    (job.out / "README.md").write_text(_card(job, trained, files), encoding="utf-8")
-
-
-def _card(job: LightJob, trained: Trained, files: Sequence[Path]) -> str:
-    """The model's card, in Markdown."""
-    measures = "\n".join(f"| {name} | {value:.4f} |" for name, value in trained.measures.items())
-    data = "\n".join(f"- `{path.name}`, sha256 `{digest(path)[:16]}`" for path in files)
-    return f"""# {_TITLE}
-
-Tells whether a new topic begins between two exchanges, by the vectors of {job.base.name}, which is unchanged. Used as
-SeCom's segmenter with option `segmenter`.
-
-Made by `{job.command}` in {trained.seconds:.0f} s (seed {job.seed}). Licence: {job.licence}.
-
-## Data
-
-{data}
-
-## On {"the validation set" if job.valid else f"dialogues held out, {_FOLDS} folds"}
-
-| measure | value |
-|---|---|
-{measures}
-"""
+    return TilingModel(weights=tuple(weights.tolist()), bias=bias, threshold=threshold)

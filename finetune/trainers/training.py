@@ -1,6 +1,7 @@
-"""One way to train a small model: transformers' Trainer under a plan that a card can repeat.
+"""The common part of all trainers: recipes, jobs, and transformers' Trainer run so that it can resume bit by bit.
 
-Knows no task: it receives a model, encoded examples and a measure. `accelerate launch` makes it several GPUs.
+Does not depend on any task: a trainer passes a model, encoded examples and a measure. With `accelerate launch` the same
+code trains on several GPUs.
 """
 
 import sys
@@ -10,9 +11,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import BadInput, MissingExtra
+from localmem.weights import model_path
 from localmem.weights.loading import no_progress_bar
 
 if TYPE_CHECKING:
@@ -21,34 +25,77 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, PreTrainedModel, Trainer
 
+Notify = Callable[[str], None]
 Example = Mapping[str, object]
-Measure = Callable[["NDArray[np.float32]", "NDArray[np.int64]"], dict[str, float]]  # logits, labels: named measures
+Measure = Callable[["NDArray[np.float32]", "NDArray[np.int64]"], dict[str, float]]  # (logits, labels) -> named measures
 
 CHECKPOINTS = "checkpoints"
+REPORT = "run.json"
+
+
+class Recipe(BaseModel):
+    """What every recipe has: a base model, a seed, and the licence of the result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    base: str = "minilm-l6-v2"
+    """Model to start from: a name or a folder."""
+    seed: int = 0
+    """Seed of the weights, the order of examples and every sample."""
+    licence: str = "that of the base model and of the training data"
+    """Licence of the trained weights, for their card and the manifest."""
+
+
+class TrainingRecipe(Recipe):
+    """The hyperparameters of gradient training. Defaults: Keep Me Updated (appendix B)."""
+
+    epochs: float = Field(20.0, gt=0)
+    """Passes over the training data, at most."""
+    batch_size: int = Field(8, ge=1)
+    """Examples in a batch."""
+    accumulate: int = Field(1, ge=1)
+    """Batches in a step of the optimiser."""
+    learning_rate: float = Field(5e-5, gt=0)
+    """Peak learning rate."""
+    warmup_steps: int = Field(0, ge=0)
+    """Steps over which the learning rate rises."""
+    weight_decay: float = Field(0.01, ge=0)
+    """Weight decay of AdamW."""
+    patience: int = Field(3, ge=1)
+    """Epochs without improvement after which training stops."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Number format; `auto` is bfloat16 on a GPU that supports it and float32 elsewhere."""
+
+
+PLAN_FIELDS = tuple(name for name in TrainingRecipe.model_fields if name not in ("base", "licence"))
+
+RecipeT = TypeVar("RecipeT", bound=BaseModel)
+RecipeT_co = TypeVar("RecipeT_co", bound=BaseModel, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a model is trained. The defaults are those of Keep Me Updated (appendix B): batch 8, 20 epochs, 5e-5, linear.
+class TrainingJob(Generic[RecipeT_co]):
+    """One training run: the recipe, the folder it fills, and how it is reported.
 
-    Training ends early when the measure has not risen for `patience` epochs. `precision` auto is bfloat16 on a GPU that
-    has it and float32 elsewhere.
+    `name` registers the finished model in the local manifest. `command` is the line that repeats the run, for its card.
+    `resume` continues from the last checkpoint in `out`.
     """
 
-    epochs: float = 20.0
-    batch: int = 8
-    accumulate: int = 1
-    learning_rate: float = 5e-5
-    warmup_steps: int = 0
-    weight_decay: float = 0.01
-    patience: int = 3
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    seed: int = 0
+    recipe: RecipeT_co
+    out: Path
+    name: str | None = None
+    command: str = ""
+    resume: bool = False
+    notify: Notify = print
+
+    def with_recipe(self, recipe: RecipeT) -> "TrainingJob[RecipeT]":
+        """The same job with another recipe."""
+        return TrainingJob(recipe, self.out, self.name, self.command, self.resume, self.notify)
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """What came of it: the measures of the best epoch on the validation set, and every line of the log."""
+class TrainingResult:
+    """The measures of the best epoch on the validation set, every line of the log, and the cost."""
 
     measures: dict[str, float]
     log: list[dict[str, float]]
@@ -56,112 +103,111 @@ class Trained:
     steps: int
 
 
+def update_recipe(recipe: RecipeT, **fields: object) -> RecipeT:
+    """The recipe with some fields replaced, validated."""
+    return type(recipe).model_validate({**recipe.model_dump(exclude_unset=True), **fields})
+
+
+def base_folder(base: str) -> Path:
+    """The folder of a base model, which is given as a folder or as a model's name. Raises ModelMissing."""
+    return Path(base) if Path(base).is_dir() else model_path(base)
+
+
+def reject_base(base: Path, kind: str, error: Exception) -> NoReturn:
+    """Raise BadInput for a folder that transformers cannot load as this kind of model."""
+    raise BadInput(f"{base} cannot be loaded as {kind}: {' '.join(str(error).split())[:200]}") from error
+
+
 def fit(
+    job: TrainingJob[TrainingRecipe],
     model: "PreTrainedModel",
-    plan: Plan,
     train: Sequence[Example],
     valid: Sequence[Example],
     collate: "DataCollatorWithPadding | DataCollatorForTokenClassification",
     measure: Measure,
     best: str,
-    out: Path,
-    *,
-    resume: bool = False,
-) -> Trained:
-    """Trains `model` in place, to the weights of the epoch with the highest `best`; checkpoints go under `out`.
+    **options: Any,  # noqa: ANN401  # further arguments of transformers' Trainer
+) -> TrainingResult:
+    """Train `model` in place, to the weights of the epoch with the highest `best`.
 
-    With `resume` it goes on from the last checkpoint, to the weights that an uninterrupted run on a CPU gives. Raises
-    BadInput when there are checkpoints and no `resume`.
+    A resumed run ends with the same weights as an uninterrupted one on a CPU. Raises BadInput if the job's folder holds
+    a finished run, or checkpoints and the job does not resume.
     """
     from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
 
-    check_checkpoints(out, resume=resume)
+    check_checkpoints(job)
     trainer = Trainer(
         model=model,
-        args=TrainingArguments(**arguments(plan, best, out)),
+        args=TrainingArguments(**trainer_arguments(job, best)),
         train_dataset=list(train),
         eval_dataset=list(valid),
         data_collator=collate,
         compute_metrics=lambda predicted: measure(predicted.predictions, predicted.label_ids),
-        callbacks=[EarlyStoppingCallback(plan.patience)],
+        callbacks=[EarlyStoppingCallback(job.recipe.patience)],
+        **options,
     )
-    return run(trainer, out)
+    return run_trainer(trainer, job.out)
 
 
-def run(trainer: "Trainer", out: Path) -> Trained:
-    """Trains under `arguments`, from the last checkpoint of `out` if there is one, and measures what came of it.
+def run_trainer(trainer: "Trainer", out: Path) -> TrainingResult:
+    """Train from the last checkpoint of `out`, if any, and evaluate the best weights.
 
-    Raises BadInput when what training holds beside the weights would not fit into memory.
+    Raises BadInput if the gradients and the optimiser's state would not fit into memory.
     """
     from transformers import PrinterCallback
 
-    trainer.remove_callback(PrinterCallback)  # it writes to stdout, which is for results
-    _check_room(trainer.model)
-    last = _last_checkpoint(out)
-    began = perf_counter()
-    with quietly():
-        trainer.train(resume_from_checkpoint=str(last) if last else None)
-        seconds = perf_counter() - began
-        found = trainer.evaluate()
+    trainer.remove_callback(PrinterCallback)  # it writes to stdout, which is reserved for results
+    _check_memory(trainer.model)
+    checkpoint = _last_checkpoint(out)
+    start = perf_counter()
+    with without_progress():
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        seconds = perf_counter() - start
+        metrics = trainer.evaluate()
     measures = {
         name.removeprefix("eval_"): float(value)
-        for name, value in found.items()
+        for name, value in metrics.items()
         if name.startswith("eval_") and not name.endswith(("_second", "_runtime"))
     }
-    return Trained(measures, trainer.state.log_history, seconds, trainer.state.global_step)
+    return TrainingResult(measures, trainer.state.log_history, seconds, trainer.state.global_step)
 
 
-def check_checkpoints(out: Path, *, resume: bool) -> None:
-    """Raises BadInput when `out` holds a run that is done, or checkpoints and no `resume`."""
-    if (out / "run.json").exists():
-        raise BadInput(f"{out} holds a run that is done; give another --out")
-    if _last_checkpoint(out) and not resume:
-        raise BadInput(f"{out} holds checkpoints of an unfinished run; go on with --resume, or give another --out")
+def check_checkpoints(job: TrainingJob[Recipe]) -> None:
+    """Raise BadInput if the job's folder holds a finished run, or checkpoints and the job does not resume."""
+    if (job.out / REPORT).exists():
+        raise BadInput(f"{job.out} holds a finished run; choose another --out")
+    if _last_checkpoint(job.out) and not job.resume:
+        raise BadInput(f"{job.out} holds checkpoints of an unfinished run; use --resume, or choose another --out")
 
 
-def _check_room(model: "torch.nn.Module") -> None:
-    """Raises BadInput where gradients and the two moments of AdamW, 12 bytes a number, are more than is free."""
-    import psutil  # type: ignore[import-untyped]  # publishes no types
-    import torch
-
-    on_gpu = next(model.parameters()).is_cuda
-    free = torch.cuda.mem_get_info()[0] if on_gpu else psutil.virtual_memory().available
-    needed = 12 * sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    if needed > free:
-        raise BadInput(
-            f"training needs {needed / 1e9:.1f} GB beside the weights and {free / 1e9:.1f} GB are free; take a smaller "
-            "base model or a machine with more memory"
-        )
-
-
-def need(*modules: str) -> None:
-    """Raises MissingExtra for a library of training that is not installed."""
+def require_modules(*modules: str) -> None:
+    """Raise MissingExtra if a library that training needs is not installed."""
     for module in modules:
         if find_spec(module) is None:
             raise MissingExtra(f"training needs {module!r}; run `pip install 'localmem[cpu,train]'`")
 
 
-def arguments(plan: Plan, best: str, out: Path) -> dict[str, object]:
-    """The plan as TrainingArguments take it. The weights of the epoch with the highest `best` are kept."""
-    need("torch", "accelerate")
+def trainer_arguments(job: TrainingJob[TrainingRecipe], best: str) -> dict[str, object]:
+    """The recipe as arguments of TrainingArguments. The weights of the epoch with the highest `best` are kept."""
+    require_modules("torch", "accelerate")
     import torch
 
-    on_gpu = torch.cuda.is_available()
-    wide = plan.precision == "bfloat16" or (plan.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported())
+    recipe, on_gpu = job.recipe, torch.cuda.is_available()
+    auto = recipe.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
     return {
-        "output_dir": str(out / CHECKPOINTS),
-        "num_train_epochs": plan.epochs,
-        "per_device_train_batch_size": plan.batch,
-        "per_device_eval_batch_size": 4 * plan.batch,
-        "gradient_accumulation_steps": plan.accumulate,
-        "learning_rate": plan.learning_rate,
+        "output_dir": str(job.out / CHECKPOINTS),
+        "num_train_epochs": recipe.epochs,
+        "per_device_train_batch_size": recipe.batch_size,
+        "per_device_eval_batch_size": 4 * recipe.batch_size,
+        "gradient_accumulation_steps": recipe.accumulate,
+        "learning_rate": recipe.learning_rate,
         "lr_scheduler_type": "linear",
-        "warmup_steps": plan.warmup_steps,
-        "weight_decay": plan.weight_decay,
-        "bf16": wide,
+        "warmup_steps": recipe.warmup_steps,
+        "weight_decay": recipe.weight_decay,
+        "bf16": recipe.precision == "bfloat16" or auto,
         "use_cpu": not on_gpu,
-        "seed": plan.seed,
-        "data_seed": plan.seed,
+        "seed": recipe.seed,
+        "data_seed": recipe.seed,
         "eval_strategy": "epoch",
         "save_strategy": "epoch",
         "save_total_limit": 2,
@@ -170,6 +216,7 @@ def arguments(plan: Plan, best: str, out: Path) -> dict[str, object]:
         "load_best_model_at_end": True,
         "metric_for_best_model": best,
         "greater_is_better": True,
+        # Without this, early stopping would count its patience from zero after a resume.
         "restore_callback_states_from_checkpoint": True,
         "report_to": [],
         "disable_tqdm": not sys.stderr.isatty(),
@@ -178,8 +225,8 @@ def arguments(plan: Plan, best: str, out: Path) -> dict[str, object]:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
-    """Read and write weights without the library's bars, and without its notice that a head is new."""
+def without_progress() -> Iterator[None]:
+    """Silence the libraries' progress bars and their notice that a head is newly initialised."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()
@@ -191,9 +238,24 @@ def quietly() -> Iterator[None]:
         logging.set_verbosity(level)
 
 
+def _check_memory(model: "torch.nn.Module") -> None:
+    """Raise BadInput if gradients and the two moments of AdamW (12 bytes a parameter) exceed the free memory."""
+    import psutil  # type: ignore[import-untyped]  # publishes no types
+    import torch
+
+    on_gpu = next(model.parameters()).is_cuda
+    free = torch.cuda.mem_get_info()[0] if on_gpu else psutil.virtual_memory().available
+    needed = 12 * sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    if needed > free:
+        raise BadInput(
+            f"training needs {needed / 1e9:.1f} GB besides the weights and {free / 1e9:.1f} GB are free; use a smaller "
+            "base model or a machine with more memory"
+        )
+
+
 def _last_checkpoint(out: Path) -> Path | None:
     from transformers.trainer_utils import get_last_checkpoint
 
     folder = out / CHECKPOINTS
-    found = get_last_checkpoint(str(folder)) if folder.is_dir() else None
-    return Path(found) if found else None
+    checkpoint = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    return Path(checkpoint) if checkpoint else None

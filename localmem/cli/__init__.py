@@ -10,7 +10,8 @@ from importlib import import_module
 
 import click
 
-from localmem.errors import BadInput, BadSettings, LocalmemError
+from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
+from localmem.resources import checkout_root
 
 # command -> (module:attribute, summary); the summary is repeated here so that help imports no module
 _COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -36,6 +37,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "finetune": ("localmem.cli.finetune:finetune", "Train the small task models."),
 }
 
+# Commands that use the top-level package `finetune`, which is in a checkout only: a wheel would put it beside another
+# project's package of that name.
+_CHECKOUT_COMMANDS = ("distill", "finetune")
+
 
 class _LazyGroup(click.Group):
     """A group that lists its commands without importing them."""
@@ -46,6 +51,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name in _CHECKOUT_COMMANDS and checkout_root() is None:
+            return _unavailable(cmd_name)
         module, attribute = _COMMANDS[cmd_name][0].split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
@@ -53,6 +60,22 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+def _unavailable(name: str) -> click.Command:
+    """A command that only says what it needs, whatever its arguments."""
+
+    def refuse(arguments: tuple[str, ...]) -> None:
+        raise MissingExtra(
+            f"`localmem {name}` needs a checkout of the project, because training is not part of the wheel; clone its "
+            "repository, run scripts/setup there, and use .venv/bin/localmem"
+        )
+
+    arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
+    summary = f"{_COMMANDS[name][1]} Needs a checkout of the project."
+    return click.Command(
+        name, callback=refuse, params=[arguments], help=summary, context_settings={"ignore_unknown_options": True}
+    )
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

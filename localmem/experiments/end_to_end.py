@@ -1,112 +1,91 @@
-"""The end-to-end effect of students: the same `localmem eval run` with each of them in place, and without.
+"""The end-to-end effect of students: the same evaluation run with each of them, and without any.
 
-Wires settings into `localmem.evaluation.runner`; a run that broke off is gone on with.
+Prints nothing: notes and progress go to functions that the caller passes.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localmem.errors import BadInput
-from localmem.experiments.runs import (
-    ANSWERS,
-    Notify,
-    Progress,
-    answer_probes,
-    claim_run,
-    describe_run,
-    ignore_progress,
-    open_agents,
-    select_probes,
-    system_settings,
-)
+from localmem.experiments.runs import Notify, Progress, Split, evaluate, ignore_progress, system_settings
+from localmem.reporting.sections import Report
 
 if TYPE_CHECKING:
     from finetune.students import Student
-    from finetune.traces.trace import Trace
     from localmem.config import Settings
     from localmem.evaluation.answers import Line
-    from localmem.reporting.sections import Table
 
-# A trained part takes the place of the backbone in these systems, by this option.
-_PLACES: Mapping[str, tuple[str, str]] = {"operation": ("carecall", "classifier"), "segment": ("secom", "segmenter")}
-_THREADS = 8
+# The system and its option that a small model serves, by the stage that it learned.
+_OPTIONS: Mapping[str, tuple[str, str]] = {"operation": ("carecall", "classifier"), "segment": ("secom", "segmenter")}
+
+_Served = tuple[Mapping[str, Path], Mapping[str, object]]  # adapters by prompt name, options of the system
+_NOTHING: _Served = ({}, {})
 
 
-class Whole:
-    """One system over some data sets, with one student at a time; answers go into `out`, a folder for each."""
+def compare_end_to_end(
+    settings: "Settings",
+    folders: Sequence[Path],
+    *,
+    system: str,
+    datasets: Mapping[str, Path],
+    out: Path,
+    limit: int | None = None,
+    split: Split | None = None,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> Report:
+    """Let one system answer questions on the base model and with each student; merged models are left out.
 
-    def __init__(
-        self,
-        settings: "Settings",
-        system: str,
-        sources: Sequence[tuple[str, Path]],
-        limits: Mapping[str, object],
-        out: Path,
-        notify: Notify,
-        progress: Progress = ignore_progress,
-    ) -> None:
-        from localmem.evaluation.datasets import read_dataset
+    Answers are stored in `out`, in a folder for each student, and not computed again. The base model's rows have the
+    system's name. Raises BadInput for a student that the system has no place for.
+    """
+    from finetune.students import find_student
+    from localmem.evaluation.answers import answers_of
+    from localmem.evaluation.scores import score_answers
+    from localmem.evaluation.summary import section
 
-        self._settings, self._system, self._limits = settings, system, limits
-        self._data = [
-            select_probes(read_dataset(name, path), split=limits["split"], limit=limits["limit"], sessions=None)  # type: ignore[arg-type]  # as the command checked them
-            for name, path in sources
-        ]
-        self._out = out / "end-to-end"
-        self._notify, self._progress = notify, progress
+    students = [student for folder in folders if (student := find_student(folder)).kind != "merged"]
+    served = {student.name: _serve(student, system) for student in students}  # reports misfits before the first run
+    lines: list[Line] = []
+    for name, (adapters, options) in {"base": _NOTHING, **served}.items():
+        label = system if name == "base" else f"{system} + {name}"
+        notify(f"{system} with {name}: the answers are in {out / name}")
+        own = _student_settings(settings, system, adapters, options)
+        answered = evaluate(
+            own, datasets=datasets, out=out / name, systems=[own.system], baselines=(), limit=limit, split=split,
+            resume=True, retry_failed=True, notify=notify, progress=progress,
+        )  # fmt: skip
+        lines += [replace(line, work=line.work._replace(system=label)) for line in answered]
+    scores = score_answers(answers_of(lines), [])
+    document = section("End to end", (), lines, scores, out, against=(system,))
+    figures = {"system": system, "tables": [asdict(table) for table in document.tables]}
+    report = Report(figures, document.tables, document.notes)
+    report.save(out, document.title, document.plots)
+    return report
 
-    def run(self, students: "Sequence[Student]", traces: "Mapping[str, Sequence[Trace]]") -> "list[Table]":
-        """Tables of quality, differences and costs; the base model's rows bear the system's own name."""
-        from localmem.evaluation.answers import answers_of
-        from localmem.evaluation.scores import score_answers
-        from localmem.evaluation.summary import section
 
-        lines = self._lines("base", {}, {})
-        for student in students:
-            routes, options = self._place(student, traces)
-            lines += [
-                replace(line, work=line.work._replace(system=f"{self._system} + {student.name}"))
-                for line in self._lines(student.name, routes, options)
-            ]
-        scores = score_answers(answers_of(lines), [])
-        return list(section("End to end", (), lines, scores, self._out, against=(self._system,)).tables)
+def _serve(student: "Student", system: str) -> _Served:
+    """Adapters by prompt name and options of the system with which the student is served."""
+    from finetune.small_models import trained_stage
+    from localmem.llm.adapter_notes import read_notes
 
-    def _place(
-        self, student: "Student", traces: "Mapping[str, Sequence[Trace]]"
-    ) -> tuple[dict[str, Path], dict[str, object]]:
-        """Adapters by prompt name, options of the system: as the student is served."""
-        from localmem.llm.adapter_notes import read_notes
+    if student.kind == "adapter":
+        notes = read_notes(student.folder)
+        if not (notes and notes.prompts):
+            raise BadInput(f"{student.folder} does not say which prompts it serves; train it again")
+        return dict.fromkeys(notes.prompts, student.folder), {}
+    owner, option = _OPTIONS[trained_stage(student.folder)]
+    if system.partition("/")[0] != owner:
+        raise BadInput(f"{student.folder} serves the system {owner}, not {system}")
+    return {}, {option: str(student.folder.resolve())}
 
-        if student.kind == "adapter":
-            notes = read_notes(student.folder)
-            names = list(notes.prompts) if notes else []
-            asked = [trace.metadata.prompt for held in traces.values() for trace in held]
-            return dict.fromkeys(names or asked, student.folder), {}
-        (stage,) = traces
-        system, option = _PLACES.get(stage, ("", ""))
-        if self._system.partition("/")[0] != system:
-            raise BadInput(f"{student.folder} is a part of {system or 'no system'}, not of {self._system}")
-        return {}, {option: str(student.folder.resolve())}
 
-    def _lines(self, name: str, routes: Mapping[str, Path], options: Mapping[str, object]) -> "list[Line]":
-        """What came of one run; what stands in its folder already is not done again."""
-        from finetune.students import routed
-        from localmem.evaluation.answers import read_answers
+def _student_settings(
+    settings: "Settings", system: str, adapters: Mapping[str, Path], options: Mapping[str, object]
+) -> "Settings":
+    from finetune.students import with_adapters
 
-        folder = self._out / name
-        settings = routed(self._settings, routes)
-        chosen = system_settings(self._settings, self._system)
-        chosen = chosen.model_copy(update={"options": {**chosen.options, **options}})
-        held = {self._system: chosen}
-        claim_run(folder, describe_run(settings, held, self._data, self._limits), resume=True)
-        with ExitStack() as stack:
-            self._notify(f"{self._system} with {name}: the answers are in {folder / ANSWERS}")
-            llm, new_agent = open_agents(settings, held, stack, self._notify)
-            answer_probes(
-                [self._system], self._data, new_agent, llm, folder,
-                threads=_THREADS, retry_failed=True, progress=self._progress,
-            )  # fmt: skip
-        return read_answers(folder / ANSWERS)
+    own = system_settings(with_adapters(settings, adapters), system)
+    return own.model_copy(update={"options": {**own.options, **options}})

@@ -1,60 +1,64 @@
-"""Bases and regimes side by side: each trained on folds of the operation data by seed, and judged on what was held out.
+"""Cross-validated comparison of base models and training regimes for classifiers of memory operations.
 
-Every finished fold is a line of runs.jsonl, so an interrupted comparison goes on where it was. Knows no terminal.
+Every finished fold is a line of runs.jsonl, so an interrupted comparison resumes there. Prints nothing.
 """
 
-import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from time import perf_counter
 from typing import NamedTuple
 
-from finetune.cross_validation import Fold, folds, split
-from finetune.operation_metrics import Pair, Said, endings, judge, to_ask
-from localmem.evaluation.datasets.labelled_pairs import LabelledPair
-from finetune.run_folder import digest
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from finetune.cross_validation import Fold, hold_out, make_folds
+from finetune.run_folder import hash_files
 from finetune.trainers.operation_classifier import (
     NLI,
-    Job,
-    Lesson,
+    OperationRecipe,
+    PairLesson,
     Regime,
-    at_fresh_rate,
-    inferring,
-    learn,
-    operation_pairs,
+    operation_files,
+    prepare_inference_model,
+    read_operation_pairs,
+    train_pairs,
+    use_fresh_rate,
 )
+from finetune.trainers.t5 import FRESH
+from finetune.trainers.training import TrainingJob, base_folder, update_recipe
+from localmem.classification import OPERATIONS, PairClassifier
 from localmem.classification.pair_classifier import PairModel
 from localmem.classification.pair_weights import config_of, labels_of
 from localmem.classification.trained_classifier import classifier_of
 from localmem.errors import BadInput
+from localmem.experiments.operation_evaluation import classify_pairs, score_operations
+from localmem.files import JsonlLog, write_atomic, write_json
 from localmem.reporting.provenance import machine, versions
-from localmem.text.base import OPERATIONS, PairClassifier
 
-_RUNS = "runs.jsonl"
+RUNS = "runs.jsonl"
+
+
+class OperationComparisonRecipe(BaseModel):
+    """Recipe of `localmem finetune compare-operations`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    bases: tuple[str, ...] = ("minilm-l6-v2",)
+    """Base model to compare, by name or folder; t5:tiny, t5:mini, t5:small: a randomly initialised T5."""
+    regimes: tuple[Regime, ...] = ("scratch",)
+    """Regime to compare: operations only; inference only; or inference, then operations."""
+    folds: int = Field(5, ge=2)
+    """Number of folds, divided by group."""
+    seeds: int = Field(1, ge=1)
+    """Number of divisions, each with its own trainings."""
+    training: OperationRecipe = OperationRecipe()
+    """How each model is trained."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is compared. `job` holds what all share; its base and regime do not count.
-
-    A model of inference is trained once a base and shared by its folds and seeds; a T5 from nothing learns at
-    `fresh_rate`, in inference and operations.
-    """
-
-    job: Job
-    bases: Sequence[str | Path]
-    regimes: Sequence[Regime]
-    folds: int
-    seeds: int
-    fresh_rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One base and regime on one fold of one seed; the speed is that of a CPU or GPU as it was then, in batches."""
+class FoldResult:
+    """One base and regime on one fold of one seed; the speed is measured in batches on the current machine."""
 
     base: str
     regime: str
@@ -70,13 +74,14 @@ class Result:
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation; the latter is 0 for one value."""
+    """Mean and standard deviation; the latter is 0 for a single value."""
 
     mean: float
     deviation: float
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
+        """The spread of at least one value."""
         return cls(mean(values), stdev(values) if len(values) > 1 else 0.0)
 
     def __str__(self) -> str:
@@ -84,8 +89,8 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One base and regime over all folds of all seeds; `minutes` is the training of one fold, inference left out."""
+class ComparisonRow:
+    """One base and regime over all folds of all seeds; `minutes` is the training of one fold without inference."""
 
     base: str
     regime: str
@@ -98,8 +103,8 @@ class Row:
     minutes: float
     confusion: list[list[int]]
 
-    def told(self) -> dict[str, str]:
-        """As a line of a table shows it."""
+    def cells(self) -> dict[str, str]:
+        """The row as text by column."""
         return {
             "base": self.base,
             "regime": self.regime,
@@ -108,116 +113,112 @@ class Row:
             "set F1": str(self.set_f1),
             "pairs/s": f"{self.pairs_per_second:.0f}",
             "MB": f"{self.megabytes:.0f}",
-            "min a fold": f"{self.minutes:.1f}",
+            "min/fold": f"{self.minutes:.1f}",
         }
 
 
-def compare(wanted: Wanted, *, resume: bool = False, note: Callable[[str], None] = print) -> list[Row]:
-    """Trains and judges what is wanted and not yet done, and returns one row for each base and regime."""
-    out = wanted.job.out
-    done = _done(out / _RUNS, resume=resume)
-    pairs = operation_pairs(wanted.job.data)
-    parts = {seed: folds(pairs, wanted.folds, seed) for seed in range(wanted.seeds)}  # fails before any training
-    out.mkdir(parents=True, exist_ok=True)
-    for base in wanted.bases:
-        job = at_fresh_rate(replace(wanted.job, base=base), wanted.fresh_rate)
-        for regime in wanted.regimes:
-            start = _start(job, regime, note) if _missing(done, base, regime, parts) else base
-            for seed, fold, part in _missing(done, base, regime, parts):
-                note(f"{_name(base)}, {regime}: seed {seed}, fold {fold + 1} of {wanted.folds}")
-                result = _one(job, regime, start, part, seed, fold, note)
-                done.append(result)
-                with (out / _RUNS).open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(result)) + "\n")
-    return [_row(done, _name(base), regime) for base in wanted.bases for regime in wanted.regimes]
+def compare_operations(job: TrainingJob[OperationComparisonRecipe]) -> list[ComparisonRow]:
+    """Train and score what the job's folder does not hold yet; return one row for each base and regime.
 
-
-def _done(path: Path, *, resume: bool) -> list[Result]:
-    if not path.is_file():
-        return []
-    if not resume:
-        raise BadInput(f"{path.parent} holds a comparison; go on with --resume, or give another --out")
-    return [Result(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _missing(
-    done: Sequence[Result], base: str | Path, regime: Regime, parts: dict[int, list[Fold]]
-) -> list[tuple[int, int, Fold]]:
-    known = {(result.base, result.regime, result.seed, result.fold) for result in done}
-    return [
-        (seed, number, part)
-        for seed, held in parts.items()
-        for number, part in enumerate(held)
-        if (_name(base), regime, seed, number) not in known
+    An inference model is trained once for each base and shared by its folds and seeds. Writes comparison.json and
+    comparison.md. Raises BadInput.
+    """
+    recipe = job.recipe
+    if (job.out / RUNS).is_file() and not job.resume:
+        raise BadInput(f"{job.out} holds a comparison; use --resume, or choose another --out")
+    pairs = read_operation_pairs(recipe.training)
+    folds = [
+        (seed, number, fold)
+        for seed in range(recipe.seeds)
+        for number, fold in enumerate(make_folds(pairs, recipe.folds, seed))
     ]
+    with JsonlLog(job.out / RUNS, TypeAdapter(FoldResult)) as log:
+        results = list(log.records)
+        for base in recipe.bases:
+            training = TrainingJob(
+                update_recipe(recipe.training, base=base), job.out, resume=True, notify=job.notify, command=job.command
+            )
+            for result in _missing_folds(use_fresh_rate(training), recipe, folds, results):
+                log.append(result)
+                results.append(result)
+    rows = [_summarise(results, _base_name(base), regime) for base in recipe.bases for regime in recipe.regimes]
+    _write_report(job, rows)
+    return rows
 
 
-def _start(job: Job, regime: Regime, note: Callable[[str], None]) -> str | Path:
-    """What a fold begins with. A model of inference that is there already is used again."""
-    if regime == "scratch":
-        return job.base
-    return inferring(job, job.out / NLI / _name(job.base).replace(":", "-"), resume=True, note=note)
+def load_classifier(folder: Path) -> PairClassifier:
+    """The trained model in a folder, as a classifier of operations."""
+    return classifier_of(labels_of(config_of(folder)), PairModel(folder))
 
 
-def _one(
-    job: Job, regime: Regime, start: str | Path, part: Fold, seed: int, fold: int, note: Callable[[str], None]
-) -> Result:
-    folder = job.out / f"{_name(job.base).replace(':', '-')}-{regime}-{seed}-{fold}"
-    seconds = 0.0
-    if regime != "zero-shot":
-        plan = replace(job.plan, seed=seed)
-        inner = split(part.train, job.share, seed)
-        lesson = Lesson(OPERATIONS, inner, plan, job.data, "Memory operations", folder)
-        seconds = learn(start, lesson, job, resume=True, note=note).seconds
-    model = folder if regime != "zero-shot" else Path(start)
-    said, speed = answers(classifier(model), part.held_out)
-    verdict = judge(part.held_out, said)
+def _missing_folds(
+    job: TrainingJob[OperationRecipe],
+    recipe: OperationComparisonRecipe,
+    folds: Sequence[tuple[int, int, Fold]],
+    results: Sequence[FoldResult],
+) -> Iterator[FoldResult]:
+    """The results of one base that are not in `results`, as they are made."""
+    name = _base_name(job.recipe.base)
+    finished = {(result.base, result.regime, result.seed, result.fold) for result in results}
+    for regime in recipe.regimes:
+        missing = [item for item in folds if (name, regime, *item[:2]) not in finished]
+        if not missing:
+            continue
+        start = job.recipe.base
+        if regime != "scratch":
+            start = prepare_inference_model(replace(job, out=job.out / NLI / name.replace(":", "-")))
+        for seed, number, fold in missing:
+            job.notify(f"{name}, {regime}: seed {seed}, fold {number + 1} of {recipe.folds}")
+            out = job.out / f"{name.replace(':', '-')}-{regime}-{seed}-{number}"
+            fold_recipe = update_recipe(job.recipe, regime=regime, seed=seed)
+            result = _run_fold(replace(job, recipe=fold_recipe, out=out), start, fold)
+            yield replace(result, base=name, fold=number)
+
+
+def _run_fold(job: TrainingJob[OperationRecipe], start: str, fold: Fold) -> FoldResult:
+    recipe, seconds, model = job.recipe, 0.0, job.out
+    if recipe.regime == "zero-shot":
+        model = base_folder(start)
+    else:
+        inner = hold_out(fold.train, recipe.validation_share, recipe.seed)
+        lesson = PairLesson(OPERATIONS, inner, recipe.data, "Memory operations")
+        seconds = train_pairs(job, start, lesson).seconds
+    labels, speed = classify_pairs(load_classifier(model), fold.held_out)
+    scores = score_operations(fold.held_out, labels)
     size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
-    shutil.rmtree(folder, ignore_errors=True)
-    return Result(
-        base=_name(job.base),
-        regime=regime,
-        seed=seed,
-        fold=fold,
-        accuracy=verdict.accuracy,
-        macro_f1=verdict.macro_f1,
-        set_f1=verdict.set_f1,
-        confusion=verdict.confusion,
+    shutil.rmtree(job.out, ignore_errors=True)
+    return FoldResult(
+        base=recipe.base,
+        regime=recipe.regime,
+        seed=recipe.seed,
+        fold=0,
+        accuracy=scores.accuracy,
+        macro_f1=scores.macro_f1,
+        set_f1=scores.set_f1,
+        confusion=scores.confusion,
         pairs_per_second=speed,
         bytes=size,
         seconds=seconds,
     )
 
 
-def write(rows: Sequence[Row], wanted: Wanted) -> None:
-    """comparison.json and comparison.md: the rows, the confusion of each, and what makes them again."""
-    job = wanted.job
+def _write_report(job: TrainingJob[OperationComparisonRecipe], rows: Sequence[ComparisonRow]) -> None:
+    from tabulate import tabulate
+
+    recipe, training = job.recipe, job.recipe.training
     report = {
         "command": job.command,
-        "folds": wanted.folds,
-        "seeds": wanted.seeds,
-        "plan": asdict(job.plan),
-        "nli_plan": asdict(job.nli_plan),
-        "fresh_rate": wanted.fresh_rate,
-        "window": job.window,
-        "balance": job.balance,
-        "apart": job.apart,
-        "data": {path.name: digest(path) for path in (*job.data, *job.nli, *job.nli_valid)},
+        **recipe.model_dump(mode="json"),
+        "data": dict(hash_files([*operation_files(training), *training.nli, *training.nli_valid])),
         "labels": OPERATIONS,
         "rows": [asdict(row) for row in rows],
         "machine": machine(job.out),
         "versions": versions(),
     }
-    (job.out / "comparison.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    (job.out / "comparison.md").write_text(_markdown(rows, wanted), encoding="utf-8")
-
-
-def _markdown(rows: Sequence[Row], wanted: Wanted) -> str:
-    from tabulate import tabulate
-
-    table = tabulate([row.told() for row in rows], headers="keys", tablefmt="github", disable_numparse=True)
+    write_json(job.out / "comparison.json", report)
+    table = tabulate([row.cells() for row in rows], headers="keys", tablefmt="github", disable_numparse=True)
     matrices = [
-        f"{row.base}, {row.regime} (rows are the truth):\n\n"
+        f"{row.base}, {row.regime} (rows are the true labels):\n\n"
         + tabulate(
             [[name, *cells] for name, cells in zip(OPERATIONS, row.confusion, strict=True)],
             headers=["", *OPERATIONS],
@@ -225,31 +226,17 @@ def _markdown(rows: Sequence[Row], wanted: Wanted) -> str:
         )
         for row in rows
     ]
-    runs = f"{wanted.folds} folds by group, {wanted.seeds} seed{'s' if wanted.seeds > 1 else ''}; ± is over the folds."
-    return "\n\n".join([f"`{wanted.job.command}`", runs, table, *matrices]) + "\n"
+    runs = f"{recipe.folds} folds by group, seeds: {recipe.seeds}; ± is the standard deviation over the folds."
+    text = "\n\n".join([f"`{job.command}`", runs, table, *matrices]) + "\n"
+    write_atomic(job.out / "comparison.md", text)
 
 
-def classifier(folder: Path) -> PairClassifier:
-    """The trained model in a folder, whatever it was trained for."""
-    return classifier_of(labels_of(config_of(folder)), PairModel(folder))
-
-
-def answers(judged: PairClassifier, pairs: Sequence[LabelledPair]) -> tuple[Said, float]:
-    """What it says of all that `judge` wants to know, in one batch, and how many pairs a second that were."""
-    asked: list[Pair] = to_ask(endings(pairs))
-    judged.classify(asked[:1])  # loads what there is to load
-    began = perf_counter()
-    labels = judged.classify(asked)
-    seconds = perf_counter() - began
-    return {pair: label.operation for pair, label in zip(asked, labels, strict=True)}, len(asked) / seconds
-
-
-def _row(done: Sequence[Result], base: str, regime: str) -> Row:
-    runs = [result for result in done if (result.base, result.regime) == (base, regime)]
+def _summarise(results: Sequence[FoldResult], base: str, regime: str) -> ComparisonRow:
+    runs = [result for result in results if (result.base, result.regime) == (base, regime)]
     confusion = [
-        [sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*(r.confusion for r in runs), strict=True)
+        [sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*(run.confusion for run in runs), strict=True)
     ]
-    return Row(
+    return ComparisonRow(
         base=base,
         regime=regime,
         runs=len(runs),
@@ -263,5 +250,5 @@ def _row(done: Sequence[Result], base: str, regime: str) -> Row:
     )
 
 
-def _name(base: str | Path) -> str:
-    return base.name if isinstance(base, Path) else base
+def _base_name(base: str) -> str:
+    return base if base.startswith(FRESH) else Path(base).name

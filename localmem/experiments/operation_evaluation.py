@@ -15,11 +15,11 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from localmem.classification import OPERATIONS, Operation, PairClassifier
 from localmem.errors import BadInput, MissingExtra
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair
 from localmem.retrieval.base import Encoder
-from localmem.systems.carecall.operations import remaining, update
-from localmem.text.base import OPERATIONS, Operation, PairClassifier
+from localmem.systems.carecall.memory_update import remaining, update
 
 Pair = tuple[str, str]
 Labels = Mapping[Pair, Operation]

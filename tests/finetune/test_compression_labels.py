@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from finetune.extractive_labels import Extractor
 
 from finetune.compression_labels import (
     Labelled,
@@ -15,7 +16,6 @@ from finetune.compression_labels import (
     sound,
     stemmer,
 )
-from finetune.extractive_labels import Extractor
 from localmem.errors import BadInput
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 import pytest
-
 from finetune.program import FILE, PLACE, run_program
+
 from localmem.errors import BadInput
 
 

@@ -11,12 +11,12 @@ from finetune.grading import grade
 from finetune.small_models import asked, check_stage, kind_of, lesson, train
 from finetune.traces.trace import Teacher, Trace, trace_of, write_traces
 from finetune.trainers.training import Plan
+from localmem.classification import OPERATIONS
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.prompts import load, render
-from localmem.segmentation.segmenters import numbered, written
-from localmem.text.base import OPERATIONS
+from localmem.segmentation.segmenters import numbered_exchanges, segments_json
 from localmem.types import Choice, Completion, Prompt
 from tests.fakes import session
 from tests.finetune.play import THINGS, VOCABULARY, WORDS
@@ -57,8 +57,8 @@ def segments(folder: Path) -> list[Trace]:
     for number, (one, other) in enumerate(pairwise(THINGS)):
         turns = [text for thing in (one, other) for text in (f"a {thing}", f"now {thing}") * 2]
         held = session(f"s{number}", *turns)
-        prompt = render("secom/segment", guidance="", last=3, dialogue=numbered(held.exchanges()))
-        traces.append(kept(prompt, written([range(2), range(2, 4)]), f"e{number}"))
+        prompt = render("secom/segment", guidance="", last=3, dialogue=numbered_exchanges(held.exchanges()))
+        traces.append(kept(prompt, segments_json([range(2), range(2, 4)]), f"e{number}"))
     for part in PARTS:
         write_traces(folder / part / "segment.jsonl", traces)
     return traces

@@ -1,219 +1,241 @@
-"""`localmem distill`: a teacher's work on memory is collected, sifted, and learned by small students.
+"""`localmem distill`: collect a teacher's outputs, filter them, and train and compare students."""
 
-Wires up `finetune`. Training and evaluation stand in files of their own beside this one.
-"""
-
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import get_args
 
 import click
 
-from localmem.cli.distill.evaluate import evaluate
-from localmem.cli.distill.judge_options import Opinions, judge_options
-from localmem.cli.distill.train import train
-from localmem.cli.finetune.training_options import base_folder
-from localmem.cli.options import DatasetFile, config_option, data_option, json_option, note, print_json, settings_of
+from finetune.reply_lessons.generate import CURRICULUM
+from finetune.reply_lessons.vocabulary import Part
+from finetune.traces.human_labels import Stage
+from finetune.trainers.lora import LoraRecipe
+from localmem.cli.distill.evaluate import end_to_end, evaluate
+from localmem.cli.finetune.training_options import make_job, out_option, print_result, resume_option
+from localmem.cli.options import (
+    SettingsFlags,
+    config_option,
+    dataset_option,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    settings_of,
+    settings_options,
+)
 from localmem.cli.progress import step_progress
-from localmem.errors import BadInput
+from localmem.cli.recipes import recipe_options
+from localmem.experiments.distillation import TRACES, CollectionRecipe
 
-if TYPE_CHECKING:
-    from finetune.traces.collect import Collector
-    from finetune.traces.trace import Teacher
-    from localmem.config import Settings
-
-TRACES = "traces"
+_FOLDER = click.Path(path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_collection_option = click.option("--out", type=_FOLDER, required=True, help="Folder of the collection.", metavar="DIR")
 
 
 @click.group()
 def distill() -> None:
-    """Let small students learn a teacher's work, stage by stage."""
+    """Distill a teacher's memory steps into small models."""
 
 
 @distill.command()
-@click.option("--system", "systems", multiple=True, help="May be given again.", metavar="S")
-@click.option(
-    "--data",
-    "sources",
-    type=DatasetFile(),
-    multiple=True,
-    help="A data set and its file; may be given again.",
-    metavar="NAME=FILE",
-)
-@click.option("--teacher", "model", help="The backbone whose work is collected; with --from its name.", metavar="M")
-@click.option(
-    "--from",
-    "files",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="In place of --system and --data: JSONL of outputs that you have already, of one --stage. May be given again.",
-    metavar="FILE",
-)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The collection's folder.", metavar="DIR")
-@click.option("--stage", "stages", multiple=True, help="Only these stages; may be given again.", metavar="X")
-@click.option("--limit", type=click.IntRange(1), help="The first so many probes of each data set only.")
-@click.option("--sessions", type=click.IntRange(1), help="Read the last so many sessions of each episode only.")
-@click.option("--half", type=click.Choice(["all", "choose", "report"]), default="choose", show_default=True)
-@click.option("--threads", type=click.IntRange(1), default=8, show_default=True, help="Episodes at once.")
-@click.option("--resume", is_flag=True, help="Go on with the collection that --out holds; what failed is done again.")
+@dataset_option
+@recipe_options(CollectionRecipe, flags=[("systems", "system"), ("stages", "stage")])
+@click.option("--teacher", required=True, help="Backbone whose outputs are collected.", metavar="MODEL")
+@_collection_option
+@resume_option
 @config_option
 @json_option
 def collect(
-    systems: Sequence[str],
-    sources: Sequence[tuple[str, Path]],
-    model: str | None,
-    files: Sequence[Path],
+    datasets: Sequence[tuple[str, Path]],
+    recipe: CollectionRecipe,
+    teacher: str,
     out: Path,
-    stages: Sequence[str],
-    limit: int | None,
-    sessions: int | None,
-    half: str,
-    threads: int,
     resume: bool,
     config: Path | None,
     as_json: bool,
 ) -> None:
-    """Run systems over conversations and keep everything the teacher is asked and answers, a file for each stage.
+    """Collect a teacher's prompts and answers.
 
-    The teacher is whatever the settings make of M: in process, a vLLM of its own, or a server at llm.url. What fails
-    loses nothing that was collected. With --from nothing is run: chats that you have already, as files for fine-tuning
-    hold them, join the collection. `localmem distill sift` then says what can be learned from.
+    Runs memory systems over conversations and writes everything that the teacher is asked and answers, in a file for
+    each stage. The teacher runs in process, on its own vLLM, or on a server at llm.url. A failure loses nothing.
     """
-    from finetune.traces.collect import Collector
+    from localmem.experiments.distillation import collect_traces
 
-    if files:
-        _take_in(files, systems, sources, stages, model, out, as_json=as_json)
-        return
-    if not (systems and sources and model):
-        raise click.UsageError("give --system, --data and --teacher, or --from FILE with outputs that you have already")
-    from localmem.experiments.runs import evaluate as run_systems
-
-    settings = settings_of(config, model=model)
-    with Collector(out / TRACES, _teacher(settings), stages) as collector, step_progress() as show:
-        run_systems(
-            settings, systems=systems, baselines=(), datasets=dict(sources), out=out,
-            limit=limit, sessions=sessions, split=None if half == "all" else half,  # type: ignore[arg-type]  # checked by click
-            threads=threads, resume=resume, retry_failed=True, wrap=collector.around, notify=note, progress=show,
-        )  # fmt: skip
-    _tell_collected(collector, out, as_json=as_json)
+    settings = settings_of(config, model=teacher)
+    with step_progress() as progress:
+        counts = collect_traces(settings, recipe, dict(datasets), out, resume=resume, notify=note, progress=progress)
+    _print_counts(counts, out, as_json=as_json)
 
 
-def _take_in(
-    files: Sequence[Path],
-    systems: Sequence[str],
-    sources: Sequence[tuple[str, Path]],
-    stages: Sequence[str],
-    teacher: str | None,
-    out: Path,
-    *,
-    as_json: bool,
-) -> None:
-    """Every line of every file is checked before the first is kept."""
-    from finetune.traces.collect import Collector
-    from finetune.traces.import_chats import read_given
-    from finetune.traces.trace import Teacher
+@distill.command("import")
+@click.argument("files", type=_FOLDER, nargs=-1, required=True, metavar="FILE...")
+@click.option("--stage", required=True, help="Stage of all lines.", metavar="NAME")
+@click.option("--teacher", help="Name of the model that wrote them; default: the file's name.", metavar="NAME")
+@_collection_option
+@json_option
+def import_(files: Sequence[Path], stage: str, teacher: str | None, out: Path, as_json: bool) -> None:
+    """Import outputs that you already have.
 
-    if systems or sources:
-        raise click.UsageError("with --from nothing is run: leave --system and --data away")
-    if len(stages) != 1:
-        raise click.UsageError(f"the lines of --from are of one stage, and {len(stages)} are given; give one --stage")
-    traces = [trace for path in files for trace in read_given(path, stages[0], teacher)]
-    with Collector(out / TRACES, Teacher(teacher or "")) as collector:
-        for trace in traces:
-            collector.add(stages[0], trace)
-    _tell_collected(collector, out, as_json=as_json)
+    FILE is JSONL with one chat per line, as files for fine-tuning hold them. No file is imported if any line is wrong.
+    """
+    from localmem.experiments.distillation import import_traces
 
-
-def _tell_collected(collector: "Collector", out: Path, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"out": str(out / TRACES), "collected": dict(collector.counted)})
-        return
-    for stage, count in sorted(collector.counted.items()):
-        click.echo(f"{stage}: {count}")
-    note(f"traces are in {out / TRACES}; `localmem distill sift {out}` says what can be learned from")
+    _print_counts(import_traces(files, stage, teacher, out), out, as_json=as_json)
 
 
 @distill.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the division by conversation.")
-@judge_options
-@click.option("--least", type=float, help="With --judge: the score from which an answer is kept.", metavar="N")
-@config_option
-@data_option
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the division by conversation.")
+@click.option("--judge-model", help="Model that also judges the answers.", metavar="NAME")
+@click.option(
+    "--criterion",
+    default="score",
+    show_default=True,
+    help="Judge question: score, rating, entailment or correct.",
+    metavar="NAME",
+)
+@click.option("--min-score", type=float, help="Lowest score to keep, with --judge-model.", metavar="N")
+@settings_options("config", "data_dir")
 @json_option
 def sift(
     folder: Path,
     seed: int,
-    judge: str | None,
-    by: str,
-    least: float | None,
-    config: Path | None,
-    data: Path | None,
+    judge_model: str | None,
+    criterion: str,
+    min_score: float | None,
+    flags: SettingsFlags,
     as_json: bool,
 ) -> None:
-    """Drop what a student should not learn, divide the rest by conversation, and say how much is left of each stage.
+    """Filter a collection and divide it into parts.
 
-    Writes DIR/train, DIR/valid and DIR/test, a file for each stage; the traces themselves stay as they are. A judge is
-    asked only about what nothing else speaks against, and never twice about the same.
+    Drops what a student should not learn and writes DIR/train, DIR/valid and DIR/test, divided by conversation, with a
+    file for each stage. The collected traces stay as they are. A judge sees only what passes all other checks, and
+    nothing twice.
     """
-    from tabulate import tabulate
+    from localmem.experiments.distillation import filter_collection
 
-    from finetune.traces.filtering import sift as sifted
-    from finetune.traces.trace import read_traces, write_traces
-
-    if (judge is None) != (least is None):
-        raise click.UsageError("--judge and --least go together: who judges, and from which score on an answer is kept")
-    files = sorted((folder / TRACES).glob("*.jsonl"))
-    if not files:
-        raise BadInput(f"{folder} holds no traces; run `localmem distill collect` first")
-    rows: list[dict[str, object]] = []
-    with ExitStack() as stack:
-        opinions = Opinions(settings_of(config, data, model=judge), by, folder, stack) if judge else None
-        for path in files:
-            traces = read_traces(path)
-            against = opinions.against(traces, path.stem, least or 0.0) if opinions else lambda _: None
-            found = sifted(traces, path.stem, seed=seed, more=against)
-            for part, held in found.parts.items():
-                write_traces(folder / part / path.name, held)
-            counts: dict[str, object] = {part: len(held) for part, held in found.parts.items()}
-            dropped = dict(found.dropped)
-            rows.append({"stage": path.stem, **counts, "dropped": sum(dropped.values()), "why": dropped})
-        told_by = {"judge": opinions.told(least)} if opinions else {}
+    if (judge_model is None) != (min_score is None):
+        raise click.UsageError("--judge-model and --min-score must be used together")
+    with step_progress() as progress:
+        rows = filter_collection(
+            folder,
+            flags.load(model=judge_model),
+            seed=seed,
+            criterion=criterion if judge_model else None,
+            minimum=min_score or 0.0,
+            notify=note,
+            progress=progress,
+        )
     if as_json:
-        print_json([{**row, **told_by} for row in rows])
+        print_json(rows)
         return
-    told = [{**row, "why": ", ".join(f"{why}: {count}" for why, count in dict(row["why"]).items())} for row in rows]  # type: ignore[call-overload]  # a mapping
-    click.echo(tabulate(told, headers="keys"))
+    columns = ["stage", "train", "valid", "test", "dropped", "reasons"]
+    texts = [", ".join(f"{reason}: {count}" for reason, count in row["reasons"].items()) for row in rows]
+    print_table([[*(row[name] for name in columns[:-1]), text] for row, text in zip(rows, texts, strict=True)], columns)
 
 
 @distill.command()
-@click.argument("adapter", type=click.Path(path_type=Path), metavar="RUN")
-@click.option("--student", required=True, help="The student's base model: a name or a folder.", metavar="M")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The merged model.", metavar="DIR")
-def merge(adapter: Path, student: str, out: Path) -> None:
-    """Base model and adapter as one folder, which vLLM and transformers load; `localmem models import` registers it."""
-    from finetune.merge import merge as merged
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.option("--stage", "stages", multiple=True, required=True, help="Stage, or all. Repeatable.", metavar="NAME")
+@click.option("--student", required=True, help="Base model: a name, a folder, or t5:tiny.", metavar="MODEL")
+@recipe_options(LoraRecipe, flags=["epochs", "rank"])
+@out_option
+@resume_option
+@json_option
+def train(
+    folder: Path, stages: Sequence[str], student: str, recipe: LoraRecipe, out: Path, resume: bool, as_json: bool
+) -> None:
+    """Train a student on a filtered collection.
 
-    merged(adapter, base_folder(student), out)
+    A chat model gets one LoRA adapter for all stages; serve it with the setting llm.adapters, under the prompts' names.
+    For the stages operation and segment the student may be an encoder, for operation also a T5 (t5:tiny is randomly
+    initialised): it is then trained as `localmem finetune` does, with that command's defaults.
+    """
+    from finetune.trainers.training import update_recipe
+    from localmem.experiments.distillation import train_student
+
+    job = make_job(update_recipe(recipe, base=student), out, resume=resume)
+    print_result(train_student(folder, stages, job), job, as_json=as_json)
+
+
+@distill.command()
+@click.argument("adapter", type=_FOLDER, metavar="RUN")
+@click.option("--student", required=True, help="The student's base model: a name or a folder.", metavar="MODEL")
+@click.option("--out", type=_FOLDER, required=True, help="Folder for the merged model.", metavar="DIR")
+def merge(adapter: Path, student: str, out: Path) -> None:
+    """Merge an adapter into its base model.
+
+    The result is a model folder that vLLM and transformers load; `localmem models import` registers it.
+    """
+    from finetune.trainers.lora import merge
+    from finetune.trainers.training import base_folder
+
+    merge(adapter, base_folder(student), out)
     note(f"the merged model is in {out}")
 
 
-distill.add_command(train)
+@distill.command()
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.option(
+    "--curriculum-stage",
+    type=click.IntRange(min(CURRICULUM), max(CURRICULUM)),
+    default=1,
+    show_default=True,
+    help="Stage of the curriculum.",
+)
+def lessons(folder: Path, curriculum_stage: int) -> None:
+    """Generate lessons in replying from memory.
+
+    Writes DIR/train, DIR/valid and DIR/test with dialogues of invented users, for `localmem distill train DIR --stage
+    respond`. The lessons are the same on every machine.
+    """
+    from finetune.reply_lessons.generate import write_lessons
+
+    _print_parts(write_lessons(folder, curriculum_stage))
+
+
+@distill.command()
+@click.argument("stage", type=click.Choice(get_args(Stage)))
+@click.argument("file", type=_FILE)
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+def labels(stage: Stage, file: Path, folder: Path) -> None:
+    """Convert human labels into traces of a stage.
+
+    FILE holds labelled dialogues (TIAGE, SuperDialSeg, DialSeg711) for the stage segment, and lines of ATOMIC for link.
+    Writes DIR/train, DIR/valid and DIR/test.
+    """
+    from finetune.traces.human_labels import convert_labels
+
+    _print_parts(convert_labels(stage, file, folder))
+
+
+@distill.command()
+@click.argument("file", type=_FILE)
+@click.option("--out", type=_FOLDER, required=True, help="Predictions for `localmem eval text`.", metavar="FILE")
+@click.option("--limit", type=click.IntRange(1), default=120, show_default=True, help="Number of replies.")
+def free_chat(file: Path, out: Path, limit: int) -> None:
+    """Write replies of free chat as predictions.
+
+    FILE is Synthetic-Persona-Chat's validation file. With `localmem eval text --metrics perplexity` it shows whether a
+    student still talks as people do.
+    """
+    from finetune.reply_lessons.free_chat import write_replies
+
+    write_replies(file, out, limit)
+
+
 distill.add_command(evaluate)
+distill.add_command(end_to_end)
 
 
-def _teacher(settings: "Settings") -> "Teacher":
-    """The teacher by its name, its weights and its chat template, as far as they are on this machine."""
-    from finetune.traces.trace import Teacher
-    from localmem.errors import LocalmemError
-    from localmem.evaluation.judging import model_identity
-    from localmem.llm.tokenizer import ChatTokenizer
-    from localmem.weights import model_path
+def _print_counts(counts: Mapping[str, int], out: Path, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"out": str(out / TRACES), "collected": dict(counts)})
+        return
+    for stage, count in sorted(counts.items()):
+        click.echo(f"{stage}: {count}")
+    note(f"traces are in {out / TRACES}; run `localmem distill sift {out}`")
 
-    model = model_identity(settings)
-    try:
-        template = ChatTokenizer(model_path(settings.model)).template_sha256
-    except LocalmemError:
-        template = ""
-    return Teacher(model.name, model.checksum, template)
+
+def _print_parts(counts: Mapping[Part, int] | Mapping[str, int]) -> None:
+    click.echo(", ".join(f"{part}: {count}" for part, count in counts.items()))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from finetune.merge import merge
 
 from finetune.grading import grade, measure
-from finetune.merge import merge
 from finetune.packing import NOT_LEARNED, Row, collate, encode, pack
 from finetune.run_folder import About, hashes, register, save
 from finetune.traces.trace import Teacher, Trace, trace_of, write_traces

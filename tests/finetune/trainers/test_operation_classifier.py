@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import finetune.trainers.operation_classifier as operations
-from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from finetune.trainers.operation_classifier import NLI, Job, class_weights, train
 from finetune.trainers.training import CHECKPOINTS, Plan
+from localmem.classification import OPERATIONS
 from localmem.errors import BadInput, ModelMissing
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from localmem.factory.parts import pair_classifier
-from localmem.text.base import OPERATIONS
 from tests.finetune.play import VOCABULARY, inference_file, operation_file, written
 from tests.finetune.small import small_encoder
 

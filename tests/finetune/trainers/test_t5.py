@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from finetune.trainers.operation_classifier import Job, at_fresh_rate, train
 from finetune.trainers.pair_trainers import learner
 from finetune.trainers.t5 import fresh_t5
 from finetune.trainers.training import Plan
+from localmem.classification import OPERATIONS
 from localmem.classification.pair_classifier import PairModel
-from localmem.classification.pair_weights import digits, question
+from localmem.classification.pair_weights import digit_tokens, t5_input
 from localmem.classification.trained_classifier import TrainedClassifier
 from localmem.errors import BadInput
-from localmem.text.base import OPERATIONS
+from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from tests.finetune.play import inference_file, operation_file
 
 PLAN = Plan(epochs=6, batch=8, learning_rate=3e-3, patience=6)
@@ -75,8 +75,8 @@ def test_transfer_keeps_all_weights_and_only_changes_what_the_digits_mean(traine
 
 def test_every_digit_has_a_token_of_its_own() -> None:
     _, tokenizer = fresh_t5("t5:tiny", [LabelledPair("Bo was born in 1990.", "Bo is 35.", "PASS", "g")])
-    assert len(set(digits(tokenizer, 4))) == 4
-    coded = tokenizer(question("Bo is 0.", "Bo is 3."))["input_ids"]
+    assert len(set(digit_tokens(tokenizer, 4))) == 4
+    coded = tokenizer(t5_input("Bo is 0.", "Bo is 3."))["input_ids"]
     assert coded[-1] == tokenizer.eos_token_id
     assert tokenizer.unk_token_id not in coded
 

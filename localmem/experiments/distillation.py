@@ -1,0 +1,168 @@
+"""Distillation, step by step: collect a teacher's outputs, filter them, and train a student on them.
+
+Prints nothing: notes and progress go to functions that the caller passes.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from finetune import small_models
+from finetune.traces.collect import Collector
+from finetune.traces.filtering import PARTS, filter_traces
+from finetune.traces.import_chats import import_chats
+from finetune.traces.judge_scores import StoredScores
+from finetune.traces.trace import Teacher, read_traces, write_traces
+from finetune.trainers import lora
+from finetune.trainers.training import TrainingJob, TrainingResult, update_recipe
+from localmem.config import Settings
+from localmem.errors import BadInput, LocalmemError
+from localmem.evaluation.judging import model_identity
+from localmem.experiments.runs import Notify, Progress, Split, counting, evaluate, ignore_progress
+from localmem.experiments.student_comparison import calibration_line, open_judge
+from localmem.llm.tokenizer import ChatTokenizer
+from localmem.weights import model_path
+
+TRACES = "traces"
+ALL_STAGES = "all"
+_ADAPTER_FIELDS = {"start", "rank", "dora", "four_bit", "row_tokens", "distribution_weight"}
+
+
+class CollectionRecipe(BaseModel):
+    """What `localmem distill collect` runs and keeps."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    systems: tuple[str, ...] = Field(min_length=1)
+    """Memory system to run, or SYSTEM/VARIANT."""
+    stages: tuple[str, ...] = ()
+    """Stage to keep; default: all."""
+    split: Split | None = "choose"
+    """Half of the data: choose or report; null for both."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use only the first N questions per dataset."""
+    sessions: int | None = Field(default=None, ge=1)
+    """Use only the last N sessions of each episode."""
+    threads: int = Field(default=8, ge=1)
+    """Episodes to run in parallel."""
+
+
+def collect_traces(
+    settings: Settings,
+    recipe: CollectionRecipe,
+    datasets: Mapping[str, Path],
+    out: Path,
+    *,
+    resume: bool = False,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> dict[str, int]:
+    """Run systems on the teacher (`settings.model`) and write everything it is asked and answers into `out`.
+
+    Returns the number of traces by stage. A failure loses nothing that was collected; `resume` continues and retries.
+    """
+    with Collector(out / TRACES, describe_teacher(settings), recipe.stages) as collector:
+        evaluate(
+            settings, datasets=datasets, out=out, systems=recipe.systems, baselines=(), limit=recipe.limit,
+            sessions=recipe.sessions, split=recipe.split, threads=recipe.threads, resume=resume, retry_failed=True,
+            wrap=collector.wrap, notify=notify, progress=progress,
+        )  # fmt: skip
+    return dict(collector.counts)
+
+
+def import_traces(files: Sequence[Path], stage: str, teacher: str | None, out: Path) -> dict[str, int]:
+    """Add chats in JSONL to a collection as traces of a stage. Checks every line of every file before writing any."""
+    traces = [trace for path in files for trace in import_chats(path, stage, teacher)]
+    with Collector(out / TRACES, Teacher(teacher or "")) as collector:
+        for trace in traces:
+            collector.add(stage, trace)
+    return dict(collector.counts)
+
+
+def describe_teacher(settings: Settings) -> Teacher:
+    """The teacher's name and the checksums of its weights and chat template, if they are on this machine."""
+    model = model_identity(settings)
+    try:
+        template = ChatTokenizer(model_path(settings.model)).template_sha256
+    except LocalmemError:
+        template = ""
+    return Teacher(model.name, model.checksum, template)
+
+
+def filter_collection(
+    folder: Path,
+    settings: Settings,
+    *,
+    seed: int = 0,
+    criterion: str | None = None,
+    minimum: float = 0.0,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> list[dict[str, Any]]:
+    """Filter every stage of a collection and divide it into train, valid and test; return a row for each stage.
+
+    With a `criterion`, a judge on `settings.model` scores the traces that pass all other checks, each once, and those
+    below `minimum` are dropped. Raises BadInput.
+    """
+    files = sorted((folder / TRACES).glob("*.jsonl"))
+    if not files:
+        raise BadInput(f"{folder} holds no traces; run `localmem distill collect` first")
+    rows: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        judge = open_judge(settings, criterion, stack, notify) if criterion else None
+        scores = StoredScores(judge, folder, minimum) if judge else None
+        for path in files:
+            traces, stage = read_traces(path), path.stem
+            track = counting(progress, f"judging {stage}", len(traces))
+            reject = scores.rejection(traces, stage, track) if scores else lambda _: None
+            result = filter_traces(traces, stage, seed=seed, reject=reject)
+            for part in PARTS:
+                write_traces(folder / part / path.name, result.parts[part])
+            counts: dict[str, int] = {part: len(result.parts[part]) for part in PARTS}
+            reasons = dict(result.dropped)
+            rows.append({"stage": stage, **counts, "dropped": sum(reasons.values()), "reasons": reasons})
+    if judge and scores:
+        about = {
+            "judge": judge.judge.name,
+            "model": judge.model,
+            "minimum": minimum,
+            "answers": scores.judged,
+            "calibration": calibration_line(judge),
+        }
+        rows = [{**row, "judge": about} for row in rows]
+    return rows
+
+
+def train_student(collection: Path, stages: Sequence[str], job: TrainingJob[lora.LoraRecipe]) -> TrainingResult:
+    """Train the job's base model on stages of a filtered collection and write the run's folder.
+
+    A chat model gets a LoRA adapter for any stages. An encoder or a T5 learns the stage operation (an encoder also
+    segment) as `localmem finetune` trains it, with that trainer's defaults. Raises BadInput.
+    """
+    selected = select_stages(collection, stages)
+    kind = small_models.model_kind(job.recipe.base)
+    if kind == "chat":
+        files = {part: tuple(collection / part / f"{stage}.jsonl" for stage in selected) for part in ("train", "valid")}
+        return lora.train(job.with_recipe(update_recipe(job.recipe, **files)))
+    unsuitable = job.recipe.model_fields_set & _ADAPTER_FIELDS
+    if unsuitable:
+        raise BadInput(f"an encoder or a T5 has no adapter; omit {', '.join(sorted(unsuitable))}")
+    stage = small_models.single_stage(selected, kind)
+    lesson = small_models.write_lesson(collection, stage)
+    if lesson.skipped:
+        job.notify(f"{lesson.skipped} traces come from another prompt and are left out")
+    return small_models.train(job, stage, lesson)
+
+
+def select_stages(collection: Path, stages: Sequence[str]) -> list[str]:
+    """The stages as named, or every stage of the collection for `all`. Raises BadInput."""
+    available = sorted(path.stem for path in (collection / "train").glob("*.jsonl"))
+    if not available:
+        raise BadInput(f"{collection} holds nothing to learn from; run `localmem distill sift {collection}` first")
+    selected = available if ALL_STAGES in stages else list(dict.fromkeys(stages))
+    if unknown := [stage for stage in selected if stage not in available]:
+        raise BadInput(f"{collection / 'train'} has no stage {', '.join(unknown)}; use one of {', '.join(available)}")
+    return selected
