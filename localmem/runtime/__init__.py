@@ -25,7 +25,7 @@ from localmem.retrieval.base import Encoder, Retriever
 from localmem.runtime.agent_cache import AgentCache
 from localmem.runtime.reindexing import Reindexed, Track, reindex
 from localmem.runtime.worker import MAX_ATTEMPTS, Worker
-from localmem.store.records import Job
+from localmem.store.records import SessionJob
 from localmem.store.sql import Store
 
 __all__ = ["MAX_ATTEMPTS", "Runtime"]
@@ -64,14 +64,14 @@ class Runtime:
         progress: Callable[[str], None] = log.info,
         llm: LLM | None = None,
         encoder: Encoder | None = None,
-        around: factory.Around = factory.as_it_is,
+        wrap: factory.Wrap = factory.no_wrap,
     ) -> None:
         self.settings = settings
         self.store = Store.open(settings.store_url, indexes=settings.data / "index")
         self.llm = Meter(Background(llm or _LazyLLM(self._backbone), limit=settings.llm.background))
         self._progress = progress
         self._encoder = encoder
-        self._around = around
+        self._wrap = wrap
         self._started: factory.Backbone | None = None
         self._lock = threading.Lock()
         self._agents = AgentCache(self._new_agent, max_bytes=settings.retrieval.memory_mb << 20)
@@ -106,7 +106,7 @@ class Runtime:
         vector, and closed sessions wait for a server with the new encoder.
         """
         with self._lock:
-            self._encoder = self._encoder or self._around(factory.encoder(self.settings, self.store.vectors))
+            self._encoder = self._encoder or self._wrap(factory.encoder(self.settings, self.store.vectors))
         self.store.vectors.check(self._encoder.identity)
         return self._encoder
 
@@ -131,7 +131,7 @@ class Runtime:
         """Start the threads that remember closed sessions, including those that earlier runs left."""
         self._worker.start()
 
-    def waiting_jobs(self, user: str | None = None) -> list[Job]:
+    def waiting_jobs(self, user: str | None = None) -> list[SessionJob]:
         """The closed sessions that this system has not remembered yet, of one user or of all, oldest first."""
         jobs = self.store.pending_jobs()
         return [job for job in jobs if job.system == self.settings.system and user in (None, job.user)]
@@ -142,7 +142,7 @@ class Runtime:
         jobs = self.waiting_jobs(user)
         return next((count for count, job in enumerate(jobs) if not self.remember(job)), len(jobs))
 
-    def remember(self, job: Job, *, replay: bool = False) -> bool:
+    def remember(self, job: SessionJob, *, replay: bool = False) -> bool:
         """Do one job. False on failure, which is recorded and logged; the job then waits for its next attempt.
 
         `replay` shows the session's replies to a system that works at each turn first, as a rebuild must.
@@ -188,25 +188,25 @@ class Runtime:
 
     def _parts(self, user: str | None) -> factory.Parts:
         """Parts of a memory. The user's index may be saved in a file; an index for a single comparison never is."""
-        return factory.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None), self._around)
+        return factory.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None), self._wrap)
 
     def _retriever(self, user: str | None) -> Retriever:
         settings = self.settings
-        before = factory.SYSTEMS[settings.system].before if user else 0
+        context_turns = factory.SYSTEMS[settings.system].context_turns if user else 0
         if settings.retrieval.retriever == "bm25":
-            return factory.retriever(settings, self.encoder, before=before, around=self._around)
+            return factory.retriever(settings, self.encoder, context_turns=context_turns, wrap=self._wrap)
         encoder = self.encoder()
-        file = self.store.indexes.file(user, settings.system, encoder.identity) if user else None
-        return factory.retriever(settings, lambda: encoder, file, before=before, around=self._around)
+        file = self.store.indexes.path(user, settings.system, encoder.identity) if user else None
+        return factory.retriever(settings, lambda: encoder, file, context_turns=context_turns, wrap=self._wrap)
 
     def _new_agent(self, user: str) -> Conversation:
-        settings, journal = self.settings, self._around(self.store.journal(user, self.settings.system))
+        settings, journal = self.settings, self._wrap(self.store.journal(user, self.settings.system))
         return Conversation(
             memory=factory.memory(settings, self._parts(user), journal.bank()),
             llm=self.llm,
             journal=journal,
             opened=self.store.open_sessions(user),
-            waiting=self.store.unfinished(user, settings.system),
+            waiting=self.store.pending_sessions(user, settings.system),
             speakers=Speakers(settings.chat.user_name, settings.chat.assistant_name),
             instructions=settings.chat.instructions,
             memory_position=self._memory_position,

@@ -34,13 +34,13 @@ def reindex(store: Store, encoder: Encoder, track: Track = iter) -> Reindexed:
             encoder.encode(batch, "passage")
         encoded += len(missing)
     keys = len(set(store.unit_keys()))
-    dropped = store.vectors.change(encoder.identity, encoder.dimension)
-    store.indexes.forget_all()
+    dropped = store.vectors.change_encoder(encoder.identity, encoder.dimension)
+    store.indexes.delete_all()
     return Reindexed(encoder.identity, encoder.dimension, keys, encoded, dropped)
 
 
 def _missing(store: Store, identity: str) -> list[str]:
     """The keys without a vector of this encoder, each once."""
     by_digest = {passage_digest(key): key for key in store.unit_keys()}
-    known = store.embeddings.known(identity, list(by_digest))
+    known = store.embeddings.find_digests(identity, list(by_digest))
     return [key for digest, key in by_digest.items() if digest not in known]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from localmem.llm.background import in_background
-from localmem.store.records import Job
+from localmem.store.records import SessionJob
 
 MAX_ATTEMPTS = 3  # then the session waits for the user: `localmem doctor` reports it
 _POLL_SECONDS = 5.0  # between looks for sessions that another process closed
@@ -15,11 +15,11 @@ _POLL_SECONDS = 5.0  # between looks for sessions that another process closed
 class Jobs(Protocol):
     """What there is to remember; a Runtime is one."""
 
-    def waiting_jobs(self) -> Sequence[Job]:
+    def waiting_jobs(self) -> Sequence[SessionJob]:
         """The jobs to be done, oldest first."""
         ...
 
-    def remember(self, job: Job, /) -> bool:
+    def remember(self, job: SessionJob, /) -> bool:
         """Do the job; False if it failed."""
         ...
 
@@ -73,7 +73,7 @@ class Worker:
                 if not succeeded:
                     self._not_before[job.user] = time.monotonic() + _POLL_SECONDS * (job.attempts + 1)
 
-    def _take_job(self) -> Job | None:
+    def _take_job(self) -> SessionJob | None:
         """The first job of a user whom no other thread is working for."""
         jobs = self._jobs.waiting_jobs()
         with self._lock:

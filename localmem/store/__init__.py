@@ -1,11 +1,20 @@
-"""The store: one user's words, what systems made of them, and the jobs in between, in one database.
+"""The store: users' conversations, what memory systems made of them, and pending work, in one database.
 
-`Store.open` is the way in; an agent writes through `Store.journal`.
+Open it with `Store.open`. An agent writes through `Store.journal`.
 """
 
-from localmem.store.importing import Imported
 from localmem.store.journal import StoreJournal
-from localmem.store.records import Event, Job, Receipt, SessionInfo, UnitHistory, Unread
+from localmem.store.records import Backlog, Event, ImportSummary, Receipt, SessionInfo, SessionJob, UnitHistory
 from localmem.store.sql import Store
 
-__all__ = ["Event", "Imported", "Job", "Receipt", "SessionInfo", "Store", "StoreJournal", "UnitHistory", "Unread"]
+__all__ = [
+    "Backlog",
+    "Event",
+    "ImportSummary",
+    "Receipt",
+    "SessionInfo",
+    "SessionJob",
+    "Store",
+    "StoreJournal",
+    "UnitHistory",
+]

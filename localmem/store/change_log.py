@@ -1,7 +1,8 @@
-"""The log of a bank: batches of changes, each made in one transaction, and the bank's version.
+"""The change log of all banks: batches of changes, each written in one transaction, and the version of each bank.
 
-A version counts the transactions that touched a bank. Whoever writes says which version it read: another one is a
-Conflict, so two processes never interleave one user's changes. A change that would not apply never enters the log.
+The version of a bank counts the transactions that changed it. A writer states the version it has read; if the bank has
+another one by now, that is a Conflict, so two processes never interleave one user's changes. A change that cannot be
+applied to the bank never enters the log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from localmem.errors import Conflict
 from localmem.store.database import Database
 from localmem.store.records import BatchState
 from localmem.store.schema import banks, batches, changes, jobs
-from localmem.store.serialization import ChangeCodec, named_units, to_micros
+from localmem.store.serialization import ChangeSerializer, named_units, to_micros
 from localmem.store.sessions import chunks
 from localmem.types import AddUnit, Change, SetNote
 
@@ -27,7 +28,7 @@ _COLUMNS = ("batch", "position", "user", "system", "type", "time", "unit", "othe
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changes to be written together. `cause` makes it unique among the bank's active batches of its kind."""
+    """Changes to write together. `cause` is unique among the active batches of the same bank and kind."""
 
     user: str
     system: str
@@ -38,8 +39,8 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
-    """A batch of the log, `number` its place in it."""
+class LoggedBatch:
+    """A batch of the log; `number` is its position."""
 
     number: int
     session: str | None
@@ -47,50 +48,51 @@ class Logged:
     changes: tuple[Change, ...]
 
 
-class BankLog:
-    """Reads and writes the log; one for the store."""
+class ChangeLog:
+    """Reads and writes the log; a store has one."""
 
-    def __init__(self, database: Database, codec: ChangeCodec) -> None:
-        self.codec = codec
-        self._add = database.many(insert(changes), _COLUMNS)
-        mark = database.mark  # asked before every reply, so it is written out once
-        self._version = f'SELECT version FROM banks WHERE "user" = {mark} AND system = {mark}'  # noqa: S608  # marks
+    def __init__(self, database: Database, serializer: ChangeSerializer) -> None:
+        self.serializer = serializer
+        self._insert = database.row_statement(insert(changes), _COLUMNS)
+        # As text, because it runs before every reply and SQLAlchemy would compile the expression each time.
+        mark = database.placeholder
+        self._version = f'SELECT version FROM banks WHERE "user" = {mark} AND system = {mark}'  # noqa: S608  # no input
 
     # -- versions --------------------------------------------------------------------------------------------------
 
     def version(self, connection: Connection, user: str, system: str) -> int:
-        """0 for a bank that nothing was ever written to."""
+        """The version of a bank; 0 before the first write."""
         return int(connection.exec_driver_sql(self._version, (user, system)).scalar() or 0)
 
     def advance(self, connection: Connection, user: str, system: str, read: int | None = None) -> int:
-        """The new version. Raises Conflict when the bank is no longer the one of version `read` (None: any)."""
-        held = self.version(connection, user, system) if read is None else read
-        if held == 0 and not self._known(connection, user, system):
+        """Increment and return the version. Raises Conflict when it is no longer `read` (None: any version)."""
+        current = self.version(connection, user, system) if read is None else read
+        if current == 0 and not self._exists(connection, user, system):
             connection.execute(insert(banks).values(user=user, system=system, version=1))
             return 1
-        of_bank = and_(banks.c.user == user, banks.c.system == system, banks.c.version == held)
-        if connection.execute(update(banks).where(of_bank).values(version=held + 1)).rowcount != 1:
+        of_bank = and_(banks.c.user == user, banks.c.system == system, banks.c.version == current)
+        if connection.execute(update(banks).where(of_bank).values(version=current + 1)).rowcount != 1:
             now = self.version(connection, user, system)
             raise Conflict(
-                f"the bank of {system} for user {user!r} is at version {now}, not {held}: another process changed it; "
-                "read it again"
+                f"the bank of {system} for user {user!r} is at version {now}, not {current}, because another process "
+                "changed it; load it again"
             )
-        return held + 1
+        return current + 1
 
-    def _known(self, connection: Connection, user: str, system: str) -> bool:
+    def _exists(self, connection: Connection, user: str, system: str) -> bool:
         query = select(banks.c.version).where(banks.c.user == user, banks.c.system == system)
         return connection.execute(query).first() is not None
 
     def systems(self, connection: Connection, user: str) -> list[str]:
-        """The systems that keep something for the user, or have it to read."""
-        held = select(banks.c.system).where(banks.c.user == user)
-        queued = select(jobs.c.system).where(jobs.c.user == user)
-        return sorted(connection.execute(held.union(queued)).scalars())
+        """The systems with a bank or a job of the user."""
+        with_bank = select(banks.c.system).where(banks.c.user == user)
+        with_job = select(jobs.c.system).where(jobs.c.user == user)
+        return sorted(connection.execute(with_bank.union(with_job)).scalars())
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def holds(self, connection: Connection, user: str, system: str, kind: Kind, cause: str) -> bool:
-        """Whether an active batch of this cause is there."""
+    def has_batch(self, connection: Connection, user: str, system: str, kind: Kind, cause: str) -> bool:
+        """Whether there is an active batch with this cause."""
         query = select(batches.c.number).where(
             batches.c.user == user,
             batches.c.system == system,
@@ -101,30 +103,20 @@ class BankLog:
         return connection.execute(query).first() is not None
 
     def write(self, connection: Connection, batch: Batch, state: BatchState = "active") -> None:
-        """Raises BadInput for changes that the bank could not apply."""
+        """Append a batch. Raises BadInput for changes that cannot be applied to the bank."""
         if state == "active":
             self._check(connection, batch)
         values = {name: getattr(batch, name) for name in ("user", "system", "kind", "cause", "session")}
-        added = connection.execute(insert(batches).values(state=state, **values).returning(batches.c.number))
-        number = added.scalar_one()
-        rows = [self._row(number, place, batch, change) for place, change in enumerate(batch.changes)]
-        self._add.run(connection, rows)
+        query = insert(batches).values(state=state, **values).returning(batches.c.number)
+        number = connection.execute(query).scalar_one()
+        self._insert.run(connection, [self._row(number, place, batch, it) for place, it in enumerate(batch.changes)])
 
     def _row(self, number: int, place: int, batch: Batch, change: Change) -> tuple[object, ...]:
-        body = self.codec.encode(change)
-        return (
-            number,
-            place,
-            batch.user,
-            batch.system,
-            change.type,
-            to_micros(change.time),
-            *named_units(change),
-            body,
-        )
+        body, time = self.serializer.encode(change), to_micros(change.time)
+        return (number, place, batch.user, batch.system, change.type, time, *named_units(change), body)
 
     def _check(self, connection: Connection, batch: Batch) -> None:
-        """Apply the changes to the part of the bank that they name."""
+        """Apply the changes to a bank of only those units that they name: loading all of it would cost too much."""
         named = {unit for change in batch.changes for unit in named_units(change) if unit is not None}
         Bank().apply([*self._additions(connection, batch.user, batch.system, named), *batch.changes])
 
@@ -136,12 +128,12 @@ class BankLog:
                 .where(changes.c.user == user, changes.c.system == system, changes.c.unit.in_(part))
                 .where(of_bank(user, system), changes.c.type == "add_unit")
             )
-            yield from map(self.codec.decode, connection.execute(query).scalars())
+            yield from map(self.serializer.decode, connection.execute(query).scalars())
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def changes(self, connection: Connection, user: str, system: str, until: datetime | None = None) -> list[Change]:
-        """The active changes in order; with `until` those made by then that a bank of then can apply."""
+        """The active changes in order. With `until`, those made by then that the bank of that time can apply."""
         query = (
             select(changes.c.body)
             .select_from(batches.join(changes, changes.c.batch == batches.c.number))
@@ -149,48 +141,52 @@ class BankLog:
             .order_by(batches.c.number, changes.c.position)
         )
         if until is None:
-            return list(map(self.codec.decode, connection.execute(query).scalars()))
+            return list(map(self.serializer.decode, connection.execute(query).scalars()))
         rows = connection.execute(query.where(changes.c.time <= to_micros(until))).scalars()
-        return list(_grounded(map(self.codec.decode, rows)))
+        return list(_applicable(map(self.serializer.decode, rows)))
 
     def of_batch(self, connection: Connection, user: str, number: int) -> tuple[Change, ...]:
-        """The changes of one batch."""
+        """The changes of one batch, in order."""
         query = select(changes.c.body).where(changes.c.user == user, changes.c.batch == number)
         bodies = connection.execute(query.order_by(changes.c.position)).scalars()
-        return tuple(map(self.codec.decode, bodies))
+        return tuple(map(self.serializer.decode, bodies))
 
     def batches(
         self, connection: Connection, user: str, system: str, states: Sequence[BatchState] = ("active",)
-    ) -> list[Logged]:
-        """Batches with their changes, in order."""
+    ) -> list[LoggedBatch]:
+        """The batches in these states, with their changes, in order."""
         query = (
             select(batches.c.number, batches.c.session, batches.c.state, changes.c.body)
             .select_from(batches.outerjoin(changes, changes.c.batch == batches.c.number))
             .where(batches.c.user == user, batches.c.system == system, batches.c.state.in_(states))
             .order_by(batches.c.number, changes.c.position)
         )
-        bodies: dict[tuple[int, str | None, BatchState], list[Change]] = {}
+        decoded: dict[tuple[int, str | None, BatchState], list[Change]] = {}
         for number, session, state, body in connection.execute(query):
-            held = bodies.setdefault((number, session, state), [])
+            batch = decoded.setdefault((number, session, state), [])
             if body is not None:
-                held.append(self.codec.decode(body))
-        return [Logged(*key, tuple(held)) for key, held in bodies.items()]
+                batch.append(self.serializer.decode(body))
+        return [LoggedBatch(*key, tuple(batch)) for key, batch in decoded.items()]
 
 
 def of_bank(user: str, system: str) -> ColumnElement[bool]:
-    """The active batches of one bank."""
+    """The condition for the active batches of one bank."""
     return and_(batches.c.user == user, batches.c.system == system, batches.c.state == "active")
 
 
-def _grounded(found: Iterable[Change]) -> Iterator[Change]:
-    """Without changes of units that the bank did not hold yet: sessions may be read in another order than held."""
-    held: set[str] = set()
-    for change in found:
+def _applicable(log: Iterable[Change]) -> Iterator[Change]:
+    """The changes without those of units that are not in the bank yet.
+
+    Sessions may be remembered in another order than they took place (a rebuild, an import), so at a past date the log
+    may name a unit whose addition carries a later time.
+    """
+    added: set[str] = set()
+    for change in log:
         unit, other = named_units(change)
         if isinstance(change, AddUnit):
-            held.add(change.unit.id)
+            added.add(change.unit.id)
         elif not isinstance(change, SetNote):
             ends = {unit, other} if change.type == "add_link" else {unit}
-            if not ends <= held:
+            if not ends <= added:
                 continue
         yield change

@@ -1,14 +1,14 @@
-"""Past conversations out of files: JSONL of sessions, or the conversations.json of an OpenAI export.
+"""Reads past conversations from files: JSON lines of sessions, or the conversations.json of an OpenAI export.
 
-Knows no store and no model. A bad record is an error that names file and line; nothing is skipped in silence.
+Does not depend on the database or a model. A bad record is an error with file and line; nothing is skipped silently.
 
-A line of JSONL is one session: {"id": "...", "turns": [{"role": "user", "text": "...", "time": "2026-03-02T18:05Z"}]}.
-`messages` and `content` are taken for `turns` and `text`, `speaker` names who said it, and a `time` of the session
-stands in for those its turns do not have. A session without an id gets one from its content, so reading a file twice
-adds nothing.
+A line is one session: {"id": "...", "turns": [{"role": "user", "text": "...", "time": "2026-03-02T18:05Z"}]}. The names
+`messages` and `content` are accepted for `turns` and `text`. `speaker` is optional, and the `time` of a session is used
+for turns without one. A session without an id gets one from its content, so importing a file twice adds nothing.
 """
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,33 +16,42 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from localmem.errors import BadInput
+from localmem.files import parse_json, read_json, read_lines, reading
 from localmem.types import Role, Session, Turn
+
+_CURE = "give one session per line, with its turns"
+_PEEK = 256  # bytes that show whether a file is a list
+_CONVERSATIONS: TypeAdapter[list[dict[str, object]]] = TypeAdapter(list[dict[str, object]])
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """What the speakers are called where the file does not say."""
+class SpeakerNames:
+    """Names of the speakers where a file does not give them."""
 
     user: str = "User"
     assistant: str = "Assistant"
 
     def of(self, role: Role) -> str:
+        """The name of the speaker in this role."""
         return self.user if role == "user" else self.assistant
 
 
-def read_sessions(path: Path, names: Names) -> list[Session]:
+_DEFAULT_NAMES = SpeakerNames()
+
+
+def read_sessions(path: Path, names: SpeakerNames = _DEFAULT_NAMES) -> list[Session]:
     """The sessions of a file in the order of their first turns. Raises BadInput with file and line of a bad record."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read {path}: {error}; give a UTF-8 text file") from error
-    read = _openai_export if text.lstrip().startswith("[") else _jsonl
-    sessions = list(read(path, text, names))
+    with reading(path, _CURE), path.open("rb") as file:
+        is_list = file.read(_PEEK).removeprefix(BOM_UTF8).lstrip().startswith(b"[")
+    if is_list:
+        sessions = list(_openai_sessions(path, names))
+    else:
+        sessions = [parse_session(line, place, names) for place, line in read_lines(path, _CURE)]
     if not sessions:
-        raise BadInput(f"{path} holds no session; a line of it must be one session with its turns")
+        raise BadInput(f"{path} does not contain sessions; each line must be one session with its turns")
     return sorted(sessions, key=lambda session: session.turns[0].time)
 
 
@@ -58,96 +67,81 @@ def _aware(value: object) -> object:
     return value
 
 
-Time = Annotated[AwareDatetime, BeforeValidator(_aware)]
+ZonedTime = Annotated[AwareDatetime, BeforeValidator(_aware)]
 
 
-class _Turn(BaseModel):
+class _TurnRecord(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     role: Literal["user", "assistant", "system"]
     text: str = Field(validation_alias=AliasChoices("text", "content"))
-    time: Time | None = None
+    time: ZonedTime | None = None
     speaker: str | None = None
 
 
-class _Line(BaseModel):
+class _SessionRecord(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     id: str | None = Field(default=None, min_length=1)
-    turns: list[_Turn] = Field(validation_alias=AliasChoices("turns", "messages"), min_length=1)
-    time: Time | None = None
+    turns: list[_TurnRecord] = Field(validation_alias=AliasChoices("turns", "messages"), min_length=1)
+    time: ZonedTime | None = None
 
 
-def _jsonl(path: Path, text: str, names: Names) -> Iterator[Session]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            yield read_line(line, f"{path}, line {number}", names)
+def parse_session(line: str, place: str, names: SpeakerNames = _DEFAULT_NAMES) -> Session:
+    """The session in one JSON line. Raises BadInput that begins with `place`."""
+    return _session(parse_json(place, line, _SessionRecord, _CURE), place, names)
 
 
-def read_line(line: str, place: str, names: Names) -> Session:
-    """The session in one line of JSONL. Raises BadInput, which begins with `place`."""
-    try:
-        record = _Line.model_validate_json(line)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        field = ".".join(str(part) for part in problem["loc"]) or "the line"
-        raise BadInput(f"{place}: {field}: {problem['msg']}") from error
-    return _session(record, place, names)
-
-
-def _session(record: _Line, place: str, names: Names) -> Session:
-    said = [turn for turn in record.turns if turn.role != "system"]
-    if not said:
-        raise BadInput(f"{place}: the session has no turn of a user or assistant; leave it out")
-    content = json.dumps([(turn.role, turn.text, str(turn.time or record.time)) for turn in said])
+def _session(record: _SessionRecord, place: str, names: SpeakerNames) -> Session:
+    dialogue = [turn for turn in record.turns if turn.role != "system"]
+    if not dialogue:
+        raise BadInput(f"{place}: the session has no turn of a user or assistant; remove the line")
+    content = json.dumps([(turn.role, turn.text, str(turn.time or record.time)) for turn in dialogue])
     session_id = record.id or sha256(content.encode()).hexdigest()[:12]
-    return Session(
-        session_id, tuple(_turn(turn, f"{session_id}.{n}", record, place, names) for n, turn in enumerate(said))
-    )
+    turns = (_turn(turn, f"{session_id}.{n}", record.time, place, names) for n, turn in enumerate(dialogue))
+    return Session(session_id, tuple(turns))
 
 
-def _turn(turn: _Turn, turn_id: str, record: _Line, place: str, names: Names) -> Turn:
-    time = turn.time or record.time
+def _turn(record: _TurnRecord, turn_id: str, session_time: datetime | None, place: str, names: SpeakerNames) -> Turn:
+    time = record.time or session_time
     if time is None:
-        raise BadInput(f"{place}: the turn {turn.text[:40]!r} has no time; add `time` to it or to its session")
-    role: Role = "user" if turn.role == "user" else "assistant"
-    return Turn(turn_id, role, turn.speaker or names.of(role), turn.text, time)
+        raise BadInput(f"{place}: the turn {record.text[:40]!r} has no time; add `time` to it or to its session")
+    role: Role = "user" if record.role == "user" else "assistant"
+    return Turn(turn_id, role, record.speaker or names.of(role), record.text, time)
 
 
-def _openai_export(path: Path, text: str, names: Names) -> Iterator[Session]:
-    try:
-        conversations = json.loads(text)
-    except ValueError as error:
-        raise BadInput(f"{path} begins like an OpenAI export and is no JSON: {error}") from error
+def _openai_sessions(path: Path, names: SpeakerNames) -> Iterator[Session]:
+    cure = "give JSON lines, or the conversations.json of an OpenAI export"
+    conversations = read_json(path, _CONVERSATIONS, cure)
     for number, conversation in enumerate(conversations, start=1):
         place = f"{path}, conversation {number}"
-        if not isinstance(conversation, Mapping) or "mapping" not in conversation:
+        if "mapping" not in conversation:
             raise BadInput(f"{place} has no `mapping`; give the conversations.json of an OpenAI export")
         session = _conversation(conversation, place, names)
         if session.turns:
             yield session
 
 
-def _conversation(conversation: Mapping[str, object], place: str, names: Names) -> Session:
+def _conversation(conversation: Mapping[str, object], place: str, names: SpeakerNames) -> Session:
     """The branch of the conversation that was shown last: from its current node up to the root."""
     nodes = conversation["mapping"]
     session_id = str(conversation.get("conversation_id") or conversation.get("id") or "")
     node_id = conversation.get("current_node")
     if not isinstance(nodes, Mapping) or not session_id:
         raise BadInput(f"{place} has no id or no messages; give the conversations.json of an OpenAI export")
-    said: list[tuple[Role, str, datetime]] = []
+    messages: list[tuple[Role, str, datetime]] = []
     while isinstance(node := nodes.get(node_id), Mapping):
-        said += _message(node.get("message"))
+        messages += _message(node.get("message"))
         node_id = node.get("parent")
     turns = (
         Turn(f"{session_id}.{n}", role, names.of(role), text, time)
-        for n, (role, text, time) in enumerate(reversed(said))
+        for n, (role, text, time) in enumerate(reversed(messages))
     )
     return Session(session_id, tuple(turns))
 
 
 def _message(message: object) -> list[tuple[Role, str, datetime]]:
-    """The turn in a node's message, or nothing: tools, system messages, pictures and empty texts are no turns."""
+    """The turn in a node's message, or nothing for tools, system messages, images and empty texts."""
     if not isinstance(message, Mapping):
         return []
     author, content, created = message.get("author"), message.get("content"), message.get("create_time")

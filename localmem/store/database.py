@@ -1,7 +1,7 @@
-"""The connection to the database, and the only place that knows which database it is.
+"""The connection to the database, and the only module that depends on which database it is.
 
-SQLite: WAL, one file, a transaction that writes takes the lock when it begins. PostgreSQL: as its driver does it.
-Turns a driver's errors into one line. Knows no tables.
+SQLite: one file in WAL mode, and a writing transaction takes the lock when it begins. PostgreSQL: the defaults of its
+driver, with snapshot reads. Translates errors of the drivers into one line. Does not depend on the tables.
 """
 
 import sqlite3
@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 
 FILE = "memory.db"
 
-# PostgreSQL: one view of the store for a whole transaction, as SQLite gives; and a number for the lock of migrations.
+# On PostgreSQL: the isolation level that gives a transaction one snapshot, as SQLite does; and the key of the advisory
+# lock for migrations (the bytes of "loca", any number that no other program is likely to use).
 _SNAPSHOT = "REPEATABLE READ"
-_LOCK = 0x6C6F6361
+_MIGRATION_LOCK = 0x6C6F6361
 
-# Seconds that a writer waits for another process's transaction before it gives up.
+# Seconds that a writer waits for the transaction of another process before it gives up.
 _BUSY = 15
 
-_LOCKED = "{where} was locked by another process for {busy} s; wait for it or stop it, then do it again"
+_LOCKED = "{where} was locked by another process for {busy} s; wait for it or stop it, then try again"
 
 _CAUSES = {
-    sqlite3.SQLITE_FULL: "the disk that holds {where} is full; free some space, then do it again",
+    sqlite3.SQLITE_FULL: "the disk that holds {where} is full; free some space, then try again",
     sqlite3.SQLITE_READONLY: "{where} cannot be written; make the folder writable or choose another data directory",
     sqlite3.SQLITE_PERM: "{where} cannot be written; make the folder writable or choose another data directory",
     sqlite3.SQLITE_CANTOPEN: "{where} cannot be opened; check that its folder exists and is writable",
-    sqlite3.SQLITE_CORRUPT: "{where} is damaged; move it away and import an export or put back a copy",
-    sqlite3.SQLITE_NOTADB: "{where} is not a localmem store; choose another data directory or put back a copy",
+    sqlite3.SQLITE_CORRUPT: "{where} is damaged; move it away and import an export or restore a backup",
+    sqlite3.SQLITE_NOTADB: "{where} is not a localmem store; choose another data directory or restore a backup",
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_IOERR: "reading or writing {where} failed; check the disk",
@@ -45,15 +46,15 @@ _CAUSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ManyRows:
-    """A statement for many rows, compiled once: the driver gets the rows without further work on each."""
+class RowStatement:
+    """A statement for many rows, compiled once. SQLAlchemy would otherwise process every row before the driver does."""
 
     sql: str
     names: tuple[str, ...]
     positional: bool
 
     def run(self, connection: Connection, rows: Sequence[tuple[object, ...]]) -> None:
-        """`rows` hold a value for each of `names`, in order."""
+        """Execute it for rows with a value for each of `names`, in order."""
         if not rows:
             return
         if self.positional:
@@ -63,7 +64,7 @@ class ManyRows:
 
 
 class Database:
-    """An engine with its settings. `where` names it in messages, without a password."""
+    """An engine with its settings. `where` is its file or URL for messages, without a password."""
 
     def __init__(self, place: str | Path) -> None:
         url = _url(place)
@@ -75,64 +76,64 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """One consistent view of the store."""
-        with self._told(), self._reading.begin() as connection:
+        """A transaction that reads: one consistent snapshot of the store."""
+        with self._translated_errors(), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One transaction, durable when the block is left; on an error nothing of it is."""
-        with self._told(), self._writing.begin() as connection:
+        """A transaction that writes: durable after the block, and without any effect if the block raises."""
+        with self._translated_errors(), self._writing.begin() as connection:
             yield connection
 
-    def many(self, statement: Insert | Update, names: Sequence[str]) -> ManyRows:
-        """The statement for rows of these values; their order must be the statement's own."""
+    def row_statement(self, statement: Insert | Update, names: Sequence[str]) -> RowStatement:
+        """The statement for rows of these values; their order must be that of the statement."""
         compiled = statement.compile(dialect=self._engine.dialect, column_keys=list(names))
         order = compiled.positiontup
         if order is not None and order != list(names):
-            raise ValueError(f"the statement takes {order}, not {list(names)}")
-        return ManyRows(compiled.string, tuple(names), positional=order is not None)
+            raise ValueError(f"the columns of the statement are {order}, not {list(names)}")
+        return RowStatement(compiled.string, tuple(names), positional=order is not None)
 
     @property
-    def mark(self) -> str:
-        """How the driver writes a value's place in a statement."""
+    def placeholder(self) -> str:
+        """How the driver writes a parameter in a statement."""
         return "?" if self._engine.dialect.paramstyle == "qmark" else "%s"
 
-    def alone(self, connection: Connection) -> None:
-        """Wait until no other process is in the part of a writing transaction that asked for this."""
-        if not self.files:  # a transaction of SQLite that writes is alone from its beginning
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    def lock_migrations(self, connection: Connection) -> None:
+        """Wait until no other process migrates; until the end of the transaction, no other one will."""
+        if not self.files:  # on SQLite the lock of a writing transaction excludes others already
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
 
     def problems(self) -> list[str]:
-        """What is unsound in the files, one line each; empty when all is well."""
+        """The inconsistencies in the files, one line each; empty when there are none."""
         if not self.files:
             return []
         try:
             with self.read() as connection:
                 damage = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check") if row[0] != "ok"]
-                loose = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+                dangling = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
         except StoreError as error:  # too damaged to be checked
             return [str(error)]
-        return damage + [f"a row of {row[0]} names a row of {row[2]} that is not there" for row in loose]
+        return damage + [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in dangling]
 
-    def settle(self) -> None:
-        """Bring the log's pages into the main file and empty the log, as far as other processes allow."""
-        self._outside("PRAGMA wal_checkpoint(TRUNCATE)")
+    def checkpoint(self) -> None:
+        """Move the pages of the write-ahead log into the main file and empty it, as far as other readers allow."""
+        self._run_outside("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def repack(self) -> None:
-        """Write the main file anew, so that it holds the rows that there are and nothing else."""
-        self._outside("VACUUM")
-        self.settle()
+    def vacuum(self) -> None:
+        """Rewrite the main file, so that it contains only the existing rows."""
+        self._run_outside("VACUUM")
+        self.checkpoint()
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
-    def _outside(self, statement: str) -> None:
-        """SQLite only; outside of any transaction."""
+    def _run_outside(self, statement: str) -> None:
+        """Outside of any transaction; on SQLite only."""
         if not self.files:
             return
-        with self._told():
+        with self._translated_errors():
             raw = self._engine.raw_connection()
             try:
                 cursor = raw.cursor()
@@ -145,11 +146,11 @@ class Database:
                 raw.close()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except exc.IntegrityError as error:
-            raise Conflict(f"{self.where} was changed by another process at the same moment; do it again") from error
+            raise Conflict(f"{self.where} was changed by another process at the same time; try again") from error
         except (exc.DBAPIError, exc.TimeoutError) as error:
             raise StoreError(_cause(error, self.where)) from error
 
@@ -161,21 +162,21 @@ def _url(place: str | Path) -> URL:
         url = make_url(str(place))
     except exc.ArgumentError as error:
         raise BadInput(
-            f"{place!r} is no database URL; give a folder, or a URL such as postgresql://host/name"
+            f"{place!r} is not a database URL; give a folder, or a URL such as postgresql://host/name"
         ) from error
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise BadInput("a store needs a file; give a folder, or a URL such as sqlite:///folder/memory.db")
+        raise BadInput("an SQLite store needs a file; give a folder, or a URL such as sqlite:///folder/memory.db")
     return url
 
 
 def _directory(path: Path) -> Path:
-    """The data directory, made when it is not there; it holds private words, so only its owner may look into it."""
+    """The data directory, created if missing. It contains private conversations, so only its owner may read it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (path / FILE).touch(mode=0o600)
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be used as data directory ({error.strerror}); make it writable or choose another"
+            f"cannot use {path} as data directory ({error.strerror}); make it writable or choose another"
         ) from error
     return path
 
@@ -188,28 +189,33 @@ def _files(url: URL) -> tuple[Path, ...]:
 
 
 def _engine(url: URL, where: str) -> Engine:
-    lite = url.get_backend_name() == "sqlite"
-    arguments: dict[str, object] = {"timeout": _BUSY} if lite else {}
+    is_sqlite = url.get_backend_name() == "sqlite"
+    arguments: dict[str, object] = {"timeout": _BUSY} if is_sqlite else {}
     try:
         engine = create_engine(url, connect_args=arguments, pool_size=8, max_overflow=32, pool_timeout=60)
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{where} needs the Python package {error.name}; install it with pip") from error
     except exc.SQLAlchemyError as error:
-        raise BadInput(f"{where} is no database that localmem can use; give a folder or a PostgreSQL URL") from error
-    if lite:
-        event.listen(engine, "connect", _tune)
+        raise BadInput(f"{where} is not a supported database; give a folder or a PostgreSQL URL") from error
+    if is_sqlite:
+        event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
     return engine
 
 
-def _tune(connection: "DBAPIConnection", _entry: "ConnectionPoolEntry") -> None:
-    """Transactions are begun by `_begin`, not by the driver; full sync makes a commit durable in WAL."""
+def _configure(connection: "DBAPIConnection", _entry: "ConnectionPoolEntry") -> None:
+    """Set up a new SQLite connection."""
+    # Python's driver would begin a transaction by itself at the first write, without the lock; `_begin` does it.
     connection.isolation_level = None
     cursor = connection.cursor()
     for setting in (
+        # Readers see the last commit while a writer works; in the rollback mode each would wait for the other.
         "journal_mode = WAL",
+        # In WAL mode NORMAL does not sync at a commit: a power cut could lose turns that were acknowledged.
         "synchronous = FULL",
+        # Off by default in SQLite; a turn without a session, or a change without a batch, is refused.
         "foreign_keys = ON",
+        # Deleted rows are overwritten with zeros, so that an erasure need not rewrite the file in most cases.
         "secure_delete = ON",
     ):
         cursor.execute(f"PRAGMA {setting}")
@@ -217,13 +223,17 @@ def _tune(connection: "DBAPIConnection", _entry: "ConnectionPoolEntry") -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """A transaction that will write takes the lock first: one that read before could not be made to wait."""
+    """Begin a transaction; one that will write takes the write lock at once.
+
+    A transaction that reads first and asks for the lock later fails with SQLITE_BUSY, whatever the timeout, if another
+    has written in between: its snapshot is out of date. With the lock first, it waits instead.
+    """
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _cause(error: BaseException, where: str) -> str:
-    """One line for a driver's error; of several in a row the first, since a full disk makes the roll-back fail too."""
+    """One line for the error of a driver; of a chain the first, because a full disk makes the rollback fail too."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -233,5 +243,5 @@ def _cause(error: BaseException, where: str) -> str:
         code = getattr(link, "sqlite_errorcode", None)
         if isinstance(code, int) and code & 0xFF in _CAUSES:
             return _CAUSES[code & 0xFF].format(where=where, busy=_BUSY)
-    said = str(getattr(error, "orig", None) or error).strip()
-    return f"the store at {where} failed: {said.partition(chr(10))[0]}; localmem doctor says more"
+    message = str(getattr(error, "orig", None) or error).strip()
+    return f"the store at {where} failed: {message.partition(chr(10))[0]}; run `localmem doctor`"

@@ -1,56 +1,56 @@
-"""Which batches stand on which: what must go when others go. Pure functions of batches; writes nothing.
+"""Which batches depend on which, and so must go when others go. Pure functions of batches; no I/O.
 
-A batch stands on another when it names a unit that the other brought in, or writes a note anew that the other wrote: a
-note is always made from the one before. A session is read as a whole, so its batches go together.
+A batch depends on another that added a unit it names, or that wrote the previous text of a note it writes: a note is
+always derived from the one before. A session is remembered as a whole, so its batches go together.
 """
 
 from collections.abc import Collection, Iterator, Sequence, Set
 from typing import Literal
 
-from localmem.store.change_log import Logged
+from localmem.store.change_log import LoggedBatch
 from localmem.store.serialization import named_units
 from localmem.types import AddLink, AddUnit, Change, MarkUnit, SetNote
 
 Name = tuple[Literal["unit", "note"], str]
 
 
-def standing_on(log: Sequence[Logged], gone: Collection[int], *, in_words: bool = False) -> set[int]:
-    """The numbers of `gone` and of all batches that stand on them, directly or not.
+def dependents(log: Sequence[LoggedBatch], roots: Collection[int], *, text_only: bool = False) -> set[int]:
+    """The numbers of the batches `roots` and of all that depend on them, directly or not.
 
-    `log` is in order. With `in_words`, a link or a mark does not count: it names a unit but repeats nothing of it.
+    `log` is in order. With `text_only`, a link or a mark does not count: it names a unit but repeats none of its text.
     """
-    taken, before = set(gone), -1
-    while len(taken) > before:
-        before = len(taken)
-        sessions = {batch.session for batch in log if batch.number in taken and batch.session is not None}
-        taken |= {batch.number for batch in log if batch.session in sessions}
-        taken |= _downstream(log, taken, in_words)
-    return taken
+    selected, size = set(roots), -1
+    while len(selected) > size:  # until a round adds nothing
+        size = len(selected)
+        sessions = {batch.session for batch in log if batch.number in selected and batch.session is not None}
+        selected |= {batch.number for batch in log if batch.session in sessions}
+        selected |= _downstream(log, selected, text_only)
+    return selected
 
 
-def made_of(change: Change, sessions: Set[str], turns: Set[str]) -> bool:
-    """Whether a unit comes into the bank that was drawn from one of these sessions or turns."""
+def adds_unit_from(change: Change, sessions: Set[str], turns: Set[str]) -> bool:
+    """Whether the change adds a unit that came from one of these sessions or turns."""
     return isinstance(change, AddUnit) and (
         change.unit.session in sessions or not turns.isdisjoint(change.unit.sources)
     )
 
 
-def _downstream(log: Sequence[Logged], taken: Set[int], in_words: bool) -> set[int]:
-    """The taken batches and those after them that stand on them. What a batch before brought in too is not lost."""
-    makers: dict[Name, int] = {}
+def _downstream(log: Sequence[LoggedBatch], selected: Set[int], text_only: bool) -> set[int]:
+    """The selected batches and later ones that need what those added. What an earlier batch added too is not lost."""
+    first_adders: dict[Name, int] = {}
     lost: set[Name] = set()
-    gone = set(taken)
+    result = set(selected)
     for batch in log:
-        if not lost.isdisjoint(_leans(batch.changes, in_words)):
-            gone.add(batch.number)
-        for name in _brings(batch.changes):
-            first = makers.setdefault(name, batch.number)
-            if batch.number in gone and (first in gone or name[0] == "note"):
+        if not lost.isdisjoint(_needs(batch.changes, text_only)):
+            result.add(batch.number)
+        for name in _adds(batch.changes):
+            first = first_adders.setdefault(name, batch.number)
+            if batch.number in result and (first in result or name[0] == "note"):
                 lost.add(name)
-    return gone
+    return result
 
 
-def _brings(changes: Sequence[Change]) -> Iterator[Name]:
+def _adds(changes: Sequence[Change]) -> Iterator[Name]:
     for change in changes:
         if isinstance(change, AddUnit):
             yield "unit", change.unit.id
@@ -58,10 +58,9 @@ def _brings(changes: Sequence[Change]) -> Iterator[Name]:
             yield "note", change.name
 
 
-def _leans(changes: Sequence[Change], in_words: bool) -> Iterator[Name]:
-    """What a batch needs to be there."""
+def _needs(changes: Sequence[Change], text_only: bool) -> Iterator[Name]:
     for change in changes:
         if isinstance(change, SetNote):
             yield "note", change.name
-        elif not isinstance(change, AddUnit) and not (in_words and isinstance(change, AddLink | MarkUnit)):
+        elif not isinstance(change, AddUnit) and not (text_only and isinstance(change, AddLink | MarkUnit)):
             yield from (("unit", unit) for unit in named_units(change) if unit is not None)

@@ -1,7 +1,18 @@
-"""Erasure for good: rows go, and everything in them is drawn from goes with them. Undo is the soft way.
+"""Permanent erasure: deletes rows and everything that was derived from them. `undo` is the reversible way.
 
-What a system drew from an erased turn is erased in every system; sessions whose memory stood on it are read again.
-Works inside one transaction; `Store` then proves on the bytes of the files that nothing is left.
+The difficulty is that text spreads. A turn is stored once, but systems put its text into units, and these into other
+units, notes, reasons of retirements and vectors, none of which says which of its words came from where. The rules err
+on the safe side:
+
+- A unit that names an erased turn or session as its source is derived from it. Its whole batch goes, with all batches
+  that depend on the batch (`dependents`), in every system, whether they are in effect or were undone.
+- A note has no sources. When a session lost turns, every note that was written in a batch of the session counts as
+  derived, and so do all later texts of that note.
+- What else was in a deleted batch is lost too, so the sessions of deleted batches are queued to be remembered again,
+  from the turns that still exist.
+- Links and marks only name a unit. They go with the unit, but do not spread further.
+
+Works inside one transaction. `erase_check` then verifies on the bytes of the files that the text is gone.
 """
 
 from collections import Counter
@@ -10,178 +21,166 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select, update
 
-from localmem.errors import NotFound
-from localmem.store import embeddings, jobs
-from localmem.store.change_log import BankLog, Logged
-from localmem.store.dependents import made_of, standing_on
+from localmem.store import jobs
+from localmem.store.change_log import ChangeLog, LoggedBatch
+from localmem.store.dependents import adds_unit_from, dependents
 from localmem.store.history import no_unit
 from localmem.store.records import BatchState
 from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table
-from localmem.store.sessions import chunks, turns_by_id
+from localmem.store.sessions import chunks, no_session, no_user, session_states, turns_by_id
+from localmem.store.vectors import delete_vectors
 from localmem.types import AddUnit, Change, RetireUnit, SetNote
 
-_SOFT: tuple[BatchState, ...] = ("undone", "superseded")
+_INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
 
 
 @dataclass(slots=True)
-class Erased:
-    """What went, while it goes: the texts, the rows by table, the sessions to read again by system."""
+class Erasure:
+    """What was deleted: the texts, the number of rows by table, and the sessions to remember again, by system."""
 
     texts: set[str] = field(default_factory=set)
     rows: Counter[str] = field(default_factory=Counter)
-    again: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reread: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
 
 
 class Eraser:
     """Erases for one user inside one transaction."""
 
-    def __init__(self, connection: Connection, log: BankLog, user: str) -> None:
+    def __init__(self, connection: Connection, log: ChangeLog, user: str) -> None:
         self._connection = connection
         self._log = log
         self._user = user
-        self.erased = Erased()
+        self._erasure = Erasure()
 
-    def unit(self, system: str, unit_id: str, *, sources: bool) -> Erased:
-        """A unit of one system with all that names it; with `sources` its turns and what else came of them too."""
-        found = [
-            self._log.codec.decode(body)
-            for named in self._naming(system, [unit_id])
-            for body in self._connection.execute(select(changes.c.body).where(named)).scalars()
+    def erase_unit(self, system: str, unit_id: str, *, sources: bool) -> Erasure:
+        """A unit with all that names it; with `sources` also its turns and what else came from them."""
+        decoded = [
+            self._log.serializer.decode(body)
+            for condition in self._naming(system, [unit_id])
+            for body in self._connection.execute(select(changes.c.body).where(condition)).scalars()
         ]
-        units = [change.unit for change in found if isinstance(change, AddUnit)]
+        units = [change.unit for change in decoded if isinstance(change, AddUnit)]
         if not units:
             raise no_unit(self._user, system, unit_id)
-        said = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
-        self._units(system, [unit_id])
-        self._keep_texts(found)
+        source_turns = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
+        self._delete_units(system, [unit_id])
+        self._record_texts(decoded)
         self._log.advance(self._connection, self._user, system)
         if sources:
-            self._turns(set(said), set())
+            self._delete_turns(set(source_turns), set())
         else:
-            self.erased.sources = tuple(said)
-        return self._done()
+            self._erasure.sources = tuple(source_turns)
+        return self._finish()
 
-    def session(self, session_id: str) -> Erased:
-        """A session with its turns and all that was drawn from it, in every system."""
+    def erase_session(self, session_id: str) -> Erasure:
+        """A session with its turns and all that was derived from it, in every system."""
+        if session_id not in session_states(self._connection, self._user):
+            raise no_session(self._user, session_id)
         of_session = and_(turns.c.user == self._user, turns.c.session == session_id)
-        if not self._held(session_id):
-            raise NotFound(f"user {self._user!r} has no session {session_id!r}; `localmem show` lists what there is")
-        said = set(self._connection.execute(select(turns.c.id).where(of_session)).scalars())
-        self._turns(said, {session_id})
-        self._drop(jobs_table, and_(jobs_table.c.user == self._user, jobs_table.c.session == session_id))
-        self._drop(sessions, and_(sessions.c.user == self._user, sessions.c.id == session_id))
-        return self._done()
+        self._delete_turns(set(self._connection.execute(select(turns.c.id).where(of_session)).scalars()), {session_id})
+        self._delete(jobs_table, and_(jobs_table.c.user == self._user, jobs_table.c.session == session_id))
+        self._delete(sessions, and_(sessions.c.user == self._user, sessions.c.id == session_id))
+        return self._finish()
 
-    def everything(self) -> Erased:
-        """The user."""
-        mine = changes.c.user == self._user
-        bodies = self._connection.execute(select(changes.c.body).where(mine)).scalars()
-        self._keep_texts(map(self._log.codec.decode, bodies))
-        said = select(turns.c.text).where(turns.c.user == self._user)
-        self.erased.texts.update(self._connection.execute(said).scalars())
+    def erase_user(self) -> Erasure:
+        """All rows of the user."""
+        bodies = self._connection.execute(select(changes.c.body).where(changes.c.user == self._user)).scalars()
+        self._record_texts(map(self._log.serializer.decode, bodies))
+        texts = select(turns.c.text).where(turns.c.user == self._user)
+        self._erasure.texts.update(self._connection.execute(texts).scalars())
         for table in (changes, batches, jobs_table, turns, sessions, banks):
-            self._drop(table, table.c.user == self._user)
-        if not any(self.erased.rows.values()):
-            raise NotFound(f"there is no user {self._user!r}; `localmem doctor` lists who there is")
-        return self._done()
+            self._delete(table, table.c.user == self._user)
+        if not any(self._erasure.rows.values()):
+            raise no_user(self._user)
+        return self._finish()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _turns(self, said: Set[str], whole: Set[str]) -> None:
-        """Turns, and in every system what was drawn from them. `whole` are sessions that go with all their turns."""
-        held = select(turns.c.session).where(turns.c.user == self._user)
-        touched = {
+    def _delete_turns(self, ids: Set[str], sessions_gone: Set[str]) -> None:
+        """Turns, and what every system derived from them. `sessions_gone` are sessions that lose all their turns."""
+        session_of = select(turns.c.session).where(turns.c.user == self._user)
+        affected = {
             session
-            for part in chunks(sorted(said))
-            for session in self._connection.execute(held.where(turns.c.id.in_(part))).scalars()
+            for part in chunks(sorted(ids))
+            for session in self._connection.execute(session_of.where(turns.c.id.in_(part))).scalars()
         }
         systems = select(batches.c.system).where(batches.c.user == self._user).distinct().order_by(batches.c.system)
         for system in self._connection.execute(systems).scalars().all():
-            self._drawn(system, said, whole, touched | whole)
-        texts = turns_by_id(self._connection, self._user, said)
-        self.erased.texts.update(turn.text for turn in texts.values())
-        for part in chunks(sorted(said)):
-            self._drop(turns, and_(turns.c.user == self._user, turns.c.id.in_(part)))
+            self._delete_derived(system, ids, sessions_gone, affected | sessions_gone)
+        self._erasure.texts.update(turn.text for turn in turns_by_id(self._connection, self._user, ids).values())
+        for part in chunks(sorted(ids)):
+            self._delete(turns, and_(turns.c.user == self._user, turns.c.id.in_(part)))
 
-    def _drawn(self, system: str, said: Set[str], whole: Set[str], touched: Set[str]) -> None:
-        """What one system drew from these turns. Notes have no sources: those of a touched session count as drawn."""
+    def _delete_derived(self, system: str, ids: Set[str], sessions_gone: Set[str], affected: Set[str]) -> None:
+        """What one system derived from these turns. Notes of an affected session count as derived."""
         active = self._log.batches(self._connection, self._user, system)
-        soft = self._log.batches(self._connection, self._user, system, _SOFT)
-        gone: list[Logged] = []
-        for log in (active, soft):
-            seeds = [batch.number for batch in log if _stands_in(batch, said, whole, touched)]
-            numbers = standing_on(log, seeds, in_words=True)
-            gone += [batch for batch in log if batch.number in numbers]
-        if not gone:
+        inactive = self._log.batches(self._connection, self._user, system, _INACTIVE)
+        deleted: list[LoggedBatch] = []
+        for log in (active, inactive):
+            roots = [batch.number for batch in log if _is_derived(batch, ids, sessions_gone, affected)]
+            numbers = dependents(log, roots, text_only=True)
+            deleted += [batch for batch in log if batch.number in numbers]
+        if not deleted:
             return
-        self._batches(system, gone)
-        left = {batch.number for batch in gone}
-        self._loose_ends(system, gone, [batch for batch in (*active, *soft) if batch.number not in left])
-        self._read_again(system, {batch.session for batch in gone if batch.state == "active"}, whole)
+        self._delete_batches(system, deleted)
+        numbers = {batch.number for batch in deleted}
+        remaining = [batch for batch in (*active, *inactive) if batch.number not in numbers]
+        for part in chunks(sorted(_unit_ids(deleted) - _unit_ids(remaining))):
+            self._delete_units(system, part)  # links, marks and retirements of them in batches that stay
+        self._requeue(system, {batch.session for batch in deleted if batch.state == "active"}, sessions_gone)
 
-    def _batches(self, system: str, gone: Collection[Logged]) -> None:
-        self._keep_texts(change for batch in gone for change in batch.changes)
-        for part in chunks(sorted(batch.number for batch in gone)):
-            self._drop(changes, and_(changes.c.user == self._user, changes.c.batch.in_(part)))
-            self._drop(batches, and_(batches.c.user == self._user, batches.c.number.in_(part)))
+    def _delete_batches(self, system: str, deleted: Collection[LoggedBatch]) -> None:
+        self._record_texts(change for batch in deleted for change in batch.changes)
+        for part in chunks(sorted(batch.number for batch in deleted)):
+            self._delete(changes, and_(changes.c.user == self._user, changes.c.batch.in_(part)))
+            self._delete(batches, and_(batches.c.user == self._user, batches.c.number.in_(part)))
         self._log.advance(self._connection, self._user, system)
 
-    def _loose_ends(self, system: str, gone: Collection[Logged], kept: Collection[Logged]) -> None:
-        """Links, marks and retirements of units that are no more."""
-        for part in chunks(sorted(_added(gone) - _added(kept))):
-            self._units(system, part)
+    def _delete_units(self, system: str, units: Sequence[str]) -> None:
+        for condition in self._naming(system, units):
+            self._delete(changes, condition)
+        self._clear_reasons(system, units)
 
-    def _units(self, system: str, units: Sequence[str]) -> None:
-        for named in self._naming(system, units):
-            self._drop(changes, named)
-        self._hush(system, units)
-
-    def _hush(self, system: str, units: Sequence[str]) -> None:
-        """What one of these units took the place of stays retired, but the reason may repeat what the unit said."""
+    def _clear_reasons(self, system: str, units: Sequence[str]) -> None:
+        """A unit that one of these superseded stays retired, but the reason may repeat text of the erased unit."""
         by_them = and_(changes.c.user == self._user, changes.c.system == system, changes.c.other.in_(units))
         rows = self._connection.execute(select(changes).where(by_them, changes.c.type == "retire_unit")).mappings()
         for row in rows.all():
-            change = self._log.codec.decode(row["body"])
+            change = self._log.serializer.decode(row["body"])
             if not isinstance(change, RetireUnit) or not change.reason:
                 continue
-            self.erased.texts.add(change.reason)
+            self._erasure.texts.add(change.reason)
             place = and_(changes.c.batch == row["batch"], changes.c.position == row["position"])
-            body = self._log.codec.encode(replace(change, reason=""))
+            body = self._log.serializer.encode(replace(change, reason=""))
             self._connection.execute(update(changes).where(place).values(body=body))
 
     def _naming(self, system: str, units: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-        """Changes of these units, and links to them."""
-        mine = and_(changes.c.user == self._user, changes.c.system == system)
+        """Conditions for changes of these units, and for links to them."""
+        of_bank = and_(changes.c.user == self._user, changes.c.system == system)
         return (
-            and_(mine, changes.c.unit.in_(units)),
-            and_(mine, changes.c.other.in_(units), changes.c.type == "add_link", changes.c.unit.not_in(units)),
+            and_(of_bank, changes.c.unit.in_(units)),
+            and_(of_bank, changes.c.other.in_(units), changes.c.type == "add_link", changes.c.unit.not_in(units)),
         )
 
-    def _read_again(self, system: str, found: Collection[str | None], whole: Set[str]) -> None:
-        again = sorted({session for session in found if session is not None} - whole)
-        jobs.queue_again(self._connection, self._user, system, again)
-        if again:
-            self.erased.again[system] = tuple(again)
+    def _requeue(self, system: str, affected: Collection[str | None], sessions_gone: Set[str]) -> None:
+        session_ids = sorted({session for session in affected if session is not None} - sessions_gone)
+        jobs.requeue(self._connection, self._user, system, session_ids)
+        if session_ids:
+            self._erasure.reread[system] = tuple(session_ids)
 
-    def _held(self, session_id: str) -> bool:
-        query = select(sessions.c.id).where(sessions.c.user == self._user, sessions.c.id == session_id)
-        return self._connection.execute(query).first() is not None
+    def _record_texts(self, deleted: Iterable[Change]) -> None:
+        self._erasure.texts.update(text for change in deleted for text in _texts_of(change))
 
-    def _keep_texts(self, found: Iterable[Change]) -> None:
-        self.erased.texts.update(text for change in found for text in texts_of(change))
+    def _delete(self, table: Table, condition: ColumnElement[bool]) -> None:
+        self._erasure.rows[table.name] += self._connection.execute(delete(table).where(condition)).rowcount
 
-    def _drop(self, table: Table, which: ColumnElement[bool]) -> None:
-        self.erased.rows[table.name] += self._connection.execute(delete(table).where(which)).rowcount
-
-    def _done(self) -> Erased:
-        self.erased.rows["embeddings"] = embeddings.forget(self._connection, self.erased.texts)
-        return self.erased
+    def _finish(self) -> Erasure:
+        self._erasure.rows["embeddings"] = delete_vectors(self._connection, self._erasure.texts)
+        return self._erasure
 
 
-def texts_of(change: Change) -> Iterator[str]:
-    """The words in a change that a person may have said."""
+def _texts_of(change: Change) -> Iterator[str]:
+    """The texts in a change that a person may have written."""
     if isinstance(change, AddUnit):
         yield change.unit.text
         yield change.unit.key
@@ -191,11 +190,13 @@ def texts_of(change: Change) -> Iterator[str]:
         yield change.reason
 
 
-def _added(log: Iterable[Logged]) -> set[str]:
+def _unit_ids(log: Iterable[LoggedBatch]) -> set[str]:
     return {change.unit.id for batch in log for change in batch.changes if isinstance(change, AddUnit)}
 
 
-def _stands_in(batch: Logged, said: Set[str], whole: Set[str], touched: Set[str]) -> bool:
-    if batch.session in whole or any(made_of(change, whole, said) for change in batch.changes):
+def _is_derived(batch: LoggedBatch, turn_ids: Set[str], sessions_gone: Set[str], affected: Set[str]) -> bool:
+    if batch.session in sessions_gone:
         return True
-    return batch.session in touched and any(isinstance(change, SetNote) for change in batch.changes)
+    if any(adds_unit_from(change, sessions_gone, turn_ids) for change in batch.changes):
+        return True
+    return batch.session in affected and any(isinstance(change, SetNote) for change in batch.changes)

@@ -1,50 +1,45 @@
-"""Export of one user as JSONL: the log itself, so nothing is lost and a round trip is the same bytes.
+"""Exports one user as JSON lines: the log itself, so nothing is lost and a round trip gives the same bytes.
 
 A header, then sessions in the order they were opened, each with its turns, then the batches of all systems in order,
-then jobs. Versions, owners of running jobs and vectors stay behind: they belong to a store, not to a user.
+then jobs. Versions, owners of running jobs and vectors are not exported: they belong to a store, not to a user.
 """
 
 from collections.abc import Iterator
 
 from sqlalchemy import Connection, and_, select
 
-from localmem.errors import NotFound
-from localmem.store.change_log import BankLog
-from localmem.store.export_lines import BatchLine, Header, JobLine, SessionLine, TurnLine, write
+from localmem.store.change_log import ChangeLog
+from localmem.store.export_lines import BatchLine, Header, JobLine, SessionLine, TurnLine, write_line
 from localmem.store.schema import batches, jobs, sessions, turns
 from localmem.store.serialization import from_micros
-from localmem.store.sessions import to_turn, users
-from localmem.types import Turn
+from localmem.store.sessions import no_user, to_turn, users
 
 
-def export_lines(connection: Connection, log: BankLog, user: str) -> Iterator[str]:
+def export_lines(connection: Connection, log: ChangeLog, user: str) -> Iterator[str]:
     """The user's lines, without line ends. Raises NotFound."""
     if user not in users(connection):
-        raise NotFound(f"there is no user {user!r}; `localmem doctor` lists who there is")
-    yield write(Header(user=user))
-    yield from _sessions(connection, user)
-    yield from _batches(connection, log, user)
-    yield from _jobs(connection, user)
+        raise no_user(user)
+    yield write_line(Header(user=user))
+    yield from _session_lines(connection, user)
+    yield from _batch_lines(connection, log, user)
+    yield from _job_lines(connection, user)
 
 
-def _sessions(connection: Connection, user: str) -> Iterator[str]:
-    held = select(sessions).where(sessions.c.user == user).order_by(sessions.c.number)
-    said = select(turns).where(turns.c.user == user).order_by(turns.c.position)
-    for row in connection.execute(held).mappings().all():
+def _session_lines(connection: Connection, user: str) -> Iterator[str]:
+    of_user = select(sessions).where(sessions.c.user == user).order_by(sessions.c.number)
+    in_order = select(turns).where(turns.c.user == user).order_by(turns.c.position)
+    for row in connection.execute(of_user).mappings().all():
         started, ended = from_micros(row["started"]), from_micros(row["ended"])
-        yield write(SessionLine(id=row["id"], state=row["state"], started=started, ended=ended))
-        for turn in connection.execute(said.where(turns.c.session == row["id"])).mappings():
-            yield write(_turn(to_turn(turn)))
+        yield write_line(SessionLine(id=row["id"], state=row["state"], started=started, ended=ended))
+        for turn_row in connection.execute(in_order.where(turns.c.session == row["id"])).mappings():
+            turn = to_turn(turn_row)
+            yield write_line(TurnLine(id=turn.id, role=turn.role, speaker=turn.speaker, text=turn.text, time=turn.time))
 
 
-def _turn(turn: Turn) -> TurnLine:
-    return TurnLine(id=turn.id, role=turn.role, speaker=turn.speaker, text=turn.text, time=turn.time)
-
-
-def _batches(connection: Connection, log: BankLog, user: str) -> Iterator[str]:
-    made = select(batches).where(batches.c.user == user).order_by(batches.c.number)
-    for row in connection.execute(made).mappings().all():
-        yield write(
+def _batch_lines(connection: Connection, log: ChangeLog, user: str) -> Iterator[str]:
+    of_user = select(batches).where(batches.c.user == user).order_by(batches.c.number)
+    for row in connection.execute(of_user).mappings().all():
+        yield write_line(
             BatchLine(
                 system=row["system"],
                 of=row["kind"],
@@ -56,11 +51,11 @@ def _batches(connection: Connection, log: BankLog, user: str) -> Iterator[str]:
         )
 
 
-def _jobs(connection: Connection, user: str) -> Iterator[str]:
+def _job_lines(connection: Connection, user: str) -> Iterator[str]:
     of_session = and_(sessions.c.user == jobs.c.user, sessions.c.id == jobs.c.session)
     query = select(jobs).select_from(jobs.join(sessions, of_session)).where(jobs.c.user == user)
     for row in connection.execute(query.order_by(sessions.c.number, jobs.c.system)).mappings():
-        yield write(
+        yield write_line(
             JobLine(
                 system=row["system"],
                 session=row["session"],

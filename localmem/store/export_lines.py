@@ -1,6 +1,6 @@
-"""The lines of an export: what each holds, and how it is written and read. Knows no database.
+"""The lines of an export: their fields, and how they are written and read. Does not depend on the database.
 
-A line is read only if it would be written again just so: nothing that a file says is dropped in silence.
+A line is accepted only if localmem would write it exactly so: nothing in a file is ignored silently.
 """
 
 import json
@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from localmem.errors import BadInput
+from localmem.files import one_line
 from localmem.types import Change, Role
 
 FORMAT = 1
@@ -37,7 +38,7 @@ class SessionLine(_Line):
 
 
 class TurnLine(_Line):
-    """A turn of the session above it."""
+    """A turn of the last session above it."""
 
     kind: Literal["turn"] = "turn"
     id: str
@@ -48,7 +49,7 @@ class TurnLine(_Line):
 
 
 class BatchLine(_Line):
-    """Changes that one system made at once, in the order of the log."""
+    """Changes that one system made together, in the order of the log."""
 
     kind: Literal["batch"] = "batch"
     system: str
@@ -60,7 +61,7 @@ class BatchLine(_Line):
 
 
 class JobLine(_Line):
-    """How remembering a session stands. A running job is written as pending: its process is not exported."""
+    """The state of remembering a session. A running job is written as pending: its process is not exported."""
 
     kind: Literal["job"] = "job"
     system: str
@@ -71,46 +72,32 @@ class JobLine(_Line):
 
 
 Line = SessionLine | TurnLine | BatchLine | JobLine
+_LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 
 
-class LineCodec:
-    """Lines to texts and back."""
-
-    def __init__(self) -> None:
-        self._adapter: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
-
-    def read(self, text: str) -> Line:
-        """Raises BadInput, without a place."""
-        try:
-            line = self._adapter.validate_json(text)
-        except ValidationError as error:
-            raise BadInput(_reason(error)) from error
-        _check_whole(line, text)
-        return line
-
-    def read_header(self, text: str) -> Header:
-        """Raises BadInput, also for a format of later versions."""
-        try:
-            header = Header.model_validate_json(text)
-        except ValidationError as error:
-            raise BadInput(f"not the head of a localmem export ({_reason(error)})") from error
-        if header.format > FORMAT:
-            raise BadInput(f"format {header.format} is newer than this localmem reads ({FORMAT}); update localmem")
-        return header
-
-
-def write(line: Header | Line) -> str:
-    """The line's one text, without a line end."""
+def write_line(line: Header | Line) -> str:
+    """The canonical text of the line, without a line end."""
     return line.model_dump_json()
 
 
-def _check_whole(line: Line, text: str) -> None:
-    written = write(line)
-    if written != text and json.loads(written) != json.loads(text):
-        raise BadInput(f"not as localmem writes it ({text[:80]!r}); import a file that `localmem export` made")
+def parse_line(text: str) -> Line:
+    """Raises BadInput, without the place."""
+    try:
+        line = _LINE.validate_json(text)
+    except ValidationError as error:
+        raise BadInput(one_line(error)) from error
+    canonical = write_line(line)
+    if canonical != text and json.loads(canonical) != json.loads(text):
+        raise BadInput(f"not as localmem writes it ({text[:80]!r}); import a file that `localmem export` wrote")
+    return line
 
 
-def _reason(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
+def parse_header(text: str) -> Header:
+    """Raises BadInput, also for the format of a later version."""
+    try:
+        header = Header.model_validate_json(text)
+    except ValidationError as error:
+        raise BadInput(f"not the first line of a localmem export ({one_line(error)})") from error
+    if header.format > FORMAT:
+        raise BadInput(f"format {header.format} is newer than {FORMAT}, the one of this version; update localmem")
+    return header

@@ -1,6 +1,6 @@
-"""The files of indexes, a folder for each user: derived data that holds vectors, so an erasure drops it.
+"""The index files, one folder for each user: derived data that contains vectors, so an erasure deletes it.
 
-Knows where they lie and what they are called; retrievers write and read them.
+Defines their paths; retrievers write and read them.
 """
 
 import logging
@@ -13,37 +13,37 @@ log = logging.getLogger(__name__)
 
 
 class IndexFiles:
-    """Under `folder`; without one there are no files and every index lives in memory alone."""
+    """The files under `folder`. Without a folder there are none, and every index is in memory only."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def file(self, user: str, system: str, identity: str) -> Path | None:
-        """Where the index of one user's bank may be kept. Files of two encoders have two names."""
-        return self._of(user) / f"{system}-{_name(identity)[:16]}.index" if self._folder else None
+    def path(self, user: str, system: str, identity: str) -> Path | None:
+        """The file for the index of one bank under one encoder."""
+        return self._user_folder(user) / f"{system}-{_hashed(identity)[:16]}.index" if self._folder else None
 
-    def forget(self, user: str) -> int:
-        """Drop the user's files. Returns how many there were; one that cannot go is logged, and stays in `paths`."""
-        return _drop(self._of(user)) if self._folder else 0
+    def delete(self, user: str) -> int:
+        """Delete the user's files and return their number. A file that cannot be deleted is logged and stays."""
+        return _delete(self._user_folder(user)) if self._folder else 0
 
-    def forget_all(self) -> int:
-        """Drop everyone's files: all can be made again."""
-        return _drop(self._folder) if self._folder else 0
+    def delete_all(self) -> int:
+        """Delete the files of all users; they can be rebuilt."""
+        return _delete(self._folder) if self._folder else 0
 
-    def of(self, user: str) -> list[Path]:
+    def user_files(self, user: str) -> list[Path]:
         """The user's files."""
-        return list(_files(self._of(user))) if self._folder else []
+        return list(_files(self._user_folder(user))) if self._folder else []
 
-    def paths(self) -> list[Path]:
-        """Everyone's files."""
+    def all_files(self) -> list[Path]:
+        """The files of all users."""
         return list(_files(self._folder)) if self._folder else []
 
-    def _of(self, user: str) -> Path:
-        return (self._folder or Path()) / _name(user)[:32]
+    def _user_folder(self, user: str) -> Path:
+        return (self._folder or Path()) / _hashed(user)[:32]
 
 
-def _name(text: str) -> str:
-    """A name that any file system takes and that tells nobody who the user is."""
+def _hashed(text: str) -> str:
+    """A name that is valid on any file system and does not disclose the user."""
     return sha256(text.encode()).hexdigest()
 
 
@@ -51,12 +51,12 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _drop(folder: Path) -> int:
-    found = len(list(_files(folder)))
+def _delete(folder: Path) -> int:
+    count = len(list(_files(folder)))
     if folder.exists():
-        shutil.rmtree(folder, onerror=_told)
-    return found - len(list(_files(folder)))
+        shutil.rmtree(folder, onerror=_log_failure)
+    return count - len(list(_files(folder)))
 
 
-def _told(_function: object, path: str, error: object) -> None:
-    log.warning("the index file %s cannot be erased: %s", path, error)
+def _log_failure(_function: object, path: str, error: object) -> None:
+    log.warning("the index file %s cannot be deleted: %s", path, error)

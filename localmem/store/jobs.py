@@ -1,7 +1,7 @@
-"""Jobs: a closed session waits, per system, until it is remembered.
+"""Jobs: a closed session waits, for each system, until that system has remembered it.
 
-pending -> running -> done, or failed and tried again. A running job whose process is gone is taken over. Knows nothing
-of what the work is.
+pending -> running -> done, or failed and tried again. A running job whose process has died is taken over. Does not
+depend on what the work is.
 """
 
 import os
@@ -11,32 +11,25 @@ from collections.abc import Sequence
 import psutil  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, insert, select, update
 
-from localmem.errors import BadInput, NotFound
-from localmem.store.records import Job, JobState
+from localmem.errors import BadInput
+from localmem.store.records import JobState, SessionJob
 from localmem.store.schema import jobs, sessions, turns
-from localmem.store.sessions import chunks
+from localmem.store.sessions import chunks, no_session
 
 
 def close(connection: Connection, user: str, system: str, session_id: str) -> None:
-    """The session is over, and waits to be remembered by this system. Raises NotFound."""
-    _state(connection, user, session_id)
+    """Close the session and queue it for this system. Raises NotFound."""
+    _session_state(connection, user, session_id)
     of_session = and_(sessions.c.user == user, sessions.c.id == session_id)
     connection.execute(update(sessions).where(of_session).values(state="closed"))
-    if find(connection, user, system, session_id) is None:
+    if _find(connection, user, system, session_id) is None:
         _insert(connection, user, system, session_id, "pending")
 
 
-def find(connection: Connection, user: str, system: str, session_id: str) -> Job | None:
-    """The job, if there is one."""
-    row = connection.execute(select(jobs).where(_of_job(user, system, session_id))).mappings().first()
-    return _job(row) if row else None
-
-
 def finish(connection: Connection, user: str, system: str, session_id: str) -> bool:
-    """The job is done; False if it was before. Raises NotFound, and BadInput for a session that goes on."""
-    if _state(connection, user, session_id) != "closed":
-        raise BadInput(f"session {session_id!r} of user {user!r} goes on; close it first")
-    job = find(connection, user, system, session_id)
+    """Mark the job as done; False if it was done before. Raises NotFound, and BadInput for an open session."""
+    _require_closed(connection, user, session_id)
+    job = _find(connection, user, system, session_id)
     if job is not None and job.state == "done":
         return False
     if job is None:
@@ -47,10 +40,9 @@ def finish(connection: Connection, user: str, system: str, session_id: str) -> b
 
 
 def fail(connection: Connection, user: str, system: str, session_id: str, error: str) -> int:
-    """Count an attempt that failed; a job that is done stays done. Returns the attempts so far."""
-    if _state(connection, user, session_id) != "closed":
-        raise BadInput(f"session {session_id!r} of user {user!r} goes on; close it first")
-    job = find(connection, user, system, session_id)
+    """Count a failed attempt and return the attempts so far; a job that is done stays done."""
+    _require_closed(connection, user, session_id)
+    job = _find(connection, user, system, session_id)
     if job is None:
         _insert(connection, user, system, session_id, "pending")
     elif job.state == "done":
@@ -60,71 +52,81 @@ def fail(connection: Connection, user: str, system: str, session_id: str, error:
     return attempts
 
 
-def claim(connection: Connection, job: Job) -> bool:
-    """This process works on the job from now on; False if it is done or someone else, still alive, works on it."""
+def claim(connection: Connection, job: SessionJob) -> bool:
+    """Assign the job to this process; False if it is done or belongs to another process that is alive."""
     row = connection.execute(select(jobs).where(_of_job(job.user, job.system, job.session))).mappings().first()
-    if row is None or row["state"] == "done" or (row["state"] == "running" and _alive(row["owner"])):
+    if row is None or row["state"] == "done" or (row["state"] == "running" and _is_alive(row["owner"])):
         return False
-    _set(connection, job.user, job.system, job.session, state="running", owner=_me())
+    _set(connection, job.user, job.system, job.session, state="running", owner=_this_process())
     return True
 
 
-def release(connection: Connection, job: Job) -> None:
-    """Work on the job was given up without a result: it waits again."""
-    mine = and_(_of_job(job.user, job.system, job.session), jobs.c.state == "running", jobs.c.owner == _me())
-    connection.execute(update(jobs).where(mine).values(state="pending", owner=""))
+def release(connection: Connection, job: SessionJob) -> None:
+    """Return a claimed job to the queue without a result."""
+    own = and_(_of_job(job.user, job.system, job.session), jobs.c.state == "running", jobs.c.owner == _this_process())
+    connection.execute(update(jobs).where(own).values(state="pending", owner=""))
 
 
-def waiting(connection: Connection, system: str | None, limit: int, attempts: int) -> list[Job]:
-    """Jobs to be done now, of all users and of one system or all, the oldest session first.
+def pending(connection: Connection, system: str | None, limit: int, attempts: int) -> list[SessionJob]:
+    """Jobs to work on, of all users and of one system or all, the session opened first first.
 
-    Those that failed `attempts` times are left out, those of a process that is gone are in.
+    Without jobs that failed `attempts` times; with running jobs of dead processes.
     """
-    said = exists().where(turns.c.user == jobs.c.user, turns.c.session == jobs.c.session)
+    has_turns = exists().where(turns.c.user == jobs.c.user, turns.c.session == jobs.c.session)
     query = (
         select(jobs)
         .select_from(jobs.join(sessions, and_(sessions.c.user == jobs.c.user, sessions.c.id == jobs.c.session)))
-        .where(jobs.c.state != "done", jobs.c.attempts < attempts, said)
+        .where(jobs.c.state != "done", jobs.c.attempts < attempts, has_turns)
         .order_by(sessions.c.number)
     )
     if system is not None:
         query = query.where(jobs.c.system == system)
-    found = []
+    result = []
     for row in connection.execute(query).mappings():
-        if row["state"] != "running" or not _alive(row["owner"]):
-            found.append(_job(row))
-        if len(found) == limit:
+        if row["state"] != "running" or not _is_alive(row["owner"]):
+            result.append(_job(row))
+        if len(result) == limit:
             break
-    return found
+    return result
 
 
-def queue_again(connection: Connection, user: str, system: str, session_ids: Sequence[str]) -> None:
-    """The sessions are to be remembered again; those that go on are left alone."""
+def requeue(connection: Connection, user: str, system: str, session_ids: Sequence[str]) -> None:
+    """Queue the closed ones of these sessions to be remembered again."""
     for part in chunks(sorted(session_ids)):
-        known = select(jobs.c.session).where(jobs.c.user == user, jobs.c.system == system, jobs.c.session.in_(part))
+        with_job = select(jobs.c.session).where(jobs.c.user == user, jobs.c.system == system, jobs.c.session.in_(part))
         of_closed = and_(sessions.c.user == user, sessions.c.state == "closed", sessions.c.id.in_(part))
         closed = set(connection.execute(select(sessions.c.id).where(of_closed)).scalars())
-        old = closed & set(connection.execute(known).scalars())
-        of_old = and_(jobs.c.user == user, jobs.c.system == system, jobs.c.session.in_(sorted(old)))
-        connection.execute(update(jobs).where(of_old).values(state="pending", owner="", error="", attempts=0))
-        for session_id in sorted(closed - old):
+        existing = closed & set(connection.execute(with_job).scalars())
+        of_existing = and_(jobs.c.user == user, jobs.c.system == system, jobs.c.session.in_(sorted(existing)))
+        connection.execute(update(jobs).where(of_existing).values(state="pending", owner="", error="", attempts=0))
+        for session_id in sorted(closed - existing):
             _insert(connection, user, system, session_id, "pending")
 
 
-def _job(row: RowMapping) -> Job:
-    return Job(row["user"], row["system"], row["session"], row["state"], row["attempts"], row["error"])
+def _find(connection: Connection, user: str, system: str, session_id: str) -> SessionJob | None:
+    row = connection.execute(select(jobs).where(_of_job(user, system, session_id))).mappings().first()
+    return _job(row) if row else None
+
+
+def _job(row: RowMapping) -> SessionJob:
+    return SessionJob(row["user"], row["system"], row["session"], row["state"], row["attempts"], row["error"])
 
 
 def _of_job(user: str, system: str, session_id: str) -> ColumnElement[bool]:
     return and_(jobs.c.user == user, jobs.c.session == session_id, jobs.c.system == system)
 
 
-def _state(connection: Connection, user: str, session_id: str) -> str:
+def _session_state(connection: Connection, user: str, session_id: str) -> str:
     query = select(sessions.c.state).where(sessions.c.user == user, sessions.c.id == session_id)
     state: str | None = connection.execute(query).scalar()
     if state is None:
-        raise NotFound(f"user {user!r} has no session {session_id!r}; `localmem show` lists what there is")
+        raise no_session(user, session_id)
     return state
+
+
+def _require_closed(connection: Connection, user: str, session_id: str) -> None:
+    if _session_state(connection, user, session_id) != "closed":
+        raise BadInput(f"session {session_id!r} of user {user!r} is open; close it first")
 
 
 def _insert(connection: Connection, user: str, system: str, session_id: str, state: JobState) -> None:
@@ -136,15 +138,15 @@ def _set(connection: Connection, user: str, system: str, session_id: str, **valu
     connection.execute(update(jobs).where(_of_job(user, system, session_id)).values(**values))
 
 
-def _me() -> str:
-    """This process on this machine; the start time tells it from a later process of the same number."""
+def _this_process() -> str:
+    """This process on this machine. The start time distinguishes it from a later process with the same number."""
     return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
 
 
-def _alive(owner: str) -> bool:
-    """Whether the process that owns a job still runs; one on another machine is taken to."""
-    host, _, rest = owner.partition("/")
-    number, _, started = rest.partition("/")
+def _is_alive(owner: str) -> bool:
+    """Whether the process that owns a job is running; True for one on another machine, which cannot be checked."""
+    host, _, process = owner.partition("/")
+    number, _, started = process.partition("/")
     if host != socket.gethostname():
         return True
     try:

@@ -1,7 +1,7 @@
-"""The journal of one user and one system: where an agent makes words and changes durable.
+"""The journal of one user and one system: an agent writes turns and changes through it.
 
-Fulfils `localmem.journal.Journal`. Keeps the version of the bank it read: a write against another version is a
-Conflict, after which `bank()` gives the bank as it is now. Safe for several threads.
+Implements `localmem.journal.Journal`. It remembers which version of the bank was read; a write against another version
+is a Conflict, after which `bank()` returns the current bank. Safe for many threads.
 """
 
 import threading
@@ -11,18 +11,18 @@ from sqlalchemy import Connection
 
 from localmem.bank import Bank
 from localmem.store import jobs
-from localmem.store.change_log import BankLog, Batch
+from localmem.store.change_log import Batch, ChangeLog
 from localmem.store.database import Database
-from localmem.store.sessions import one, session_of_turn
-from localmem.store.turns import Append, named, to_row
+from localmem.store.sessions import load_session, session_of_turn
+from localmem.store.turns import Append, require_name, to_row
 from localmem.store.writer import Writer
 from localmem.types import Change, Session, Turn
 
 
 class StoreJournal:
-    """Get one from `Store.journal`. Each call is one transaction, durable on return."""
+    """Made by `Store.journal`. Each call is one transaction, durable on return."""
 
-    def __init__(self, database: Database, writer: Writer, log: BankLog, user: str, system: str) -> None:
+    def __init__(self, database: Database, writer: Writer, log: ChangeLog, user: str, system: str) -> None:
         self._database = database
         self._writer = writer
         self._log = log
@@ -33,68 +33,67 @@ class StoreJournal:
             self._version = log.version(connection, user, system)
 
     def bank(self) -> Bank:
-        """The bank as committed; later writes are made against it."""
+        """The bank as committed; later writes are checked against its version."""
         with self._guard, self._database.read() as connection:
             self._version = self._log.version(connection, self._user, self._system)
-            made = self._log.changes(connection, self._user, self._system)
-        return Bank().apply(made)
+            changes = self._log.changes(connection, self._user, self._system)
+        return Bank().apply(changes)
 
     def is_current(self) -> bool:
-        """Whether no other process has touched the bank since it was read or written from here."""
+        """Whether no other process has changed the bank since this journal read or wrote it."""
         with self._guard, self._database.read() as connection:
             return self._version == self._log.version(connection, self._user, self._system)
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
-        """Opens the session if it is new. A turn that is there already changes nothing.
+        """Append turns, and open the session if it is new. A turn that is stored already changes nothing.
 
-        Raises BadInput for a turn whose id is another turn's, for a naive time and for a session that is closed,
+        Raises BadInput for a turn whose id belongs to another turn, for a naive time and for a closed session,
         OutOfOrder for a turn older than the one before it. Nothing of a refused call is written.
         """
         if turns:
-            self._writer.append(Append(self._user, named("session", session_id), tuple(map(to_row, turns))))
+            self._writer.append(Append(self._user, require_name("session", session_id), tuple(map(to_row, turns))))
 
     def commit(self, cause: str, changes: Sequence[Change]) -> None:
-        """The changes of one exchange; `cause` is its reply turn. The same cause again changes nothing.
+        """Write the changes of one exchange; `cause` is its reply turn. A repeated cause changes nothing.
 
-        Raises Conflict on a newer bank, BadInput for changes that this bank cannot apply.
+        Raises Conflict for a newer bank, BadInput for changes that cannot be applied.
         """
         if not changes:
             return
 
         def write(connection: Connection, read: int) -> int:
-            if self._log.holds(connection, self._user, self._system, "exchange", cause):
+            if self._log.has_batch(connection, self._user, self._system, "exchange", cause):
                 return read
             session = session_of_turn(connection, self._user, cause)
             version = self._log.advance(connection, self._user, self._system, read)
-            batch = Batch(self._user, self._system, "exchange", cause, session, tuple(changes))
-            self._log.write(connection, batch)
+            self._log.write(connection, Batch(self._user, self._system, "exchange", cause, session, tuple(changes)))
             return version
 
         self._against_version(write)
 
     def close(self, session_id: str) -> Session:
-        """The session is over and waits to be remembered; again changes nothing. Raises NotFound.
+        """Close the session and queue it to be remembered; a repeated call changes nothing. Raises NotFound.
 
-        Gives the session as the log has it, with what other processes added to it.
+        Returns the session as stored, with turns that other processes added.
         """
 
         def write(connection: Connection) -> Session:
             jobs.close(connection, self._user, self._system, session_id)
-            return one(connection, self._user, session_id)
+            return load_session(connection, self._user, session_id)
 
         return self._writer.run(write)
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
-        """The session is remembered, with its changes; False, and nothing written, if it was before.
+        """Mark the session as remembered and write its changes; False, with nothing written, if it was before.
 
-        Raises NotFound, Conflict on a newer bank, BadInput for a session that goes on or changes that do not apply.
+        Raises NotFound, Conflict for a newer bank, BadInput for an open session or changes that cannot be applied.
         """
-        done = False
+        finished = False
 
         def write(connection: Connection, read: int) -> int:
-            nonlocal done
-            done = jobs.finish(connection, self._user, self._system, session_id)
-            if not done or not changes:
+            nonlocal finished
+            finished = jobs.finish(connection, self._user, self._system, session_id)
+            if not finished or not changes:
                 return read
             version = self._log.advance(connection, self._user, self._system, read)
             batch = Batch(self._user, self._system, "session", session_id, session_id, tuple(changes))
@@ -102,10 +101,10 @@ class StoreJournal:
             return version
 
         self._against_version(write)
-        return done
+        return finished
 
     def fail(self, session_id: str, error: str) -> int:
-        """An attempt to remember the session failed. Returns the attempts so far."""
+        """Count a failed attempt to remember the session and return the attempts so far."""
         return self._writer.run(lambda connection: jobs.fail(connection, self._user, self._system, session_id, error))
 
     def _against_version(self, write: Callable[[Connection, int], int]) -> None:

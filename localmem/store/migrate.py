@@ -1,6 +1,9 @@
-"""Brings a database to the shape of `schema`, in one transaction, and refuses what it does not know.
+"""Migrates a database to the tables of `schema`, in one transaction, and refuses an unknown database.
 
-Alembic is loaded only when there is something to do.
+Most starts find the current revision and only read. Alembic is slow to import, so it is loaded only when there is a
+migration to run. The revision is checked twice, without a lock and again with it: two processes that start at once both
+see the old revision, and the second must not repeat what the first has done. All migrations run in that one
+transaction, so a crash leaves the old tables.
 """
 
 import threading
@@ -14,17 +17,17 @@ from localmem.store.schema import REVISION, metadata
 
 SCRIPTS = Path(__file__).with_name("migrations")
 
-# Alembic keeps the migration that runs in globals: of two threads' migrations, one would run on the other's connection.
-_ONE_AT_A_TIME = threading.Lock()
+# Alembic keeps the running migration in module globals: with two threads, one would run on the other's connection.
+_ALEMBIC_LOCK = threading.Lock()
 
 
-def prepare(database: Database) -> None:
-    """Raises NewerStore for a database of a later localmem, StoreError for one that is not localmem's."""
+def migrate(database: Database) -> None:
+    """Raises NewerStore for a database of a later localmem, StoreError for one of another program."""
     with database.read() as connection:
         if _revision(connection) == REVISION:
             return
     with database.write() as connection:
-        database.alone(connection)  # another process may have been faster: look again, now under the lock
+        database.lock_migrations(connection)
         revision = _revision(connection)
         if revision == REVISION:
             return
@@ -41,16 +44,16 @@ def _revision(connection: Connection) -> str | None:
 
 def _check(revision: str | None, connection: Connection, where: str) -> None:
     if revision is None:
-        strange = sorted(set(inspect(connection).get_table_names()) & set(metadata.tables))
-        if strange:
+        foreign = sorted(set(inspect(connection).get_table_names()) & set(metadata.tables))
+        if foreign:
             raise StoreError(
-                f"{where} holds a table {strange[0]!r} that is not localmem's; choose another data directory"
+                f"{where} contains a table {foreign[0]!r} of another program; choose another data directory"
             )
         return
-    known = {path.name.partition("_")[0] for path in (SCRIPTS / "versions").glob("*.py")}
-    if revision not in known:
+    revisions = {path.name.partition("_")[0] for path in (SCRIPTS / "versions").glob("*.py")}
+    if revision not in revisions:
         raise NewerStore(
-            f"{where} was written by a newer localmem (schema {revision}, this one knows {REVISION}); update localmem"
+            f"{where} was written by a newer localmem (schema {revision}, this one has {REVISION}); update localmem"
         )
 
 
@@ -62,5 +65,5 @@ def _upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    with _ONE_AT_A_TIME:
+    with _ALEMBIC_LOCK:
         command.upgrade(config, "head")

@@ -1,4 +1,4 @@
-"""What the store tells about its rows: plain values. Knows no SQL."""
+"""Plain values that the store returns. Does not depend on the database."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ BatchState = Literal["active", "undone", "superseded"]
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session without its words. Times are UTC; `jobs` says per system how remembering it stands."""
+    """A session without its text. Times are UTC; `jobs` is the state of its job by system."""
 
     id: str
     state: SessionState
@@ -25,8 +25,8 @@ class SessionInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A closed session that waits to be remembered by one system."""
+class SessionJob:
+    """A closed session that one system has to remember."""
 
     user: str
     system: str
@@ -37,8 +37,8 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """How much of the closed sessions a system has not read yet; `failed` of these sessions failed before."""
+class Backlog:
+    """The closed sessions that a system has not remembered yet: `failed` of them after a failed attempt."""
 
     sessions: int
     turns: int
@@ -47,9 +47,9 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change in the life of a unit, and the batch that made it.
+    """A change that names a unit, and the batch that made it.
 
-    `cause` is the session or the reply turn it came from; `state` tells whether the batch still counts.
+    `cause` is the session or the reply turn that the batch came from; `state` says whether the batch is in effect.
     """
 
     change: Change
@@ -60,7 +60,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class UnitHistory:
-    """How one unit came to be: everything that names it, oldest first, and the turns it came from, with their text."""
+    """How a unit came to be: all changes that name it, oldest first, and the turns it came from."""
 
     unit: Unit
     live: bool
@@ -69,19 +69,30 @@ class UnitHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """What an import read; `new` is False when the store already had all of it."""
+
+    user: str
+    sessions: int
+    turns: int
+    batches: int
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """What an erasure removed.
 
-    `rows` counts removed rows by table, and index files. `checked` pieces of the erased texts were looked for in the
-    bytes of the store's files, `left` of them (or of the user's index files) were still there (None: the store has no
-    files of its own, as on PostgreSQL).
-    `again` are the sessions, by system, whose memory was drawn from what is gone: they wait to be read again.
-    `sources` are turns that were kept and that an erased unit came from: a rebuild may bring the unit back.
+    `rows` counts deleted rows by table, and index files. `checked` pieces of the erased texts were searched for in the
+    bytes of the store's files; `remaining` counts the pieces and index files that are still there (None on PostgreSQL,
+    whose files cannot be read). `reread` are sessions, by system, whose memory depended on the erased and was deleted
+    too: they wait to be remembered again. `sources` are turns that still exist and that an erased unit came from: a
+    rebuild may create the unit again.
     """
 
     what: str
     rows: Mapping[str, int]
     checked: int
-    left: int | None
-    again: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    remaining: int | None
+    reread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
-"""The tables of the store, and nothing else. Knows no queries; migrations bring a data directory to this shape.
+"""The tables of the store. Contains no queries; migrations create these tables in a data directory.
 
 sessions ─< turns      the raw log of one user, the source of everything else
-batches  ─< changes    what one system made of it; a batch is one transaction's changes and is taken back whole
-jobs                   one per closed session and system: has it been remembered?
+batches  ─< changes    what one system made of it; a batch is the changes of one transaction and is undone as a whole
+jobs                   one for each closed session and system: whether it has been remembered
 banks                  the version of each bank, for compare-and-set
-embeddings             derived data: vectors by the encoder's identity and the text's digest
-encoder                the one whose vectors a memory is searched with
+embeddings             derived data: vectors by the identity of the encoder and the digest of the text
+encoder                the encoder whose vectors memories are searched with
 """
 
 from sqlalchemy import (
@@ -34,10 +34,10 @@ _NAMES = {
 
 metadata = MetaData(naming_convention=_NAMES)
 
-# SQLite numbers rows by itself only in a column of the type INTEGER.
+# SQLite assigns row numbers only in a column of the type INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")
 
-# `position` is the next turn's; `started` and `ended` are the times of the first and last turn (microseconds, UTC).
+# `position` is for the next turn; `started` and `ended` are the times of the first and last turn (microseconds, UTC).
 sessions = Table(
     "sessions",
     metadata,
@@ -51,7 +51,7 @@ sessions = Table(
     UniqueConstraint("user", "id"),
 )
 
-# `zone` is the speaker's offset in seconds east of UTC: a day in a prompt is the speaker's day.
+# `zone` is the speaker's offset in seconds east of UTC, because a date in a prompt is the speaker's date.
 turns = Table(
     "turns",
     metadata,
@@ -70,7 +70,7 @@ turns = Table(
     sqlite_with_rowid=False,
 )
 
-# `kind` says what `cause` is: "session" (its job), or "exchange" (a reply turn, or an edit by hand: no session).
+# `kind` says what `cause` is: "session" (its job), or "exchange" (a reply turn, or a manual edit without a session).
 batches = Table(
     "batches",
     metadata,
@@ -116,7 +116,7 @@ changes = Table(
 Index(None, changes.c.user, changes.c.system, changes.c.unit)
 Index(None, changes.c.user, changes.c.system, changes.c.other)
 
-# `owner` is the process that works on a running job.
+# `owner` is the process of a running job.
 jobs = Table(
     "jobs",
     metadata,
@@ -155,7 +155,7 @@ embeddings = Table(
     PrimaryKeyConstraint("digest", "identity"),
 )
 
-# One row, numbered 1, from the first vector on.
+# At most one row, with number 1, written with the first vector.
 encoder = Table(
     "encoder",
     metadata,

@@ -1,7 +1,7 @@
-"""Values to columns and back: times to microseconds, changes to JSON. Knows no tables.
+"""Converts values to columns and back: times to microseconds, changes to JSON. Does not depend on the tables.
 
-A change keeps the offset of its times, so that a day that was written stays that day. What cannot come back as it
-went in (a naive time, a number that is not finite, half a character) is refused here, before anything is written.
+A change keeps the UTC offset of its times, so that a date stays the same date. A value that cannot be restored exactly
+(a naive time, a number that is not finite, an unpaired surrogate) is refused here, before anything is written.
 """
 
 import math
@@ -19,12 +19,12 @@ _TICK = timedelta(microseconds=1)
 
 
 def zone_of(time: datetime) -> int:
-    """Seconds east of UTC. Raises BadInput for a naive time and for an offset of broken minutes."""
+    """Seconds east of UTC. Raises BadInput for a naive time and for an offset that is not in whole minutes."""
     offset = time.utcoffset()
     if offset is None:
-        raise BadInput(f"the time {time.isoformat()} has no offset; give it one, such as {time.isoformat()}+00:00")
+        raise BadInput(f"the time {time.isoformat()} has no UTC offset; add one, such as {time.isoformat()}+00:00")
     if offset % timedelta(minutes=1):
-        raise BadInput(f"the time {time.isoformat()} has an offset of broken minutes; give it in UTC")
+        raise BadInput(f"the time {time.isoformat()} has an offset with seconds; give the time in UTC")
     return offset // timedelta(seconds=1)
 
 
@@ -34,29 +34,27 @@ def to_micros(time: datetime) -> int:
     try:
         return (time.astimezone(UTC) - _EPOCH) // _TICK
     except OverflowError as error:
-        raise BadInput(
-            f"the time {time.isoformat()} is outside the calendar; give one between years 1 and 9999"
-        ) from error
+        raise BadInput(f"the time {time.isoformat()} is out of range; give a year from 1 to 9999") from error
 
 
 def from_micros(micros: int, zone: int = 0) -> datetime:
-    """The time, as the clock stood `zone` seconds east of UTC."""
-    moment = _EPOCH + micros * _TICK
-    return moment.astimezone(timezone(timedelta(seconds=zone))) if zone else moment
+    """The time in a zone `zone` seconds east of UTC."""
+    time = _EPOCH + micros * _TICK
+    return time.astimezone(timezone(timedelta(seconds=zone))) if zone else time
 
 
 def check_text(*texts: str) -> None:
-    """Raises BadInput for a text that no encoding can write (half of a surrogate pair)."""
+    """Raises BadInput for a text with an unpaired surrogate, which UTF-8 cannot encode."""
     for text in texts:
         try:
             text.encode()
         except UnicodeEncodeError as error:
             broken = text[error.start : error.end]
-            raise BadInput(f"a text holds {broken!r}, which is half a character; send whole UTF-8") from error
+            raise BadInput(f"a text contains {broken!r}, an unpaired surrogate; send valid UTF-8") from error
 
 
 def named_units(change: Change) -> tuple[str | None, str | None]:
-    """The units that a change names: the one it is about, and the other one of a link or a retirement."""
+    """The units that a change names: its subject, and the other end of a link or the successor of a retirement."""
     match change:
         case AddUnit(unit=unit):
             return unit.id, None
@@ -70,30 +68,31 @@ def named_units(change: Change) -> tuple[str | None, str | None]:
             return None, None
 
 
-class ChangeCodec:
-    """Changes to JSON texts and back; the texts are canonical: the same change gives the same bytes."""
+class ChangeSerializer:
+    """Changes to JSON texts and back. The texts are canonical: the same change gives the same bytes."""
 
     def __init__(self) -> None:
         self._adapter: TypeAdapter[Change] = TypeAdapter(Annotated[Change, Field(discriminator="type")])
 
     def encode(self, change: Change) -> str:
-        """Raises BadInput for what would not come back as it went in."""
+        """Raises BadInput for a change that could not be restored exactly."""
         for time in _times(change):
             to_micros(time)
         for number in _numbers(change):
             if not math.isfinite(number):
-                raise BadInput(f"a change holds the number {number}; give a finite one")
+                raise BadInput(f"a change contains the number {number}; give a finite one")
         try:
             return self._adapter.dump_json(change).decode()
         except ValueError as error:
-            raise BadInput(f"a change cannot be written ({_first_line(error)}); send whole UTF-8") from error
+            reason = str(error).partition("\n")[0]
+            raise BadInput(f"a change cannot be written ({reason}); send valid UTF-8") from error
 
     def decode(self, body: str) -> Change:
         """Raises StoreError for a body that no version of localmem wrote."""
         try:
             return self._adapter.validate_json(body)
         except ValidationError as error:
-            raise StoreError(f"a stored change cannot be read ({body[:80]!r}); import an export made before") from error
+            raise StoreError(f"a stored change cannot be read ({body[:80]!r}); import an earlier export") from error
 
 
 def _times(change: Change) -> Iterator[datetime]:
@@ -108,7 +107,3 @@ def _numbers(change: Change) -> Iterator[float]:
         yield change.value
     elif isinstance(change, AddLink) and change.link.probability is not None:
         yield change.link.probability
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

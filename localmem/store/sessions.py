@@ -1,6 +1,6 @@
-"""Sessions read back from the raw log, and what a system has not read of it yet. Writes nothing.
+"""Reads sessions and turns of the raw log, and which of them a system has not remembered. Writes nothing.
 
-The order of sessions is the order in which they were held; of two that began together, the one opened first is first.
+Sessions are ordered by their first turn; of two that began at the same time, the one opened first comes first.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,97 +10,113 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, func, select
 
 from localmem.errors import NotFound
-from localmem.store.records import JobState, SessionInfo, SessionState, Unread
+from localmem.store.records import Backlog, JobState, SessionInfo, SessionState
 from localmem.store.schema import batches, jobs, sessions, turns
 from localmem.store.serialization import from_micros
 from localmem.types import Session, Turn
 
 Value = TypeVar("Value")
 
-# Values of one IN list; SQLite takes 32,766 in a statement.
+# Values of one IN list; SQLite allows 32,766 variables in a statement.
 _CHUNK = 500
 
 _OF_SESSION = and_(turns.c.user == sessions.c.user, turns.c.session == sessions.c.id)
-_SAID = select(turns.c.id).where(_OF_SESSION).correlate(sessions).exists()
+_HAS_TURNS = select(turns.c.id).where(_OF_SESSION).correlate(sessions).exists()
 _IN_ORDER = (sessions.c.started, sessions.c.number)
 
 
+def no_user(user: str) -> NotFound:
+    """The error for a user without rows."""
+    return NotFound(f"there is no user {user!r}; check the name")
+
+
+def no_session(user: str, session_id: str) -> NotFound:
+    """The error for a missing session."""
+    return NotFound(f"user {user!r} has no session {session_id!r}; `localmem export` writes the ids of all sessions")
+
+
 def users(connection: Connection) -> list[str]:
-    """Everyone who ever said or taught something, by name."""
+    """All users with a session or a memory, by name."""
     everyone = select(sessions.c.user).union(select(batches.c.user))
     return sorted(connection.execute(everyone).scalars())
 
 
-def infos(connection: Connection, user: str, state: SessionState | None) -> list[SessionInfo]:
-    """Sessions without their words, in order."""
+def session_infos(connection: Connection, user: str, state: SessionState | None) -> list[SessionInfo]:
+    """Sessions without their text, in order."""
     count = select(func.count()).select_from(turns).where(_OF_SESSION).scalar_subquery().label("turns")
     query = select(sessions, count).where(sessions.c.user == user).order_by(*_IN_ORDER)
     if state is not None:
         query = query.where(sessions.c.state == state)
-    working = _job_states(connection, user)
-    return [_info(row, working.get(row["id"], {})) for row in connection.execute(query).mappings()]
+    states = _job_states(connection, user)
+    return [_info(row, states.get(row["id"], {})) for row in connection.execute(query).mappings()]
 
 
-def one(connection: Connection, user: str, session_id: str) -> Session:
-    """Raises NotFound."""
-    found = _load(connection, and_(sessions.c.user == user, sessions.c.id == session_id))
-    if not found:
-        raise NotFound(f"user {user!r} has no session {session_id!r}; `localmem show` lists what there is")
-    return found[0]
+def session_states(connection: Connection, user: str) -> dict[str, SessionState]:
+    """The state of each session, in order."""
+    query = select(sessions.c.id, sessions.c.state).where(sessions.c.user == user)
+    return {row[0]: row[1] for row in connection.execute(query.order_by(*_IN_ORDER))}
 
 
-def going_on(connection: Connection, user: str) -> list[Session]:
-    """Sessions that are open, in order."""
+def load_session(connection: Connection, user: str, session_id: str) -> Session:
+    """One session with its turns. Raises NotFound."""
+    matches = _load(connection, and_(sessions.c.user == user, sessions.c.id == session_id))
+    if not matches:
+        raise no_session(user, session_id)
+    return matches[0]
+
+
+def open_sessions(connection: Connection, user: str) -> list[Session]:
+    """Sessions that are not closed, in order."""
     return _load(connection, and_(sessions.c.user == user, sessions.c.state == "open"))
 
 
-def unfinished(connection: Connection, user: str, system: str) -> list[Session]:
-    """Closed sessions that the system has not remembered, in order; one that was emptied by an erasure is not read."""
-    return _load(connection, and_(_unread(user, system), _SAID))
+def pending_sessions(connection: Connection, user: str, system: str) -> list[Session]:
+    """Closed sessions that the system has not remembered, in order; not those that an erasure emptied."""
+    return _load(connection, and_(_pending(user, system), _HAS_TURNS))
 
 
-def unread(connection: Connection, user: str, system: str) -> Unread:
-    """How much `unfinished` would give."""
+def backlog(connection: Connection, user: str, system: str) -> Backlog:
+    """The size of `pending_sessions`."""
     failed = _job_is("failed", user, system)
     per_session = (
         select(func.count().label("turns"), func.max(case((failed, 1), else_=0)).label("failed"))
         .select_from(sessions.join(turns, _OF_SESSION))
-        .where(_unread(user, system))
+        .where(_pending(user, system))
         .group_by(sessions.c.id)
         .subquery()
     )
     totals = select(func.count(), func.sum(per_session.c.turns), func.sum(per_session.c.failed))
     row = connection.execute(totals.select_from(per_session)).one()
-    return Unread(row[0], int(row[1] or 0), int(row[2] or 0))
+    return Backlog(row[0], int(row[1] or 0), int(row[2] or 0))
 
 
 def turns_by_id(connection: Connection, user: str, ids: Collection[str]) -> dict[str, Turn]:
-    """Those of the user's turns that are there."""
-    found = {}
+    """The turns with these ids that exist."""
+    by_id = {}
     for part in chunks(sorted(ids)):
         query = select(turns).where(turns.c.user == user, turns.c.id.in_(part))
-        found.update({row["id"]: to_turn(row) for row in connection.execute(query).mappings()})
-    return found
+        by_id.update({row["id"]: to_turn(row) for row in connection.execute(query).mappings()})
+    return by_id
 
 
 def session_of_turn(connection: Connection, user: str, turn_id: str) -> str | None:
-    """The session in which the turn was said."""
+    """The id of the session that contains the turn."""
     query = select(turns.c.session).where(turns.c.user == user, turns.c.id == turn_id)
     session: str | None = connection.execute(query).scalar()
     return session
 
 
 def to_turn(row: RowMapping) -> Turn:
-    """The turn of a row, its time on the speaker's clock."""
+    """The turn of a row, with its time in the speaker's zone."""
     return Turn(row["id"], row["role"], row["speaker"], row["text"], from_micros(row["time"], row["zone"]))
 
 
 def chunks(values: Sequence[Value]) -> Iterable[Sequence[Value]]:
-    """Parts that fit one IN list."""
+    """Parts that fit into one IN list."""
     return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
-def _unread(user: str, system: str) -> ColumnElement[bool]:
+def _pending(user: str, system: str) -> ColumnElement[bool]:
     return and_(sessions.c.user == user, sessions.c.state == "closed", ~_job_is("done", user, system))
 
 
@@ -109,10 +125,10 @@ def _job_is(state: JobState, user: str, system: str) -> ColumnElement[bool]:
     return select(jobs.c.state).where(of_job, jobs.c.state == state).correlate(sessions).exists()
 
 
-def _load(connection: Connection, which: ColumnElement[bool]) -> list[Session]:
-    """Sessions with their turns; one query for all of them."""
-    said = select(sessions.c.id.label("of"), turns).select_from(sessions.outerjoin(turns, _OF_SESSION)).where(which)
-    rows = connection.execute(said.order_by(*_IN_ORDER, turns.c.position)).mappings()
+def _load(connection: Connection, condition: ColumnElement[bool]) -> list[Session]:
+    """Sessions with their turns, in one query."""
+    query = select(sessions.c.id.label("of"), turns).select_from(sessions.outerjoin(turns, _OF_SESSION))
+    rows = connection.execute(query.where(condition).order_by(*_IN_ORDER, turns.c.position)).mappings()
     return [
         Session(key, tuple(to_turn(row) for row in group if row["id"] is not None))
         for key, group in groupby(rows, key=lambda row: str(row["of"]))
@@ -127,6 +143,5 @@ def _job_states(connection: Connection, user: str) -> Mapping[str, dict[str, Job
 
 
 def _info(row: RowMapping, states: Mapping[str, JobState]) -> SessionInfo:
-    return SessionInfo(
-        row["id"], row["state"], from_micros(row["started"]), from_micros(row["ended"]), row["turns"], dict(states)
-    )
+    started, ended = from_micros(row["started"]), from_micros(row["ended"])
+    return SessionInfo(row["id"], row["state"], started, ended, row["turns"], dict(states))

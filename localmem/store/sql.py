@@ -1,6 +1,7 @@
-"""The store: everything that localmem keeps, in one database. One instance a process; safe for many threads.
+"""Store: all data that localmem keeps, in one database. One instance per process; safe for many threads.
 
-Knows no model, no system and no index: it keeps words and changes, and replays them. Every question names a user.
+Stores text and changes, and replays changes into banks. Does not depend on models, systems or indexes. Every query is
+for one user.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,37 +13,37 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 
 from localmem.bank import Bank
-from localmem.store import history, jobs, sessions, undo
-from localmem.store.change_log import BankLog
+from localmem.store import jobs, sessions, undo
+from localmem.store.change_log import ChangeLog
 from localmem.store.database import Database
-from localmem.store.embeddings import EmbeddingTable
-from localmem.store.erase import Erased, Eraser
+from localmem.store.erase import Eraser, Erasure
+from localmem.store.erase_check import check_erasure
 from localmem.store.export import export_lines
-from localmem.store.importing import Imported, parse, restore
+from localmem.store.history import unit_history
+from localmem.store.importing import import_user, read_export
 from localmem.store.index_files import IndexFiles
 from localmem.store.journal import StoreJournal
-from localmem.store.migrate import prepare
-from localmem.store.proof import prove
-from localmem.store.records import Job, Receipt, SessionInfo, SessionState, UnitHistory, Unread
-from localmem.store.serialization import ChangeCodec
-from localmem.store.turns import named
-from localmem.store.vectors import MemoryVectors
+from localmem.store.migrate import migrate
+from localmem.store.records import Backlog, ImportSummary, Receipt, SessionInfo, SessionJob, SessionState, UnitHistory
+from localmem.store.serialization import ChangeSerializer
+from localmem.store.turns import require_name
+from localmem.store.vectors import EmbeddingTable, MemoryVectors
 from localmem.store.writer import Writer
 from localmem.types import Change, Session
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Store:
-    """Open one with `Store.open`. Errors: StoreError for trouble with the database, BadInput for an empty user.
+    """Opened with `Store.open`. All methods raise StoreError when the database fails, BadInput for an empty user.
 
-    `embeddings` keeps vectors of any encoder, `vectors` those that memories are searched with, of one encoder;
-    `indexes` are the files beside the database that hold vectors too.
+    `embeddings` stores vectors of any encoder, `vectors` those of the one encoder that memories are searched with;
+    `indexes` are the index files, which contain vectors too.
     """
 
     def __init__(self, database: Database, indexes: IndexFiles) -> None:
         self._database = database
-        self._log = BankLog(database, ChangeCodec())
+        self._log = ChangeLog(database, ChangeSerializer())
         self._writer = Writer(database)
         self.embeddings = EmbeddingTable(database, self._writer)
         self.vectors = MemoryVectors(database, self._writer, self.embeddings)
@@ -50,22 +51,22 @@ class Store:
 
     @classmethod
     def open(cls, place: str | Path, indexes: Path | None = None) -> Self:
-        """A data directory (made when it is not there) or a database URL, brought to this version's shape.
+        """Open a data directory (created if missing) or a database URL, and migrate it to this version.
 
-        `indexes` is the folder of index files; default: in the data directory, and none beside a URL.
-        Raises StoreError for a place that cannot be written or read, NewerStore for a store of a later localmem.
+        `indexes` is the folder of the index files; default: in the data directory, and none for a URL. Raises
+        StoreError for a place that cannot be read or written, NewerStore for a store of a later localmem.
         """
         database = Database(place)
         try:
-            prepare(database)
+            migrate(database)
         except BaseException:
             database.close()
             raise
-        beside = indexes or (None if "://" in str(place) else Path(place) / "index")
-        return cls(database, IndexFiles(beside))
+        folder = indexes or (None if "://" in str(place) else Path(place) / "index")
+        return cls(database, IndexFiles(folder))
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -76,155 +77,156 @@ class Store:
 
     @property
     def where(self) -> str:
-        """The store's file or address, for messages; without a password."""
+        """The file or URL of the store, for messages; without a password."""
         return self._database.where
 
     def problems(self) -> list[str]:
-        """What is unsound in the database, one line each."""
+        """The inconsistencies in the database, one line each."""
         return self._database.problems()
 
     # -- the raw log -----------------------------------------------------------------------------------------------
 
     def users(self) -> list[str]:
-        """Everyone the store knows, by name."""
+        """All users, by name."""
         with self._database.read() as connection:
             return sessions.users(connection)
 
     def sessions(self, user: str, state: SessionState | None = None) -> list[SessionInfo]:
-        """The user's sessions without their words, in the order they were held."""
-        return self._ask(user, lambda connection: sessions.infos(connection, user, state))
+        """The user's sessions without their text, in order."""
+        return self._read(user, lambda connection: sessions.session_infos(connection, user, state))
 
     def session(self, user: str, session_id: str) -> Session:
-        """Raises NotFound."""
-        return self._ask(user, lambda connection: sessions.one(connection, user, session_id))
+        """One session with its turns. Raises NotFound."""
+        return self._read(user, lambda connection: sessions.load_session(connection, user, session_id))
 
     def open_sessions(self, user: str) -> list[Session]:
-        """Sessions that go on, in order."""
-        return self._ask(user, lambda connection: sessions.going_on(connection, user))
+        """Sessions that are not closed, in order."""
+        return self._read(user, lambda connection: sessions.open_sessions(connection, user))
 
-    def unfinished(self, user: str, system: str) -> list[Session]:
-        """Closed sessions that the system has not remembered yet, in order."""
-        return self._ask(user, lambda connection: sessions.unfinished(connection, user, system))
+    def pending_sessions(self, user: str, system: str) -> list[Session]:
+        """Closed sessions that the system has not remembered, in order."""
+        return self._read(user, lambda connection: sessions.pending_sessions(connection, user, system))
 
-    def unread(self, user: str, system: str) -> Unread:
-        """How much `unfinished` would give."""
-        return self._ask(user, lambda connection: sessions.unread(connection, user, system))
+    def backlog(self, user: str, system: str) -> Backlog:
+        """The size of `pending_sessions`."""
+        return self._read(user, lambda connection: sessions.backlog(connection, user, system))
 
     # -- banks -----------------------------------------------------------------------------------------------------
 
     def journal(self, user: str, system: str) -> StoreJournal:
-        """Where an agent of this user and system writes."""
-        return StoreJournal(self._database, self._writer, self._log, named("user", user), named("system", system))
+        """The journal through which an agent of this user and system writes."""
+        require_name("user", user)
+        return StoreJournal(self._database, self._writer, self._log, user, require_name("system", system))
 
     def bank(self, user: str, system: str, as_of: datetime | None = None) -> Bank:
-        """The bank now, or as it stood at `as_of`."""
+        """The bank now, or as it was at `as_of`."""
         return Bank().apply(self.changes(user, system, as_of))
 
     def changes(self, user: str, system: str, until: datetime | None = None) -> list[Change]:
-        """The changes that make the bank, in order; with `until` those made by then."""
-        named("system", system)
-        return self._ask(user, lambda connection: self._log.changes(connection, user, system, until))
+        """The changes that make up the bank, in order; with `until`, those made by then."""
+        require_name("system", system)
+        return self._read(user, lambda connection: self._log.changes(connection, user, system, until))
 
     def version(self, user: str, system: str) -> int:
-        """How many transactions have touched the bank."""
-        return self._ask(user, lambda connection: self._log.version(connection, user, named("system", system)))
+        """The number of transactions that changed the bank."""
+        return self._read(user, lambda connection: self._log.version(connection, user, require_name("system", system)))
 
     def systems(self, user: str) -> list[str]:
-        """The systems that keep something for the user."""
-        return self._ask(user, lambda connection: self._log.systems(connection, user))
+        """The systems with a bank or a job of the user."""
+        return self._read(user, lambda connection: self._log.systems(connection, user))
 
     def unit_keys(self) -> Iterator[str]:
-        """The key of every live unit of every bank, for a new encoder; some may come twice."""
+        """The key of every live unit of every bank, for a new encoder; may contain duplicates."""
         for user in self.users():
             for system in self.systems(user):
                 yield from (unit.key for unit in self.bank(user, system).live())
 
     def history(self, user: str, system: str, unit_id: str) -> UnitHistory:
-        """How one unit came to be, with what was taken back. Raises NotFound."""
-        return self._ask(user, lambda connection: history.history(connection, self._log, user, system, unit_id))
+        """How a unit came to be, with changes that were undone. Raises NotFound."""
+        return self._read(user, lambda connection: unit_history(connection, self._log, user, system, unit_id))
 
     def undo(self, user: str, system: str, session_id: str) -> list[str]:
-        """Take back what the system made of a session; it stays in history, and is not read again.
+        """Take back what the system made of a session; it stays in the history and is not remembered again.
 
-        Later batches that stand on it (they name a unit it brought in, or write its note anew) are taken back too, and
-        theirs, with all batches of their sessions. Returns these sessions, in order: the closed ones wait to be
-        remembered again. Raises NotFound.
+        Batches that depend on it (they name a unit it added, or rewrite its note) are taken back too, and so on, with
+        all batches of their sessions. Returns these sessions, in order: the closed ones wait to be remembered again.
+        Raises NotFound.
         """
         return self._change(user, lambda connection: undo.undo(connection, self._log, user, system, session_id))
 
     def clear(self, user: str, system: str) -> list[str]:
-        """For a rebuild: take back what came of closed sessions and let all of these wait to be remembered again.
+        """For a rebuild: take back what came from closed sessions, and queue all of these to be remembered again.
 
-        What was added by hand stays, unless it stands on something taken back. Returns the sessions, in order.
+        What was added manually stays, unless it depends on something taken back. Returns the sessions, in order.
         """
         return self._change(user, lambda connection: undo.clear(connection, self._log, user, system))
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 
-    def pending_jobs(self, limit: int = 100, attempts: int = 3, system: str | None = None) -> list[Job]:
-        """Sessions to be remembered, of all users and of `system` or all; for a worker.
+    def pending_jobs(self, limit: int = 100, attempts: int = 3, system: str | None = None) -> list[SessionJob]:
+        """Sessions for a worker to remember, of all users and of `system` or all; the session opened first is first.
 
-        Without those that failed `attempts` times; the session opened first comes first.
+        Without those that failed `attempts` times.
         """
         with self._database.read() as connection:
-            return jobs.waiting(connection, system, limit, attempts)
+            return jobs.pending(connection, system, limit, attempts)
 
-    def claim(self, job: Job) -> bool:
-        """Take the job on; False when it is done, or another process that is alive works on it."""
+    def claim(self, job: SessionJob) -> bool:
+        """Assign the job to this process; False if it is done or belongs to another process that is alive."""
         return self._change(job.user, lambda connection: jobs.claim(connection, job))
 
-    def release(self, job: Job) -> None:
-        """Give a claimed job back, untried."""
+    def release(self, job: SessionJob) -> None:
+        """Return a claimed job to the queue without counting an attempt."""
         self._change(job.user, lambda connection: jobs.release(connection, job))
 
-    # -- in, out and away ------------------------------------------------------------------------------------------
+    # -- export, import, erasure -----------------------------------------------------------------------------------
 
     def export(self, user: str) -> Iterator[str]:
-        """The user's JSONL lines, without line ends, from one consistent view. Raises NotFound."""
-        named("user", user)
+        """The user's JSON lines, without line ends, from one consistent snapshot. Raises NotFound."""
+        require_name("user", user)
         with self._database.read() as connection:
             yield from export_lines(connection, self._log, user)
 
-    def restore(self, lines: Iterable[str], name: str, user: str | None = None) -> Imported:
-        """Import an export, for `user` or under its own name; all of it or nothing. `name` names it in messages.
+    def restore(self, lines: Iterable[str], name: str, user: str | None = None) -> ImportSummary:
+        """Import an export, for `user` or the user in it; all of it or nothing. `name` is the file for messages.
 
-        Raises BadInput with the number of a bad line, and for a user who has another memory already.
+        Raises BadInput with the number of a bad line, and for a user with another memory.
         """
-        file = parse(lines, name, user)
-        return self._change(file.user, lambda connection: restore(connection, self._log, file))
+        file = read_export(lines, name, user)
+        return self._change(file.user, lambda connection: import_user(connection, self._log, file))
 
     def delete_unit(self, user: str, system: str, unit_id: str, *, sources: bool = False) -> Receipt:
-        """Erase a unit with all that names it; with `sources` also its turns and whatever was drawn from those.
+        """Erase a unit with all that names it; with `sources` also its turns and what was derived from those.
 
         Raises NotFound.
         """
-        return self._erase(user, f"unit {unit_id}", lambda eraser: eraser.unit(system, unit_id, sources=sources))
+        return self._erase(user, f"unit {unit_id}", lambda eraser: eraser.erase_unit(system, unit_id, sources=sources))
 
     def delete_session(self, user: str, session_id: str) -> Receipt:
-        """Erase a session, its turns, and whatever was drawn from it in any system. Raises NotFound."""
-        return self._erase(user, f"session {session_id}", lambda eraser: eraser.session(session_id))
+        """Erase a session, its turns, and what any system derived from it. Raises NotFound."""
+        return self._erase(user, f"session {session_id}", lambda eraser: eraser.erase_session(session_id))
 
     def delete_user(self, user: str) -> Receipt:
-        """Erase all of a user. Raises NotFound."""
-        return self._erase(user, f"user {user}", lambda eraser: eraser.everything())
+        """Erase all data of a user. Raises NotFound."""
+        return self._erase(user, f"user {user}", lambda eraser: eraser.erase_user())
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _ask(self, user: str, question: Callable[[Connection], Answer]) -> Answer:
-        named("user", user)
+    def _read(self, user: str, query: Callable[[Connection], Result]) -> Result:
+        require_name("user", user)
         with self._database.read() as connection:
-            return question(connection)
+            return query(connection)
 
-    def _change(self, user: str, change: Callable[[Connection], Answer]) -> Answer:
-        named("user", user)
+    def _change(self, user: str, change: Callable[[Connection], Result]) -> Result:
+        require_name("user", user)
         return self._writer.run(change)
 
-    def _erase(self, user: str, what: str, erase: Callable[[Eraser], Erased]) -> Receipt:
-        files = self.indexes.forget(named("user", user))  # before the rows, so that no crash in between leaves one
-        erased = self._change(user, lambda connection: erase(Eraser(connection, self._log, user)))
-        files += self.indexes.forget(user)  # one that was written meanwhile
-        checked, left = prove(self._database, erased.texts, self.indexes.paths())
-        left = left if left is None else left + len(self.indexes.of(user))
-        erased.rows["index files"] = files
-        rows = {table: count for table, count in sorted(erased.rows.items()) if count}
-        return Receipt(what, rows, checked, left, erased.again, erased.sources)
+    def _erase(self, user: str, what: str, erase: Callable[[Eraser], Erasure]) -> Receipt:
+        """Index files go first, so that a crash in between leaves none, and again for one written in the meantime."""
+        files = self.indexes.delete(require_name("user", user))
+        erasure = self._change(user, lambda connection: erase(Eraser(connection, self._log, user)))
+        files += self.indexes.delete(user)
+        checked, remaining = check_erasure(self._database, erasure.texts, self.indexes.all_files())
+        if remaining is not None:
+            remaining += len(self.indexes.user_files(user))
+        erasure.rows["index files"] = files
+        rows = {table: count for table, count in sorted(erasure.rows.items()) if count}
+        return Receipt(what, rows, checked, remaining, erasure.reread, erasure.sources)

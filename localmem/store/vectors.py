@@ -1,29 +1,66 @@
-"""The vectors of memories are of one encoder, which the store records: the rule, and how the encoder is changed.
+"""Vectors by encoder and content, so that no text is encoded twice. Derived data: it may be deleted at any time.
 
-The embeddings table takes vectors of any encoder, so that the next one's can be made beside those in use. Whoever opens
-a memory reads and writes them through here, where each look and each write sees whether the encoder is still the one.
+The table stores vectors of any encoder, so that those of the next one can be made while the current ones are in use. A
+vector is looked up under the identity of the encoder that made it, so vectors of two encoders never mix. Memories are
+searched with one encoder, which the store records; `MemoryVectors` enforces that on every read and write.
+
+Rows do not say whose text they are of: an erasure deletes the vectors of the erased texts, whoever else wrote the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Select, delete, insert, select
 
 from localmem.errors import EncoderMismatch
-from localmem.store import embeddings
+from localmem.retrieval.base import passage_digest
 from localmem.store.database import Database
-from localmem.store.embeddings import EmbeddingTable
-from localmem.store.schema import embeddings as embeddings_table
-from localmem.store.schema import encoder
+from localmem.store.schema import embeddings, encoder
+from localmem.store.sessions import chunks
 from localmem.store.writer import Writer
 
-Recorded = tuple[str, int]
+EncoderRecord = tuple[str, int]
+
+
+class EmbeddingTable:
+    """An `EmbeddingCache` for any encoder. Safe for many threads."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+        self._insert = database.row_statement(insert(embeddings), ("digest", "identity", "vector"))
+
+    def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
+        """The stored vectors of these digests, as the bytes that were put."""
+        with self._database.read() as connection:
+            return _read(connection, identity, digests)
+
+    def find_digests(self, identity: str, digests: Sequence[str]) -> set[str]:
+        """Those of the digests that have a vector."""
+        with self._database.read() as connection:
+            return {
+                digest
+                for part in chunks(sorted(set(digests)))
+                for digest in connection.execute(_matching(identity, part)).scalars()
+            }
+
+    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
+        """Store vectors. Existing ones are replaced, so that a damaged one does not stay."""
+        if rows:
+            self._writer.run(lambda connection: self.write(connection, identity, rows))
+
+    def write(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
+        """`put` inside a transaction."""
+        for part in chunks(sorted(rows)):
+            old = delete(embeddings).where(embeddings.c.identity == identity, embeddings.c.digest.in_(part))
+            connection.execute(old)
+        self._insert.run(connection, [(digest, identity, vector) for digest, vector in rows.items()])
 
 
 class MemoryVectors:
-    """Fulfils `retrieval.base.EmbeddingCache` for the encoder that the store records. Safe for many threads.
+    """An `EmbeddingCache` for the encoder that the store records. Safe for many threads.
 
-    The first vector that is put records its encoder. Raises EncoderMismatch for another one from then on, also when
-    another process changed the encoder in between.
+    The first vector that is put records its encoder. From then on another encoder raises EncoderMismatch, also when
+    another process has changed the encoder in between.
     """
 
     def __init__(self, database: Database, writer: Writer, table: EmbeddingTable) -> None:
@@ -31,57 +68,77 @@ class MemoryVectors:
         self._writer = writer
         self._table = table
 
-    def encoder(self) -> Recorded | None:
-        """The identity and the dimension of the encoder, None as long as no vector was kept."""
+    def encoder(self) -> EncoderRecord | None:
+        """The identity and the dimension of the encoder; None before the first vector."""
         with self._database.read() as connection:
-            return _recorded(connection)
+            return _recorded_encoder(connection)
 
     def check(self, identity: str) -> None:
-        """Whether an encoder may open a memory here. Raises EncoderMismatch."""
+        """Raises EncoderMismatch for an encoder that may not open a memory of this store."""
         with self._database.read() as connection:
             self._check(connection, identity)
 
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
-        """What is kept of these: the bytes as they were put."""
+        """The stored vectors of these digests, as the bytes that were put. Raises EncoderMismatch."""
         with self._database.read() as connection:
             self._check(connection, identity)
-            return embeddings.read(connection, identity, digests)
+            return _read(connection, identity, digests)
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
-        """Keep these; one that is there already is replaced."""
+        """Store vectors, in place of existing ones. Raises EncoderMismatch."""
         if rows:
             self._writer.run(lambda connection: self._put(connection, identity, rows))
 
-    def change(self, identity: str, dimension: int) -> int:
-        """From now on memories are searched with this encoder; all vectors of others go. Returns how many."""
+    def change_encoder(self, identity: str, dimension: int) -> int:
+        """Search memories with this encoder from now on. Deletes all vectors of others and returns their number."""
 
         def write(connection: Connection) -> int:
             connection.execute(delete(encoder))
-            _record(connection, identity, dimension)
-            others = delete(embeddings_table).where(embeddings_table.c.identity != identity)
+            _record_encoder(connection, identity, dimension)
+            others = delete(embeddings).where(embeddings.c.identity != identity)
             return connection.execute(others).rowcount
 
         return self._writer.run(write)
 
     def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
         if self._check(connection, identity) is None:
-            _record(connection, identity, len(next(iter(rows.values()))) // 4)
+            _record_encoder(connection, identity, len(next(iter(rows.values()))) // 4)
         self._table.write(connection, identity, rows)
 
-    def _check(self, connection: Connection, identity: str) -> Recorded | None:
-        held = _recorded(connection)
-        if held is not None and held[0] != identity:
+    def _check(self, connection: Connection, identity: str) -> EncoderRecord | None:
+        record = _recorded_encoder(connection)
+        if record is not None and record[0] != identity:
             raise EncoderMismatch(
-                f"the vectors in {self._database.where} are of the encoder {held[0]!r}, not {identity!r}; run "
-                f"`localmem reindex` to change over, or set retrieval.encoder back to {held[0].partition('@')[0]!r}"
+                f"the vectors in {self._database.where} were made by the encoder {record[0]!r}, not {identity!r}; run "
+                f"`localmem reindex` to re-embed them, or set retrieval.encoder to {record[0].partition('@')[0]!r}"
             )
-        return held
+        return record
 
 
-def _recorded(connection: Connection) -> Recorded | None:
+def delete_vectors(connection: Connection, texts: Iterable[str]) -> int:
+    """Delete the vectors of these passages, of all encoders, and return their number."""
+    count = 0
+    for part in chunks(sorted(map(passage_digest, texts))):
+        count += connection.execute(delete(embeddings).where(embeddings.c.digest.in_(part))).rowcount
+    return count
+
+
+def _read(connection: Connection, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
+    vectors: dict[str, bytes] = {}
+    for part in chunks(sorted(set(digests))):
+        rows = connection.execute(_matching(identity, part).add_columns(embeddings.c.vector))
+        vectors.update({row[0]: bytes(row[1]) for row in rows})
+    return vectors
+
+
+def _matching(identity: str, digests: Sequence[str]) -> Select[str]:
+    return select(embeddings.c.digest).where(embeddings.c.identity == identity, embeddings.c.digest.in_(digests))
+
+
+def _recorded_encoder(connection: Connection) -> EncoderRecord | None:
     row = connection.execute(select(encoder.c.identity, encoder.c.dimension)).first()
     return (str(row[0]), int(row[1])) if row else None
 
 
-def _record(connection: Connection, identity: str, dimension: int) -> None:
+def _record_encoder(connection: Connection, identity: str, dimension: int) -> None:
     connection.execute(insert(encoder).values(number=1, identity=identity, dimension=dimension))

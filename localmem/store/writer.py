@@ -1,7 +1,12 @@
-"""Group commit: whatever many threads want written at the same moment goes into one transaction.
+"""Group commit: writes that many threads request at the same moment share one transaction.
 
-One thread writes for all, so a hundred waiting appends cost one sync of the disk. A request that is refused does not
-fail its neighbours: appends are checked before they are written, everything else runs inside a savepoint.
+A durable commit costs one sync of the disk, a few milliseconds on an SSD, and SQLite admits one writer at a time. With
+a transaction for each request, a hundred users who speak at once would wait for a hundred syncs in a row. Here one
+thread writes for all that wait, so they share a sync, and those that arrive meanwhile form the next batch (`batching`).
+
+Sharing must not couple requests: one that is refused may not undo its neighbours. Appends, the frequent kind, are
+checked in memory before anything is written and so never fail in the database. Any other operation runs inside a
+savepoint, which costs two more statements and rolls back alone.
 """
 
 from collections.abc import Callable
@@ -17,15 +22,15 @@ from localmem.store.turns import Append, TurnLog
 T = TypeVar("T")
 Operation = Callable[[Connection], object]
 
-# Requests in one transaction: enough for a busy server, few enough that the first in line does not wait long.
+# Requests in one transaction: enough for a busy server, few enough that the first one does not wait long.
 _LIMIT = 256
 
-# Times that a transaction is tried when one of another server gets in its way.
+# Attempts at a transaction that conflicts with one of another server.
 _TRIES = 5
 
 
 class Writer:
-    """The one writer of this process; other processes are kept apart by the database's own lock."""
+    """The only writer of this process; the lock of the database separates it from other processes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,38 +38,44 @@ class Writer:
         self._batched: Batched[Append | Operation, object] = Batched(self._write, limit=_LIMIT)
 
     def append(self, request: Append) -> None:
-        """Durable on return. Raises what `append` found wrong with this request."""
+        """Durable on return. Raises the error by which this request was refused."""
         self._batched([request])
 
     def run(self, operation: Callable[[Connection], T]) -> T:
-        """The operation's result, once it is durable; when it raises, nothing of it was written."""
+        """The result of the operation, once durable. When the operation raises, nothing of it is written."""
         return cast(T, self._batched([operation])[0])
 
     def _write(self, requests: list[Append | Operation]) -> list[object]:
-        results = self._settled(requests)
+        results = self._with_retries(requests)
         if any(isinstance(result, Exception) for result in results):
             raise PartialFailure(results)
         return results
 
-    def _settled(self, requests: list[Append | Operation], tries: int = _TRIES) -> list[object]:
-        """A result or an error for each request. On PostgreSQL another server may have been faster: look again."""
+    def _with_retries(self, requests: list[Append | Operation], tries: int = _TRIES) -> list[object]:
+        """A result or an error for each request.
+
+        On PostgreSQL a transaction of another server may insert the same session between our check and our commit.
+        The whole batch is then checked and written again: against the new rows the request succeeds, or is refused
+        with its own error. On SQLite the write lock is taken before the check, so this does not happen.
+        """
         try:
-            return self._once(requests)
+            return self._write_once(requests)
         except Conflict:
             if tries == 1:
                 raise
-            return self._settled(requests, tries - 1)
+            return self._with_retries(requests, tries - 1)
 
-    def _once(self, requests: list[Append | Operation]) -> list[object]:
+    def _write_once(self, requests: list[Append | Operation]) -> list[object]:
         appends = [request for request in requests if isinstance(request, Append)]
         with self._database.write() as connection:
-            refused = iter(self._log.append(connection, appends))
+            errors = iter(self._log.append(connection, appends))
             return [
-                next(refused) if isinstance(request, Append) else _alone(connection, request) for request in requests
+                next(errors) if isinstance(request, Append) else _run_isolated(connection, request)
+                for request in requests
             ]
 
 
-def _alone(connection: Connection, operation: Operation) -> object:
+def _run_isolated(connection: Connection, operation: Operation) -> object:
     try:
         with connection.begin_nested():
             return operation(connection)

@@ -85,7 +85,7 @@ def test_reindexing_takes_over_and_the_old_encoder_is_refused(
     _told(settings, "ann", "bob")
     build_encoder(OtherEncoder())
     with _open(settings) as runtime:
-        file = runtime.store.indexes.file("ann", settings.system, "words-512")
+        file = runtime.store.indexes.path("ann", settings.system, "words-512")
         assert file is not None
         file.parent.mkdir(parents=True)
         file.write_bytes(b"vectors of the old one")

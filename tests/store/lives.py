@@ -14,7 +14,7 @@ START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 ZONES = (UTC, timezone(timedelta(hours=9)), timezone(-timedelta(hours=3, minutes=30)))
 
 
-def said(session: str, *texts: str, start: datetime = START) -> list[Turn]:
+def make_turns(session: str, *texts: str, start: datetime = START) -> list[Turn]:
     """Turns of a session, a minute apart."""
     return [
         Turn(f"{session}.{n}", "assistant" if n % 2 else "user", "Ann", text, start + timedelta(minutes=n))
@@ -29,17 +29,17 @@ def new_unit(name: str, session: str = "s1", text: str = "", sources: Sequence[s
     )
 
 
-def added(
+def add_unit(
     name: str, session: str = "s1", text: str = "", sources: Sequence[str] = (), time: datetime = START
 ) -> AddUnit:
     return AddUnit(new_unit(name, session, text, sources), time)
 
 
-def hold(store: Store, user: str, system: str, session: str, changes: Sequence[Change], *texts: str) -> None:
+def remember(store: Store, user: str, system: str, session: str, changes: Sequence[Change], *texts: str) -> None:
     """A session from its first word to being remembered; sessions of one user are held one after the other."""
     journal = store.journal(user, system)
     start = START + timedelta(days=len(store.sessions(user)))
-    journal.add_turns(session, said(session, *(texts or ("Hello there, friend", "Hello to you")), start=start))
+    journal.add_turns(session, make_turns(session, *(texts or ("Hello there, friend", "Hello to you")), start=start))
     journal.close(session)
     assert journal.finish(session, changes)
 
@@ -64,7 +64,7 @@ any_change: st.SearchStrategy[Change] = st.one_of(
 
 
 @dataclass(frozen=True)
-class Told:
+class LifeSession:
     """A session of a drawn life: its turns and what the system made of it."""
 
     id: str
@@ -75,7 +75,7 @@ class Told:
 
 
 @st.composite
-def lives(draw: st.DrawFn, most: int = 6) -> list[Told]:
+def lives(draw: st.DrawFn, most: int = 6) -> list[LifeSession]:
     """Sessions whose changes a bank can apply in order: they name units of theirs or of sessions before them."""
     known: list[str] = []
     life = []
@@ -85,7 +85,9 @@ def lives(draw: st.DrawFn, most: int = 6) -> list[Told]:
         exchange = tuple(draw(_changes(f"s{number}e", f"s{number}", known, start)))
         closed = draw(st.booleans())
         changes = tuple(draw(_changes(f"s{number}c", f"s{number}", known, start))) if closed else ()
-        life.append(Told(f"s{number}", tuple(said(f"s{number}", *lines, start=start)), exchange, changes, closed))
+        life.append(
+            LifeSession(f"s{number}", tuple(make_turns(f"s{number}", *lines, start=start)), exchange, changes, closed)
+        )
     return life
 
 
@@ -114,7 +116,7 @@ def _change(draw: st.DrawFn, kind: str, name: str, session: str, known: list[str
     return MarkUnit(unit, "recalled", draw(numbers), time)
 
 
-def live(store: Store, user: str, system: str, life: Sequence[Told]) -> None:
+def replay(store: Store, user: str, system: str, life: Sequence[LifeSession]) -> None:
     """Lead the life: sessions that are not closed have no changes of their own yet."""
     journal = store.journal(user, system)
     for told in life:

@@ -13,17 +13,17 @@ from localmem.errors import BadInput, Conflict, OutOfOrder, PartialFailure
 from localmem.store import Store
 from localmem.store.turns import Append, to_row
 from localmem.types import Turn
-from tests.store.lives import START, added, said
+from tests.store.lives import START, add_unit, make_turns
 
 
 def test_a_hundred_users_at_once(store: Store) -> None:
     def lead(number: int) -> None:
         journal = store.journal(f"user{number}", "rsum")
-        for turn in said("s1", *(f"word {n} of {number}" for n in range(6))):
+        for turn in make_turns("s1", *(f"word {n} of {number}" for n in range(6))):
             journal.add_turns("s1", [turn])
-        journal.commit("s1.5", [added("u1")])
+        journal.commit("s1.5", [add_unit("u1")])
         journal.close("s1")
-        assert journal.finish("s1", [added("u2")])
+        assert journal.finish("s1", [add_unit("u2")])
 
     with ThreadPoolExecutor(100) as pool:
         list(pool.map(lead, range(100)))
@@ -38,7 +38,7 @@ def test_many_new_stores_at_once(tmp_path: Path) -> None:
 
     def opened(number: int) -> list[str]:
         with Store.open(tmp_path / str(number)) as store:
-            store.journal("ann", "rsum").add_turns("s1", said("s1", f"word of {number}"))
+            store.journal("ann", "rsum").add_turns("s1", make_turns("s1", f"word of {number}"))
             return [turn.text for turn in store.session("ann", "s1").turns]
 
     with ThreadPoolExecutor(12) as pool:
@@ -55,9 +55,9 @@ def test_many_threads_of_one_user(store: Store) -> None:
 
 def test_one_transaction_takes_all_that_waits(store: Store) -> None:
     """What a group holds is settled request by request: the refused ones say why, the others are written."""
-    good = [Append(f"user{n}", "s1", (to_row(said("s1", "one")[0]),)) for n in range(3)]
+    good = [Append(f"user{n}", "s1", (to_row(make_turns("s1", "one")[0]),)) for n in range(3)]
     late = Append("user0", "s1", (to_row(Turn("late", "user", "Ann", "x", START - timedelta(days=1))),))
-    more = Append("user0", "s1", (to_row(said("s1", "one", "two")[1]),))
+    more = Append("user0", "s1", (to_row(make_turns("s1", "one", "two")[1]),))
     taken = Append("user1", "s2", good[1].rows)
 
     def refuse(connection: Connection) -> None:
@@ -79,7 +79,7 @@ def test_a_bank_has_one_writer_at_a_time(store: Store) -> None:
         journal, conflicts = store.journal("ann", "rsum"), 0
         while True:
             try:
-                journal.commit(f"cause{number}", [added(f"u{number}")])
+                journal.commit(f"cause{number}", [add_unit(f"u{number}")])
                 return conflicts
             except Conflict:
                 conflicts += 1
@@ -96,7 +96,7 @@ _WRITE = """
 import sys
 from localmem.errors import Conflict
 from localmem.store import Store
-from tests.store.lives import START, added
+from tests.store.lives import START, add_unit
 from localmem.types import Turn
 place, name = sys.argv[1:]
 with Store.open(place) as store:
@@ -108,7 +108,7 @@ with Store.open(place) as store:
         shared.add_turns("s1", [Turn(f"{name}{number}", "user", name, str(number), START)])
         while True:
             try:
-                shared.commit(f"{name}{number}", [added(f"{name}{number}")])
+                shared.commit(f"{name}{number}", [add_unit(f"{name}{number}")])
                 break
             except Conflict:
                 shared.bank()
@@ -140,10 +140,10 @@ def test_two_processes_share_a_store(place: str) -> None:
 def test_a_reader_sees_one_moment(store: Store) -> None:
     """An export that is being read is not touched by what is written meanwhile."""
     journal = store.journal("ann", "rsum")
-    journal.add_turns("s1", said("s1", "one"))
+    journal.add_turns("s1", make_turns("s1", "one"))
     lines = store.export("ann")
     first = next(lines)
-    journal.add_turns("s1", said("s1", "one", "two"))
-    journal.commit("c", [added("u1")])
+    journal.add_turns("s1", make_turns("s1", "one", "two"))
+    journal.commit("c", [add_unit("u1")])
     assert len([first, *lines]) == 3
     assert len(list(store.export("ann"))) == 5

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.store.conversation_files import Names, read_sessions
+from localmem.store.conversation_files import SpeakerNames, read_sessions
 
-NAMES = Names("Ana", "Bot")
+NAMES = SpeakerNames("Ana", "Bot")
 
 
 def _file(tmp_path: Path, *lines: object) -> Path:
@@ -64,7 +64,7 @@ def test_a_bad_record_names_file_and_line(tmp_path: Path, line: object, says: st
 
 
 def test_an_empty_or_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no session"):
+    with pytest.raises(BadInput, match="does not contain sessions"):
         read_sessions(_file(tmp_path), NAMES)
     with pytest.raises(BadInput, match="cannot read"):
         read_sessions(tmp_path / "absent.jsonl", NAMES)

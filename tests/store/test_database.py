@@ -15,9 +15,9 @@ from sqlalchemy import Connection, event
 from localmem.errors import BadInput, MissingExtra, NewerStore, StoreError
 from localmem.store import Store
 from localmem.store.database import Database
-from localmem.store.migrate import SCRIPTS, prepare
+from localmem.store.migrate import SCRIPTS, migrate
 from localmem.store.schema import REVISION, metadata
-from tests.store.lives import added, hold, said
+from tests.store.lives import add_unit, make_turns, remember
 
 lite = pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="is about SQLite's file")
 
@@ -25,8 +25,8 @@ lite = pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="is abo
 def test_the_migrations_end_in_the_schema(place: str) -> None:
     assert ScriptDirectory(str(SCRIPTS)).get_current_head() == REVISION
     database = Database(place)
-    prepare(database)
-    prepare(database)
+    migrate(database)
+    migrate(database)
     with database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     database.close()
@@ -34,7 +34,7 @@ def test_the_migrations_end_in_the_schema(place: str) -> None:
 
 def test_what_was_written_is_there_when_it_is_opened_again(place: str) -> None:
     with Store.open(place) as store:
-        hold(store, "ann", "rsum", "s1", [added("u1")])
+        remember(store, "ann", "rsum", "s1", [add_unit("u1")])
         lines = list(store.export("ann"))
     with Store.open(place) as store:
         assert list(store.export("ann")) == lines
@@ -45,7 +45,7 @@ def test_the_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
     place = tmp_path / "deep" / "data"
     with Store.open(place) as store:
         assert store.where == str(place / "memory.db")
-        hold(store, "ann", "rsum", "s1", [added("u1")])
+        remember(store, "ann", "rsum", "s1", [add_unit("u1")])
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in place.glob("*")}
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert modes == {"memory.db": 0o600, "memory.db-wal": 0o600, "memory.db-shm": 0o600}
@@ -70,7 +70,7 @@ def test_a_store_of_a_later_localmem_is_refused(place: str) -> None:
     database = Database(place)
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(NewerStore, match=r"written by a newer localmem \(schema 9999, this one knows 0002\); update"):
+    with pytest.raises(NewerStore, match=r"written by a newer localmem \(schema 9999, this one has 0002\); update"):
         Store.open(place)
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
@@ -83,7 +83,7 @@ def test_the_tables_of_someone_else_are_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "memory.db") as other:
         other.execute("CREATE TABLE sessions (x)")
     other.close()
-    with pytest.raises(StoreError, match="holds a table 'sessions' that is not localmem's"):
+    with pytest.raises(StoreError, match="contains a table 'sessions' of another program"):
         Store.open(tmp_path)
 
 
@@ -91,19 +91,19 @@ def test_the_tables_of_someone_else_are_left_alone(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line_and_harms_nothing(tmp_path: Path) -> None:
     """SQLite is told that the file cannot grow, which is how it learns of a full disk as well."""
     with Store.open(tmp_path) as store:
-        hold(store, "ann", "rsum", "s1", [added("u1")])
+        remember(store, "ann", "rsum", "s1", [add_unit("u1")])
         before = list(store.export("ann"))
         pages = [1]
         event.listen(store._database._engine, "begin", lambda connection: _room(connection, pages[0]))
         journal = store.journal("bob", "rsum")
         with pytest.raises(StoreError, match=r"the disk that holds .*memory\.db is full; free some space") as caught:
-            journal.add_turns("s1", said("s1", "x" * 1_000_000))
+            journal.add_turns("s1", make_turns("s1", "x" * 1_000_000))
         assert "\n" not in str(caught.value)
         with pytest.raises(StoreError, match="is full"):
-            store.journal("ann", "rsum").commit("c", [added("u2", text="x" * 1_000_000)])
+            store.journal("ann", "rsum").commit("c", [add_unit("u2", text="x" * 1_000_000)])
         assert list(store.export("ann")) == before
         pages[0] = 1 << 30
-        journal.add_turns("s1", said("s1", "x" * 1_000_000))
+        journal.add_turns("s1", make_turns("s1", "x" * 1_000_000))
         assert store.users() == ["ann", "bob"]
         assert store.problems() == []
 
@@ -118,24 +118,24 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr(Path, "touch", refuse)
-    with pytest.raises(StoreError, match=r"cannot be used as data directory \(Read-only file system\); make it"):
+    with pytest.raises(StoreError, match=r"as data directory \(Read-only file system\); make it"):
         Store.open(tmp_path)
 
 
 @lite
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
-        hold(store, "ann", "rsum", "s1", [added("u1")])
+        remember(store, "ann", "rsum", "s1", [add_unit("u1")])
     with Store.open(f"sqlite:///file:{tmp_path}/memory.db?mode=ro&uri=true") as store:
         with pytest.raises(StoreError, match=r"cannot be written; make the folder writable or choose another"):
-            store.journal("ann", "rsum").add_turns("s2", said("s2", "one"))
+            store.journal("ann", "rsum").add_turns("s2", make_turns("s2", "one"))
         assert store.users() == ["ann"]
 
 
 @lite
 def test_a_place_that_is_no_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("words")
-    with pytest.raises(StoreError, match=r"file cannot be used as data directory \(File exists\)"):
+    with pytest.raises(StoreError, match=r"file as data directory \(File exists\)"):
         Store.open(tmp_path / "file")
 
 
@@ -150,7 +150,7 @@ def test_a_file_that_is_no_store_is_one_line(tmp_path: Path) -> None:
 def test_a_damaged_file_is_one_line_and_found_by_the_check(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         for number in range(40):
-            hold(store, "ann", "rsum", f"s{number}", [added(f"u{number}")], "words " * 200)
+            remember(store, "ann", "rsum", f"s{number}", [add_unit(f"u{number}")], "words " * 200)
     file = tmp_path / "memory.db"
     raw = bytearray(file.read_bytes())
     raw[16384:] = bytes(len(raw) - 16384)
@@ -163,11 +163,11 @@ def test_a_damaged_file_is_one_line_and_found_by_the_check(tmp_path: Path) -> No
 
 def test_a_url_that_leads_nowhere_is_one_line(tmp_path: Path) -> None:
     for place, error, message in (
-        ("://", BadInput, "is no database URL"),
-        ("sqlite://", BadInput, "a store needs a file"),
-        ("oracle+nothing://host/name", BadInput, "is no database that localmem can use"),
+        ("://", BadInput, "is not a database URL"),
+        ("sqlite://", BadInput, "an SQLite store needs a file"),
+        ("oracle+nothing://host/name", BadInput, "is not a supported database"),
         (f"sqlite:///{tmp_path}/not/there.db", StoreError, "cannot be opened; check that its folder exists"),
-        ("postgresql+asyncpg_missing://ann:secret@host/name", BadInput, "is no database that localmem can use"),
+        ("postgresql+asyncpg_missing://ann:secret@host/name", BadInput, "is not a supported database"),
         ("mysql+mysqldb://ann:secret@host/name", MissingExtra, "needs the Python package MySQLdb"),
     ):
         with pytest.raises(error, match=message) as caught:

@@ -15,7 +15,7 @@ from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.store import Store
 from localmem.types import AddLink, AddUnit, Link, MarkUnit, RetireUnit, SetNote
-from tests.store.lives import START, Told, added, hold, live, lives, new_unit, said
+from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, remember, replay
 
 SECRET = "The key is under the third flowerpot"
 PLAIN = "The weather was fine all week long"
@@ -27,9 +27,11 @@ def _bytes(place: str) -> bytes:
 
 
 def test_a_unit_goes_with_all_that_names_it(store: Store, place: str) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET), added("u2", text=PLAIN)], PLAIN)
-    hold(store, "ann", "rsum", "s2", [AddLink(Link("u1", "u2", "next"), START), MarkUnit("u1", "recalled", 2, START)])
-    hold(
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET), add_unit("u2", text=PLAIN)], PLAIN)
+    remember(
+        store, "ann", "rsum", "s2", [AddLink(Link("u1", "u2", "next"), START), MarkUnit("u1", "recalled", 2, START)]
+    )
+    remember(
         store,
         "ann",
         "rsum",
@@ -39,7 +41,7 @@ def test_a_unit_goes_with_all_that_names_it(store: Store, place: str) -> None:
     receipt = store.delete_unit("ann", "rsum", "u1")
     assert receipt.rows == {"changes": 4}
     assert receipt.sources == ("s1.0",)
-    assert receipt.left in (0, None)
+    assert receipt.remaining in (0, None)
     bank = store.bank("ann", "rsum")
     assert list(bank.units) == ["u2"]
     assert not bank.links
@@ -51,13 +53,13 @@ def test_a_unit_goes_with_all_that_names_it(store: Store, place: str) -> None:
 
 
 def test_a_unit_with_its_sources_goes_from_every_system(store: Store, place: str) -> None:
-    hold(store, "ann", "rsum", "s1", [SetNote("summary", SECRET, START)], SECRET, PLAIN)
+    remember(store, "ann", "rsum", "s1", [SetNote("summary", SECRET, START)], SECRET, PLAIN)
     journal = store.journal("ann", "facts")
-    assert journal.finish("s1", [added("f1", text=SECRET), added("f2", text=PLAIN, sources=("s1.1",))])
-    hold(store, "ann", "rsum", "s2", [SetNote("summary", f"{SECRET} and more", START)])
-    hold(store, "ann", "facts", "s3", [added("f3", session="s3", text="Unrelated to all of that")])
+    assert journal.finish("s1", [add_unit("f1", text=SECRET), add_unit("f2", text=PLAIN, sources=("s1.1",))])
+    remember(store, "ann", "rsum", "s2", [SetNote("summary", f"{SECRET} and more", START)])
+    remember(store, "ann", "facts", "s3", [add_unit("f3", session="s3", text="Unrelated to all of that")])
     receipt = store.delete_unit("ann", "facts", "f1", sources=True)
-    assert receipt.again == {"rsum": ("s1", "s2")}
+    assert receipt.reread == {"rsum": ("s1", "s2")}
     assert [turn.text for turn in store.session("ann", "s1").turns] == [PLAIN]
     assert not store.bank("ann", "rsum").notes
     assert list(store.bank("ann", "facts").units) == ["f2", "f3"]
@@ -66,14 +68,16 @@ def test_a_unit_with_its_sources_goes_from_every_system(store: Store, place: str
 
 
 def test_a_session_goes_with_what_was_drawn_from_it(store: Store, place: str) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET), SetNote("summary", SECRET, START)], SECRET, PLAIN)
-    hold(store, "ann", "rsum", "s2", [added("u2", "s2"), AddLink(Link("u1", "u2", "next"), START)])
-    hold(store, "ann", "rsum", "s3", [added("u3", "s3", SECRET), RetireUnit("u1", "u3", "blended", START)])
-    hold(store, "ann", "rsum", "s4", [SetNote("summary", f"{SECRET} and more", START)])
-    hold(store, "ann", "rsum", "s5", [added("u5", "s5", f"Again: {SECRET}", sources=("s5.0", "s1.0"))])
+    remember(
+        store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET), SetNote("summary", SECRET, START)], SECRET, PLAIN
+    )
+    remember(store, "ann", "rsum", "s2", [add_unit("u2", "s2"), AddLink(Link("u1", "u2", "next"), START)])
+    remember(store, "ann", "rsum", "s3", [add_unit("u3", "s3", SECRET), RetireUnit("u1", "u3", "blended", START)])
+    remember(store, "ann", "rsum", "s4", [SetNote("summary", f"{SECRET} and more", START)])
+    remember(store, "ann", "rsum", "s5", [add_unit("u5", "s5", f"Again: {SECRET}", sources=("s5.0", "s1.0"))])
     journal = store.journal("ann", "rsum")
     receipt = store.delete_session("ann", "s1")
-    assert receipt.again == {"rsum": ("s3", "s4", "s5")}
+    assert receipt.reread == {"rsum": ("s3", "s4", "s5")}
     assert receipt.rows["sessions"] == 1
     assert receipt.rows["turns"] == 2
     bank = store.bank("ann", "rsum")
@@ -87,27 +91,27 @@ def test_a_session_goes_with_what_was_drawn_from_it(store: Store, place: str) ->
     with pytest.raises(NotFound, match="no session 's1'"):
         store.delete_session("ann", "s1")
     with pytest.raises(Conflict):
-        journal.finish("s3", [added("u3", "s3")])
+        journal.finish("s3", [add_unit("u3", "s3")])
 
 
 def test_what_was_taken_back_before_goes_too(store: Store, place: str) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET)])
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)])
     store.undo("ann", "rsum", "s1")
-    hold(store, "ann", "rsum", "s2", [added("u2", "s2", f"{SECRET}, too")])
+    remember(store, "ann", "rsum", "s2", [add_unit("u2", "s2", f"{SECRET}, too")])
     store.clear("ann", "rsum")
-    assert store.delete_session("ann", "s1").left in (0, None)
-    assert store.delete_session("ann", "s2").left in (0, None)
+    assert store.delete_session("ann", "s1").remaining in (0, None)
+    assert store.delete_session("ann", "s2").remaining in (0, None)
     assert SECRET.encode() not in _bytes(place)
     assert store.users() == []
 
 
 def test_a_user_goes_whole_and_alone(store: Store, place: str) -> None:
     for user, words in (("ann", SECRET), ("bob", PLAIN)):
-        hold(store, user, "rsum", "s1", [added("u1", text=words)], words, "They both say this very sentence")
+        remember(store, user, "rsum", "s1", [add_unit("u1", text=words)], words, "They both say this very sentence")
     kept = list(store.export("bob"))
     receipt = store.delete_user("ann")
     assert receipt.rows == {"banks": 1, "batches": 1, "changes": 1, "jobs": 1, "sessions": 1, "turns": 2}
-    assert receipt.left in (0, None)
+    assert receipt.remaining in (0, None)
     assert store.users() == ["bob"]
     assert list(store.export("bob")) == kept
     assert SECRET.encode() not in _bytes(place)
@@ -118,17 +122,17 @@ def test_a_user_goes_whole_and_alone(store: Store, place: str) -> None:
 def test_a_long_text_leaves_no_page_behind(store: Store, place: str) -> None:
     """Longer than a page of the database, with quotes and letters that JSON writes in its own way."""
     lines = [f'Line {number}: "the ñandú" said\t안녕 {number * 7919}\n' for number in range(2000)]
-    hold(store, "ann", "rsum", "s1", [added("u1", text="".join(lines))], "".join(lines))
-    hold(store, "ann", "rsum", "s2", [added("u2", "s2", text=PLAIN)])
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text="".join(lines))], "".join(lines))
+    remember(store, "ann", "rsum", "s2", [add_unit("u2", "s2", text=PLAIN)])
     receipt = store.delete_session("ann", "s1")
-    assert receipt.left in (0, None)
+    assert receipt.remaining in (0, None)
     found = _bytes(place)
     assert not any(str(number * 7919).encode() + b"\n" in found for number in range(100, 2000))
 
 
 def test_vectors_of_erased_words_go(store: Store) -> None:
     encoder = CachedEncoder(_Ones(), store.embeddings)
-    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET), added("u2", text=PLAIN)])
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET), add_unit("u2", text=PLAIN)])
     encoder.encode([new_unit("u1", text=SECRET).key, new_unit("u2", text=PLAIN).key], "passage")
     assert store.delete_unit("ann", "rsum", "u1").rows["embeddings"] == 1
     inner = _Ones()
@@ -137,23 +141,23 @@ def test_vectors_of_erased_words_go(store: Store) -> None:
 
 
 def test_index_files_of_the_user_go_and_those_of_others_stay(store: Store, place: str, tmp_path: Path) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET)])
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)])
     with Store.open(place, indexes=tmp_path / "index") as store:
-        files = [store.indexes.file(user, "rsum", "ones") for user in ("ann", "bob")]
+        files = [store.indexes.path(user, "rsum", "ones") for user in ("ann", "bob")]
         for file in files:
             assert file is not None
             file.parent.mkdir(parents=True)
             file.write_bytes(b"vectors")
         receipt = store.delete_unit("ann", "rsum", "u1")
         assert receipt.rows["index files"] == 1
-        assert receipt.left in (0, None)
-        assert store.indexes.paths() == files[1:]
+        assert receipt.remaining in (0, None)
+        assert store.indexes.all_files() == files[1:]
 
 
 @pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="the bytes of a server's files are not looked into")
 def test_traces_in_index_files_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1", text=SECRET)], "Nothing much")
-    mine, other = (store.indexes.file(user, "rsum", "ones") for user in ("ann", "bob"))
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], "Nothing much")
+    mine, other = (store.indexes.path(user, "rsum", "ones") for user in ("ann", "bob"))
     assert mine is not None
     assert other is not None
     for file, held in ((mine, b"vectors"), (other, f"key: {SECRET}".encode())):
@@ -161,7 +165,7 @@ def test_traces_in_index_files_are_told(store: Store, monkeypatch: pytest.Monkey
         file.write_bytes(held)
     monkeypatch.setattr("shutil.rmtree", lambda folder, onerror: onerror(None, folder, "read-only"))
     receipt = store.delete_unit("ann", "rsum", "u1")
-    assert receipt.left == receipt.checked + 1 > 1
+    assert receipt.remaining == receipt.checked + 1 > 1
 
 
 class _Ones:
@@ -179,9 +183,9 @@ class _Ones:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lives(), st.data())
-def test_after_any_erasure_the_rest_still_applies(store: Store, life: list[Told], data: st.DataObject) -> None:
+def test_after_any_erasure_the_rest_still_applies(store: Store, life: list[LifeSession], data: st.DataObject) -> None:
     user = f"user{len(store.users())}"
-    live(store, user, "rsum", life)
+    replay(store, user, "rsum", life)
     units = [change.unit.id for change in store.changes(user, "rsum") if isinstance(change, AddUnit)]
     whole = data.draw(st.booleans())
     if units and not whole:
@@ -193,23 +197,23 @@ def test_after_any_erasure_the_rest_still_applies(store: Store, life: list[Told]
         receipt = store.delete_session(user, told.id)
         assert told.id not in [info.id for info in store.sessions(user)]
         assert all(unit.session != told.id for unit in store.bank(user, "rsum").units.values())
-    assert receipt.left in (0, None)
+    assert receipt.remaining in (0, None)
     store.bank(user, "rsum")
-    for session in store.unfinished(user, "rsum"):
+    for session in store.pending_sessions(user, "rsum"):
         assert store.journal(user, "rsum").finish(session.id, [])
 
 
 def test_an_open_session_can_lose_a_turn_and_go_on(store: Store) -> None:
     journal = store.journal("ann", "rsum")
-    journal.add_turns("s1", said("s1", "one", "two"))
-    journal.commit("s1.1", [added("u1", sources=("s1.1",))])
-    assert store.delete_unit("ann", "rsum", "u1", sources=True).again == {}
-    journal.add_turns("s1", said("s1", "one", "two", "three")[2:])
+    journal.add_turns("s1", make_turns("s1", "one", "two"))
+    journal.commit("s1.1", [add_unit("u1", sources=("s1.1",))])
+    assert store.delete_unit("ann", "rsum", "u1", sources=True).reread == {}
+    journal.add_turns("s1", make_turns("s1", "one", "two", "three")[2:])
     assert [turn.id for turn in store.session("ann", "s1").turns] == ["s1.0", "s1.2"]
 
 
 def test_nobody_is_never_everybody(store: Store) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1")])
-    with pytest.raises(BadInput, match="no user is given"):
+    remember(store, "ann", "rsum", "s1", [add_unit("u1")])
+    with pytest.raises(BadInput, match="the name of the user is empty"):
         store.delete_user("")
     assert store.users() == ["ann"]

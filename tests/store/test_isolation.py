@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from localmem.errors import BadInput, NotFound
-from localmem.store import Job, Store
+from localmem.store import SessionJob, Store
 from localmem.types import SetNote
-from tests.store.lives import START, added, hold, said
+from tests.store.lives import START, add_unit, make_turns, remember
 
 _NOBODY = ("", " ", "\n")
 
@@ -18,20 +18,25 @@ _NOBODY = ("", " ", "\n")
 def two(store: Store) -> Store:
     """Two users with the same ids everywhere, and their names in every text."""
     for user in ("ann", "bob"):
-        hold(
-            store, user, "rsum", "s1", [added("u1", text=f"{user} said it"), SetNote("n", user, START)], f"I am {user}"
+        remember(
+            store,
+            user,
+            "rsum",
+            "s1",
+            [add_unit("u1", text=f"{user} said it"), SetNote("n", user, START)],
+            f"I am {user}",
         )
         journal = store.journal(user, "rsum")
-        journal.add_turns("s2", said("s2", f"{user} again"))
+        journal.add_turns("s2", make_turns("s2", f"{user} again"))
         journal.close("s2")
-        journal.add_turns("s3", said("s3", f"{user} goes on"))
+        journal.add_turns("s3", make_turns("s3", f"{user} goes on"))
     return store
 
 
 _QUESTIONS: dict[str, Callable[[Store], object]] = {
     "sessions": lambda store: [store.session("ann", info.id) for info in store.sessions("ann")],
     "open_sessions": lambda store: store.open_sessions("ann"),
-    "unfinished": lambda store: store.unfinished("ann", "rsum"),
+    "pending_sessions": lambda store: store.pending_sessions("ann", "rsum"),
     "bank": lambda store: store.bank("ann", "rsum"),
     "changes": lambda store: store.changes("ann", "rsum", START),
     "history": lambda store: store.history("ann", "rsum", "u1"),
@@ -52,8 +57,8 @@ def test_answers_are_the_users_own(two: Store, question: str) -> None:
     [
         lambda store: store.undo("ann", "rsum", "s1"),
         lambda store: store.clear("ann", "rsum"),
-        lambda store: store.claim(Job("ann", "rsum", "s2", "pending")),
-        lambda store: store.journal("ann", "rsum").finish("s2", [added("u2")]),
+        lambda store: store.claim(SessionJob("ann", "rsum", "s2", "pending")),
+        lambda store: store.journal("ann", "rsum").finish("s2", [add_unit("u2")]),
         lambda store: store.journal("ann", "rsum").fail("s2", "error"),
         lambda store: store.journal("ann", "rsum").close("s3"),
         lambda store: store.delete_unit("ann", "rsum", "u1", sources=True),
@@ -70,7 +75,7 @@ def test_changes_leave_others_alone(two: Store, change: Callable[[Store], object
 
 
 def test_the_same_ids_are_free_for_everyone(two: Store) -> None:
-    hold(two, "eve", "rsum", "s1", [added("u1")])
+    remember(two, "eve", "rsum", "s1", [add_unit("u1")])
     with pytest.raises(NotFound):
         two.history("eve", "rsum", "u2")
     with pytest.raises(NotFound):
@@ -86,7 +91,7 @@ def test_no_user_is_an_error(two: Store, nobody: str) -> None:
     for name, method in asked.items():
         names = list(inspect.signature(method).parameters)[2:]
         values: dict[str, Any] = {"system": "rsum", "session_id": "s1", "unit_id": "u1"}
-        with pytest.raises(BadInput, match="no user is given"):
+        with pytest.raises(BadInput, match="the name of the user is empty"):
             _used(getattr(two, name)(nobody, **{key: values[key] for key in names if key in values}))
 
 
@@ -101,7 +106,7 @@ def _used(answer: object) -> None:
 
 
 def test_no_session_and_no_system_are_errors(store: Store) -> None:
-    with pytest.raises(BadInput, match="no session is given"):
-        store.journal("ann", "rsum").add_turns("", said("s1", "one"))
-    with pytest.raises(BadInput, match="no system is given"):
+    with pytest.raises(BadInput, match="the name of the session is empty"):
+        store.journal("ann", "rsum").add_turns("", make_turns("s1", "one"))
+    with pytest.raises(BadInput, match="the name of the system is empty"):
         store.journal("ann", "")

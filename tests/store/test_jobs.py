@@ -6,37 +6,37 @@ import sys
 import pytest
 
 from localmem.errors import BadInput
-from localmem.store import Job, Store, Unread
-from tests.store.lives import added, hold, said
+from localmem.store import Backlog, SessionJob, Store
+from tests.store.lives import add_unit, make_turns, remember
 
 
 def _close(store: Store, user: str, session: str, system: str = "rsum", texts: int = 2) -> None:
     journal = store.journal(user, system)
-    journal.add_turns(session, said(session, *["word"] * texts))
+    journal.add_turns(session, make_turns(session, *["word"] * texts))
     journal.close(session)
 
 
 def test_closed_sessions_wait_in_order(store: Store) -> None:
     for user, session in (("ann", "s1"), ("bob", "s1"), ("ann", "s2")):
         _close(store, user, session)
-    store.journal("ann", "rsum").add_turns("s3", said("s3", "still going on"))
+    store.journal("ann", "rsum").add_turns("s3", make_turns("s3", "still going on"))
     assert [(job.user, job.session) for job in store.pending_jobs()] == [("ann", "s1"), ("bob", "s1"), ("ann", "s2")]
     assert [(job.user, job.session) for job in store.pending_jobs(limit=1)] == [("ann", "s1")]
     assert store.pending_jobs(system="none") == []
-    assert [session.id for session in store.unfinished("ann", "rsum")] == ["s1", "s2"]
+    assert [session.id for session in store.pending_sessions("ann", "rsum")] == ["s1", "s2"]
     store.journal("ann", "rsum").finish("s1", [])
     assert [(job.user, job.session) for job in store.pending_jobs()] == [("bob", "s1"), ("ann", "s2")]
-    assert [session.id for session in store.unfinished("ann", "rsum")] == ["s2"]
+    assert [session.id for session in store.pending_sessions("ann", "rsum")] == ["s2"]
 
 
 def test_another_system_has_all_closed_sessions_to_read(store: Store) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1")])
+    remember(store, "ann", "rsum", "s1", [add_unit("u1")])
     _close(store, "ann", "s2", texts=3)
-    assert store.unread("ann", "rsum") == Unread(sessions=1, turns=3, failed=0)
-    assert store.unread("ann", "none") == Unread(sessions=2, turns=5, failed=0)
-    assert [session.id for session in store.unfinished("ann", "none")] == ["s1", "s2"]
-    assert store.journal("ann", "none").finish("s1", [added("u1")])
-    assert store.unread("ann", "none") == Unread(sessions=1, turns=3, failed=0)
+    assert store.backlog("ann", "rsum") == Backlog(sessions=1, turns=3, failed=0)
+    assert store.backlog("ann", "none") == Backlog(sessions=2, turns=5, failed=0)
+    assert [session.id for session in store.pending_sessions("ann", "none")] == ["s1", "s2"]
+    assert store.journal("ann", "none").finish("s1", [add_unit("u1")])
+    assert store.backlog("ann", "none") == Backlog(sessions=1, turns=3, failed=0)
 
 
 def test_failures_are_counted_and_kept(store: Store) -> None:
@@ -44,8 +44,8 @@ def test_failures_are_counted_and_kept(store: Store) -> None:
     _close(store, "ann", "s2")
     journal = store.journal("ann", "rsum")
     assert [journal.fail("s1", f"error {number}") for number in range(2)] == [1, 2]
-    assert store.pending_jobs()[0] == Job("ann", "rsum", "s1", "failed", 2, "error 1")
-    assert store.unread("ann", "rsum") == Unread(sessions=2, turns=4, failed=1)
+    assert store.pending_jobs()[0] == SessionJob("ann", "rsum", "s1", "failed", 2, "error 1")
+    assert store.backlog("ann", "rsum") == Backlog(sessions=2, turns=4, failed=1)
     assert journal.fail("s1", "error 2") == 3
     assert [job.session for job in store.pending_jobs()] == ["s2"]
     assert [job.session for job in store.pending_jobs(attempts=9)] == ["s1", "s2"]
@@ -56,10 +56,10 @@ def test_failures_are_counted_and_kept(store: Store) -> None:
 
 def test_a_session_that_goes_on_cannot_fail(store: Store) -> None:
     journal = store.journal("ann", "rsum")
-    journal.add_turns("s1", said("s1", "word"))
-    with pytest.raises(BadInput, match="goes on"):
+    journal.add_turns("s1", make_turns("s1", "word"))
+    with pytest.raises(BadInput, match="is open"):
         journal.fail("s1", "error")
-    hold(store, "ann", "rsum", "s2", [])
+    remember(store, "ann", "rsum", "s2", [])
     assert store.journal("ann", "none").fail("s2", "error") == 1
 
 

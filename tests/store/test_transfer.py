@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from localmem.errors import BadInput, NotFound
 from localmem.store import Store
 from localmem.types import SetNote
-from tests.store.lives import START, Told, added, hold, live, lives, said
+from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, remember, replay
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lives(), st.data())
-def test_a_round_trip_is_the_same_bytes(store: Store, life: list[Told], data: st.DataObject) -> None:
+def test_a_round_trip_is_the_same_bytes(store: Store, life: list[LifeSession], data: st.DataObject) -> None:
     user = f"user{len(store.users())}"
-    live(store, user, "rsum", life)
+    replay(store, user, "rsum", life)
     step = data.draw(st.sampled_from(["nothing", "undo", "clear", "fail", "erase", "other system"]))
     _change(store, user, life, step)
     lines = list(store.export(user))
@@ -27,11 +27,11 @@ def test_a_round_trip_is_the_same_bytes(store: Store, life: list[Told], data: st
     assert again[1:] == lines[1:]
     assert json.loads(again[0]) == {**json.loads(lines[0]), "user": f"{user}copy"}
     assert store.bank(f"{user}copy", "rsum") == store.bank(user, "rsum")
-    assert store.unfinished(f"{user}copy", "rsum") == store.unfinished(user, "rsum")
+    assert store.pending_sessions(f"{user}copy", "rsum") == store.pending_sessions(user, "rsum")
     assert store.open_sessions(f"{user}copy") == store.open_sessions(user)
 
 
-def _change(store: Store, user: str, life: list[Told], step: str) -> None:
+def _change(store: Store, user: str, life: list[LifeSession], step: str) -> None:
     if step == "undo":
         store.undo(user, "rsum", life[0].id)
     elif step == "clear":
@@ -41,13 +41,13 @@ def _change(store: Store, user: str, life: list[Told], step: str) -> None:
     elif step == "erase" and len(life) > 1:
         store.delete_session(user, life[0].id)
     elif step == "other system":
-        store.journal(user, "other").commit("by hand", [added("h1"), SetNote("n", "x", START)])
+        store.journal(user, "other").commit("by hand", [add_unit("h1"), SetNote("n", "x", START)])
 
 
 def test_into_another_store(store: Store, tmp_path: Path) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1")])
+    remember(store, "ann", "rsum", "s1", [add_unit("u1")])
     job = store.journal("ann", "rsum")
-    job.add_turns("s2", said("s2", "one", "two"))
+    job.add_turns("s2", make_turns("s2", "one", "two"))
     job.close("s2")
     lines = list(store.export("ann"))
     store.claim(store.pending_jobs()[0])
@@ -58,14 +58,14 @@ def test_into_another_store(store: Store, tmp_path: Path) -> None:
         assert not other.restore(lines, "file").new
         assert [waiting.session for waiting in other.pending_jobs()] == ["s2"]
         journal = other.journal("ann", "rsum")
-        assert journal.finish("s2", [added("u2")])
+        assert journal.finish("s2", [add_unit("u2")])
 
 
 def test_an_existing_user_is_left_alone(store: Store) -> None:
     for user in ("ann", "bob"):
-        hold(store, user, "rsum", "s1", [added("u1")], f"I am {user}, and you?")
+        remember(store, user, "rsum", "s1", [add_unit("u1")], f"I am {user}, and you?")
     lines, before = list(store.export("ann")), list(store.export("bob"))
-    with pytest.raises(BadInput, match="user 'bob' has a memory already; import file for another with --user"):
+    with pytest.raises(BadInput, match="user 'bob' already has a memory; import file for another user with --user"):
         store.restore(lines, "file", "bob")
     assert list(store.export("bob")) == before
 
@@ -79,7 +79,7 @@ _BAD = {
     "not json": ("{", "line 4: Invalid JSON"),
     "an unknown field": ('{"kind":"session","mood":"good"}', "line 4: session"),
     "an unknown kind": ('{"kind":"wish"}', "line 4: .*wish"),
-    "a turn that comes twice": ("@2", "line 4: turn s1.0 comes twice"),
+    "a turn that occurs twice": ("@2", "line 4: turn s1.0 occurs twice"),
     "an older turn": (
         '{"kind":"turn","id":"x","role":"user","speaker":"","text":"","time":"2000-01-01T00:00:00Z"}',
         "line 4: turn 'x' is older",
@@ -118,7 +118,7 @@ _BAD = {
 @pytest.mark.parametrize("case", _BAD)
 def test_a_bad_line_is_named_and_nothing_is_written(store: Store, case: str) -> None:
     journal = store.journal("ann", "rsum")
-    journal.add_turns("s1", said("s1", "one"))
+    journal.add_turns("s1", make_turns("s1", "one"))
     lines = list(store.export("ann"))
     line, message = _BAD[case]
     with pytest.raises(BadInput, match=f"^life.jsonl {message}"):
@@ -128,10 +128,10 @@ def test_a_bad_line_is_named_and_nothing_is_written(store: Store, case: str) -> 
 
 def test_the_head_is_checked(store: Store) -> None:
     for head, message in (
-        ("", "not the head of a localmem export"),
-        ('{"localmem":"export","format":2,"user":"ann"}', "format 2 is newer than this localmem reads"),
-        ('{"sessions":[]}', "not the head of a localmem export"),
-        ('{"localmem":"export","format":1,"user":" "}', "no user is given"),
+        ("", "not the first line of a localmem export"),
+        ('{"localmem":"export","format":2,"user":"ann"}', "format 2 is newer than 1"),
+        ('{"sessions":[]}', "not the first line of a localmem export"),
+        ('{"localmem":"export","format":1,"user":" "}', "the name of the user is empty"),
     ):
         with pytest.raises(BadInput, match=message):
             store.restore([head], "life.jsonl")
@@ -140,5 +140,5 @@ def test_the_head_is_checked(store: Store) -> None:
 def test_a_missing_user_cannot_be_exported(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no user 'ann'"):
         list(store.export("ann"))
-    with pytest.raises(BadInput, match="no user is given"):
+    with pytest.raises(BadInput, match="the name of the user is empty"):
         list(store.export(""))

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from localmem.errors import BadInput, NotFound, OutOfOrder
 from localmem.store import Store
 from localmem.types import Session, Turn
-from tests.store.lives import START, hold, said, texts
+from tests.store.lives import START, make_turns, remember, texts
 
 
 def test_turns_come_back_as_they_were_said(store: Store) -> None:
     zone = timezone(timedelta(hours=-3, minutes=-30))
     turns = [
         Turn("a", "user", "Ann", 'A "quoted"\nline — 안녕', START.astimezone(zone)),
-        *said("s1", "x", "y", start=START),
+        *make_turns("s1", "x", "y", start=START),
     ]
     store.journal("ann", "rsum").add_turns("s1", turns)
     assert store.session("ann", "s1") == Session("s1", tuple(turns))
@@ -39,7 +39,7 @@ def test_any_text_survives(store: Store, lines: list[tuple[str, str]], data: st.
 
 
 def test_a_turn_that_is_there_changes_nothing(store: Store) -> None:
-    journal, turns = store.journal("ann", "rsum"), said("s1", "one", "two", "three")
+    journal, turns = store.journal("ann", "rsum"), make_turns("s1", "one", "two", "three")
     journal.add_turns("s1", turns[:2])
     journal.add_turns("s1", turns)
     journal.add_turns("s1", turns[:1])
@@ -49,43 +49,43 @@ def test_a_turn_that_is_there_changes_nothing(store: Store) -> None:
 
 def test_a_taken_id_is_refused_and_nothing_of_the_call_is_written(store: Store) -> None:
     journal = store.journal("ann", "rsum")
-    journal.add_turns("s1", said("s1", "one"))
+    journal.add_turns("s1", make_turns("s1", "one"))
     other = Turn("s1.0", "user", "Ann", "something else", START)
-    for session, turns in (("s1", [*said("s1", "one", "two")[1:], other]), ("s2", said("s1", "one"))):
-        with pytest.raises(BadInput, match=r"'s1\.0' is taken by another turn"):
+    for session, turns in (("s1", [*make_turns("s1", "one", "two")[1:], other]), ("s2", make_turns("s1", "one"))):
+        with pytest.raises(BadInput, match=r"'s1\.0' belongs to another turn"):
             journal.add_turns(session, turns)
-    with pytest.raises(BadInput, match=r"'s3\.0' is taken"):
-        journal.add_turns("s3", said("s3", "one") + said("s3", "one"))
+    with pytest.raises(BadInput, match=r"'s3\.0' belongs to another turn"):
+        journal.add_turns("s3", make_turns("s3", "one") + make_turns("s3", "one"))
     assert [info.turns for info in store.sessions("ann")] == [1]
 
 
 def test_an_older_turn_is_out_of_order(store: Store) -> None:
     journal = store.journal("ann", "rsum")
-    journal.add_turns("s1", said("s1", "one", "two"))
+    journal.add_turns("s1", make_turns("s1", "one", "two"))
     with pytest.raises(OutOfOrder, match="'late' of 2026-03-02T17:59:00"):
         journal.add_turns("s1", [Turn("late", "user", "Ann", "late", START - timedelta(minutes=1))])
-    with pytest.raises(OutOfOrder, match="give turns in the order"):
-        journal.add_turns("s2", said("s2", "one", "two")[::-1])
+    with pytest.raises(OutOfOrder, match="give turns in chronological order"):
+        journal.add_turns("s2", make_turns("s2", "one", "two")[::-1])
     journal.add_turns("s1", [Turn("same", "user", "Ann", "at the same time", START + timedelta(minutes=1))])
     assert [len(session.turns) for session in store.open_sessions("ann")] == [3]
 
 
 def test_a_closed_session_takes_no_more(store: Store) -> None:
-    hold(store, "ann", "rsum", "s1", [])
+    remember(store, "ann", "rsum", "s1", [])
     journal = store.journal("ann", "rsum")
     journal.add_turns("s1", store.session("ann", "s1").turns)
-    with pytest.raises(BadInput, match="session 's1' is closed; say it in a new session"):
-        journal.add_turns("s1", said("s1", "a", "b", "c", start=START + timedelta(days=1))[2:])
+    with pytest.raises(BadInput, match="session 's1' is closed; start a new session"):
+        journal.add_turns("s1", make_turns("s1", "a", "b", "c", start=START + timedelta(days=1))[2:])
 
 
 def test_what_would_not_come_back_is_refused(store: Store) -> None:
     journal = store.journal("ann", "rsum")
     naive = datetime(2026, 3, 2)  # noqa: DTZ001
     broken = START.astimezone(timezone(timedelta(seconds=61)))
-    for time, message in ((naive, "has no offset"), (broken, "broken minutes")):
+    for time, message in ((naive, "has no UTC offset"), (broken, "offset with seconds")):
         with pytest.raises(BadInput, match=message):
             journal.add_turns("s1", [Turn("t", "user", "Ann", "x", time)])
-    with pytest.raises(BadInput, match="half a character"):
+    with pytest.raises(BadInput, match="an unpaired surrogate"):
         journal.add_turns("s1", [Turn("t", "user", "Ann", "x\ud83d", START)])
     assert store.users() == []
 
@@ -94,7 +94,7 @@ def test_sessions_are_told_in_the_order_they_were_held(store: Store) -> None:
     journal = store.journal("ann", "rsum")
     for number in (2, 0, 1):
         start = START + timedelta(days=number)
-        journal.add_turns(f"s{number}", said(f"s{number}", "one", "two", start=start))
+        journal.add_turns(f"s{number}", make_turns(f"s{number}", "one", "two", start=start))
     journal.close("s1")
     infos = store.sessions("ann")
     assert [(info.id, info.state, info.turns) for info in infos] == [

@@ -1,5 +1,6 @@
 """One encoder for all memories of a store: recorded with its first vector, kept to, changed in one step."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from localmem.errors import EncoderMismatch
 from localmem.retrieval.base import EmbeddingCache
 from localmem.store import Store
 from localmem.store.database import Database
-from tests.store.lives import added, hold
+from tests.store.lives import add_unit, remember
 
 OLD, NEW = "minilm@1", "gte@2"
 
@@ -37,7 +38,7 @@ def test_another_encoder_is_refused_in_one_line_that_says_the_cure(store: Store)
             use()
         line = str(caught.value)
         assert "\n" not in line
-        for part in (store.where, repr(OLD), repr(NEW), "`localmem reindex`", "set retrieval.encoder back to 'minilm'"):
+        for part in (store.where, repr(OLD), repr(NEW), "`localmem reindex`", "set retrieval.encoder to 'minilm'"):
             assert part in line
     assert store.embeddings.get(NEW, ["d"]) == {}
 
@@ -85,7 +86,7 @@ def test_a_store_from_before_adopts_the_encoder_of_its_vectors(
     place: str, held: tuple[str, ...], adopted: tuple[str, int] | None
 ) -> None:
     with Store.open(place) as store:
-        hold(store, "ann", "rsum", "s1", [added("u1")])
+        remember(store, "ann", "rsum", "s1", [add_unit("u1")])
         for number, identity in enumerate(held):
             store.embeddings.put(identity, {str(number): bytes(12)})
         before = list(store.export("ann"))
@@ -100,9 +101,9 @@ def test_a_store_from_before_adopts_the_encoder_of_its_vectors(
 
 
 def test_keys_are_those_of_live_units_of_everyone(store: Store) -> None:
-    hold(store, "ann", "rsum", "s1", [added("u1", text="one")])
-    hold(store, "ann", "facts", "s2", [added("u1", "s2", text="two")])
-    hold(store, "bob", "rsum", "s1", [added("u1", text="three"), added("u2", text="four")])
+    remember(store, "ann", "rsum", "s1", [add_unit("u1", text="one")])
+    remember(store, "ann", "facts", "s2", [add_unit("u1", "s2", text="two")])
+    remember(store, "bob", "rsum", "s1", [add_unit("u1", text="three"), add_unit("u2", text="four")])
     store.undo("ann", "facts", "s2")
     assert sorted(store.unit_keys()) == ["key: four", "key: one", "key: three"]
 
@@ -120,3 +121,32 @@ def test_index_files_lie_in_the_data_directory(tmp_path: Path) -> None:
         assert file.is_relative_to(tmp_path / "data" / "index")
         assert "ann" not in str(file.relative_to(tmp_path))
         assert len({file, store.indexes.path("ann/../x", "rsum", NEW), store.indexes.path("bob", "rsum", OLD)}) == 3
+
+
+def test_what_is_put_is_got(store: Store) -> None:
+    cache: EmbeddingCache = store.embeddings
+    rows = {f"{number:064x}": bytes([number % 256]) * 1536 for number in range(1200)}
+    cache.put("minilm@1", rows)
+    assert cache.get("minilm@1", [*rows, "unknown"]) == rows
+    assert cache.get("minilm@1", []) == {}
+    cache.put("minilm@1", {})
+
+
+def test_encoders_do_not_mix(store: Store) -> None:
+    store.embeddings.put("minilm@1", {"d": b"one"})
+    assert store.embeddings.get("minilm@2", ["d"]) == {}
+    store.embeddings.put("minilm@2", {"d": b"two"})
+    assert store.embeddings.get("minilm@1", ["d"]) == {"d": b"one"}
+
+
+def test_a_damaged_vector_is_replaced(store: Store) -> None:
+    store.embeddings.put("minilm@1", {"d": b"damaged"})
+    store.embeddings.put("minilm@1", {"d": b"sound", "e": b"new"})
+    assert store.embeddings.get("minilm@1", ["d", "e"]) == {"d": b"sound", "e": b"new"}
+
+
+def test_many_threads_put_the_same(store: Store) -> None:
+    rows = {str(number): bytes(8) for number in range(50)}
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda _: store.embeddings.put("minilm@1", rows), range(64)))
+    assert store.embeddings.get("minilm@1", list(rows)) == rows

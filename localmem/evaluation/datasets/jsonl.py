@@ -1,21 +1,21 @@
-"""A user's own logs with questions about them, as JSONL. The source and the licence are the user's own.
+"""A user's own logs with questions about them, as JSONL. Source and licence are the user's own.
 
 A line is a session or a probe. A session is what `localmem remember` reads: {"id": "...", "time": "2026-03-02T18:05Z",
-"turns": [{"role": "user", "text": "..."}, ...]}, each turn with a `time` and a `speaker` of its own if it has them. A
-probe is {"question": "...", "answer": "..."}, and may have:
+"turns": [{"role": "user", "text": "..."}, ...]}, each turn optionally with its own `time` and `speaker`. A probe is
+{"question": "...", "answer": "..."}, with these optional fields:
 
-    id         its name; else q1, q2 and so on
-    answers    further answers that are as right: a list
+    id         its name; default: q1, q2 and so on
+    answers    further answers that are equally right: a list
     type       the kind of question, for a report by kinds
-    time       when it is asked
-    after      the id of the session after which it is asked; else after the last one
-    sessions   ids of the sessions in which the answer stands: a list
-    evidence   ids of the turns in which it stands: the id of the session, a full stop, and the turn's place from 0
-    dialogue   turns that come just before the question, written as a session's
-    kind       "next" where the answer is the next thing to say, and "question" where none is given
+    time       the time of the question
+    after      the id of the session after which it is asked; default: the last one
+    sessions   ids of the sessions that contain the answer: a list
+    evidence   ids of the turns that contain it: the id of the session, a full stop, and the turn's index from 0
+    dialogue   turns just before the question, written like those of a session
+    kind       "next" if the answer is the next thing to say; default: "question"
 
-`user` in any line puts it into the episode of that name; lines without one are of one user. Sessions are put in the
-order of their times; probes keep the order of the file.
+`user` in any line assigns it to the episode of that name; lines without it belong to one user. Sessions are sorted by
+time; probes keep the order of the file.
 """
 
 import json
@@ -26,12 +26,13 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, checked, file_sha256, lines, parsed
-from localmem.evaluation.episodes import Dataset, Episode, Kind, Probe, counted, half_of, sessions_of
-from localmem.store.conversation_files import Names, Time, read_line
+from localmem.evaluation.datasets.files import CURE, Record, build_dataset, parse_record, parse_value
+from localmem.evaluation.episodes import Dataset, Episode, Kind, Probe, half_of, sessions_with
+from localmem.files import read_lines
+from localmem.store.conversation_files import ZonedTime, parse_session
 from localmem.types import Session, Turn
 
-_DEFAULT = "user"  # the episode of lines that name none
+_DEFAULT = "user"  # the episode of lines without a user
 
 
 class _User(Record):
@@ -44,7 +45,7 @@ class _Probe(_User):
     answers: list[str] = Field(default_factory=list)
     id: str | None = None
     type: str = "question"
-    time: Time | None = None
+    time: ZonedTime | None = None
     after: str = ""
     sessions: list[str] = Field(default_factory=list)
     evidence: list[str] = Field(default_factory=list)
@@ -52,7 +53,7 @@ class _Probe(_User):
     kind: Kind = "question"
 
 
-class _Held:
+class _UserLines:
     """What was read of one user so far."""
 
     def __init__(self) -> None:
@@ -61,62 +62,62 @@ class _Held:
 
 
 def read(path: Path) -> Dataset:
-    """An episode a user. Raises BadInput with file and line."""
-    held: dict[str, _Held] = {}
-    for place, text in lines(path):
-        value = parsed(place, text)
-        user = held.setdefault(checked(place, value, _User).user, _Held())
+    """One episode per user. Raises BadInput with file and line."""
+    users: dict[str, _UserLines] = {}
+    for place, text in read_lines(path, CURE):
+        value = parse_value(place, text)
+        user = users.setdefault(parse_record(place, value, _User).user, _UserLines())
         if isinstance(value, Mapping) and "question" in value:
-            user.probes.append((place, checked(place, value, _Probe)))
+            user.probes.append((place, parse_record(place, value, _Probe)))
             continue
-        session = read_line(text, place, Names())
+        session = parse_session(text, place)
         if session.id in user.sessions:
-            raise BadInput(f"{place}: there is a session {session.id!r} already; give each an id of its own")
+            raise BadInput(f"{place}: there is already a session {session.id!r}; give each session its own id")
         user.sessions[session.id] = session
-    if not held:
-        raise BadInput(f"{path} holds no record; a line of it must be a session with its turns, or a probe")
+    if not users:
+        raise BadInput(f"{path} contains no record; each line must be a session with its turns, or a probe")
     oddities: Counter[str] = Counter()
-    episodes = tuple(_episode(path, name, user, oddities) for name, user in held.items())
-    return Dataset("jsonl", file_sha256(path), episodes, counted(oddities))
+    return build_dataset("jsonl", path, [_episode(path, *item, oddities) for item in users.items()], oddities)
 
 
-def _episode(path: Path, name: str, held: _Held, oddities: Counter[str]) -> Episode:
-    if not held.sessions:
+def _episode(path: Path, name: str, lines: _UserLines, oddities: Counter[str]) -> Episode:
+    if not lines.sessions:
         raise BadInput(f"{path}: {name!r} has probes and no session; add the sessions that they are about")
-    sessions = tuple(sorted(held.sessions.values(), key=lambda session: session.turns[0].time))
-    probes = tuple(_probe(place, number, item, sessions) for number, (place, item) in enumerate(held.probes, start=1))
+    sessions = tuple(sorted(lines.sessions.values(), key=lambda session: session.turns[0].time))
+    probes = tuple(
+        _probe(place, number, record, sessions) for number, (place, record) in enumerate(lines.probes, start=1)
+    )
     if len({probe.id for probe in probes}) < len(probes):
-        raise BadInput(f"{path}: two probes of {name!r} have one id; give each an id of its own")
-    oddities["probes that name no evidence"] += sum(not (one.evidence or one.sessions) for one in probes)
+        raise BadInput(f"{path}: two probes of {name!r} have the same id; give each its own id")
+    oddities["probes without evidence"] += sum(not (probe.evidence or probe.sessions) for probe in probes)
     return Episode(name, half_of(name), sessions, probes)
 
 
-def _probe(place: str, number: int, item: _Probe, sessions: tuple[Session, ...]) -> Probe:
-    name = item.id or f"q{number}"
-    evidence = tuple(item.evidence)
-    known = {session.id for session in sessions} | {turn.id for one in sessions for turn in one.turns}
-    for key in (*evidence, *item.sessions, *filter(None, [item.after])):
-        if key not in known:
-            raise BadInput(f"{place}: there is no session or turn {key!r}; name one that the file holds")
-    dialogue = _dialogue(place, name, item, sessions)
+def _probe(place: str, number: int, record: _Probe, sessions: tuple[Session, ...]) -> Probe:
+    name = record.id or f"q{number}"
+    evidence = tuple(record.evidence)
+    ids = {session.id for session in sessions} | {turn.id for session in sessions for turn in session.turns}
+    for key in (*evidence, *record.sessions, *filter(None, [record.after])):
+        if key not in ids:
+            raise BadInput(f"{place}: there is no session or turn {key!r}; name one that the file contains")
     return Probe(
         id=name,
-        question=item.question,
-        answer=item.answer,
-        type=item.type,
-        time=item.time,
+        question=record.question,
+        answer=record.answer,
+        type=record.type,
+        time=record.time,
         evidence=evidence,
-        sessions=tuple(item.sessions) or sessions_of(sessions, evidence),
-        dialogue=dialogue,
-        kind=item.kind,
-        after=item.after,
-        others=tuple(item.answers),
+        sessions=tuple(record.sessions) or sessions_with(sessions, evidence),
+        dialogue=_dialogue(place, name, record, sessions),
+        kind=record.kind,
+        after=record.after,
+        others=tuple(record.answers),
     )
 
 
-def _dialogue(place: str, name: str, item: _Probe, sessions: tuple[Session, ...]) -> tuple[Turn, ...]:
-    if not item.dialogue:
+def _dialogue(place: str, name: str, record: _Probe, sessions: tuple[Session, ...]) -> tuple[Turn, ...]:
+    if not record.dialogue:
         return ()
-    time = item.time or sessions[-1].turns[-1].time
-    line = {"id": f"{name}/dialogue", "turns": item.dialogue, "time": time.isoformat()}
-    return read_line(json.dumps(line), f"{place}, dialogue", Names()).turns
+    time = record.time or sessions[-1].turns[-1].time
+    line = {"id": f"{name}/dialogue", "turns": record.dialogue, "time": time.isoformat()}
+    return parse_session(json.dumps(line), f"{place}, dialogue").turns

@@ -97,7 +97,7 @@ def test_a_system_without_units_takes_none_by_hand(tmp_path: Path) -> None:
     with serving(tmp_path, system="none") as house:
         answer = house.http().post("/v1/memories", json={"text": "Something."})
         assert answer.status_code == 400
-        assert "'none' keeps no single memories" in answer.json()["error"]["message"]
+        assert "'none' keeps no units" in answer.json()["error"]["message"]
         assert house.http().post("/v1/memories/search", json={"query": "x"}).json()["data"] == []
 
 
@@ -156,3 +156,26 @@ def test_erasing_breaks_off_the_reply_that_may_tell_of_it(house: House, path: st
         assert house.http().delete(path.format(unit=unit["id"])).status_code == 200
         assert any("broken_off" in line for line in lines)
     assert house.llm.given < 500
+
+
+def test_recall_is_what_the_model_would_be_shown(house: House) -> None:
+    chat(house, "The garden is green.", "The piano is black.")
+    http = house.http()
+    document = http.post("/v1/memories/recall", json={"text": "What colour is the piano?"}).json()
+    assert document["object"] == "recall"
+    assert "piano" in document["text"]
+    assert {"id", "text", "score", "time"} <= document["hits"][0].keys()
+    past = {"text": "piano", "until": "2000-01-01T00:00:00Z"}
+    assert http.post("/v1/memories/recall", json=past).json() == {"object": "recall", "text": "", "hits": []}
+    past = {"text": "piano", "as_of": "2000-01-01T00:00:00Z"}
+    assert http.post("/v1/memories/recall", json=past).json() == {"object": "recall", "text": "", "hits": []}
+    assert http.post("/v1/memories/recall", json={"text": ""}).status_code == 400
+    assert http.post("/v1/memories/recall", json={"text": "piano", "user": "ben"}).status_code == 400
+
+
+def test_the_whole_memory_comes_as_one_document(house: House) -> None:
+    chat(house, "The garden is green.")
+    document = house.http().get("/v1/memories/bank").json()
+    assert [unit["retired"] for unit in document["units"]] == [False]
+    assert (document["user"], document["unread_sessions"], document["links"], document["notes"]) == ("me", 0, [], {})
+    assert house.http().get("/v1/memories/bank", params={"as_of": "2000-01-01T00:00:00Z"}).json()["units"] == []

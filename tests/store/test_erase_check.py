@@ -1,0 +1,109 @@
+"""The check of an erasure finds every trace, removes what it can, and reports the rest."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localmem.store import Store, database
+from localmem.store.erase_check import _file_chunks, _text_chunks, check_erasure, find_pieces, pieces
+from tests.store.lives import add_unit, remember, texts
+
+on_sqlite = pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="reads the file of SQLite")
+
+SECRET = "The key is under the third flowerpot"
+
+
+def _careless_delete(place: Path) -> None:
+    """Rows go as SQLite drops them by itself: the bytes stay in the pages."""
+    connection = sqlite3.connect(place / "memory.db")
+    connection.execute("PRAGMA secure_delete = OFF")
+    connection.execute("DELETE FROM turns WHERE text = ?", (SECRET,))
+    connection.commit()
+    connection.close()
+
+
+def _holds_secret(place: Path) -> bool:
+    return any(SECRET.encode() in file.read_bytes() for file in place.glob("memory.db*"))
+
+
+@on_sqlite
+def test_traces_are_found_and_wiped(store: Store, tmp_path: Path) -> None:
+    place = Path(store.where).parent
+    remember(store, "ann", "rsum", "s1", [add_unit("u1")], SECRET, "Good to know")
+    _careless_delete(place)
+    store._database.checkpoint()
+    assert _holds_secret(place)
+    checked, left = check_erasure(store._database, [SECRET])
+    assert checked == 3
+    assert left == 0
+    assert not _holds_secret(place)
+
+
+@on_sqlite
+def test_words_that_someone_else_said_are_no_trace(store: Store) -> None:
+    place = Path(store.where).parent
+    for user in ("ann", "bob"):
+        remember(store, user, "rsum", "s1", [], SECRET, "Good to know")
+    assert store.delete_user("ann").remaining == 0
+    assert _holds_secret(place)
+    assert store.delete_user("bob").remaining == 0
+    assert not _holds_secret(place)
+
+
+@on_sqlite
+def test_what_another_process_still_reads_is_owned_up_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_BUSY", 0.1)
+    with Store.open(tmp_path) as store:
+        remember(store, "ann", "rsum", "s1", [], SECRET)
+        reader = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM turns").fetchone()
+        assert store.delete_user("ann").remaining == 3
+        assert _holds_secret(tmp_path)
+        reader.close()
+        assert check_erasure(store._database, [SECRET]) == (3, 0)
+        assert not _holds_secret(tmp_path)
+
+
+blobs = st.binary(max_size=200)
+
+
+@given(st.lists(st.binary(min_size=8, max_size=8) | st.binary(min_size=16, max_size=16)), st.lists(blobs), st.data())
+def test_it_finds_what_a_plain_search_finds(wanted: list[bytes], held: list[bytes], data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.sampled_from(wanted), max_size=3)) if wanted else []
+    hidden = [data.draw(blobs) + piece + data.draw(blobs) for piece in places]
+    expected = {piece for piece in wanted if any(piece in blob for blob in (*held, *hidden))}
+    assert find_pieces(wanted, [*held, *hidden]) == expected
+
+
+@given(texts.map(lambda text: text * 3))
+def test_a_text_is_known_by_its_pieces(text: str) -> None:
+    found = pieces([text])
+    assert all(len(piece) in (8, 16) for piece in found)
+    assert find_pieces(found, [b"before " + text.encode() + b" after"]) >= {
+        piece for piece in found if piece in text.encode()
+    }
+    assert found or len(text.encode()) < 8
+
+
+def test_the_forms_of_json_are_known() -> None:
+    text = 'She said "no"\nand left the room for good'
+    written = b'{"text":"She said \\"no\\"\\nand left the room for good"}'
+    assert find_pieces(pieces([text]), [written])
+    assert pieces(["short"]) == set()
+
+
+def test_nothing_falls_between_two_chunks(tmp_path: Path) -> None:
+    file, piece = tmp_path / "file", b"sixteen bytes!!!"
+    for place in ((1 << 23) - 5, (1 << 23) - 15, (1 << 23), (1 << 24) - 1):
+        file.write_bytes(b"\0" * place + piece + b"\0" * 9)
+        assert find_pieces([piece], _file_chunks([file, tmp_path / "missing"])) == {piece}
+
+
+def test_texts_are_joined() -> None:
+    assert b"".join(_text_chunks(["one", "two"])) == b"one\0two"
+    assert len(list(_text_chunks("x" * (1 << 20) for _ in range(20)))) > 1
