@@ -1,1 +1,1 @@
-"""Whole measurements as functions: settings in, results on disk. The command line is a thin door to them."""
+"""Whole experiments as functions: settings and options in, reports and files out. They print nothing."""

@@ -40,7 +40,7 @@ class KeyCompressionRecipe(BaseModel):
     rates: tuple[Rate, ...] = (0.9, 0.75, 0.5)
     """Share of a key's tokens to keep."""
     retrievers: tuple[Kind, ...] = Field(default=("dense", "bm25"), min_length=1)
-    """Retriever: dense, bm25 or hybrid."""
+    """Retriever."""
     unit: Literal["turn", "exchange", "segment", "session"] = "segment"
     """Unit size; segments are of equal size."""
     chunk: int = Field(default=3, ge=1)

@@ -44,9 +44,9 @@ class RetrievalGrid(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     retrievers: tuple[Kind, ...] = Field(default=("dense",), min_length=1)
-    """Retriever: dense, bm25 or hybrid."""
+    """Retriever."""
     units: tuple[Size, ...] = Field(default=("turn",), min_length=1)
-    """Unit size: turn, exchange, segment, session or memory."""
+    """Unit size."""
     keys: tuple[Literal["plain", "speaker", "dated"], ...] = Field(default=("plain",), min_length=1)
     """Content of a key: the words (plain), with speakers (speaker), with the date (dated)."""
     before: tuple[Count, ...] = Field(default=(0,), min_length=1)

@@ -1,1 +1,1 @@
-"""What measurements are reported with: plots, tables, intervals, and the machine they were made on."""
+"""Reports of measurements: sections and pages, plots, bootstrap intervals, and the machine measured on."""

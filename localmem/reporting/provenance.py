@@ -1,4 +1,4 @@
-"""What a figure was measured on: processor, memory, file system, versions. Reads the machine; measures nothing."""
+"""Where a figure was measured: processor, memory, file system and versions."""
 
 import os
 import platform
@@ -18,9 +18,9 @@ _PACKAGES = (
 
 
 def machine(data: Path) -> dict[str, object]:
-    """The machine, how busy it was in the last minute, and the file system under `data`.
+    """The machine, its load in the last minute, and the file system of `data`.
 
-    A file system that lies in memory makes durable writing cost nothing.
+    On a file system in memory, durable writing costs nothing.
     """
     return {
         "processor": _processor(),
@@ -35,21 +35,21 @@ def machine(data: Path) -> dict[str, object]:
 
 def versions() -> dict[str, str]:
     """Python, SQLite and the packages that matter, as installed, and the git revision of a checkout."""
-    found = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    installed = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            continue  # an optional part that is not installed took no part
+            continue  # an optional package
     revision = _revision()
-    return {**found, "git": revision} if revision else found
+    return {**installed, "git": revision} if revision else installed
 
 
 def file_system(path: Path) -> str:
     """The type of the file system that holds `path`."""
     mounts = sorted(psutil.disk_partitions(all=True), key=lambda mount: len(mount.mountpoint))
-    holding = [mount.fstype for mount in mounts if path.resolve().is_relative_to(mount.mountpoint)]
-    return holding[-1] if holding else "unknown"
+    matching = [mount.fstype for mount in mounts if path.resolve().is_relative_to(mount.mountpoint)]
+    return matching[-1] if matching else "unknown"
 
 
 def _processor() -> str:
@@ -65,7 +65,7 @@ def _revision() -> str | None:
     root = checkout_root()
     if root is None:
         return None
-    asked = subprocess.run(
+    result = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=root, capture_output=True, text=True, check=False
     )
-    return asked.stdout.strip() or None
+    return result.stdout.strip() or None
