@@ -1,6 +1,7 @@
-"""A run before its judges: answers become what a judge looks at, and verdicts are kept beside the answers.
+"""Judging a run: answers become items for a judge, and verdicts are stored beside the answers.
 
-Asks a judge through the function it is given; knows no backbone. What was judged before is not judged again.
+Asks a judge through the function in `JudgeSetup`, so it does not depend on a backend. Items that already have a verdict
+are skipped.
 """
 
 from collections import defaultdict
@@ -22,7 +23,7 @@ Ask = Callable[[Sequence[Item]], Sequence[Verdict]]
 
 
 class Case(NamedTuple):
-    """What a verdict is about: an answer, or a whole memory (no probe); `other` is the system it was compared with."""
+    """The subject of a verdict: an answer, or a complete memory (no probe); `other` is the system compared with it."""
 
     work: Work
     probe: str
@@ -31,10 +32,10 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One verdict of a judge on a model. Its scores are empty when it gave nothing usable.
+    """One verdict of a judge on a model. Its scores are empty if no answer of the judge was usable.
 
-    `calibration` says in a line how the judge agreed with labelled verdicts, "" when nobody knows; `believable` is
-    what follows from that.
+    `calibration` summarises the judge's agreement with labelled verdicts ("" if unknown), and `believable` follows from
+    it.
     """
 
     judge: str
@@ -46,23 +47,23 @@ class Judgement:
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
-_FORM: TypeAdapter[Judgement] = TypeAdapter(Judgement)
+_JUDGEMENT: TypeAdapter[Judgement] = TypeAdapter(Judgement)
 
 
 def open_judgements(folder: Path) -> JsonlLog[Judgement]:
-    """The file of a run's verdicts, to be opened with `with` and written to."""
-    return JsonlLog(folder / FILE, _FORM)
+    """The file of a run's verdicts, to be opened with `with` and appended to."""
+    return JsonlLog(folder / FILE, _JUDGEMENT)
 
 
 def read_judgements(folder: Path) -> list[Judgement]:
-    """A run's verdicts so far."""
+    """The verdicts of a run so far."""
     path = folder / FILE
-    return list(read_log(path, _FORM)) if path.exists() else []
+    return list(read_log(path, _JUDGEMENT)) if path.exists() else []
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeSetup:
-    """Who judges: the judge, its model by name and checksum, how it asks, and its calibration, if it was measured."""
+    """A judge on a model: the model's name and checksum, the function that asks it, and its calibration, if any."""
 
     judge: Judge
     model: str
@@ -71,39 +72,47 @@ class JudgeSetup:
 
 
 def judge_all(
-    bench: JudgeSetup, lines: Sequence[Line], against: str, kept: JsonlLog[Judgement], *, block: int = 64
+    setup: JudgeSetup, lines: Sequence[Line], baseline: str, log: JsonlLog[Judgement], *, block: int = 64
 ) -> int:
-    """Verdicts on what the judge has not seen yet, written block by block; how many. It sees no failed answer."""
-    name, known = bench.judge.name, bench.calibration
-    done = {one.case for one in kept.records if (one.judge, one.model) == (name, bench.model)}
-    cases = [(case, item) for case, item in cases_of(bench.judge, lines, against) if case not in done]
-    for start in range(0, len(cases), block):
-        part = cases[start : start + block]
-        verdicts = bench.ask([item for _, item in part])
+    """Append a verdict for each case that has none, block by block, and return their number. Failed answers have none.
+
+    Judges that compare two compare each system with `baseline`.
+    """
+    name, calibration = setup.judge.name, setup.calibration
+    judged = {record.case for record in log.records if (record.judge, record.model) == (name, setup.model)}
+    pairs = [(case, item) for case, item in cases_of(setup.judge, lines, baseline) if case not in judged]
+    summary, believable = (calibration.line, calibration.believable) if calibration else ("", False)
+    for start in range(0, len(pairs), block):
+        part = pairs[start : start + block]
+        verdicts = setup.ask([item for _, item in part])
         for (case, _), verdict in zip(part, verdicts, strict=True):
-            agreed, believed = (known.line, known.believable) if known else ("", False)
-            kept.append(Judgement(name, bench.model, agreed, believed, case, verdict.label, verdict.scores))
-    return len(cases)
+            log.append(Judgement(name, setup.model, summary, believable, case, verdict.label, verdict.scores))
+    return len(pairs)
 
 
-def cases_of(judge: Judge, lines: Sequence[Line], against: str) -> list[tuple[Case, Item]]:
-    """What the judge can look at; an item that lacks a text which the judge needs is left out."""
-    found = _memories(lines) if judge.unit == "memory" else _answers(judge, answers_of(lines), against)
-    return [(case, item) for case, item in found if all(item.get(name) for name in judge.inputs if name != "gold")]
+def cases_of(judge: Judge, lines: Sequence[Line], baseline: str) -> list[tuple[Case, Item]]:
+    """The cases that this judge can judge; an item that lacks one of its inputs is left out."""
+    pairs = _memory_cases(lines) if judge.unit == "memory" else _answer_cases(judge, answers_of(lines), baseline)
+    return [(case, item) for case, item in pairs if all(item.get(name) for name in judge.inputs if name != "gold")]
 
 
-def _answers(judge: Judge, answers: Sequence[Answer], against: str) -> Iterator[tuple[Case, Item]]:
-    given = [answer for answer in answers if not answer.error]
+def _answer_cases(judge: Judge, answers: Sequence[Answer], baseline: str) -> Iterator[tuple[Case, Item]]:
+    successful = [answer for answer in answers if not answer.error]
     if judge.unit == "answer":
-        fitting = (one for one in given if "question" not in judge.inputs or one.kind == "question")
-        yield from ((Case(one.work, one.probe), _item(one)) for one in fitting)
+        for answer in successful:
+            if "question" not in judge.inputs or answer.kind == "question":
+                yield Case(answer.work, answer.probe), _item(answer)
         return
-    others = {(one.work.dataset, one.work.episode, one.probe): one for one in given if one.work.system == against}
-    of = "recalled" if judge.unit == "two recalls" else "answer"
-    for one in given:
-        other = others.get((one.work.dataset, one.work.episode, one.probe))
-        if other and one.work.system != against:
-            yield Case(one.work, one.probe, against), {**_item(one), "other": _item(other)[of]}
+    others = {_probe_key(answer): answer for answer in successful if answer.work.system == baseline}
+    compared = "recalled" if judge.unit == "two recalls" else "answer"
+    for answer in successful:
+        other = others.get(_probe_key(answer))
+        if other and answer.work.system != baseline:
+            yield Case(answer.work, answer.probe, baseline), {**_item(answer), "other": _item(other)[compared]}
+
+
+def _probe_key(answer: Answer) -> tuple[str, str, str]:
+    return answer.work.dataset, answer.work.episode, answer.probe
 
 
 def _item(answer: Answer) -> dict[str, str]:
@@ -118,14 +127,14 @@ def _item(answer: Answer) -> dict[str, str]:
     }
 
 
-def _memories(lines: Iterable[Line]) -> Iterator[tuple[Case, Item]]:
-    """Everything that a system holds in the end, beside all that was said."""
-    held: defaultdict[Work, list[Read]] = defaultdict(list)
+def _memory_cases(lines: Iterable[Line]) -> Iterator[tuple[Case, Item]]:
+    """The final memory of each system and episode, with everything that was said."""
+    reads_by_work: defaultdict[Work, list[Read]] = defaultdict(list)
     for line in lines:
         if isinstance(line, Read):
-            held[line.work].append(line)
-    for work, reads in held.items():
+            reads_by_work[line.work].append(line)
+    for work, reads in reads_by_work.items():
         bank = Bank().apply(change for read in reads for change in read.changes)
         texts = [*(unit.text for unit in bank.live()), *bank.notes.values()]
-        said = "\n".join(read.transcript for read in reads)
-        yield Case(work, ""), {"speaker": reads[0].user, "dialogue": said, "memory": "\n".join(texts)}
+        dialogue = "\n".join(read.transcript for read in reads)
+        yield Case(work, ""), {"speaker": reads[0].user, "dialogue": dialogue, "memory": "\n".join(texts)}

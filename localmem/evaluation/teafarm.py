@@ -1,8 +1,8 @@
-"""TeaFarm: counterfactual questions that test whether an agent remembers (Theanine, section 5), made of any episodes.
+"""TeaFarm: counterfactual questions that test whether an agent remembers (Theanine, section 5), made from any episodes.
 
-Past sessions are summarised in order; for each speaker a question is written that takes something for true which is
-not, with its right answer; a sixth session is written that leads up to it. What comes out is a TeaBag episode. Knows
-no data set's format, no memory system and no judge.
+Past sessions are summarised in order; for each speaker a question is written that assumes something untrue, with its
+right answer; then a sixth session that leads up to it. The result is a TeaBag episode. Does not depend on a data set's
+format, a memory system or a judge.
 """
 
 import json
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from localmem.evaluation.answers import Answer
-from localmem.evaluation.datasets.dialogues import as_heard_by
-from localmem.evaluation.datasets.dialogues import session as dated_session
+from localmem.evaluation.datasets.dialogues import build_session, set_role
+from localmem.evaluation.datasets.teabag import TYPE
 from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.judging.judges import RIGHT
@@ -30,21 +30,20 @@ from localmem.types import JsonSchema, Session
 log = logging.getLogger(__name__)
 
 SESSIONS = 5  # before the question (appendix D)
-FEWEST, MOST = 10, 15  # utterances of the session that leads up to it (Figure 28)
-TYPE = "counterfactual"
+MIN_UTTERANCES, MAX_UTTERANCES = 10, 15  # of the session that leads up to it (Figure 28)
 
-_LONGEST = 200  # characters of a fact, a question, an answer, an utterance
-_SENTENCES = 12  # of a session's summary
+_MAX_TEXT = 200  # characters of a fact, a question, an answer, an utterance
+_MAX_SENTENCES = 12  # of a session's summary
 
-_DIFFERENT = 0.75  # of a leading session's utterances, at least
-_SHARE = 0.25  # of them that either speaker has, at least
+_MIN_DISTINCT = 0.75  # share of a leading session's utterances
+_MIN_SHARE = 0.25  # of its utterances for either speaker
 
-Said = tuple[str, str]  # speaker, text
+Utterance = tuple[str, str]  # speaker, text
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What `asker` says as if something untrue were true, the `fact` that it goes against, and the right answer."""
+    """A question of `asker` that assumes something untrue, the `fact` that it contradicts, and the right answer."""
 
     asker: str
     replier: str
@@ -54,135 +53,141 @@ class Question:
 
 
 class Farm:
-    """Makes TeaBag episodes. `counted` says how many were made, mended and dropped, and why; safe for many threads."""
+    """Makes TeaBag episodes. `counts` has how many were made, repaired and dropped, and why; safe for many threads."""
 
     def __init__(self, llm: LLM, *, sessions: int = SESSIONS) -> None:
         self._llm = llm
         self._sessions = sessions
-        self._summarizer = Summarizer(llm, prompt="theanine/summarize", limit=_SENTENCES)
-        self._guard = threading.Lock()
-        self.counted: Counter[str] = Counter()
+        self._summarizer = Summarizer(llm, prompt="theanine/summarize", limit=_MAX_SENTENCES)
+        self._lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
 
     def make(self, episode: Episode) -> Episode | None:
-        """The episode's first sessions with a question of each speaker; None where neither question came out."""
-        counted: Counter[str] = Counter()
-        made, why = self._made(episode, counted)
-        if made is None:
-            log.warning("episode %s: %s; it is left out", episode.id, why)
-            counted[f"episodes left out: {why}"] += 1
-        with self._guard:
-            self.counted += counted
-        return made
+        """The episode's first sessions with a question by each speaker; None if neither question was usable."""
+        counts: Counter[str] = Counter()
+        result, reason = self._make(episode, counts)
+        if result is None:
+            log.warning("episode %s: %s; it is left out", episode.id, reason)
+            counts[f"episodes left out: {reason}"] += 1
+        with self._lock:
+            self.counts += counts
+        return result
 
-    def _made(self, episode: Episode, counted: Counter[str]) -> tuple[Episode | None, str]:
-        """The episode, or why there is none."""
+    def _make(self, episode: Episode, counts: Counter[str]) -> tuple[Episode | None, str]:
+        """The episode, or the reason why there is none."""
         sessions = episode.sessions[: self._sessions]
         speakers = speakers_of(sessions)
         if len(speakers) != 2:
-            return None, f"{len(speakers)} speakers in place of two"
+            return None, f"{len(speakers)} speakers instead of two"
         summaries = [self._summarizer(session.turns) for session in sessions]
         if not any(summaries):
             return None, "nothing to summarise"
-        found = questions(self._llm, speakers, summaries, counted)
-        led = zip(found, leads(self._llm, found, sessions[-1], counted), strict=True)
-        probes = tuple(_probe(episode.id, asked, said, sessions[-1]) for asked, said in led if said)
-        counted["questions made"] += len(probes)
-        return (Episode(episode.id, episode.half, sessions, probes), "") if probes else (None, "no question came out")
+        questions = write_questions(self._llm, speakers, summaries, counts)
+        leads = write_leads(self._llm, questions, sessions[-1], counts)
+        pairs = zip(questions, leads, strict=True)
+        probes = tuple(_probe(episode.id, question, lead, sessions[-1]) for question, lead in pairs if lead)
+        counts["questions made"] += len(probes)
+        return (Episode(episode.id, episode.half, sessions, probes), "") if probes else (None, "no usable question")
 
 
 def speakers_of(sessions: Sequence[Session]) -> tuple[str, ...]:
-    """Everybody who speaks, in the order in which they begin."""
+    """All speakers, in the order of their first turns."""
     return tuple(dict.fromkeys(turn.speaker for session in sessions for turn in session.turns))
 
 
-def questions(
-    llm: LLM, speakers: Sequence[str], summaries: Sequence[Sequence[str]], counted: Counter[str]
+def write_questions(
+    llm: LLM, speakers: Sequence[str], summaries: Sequence[Sequence[str]], counts: Counter[str]
 ) -> list[Question]:
-    """One question of each of two speakers, from the summaries of all sessions in order (Figure 27)."""
-    shown = "\n\n".join(
-        f"Conversation {number}:\n" + "\n".join(f"- {one}" for one in sentences)
+    """One question by each of two speakers, from the summaries of all sessions in order (Figure 27)."""
+    text = "\n\n".join(
+        f"Conversation {number}:\n" + "\n".join(f"- {sentence}" for sentence in sentences)
         for number, sentences in enumerate(summaries, start=1)
         if sentences
     )
-    form = answer_format(fact=string(_LONGEST), question=string(_LONGEST), answer=string(_LONGEST))
-    sides = [(speakers[0], speakers[1]), (speakers[1], speakers[0])]
+    form = answer_format(fact=string(_MAX_TEXT), question=string(_MAX_TEXT), answer=string(_MAX_TEXT))
+    pairs = [(speakers[0], speakers[1]), (speakers[1], speakers[0])]
     prompts = [
-        render("teafarm/question", form=form, asker=asker, other=other, summaries=shown) for asker, other in sides
+        render("teafarm/question", form=form, asker=asker, other=other, summaries=text) for asker, other in pairs
     ]
-    found = []
-    for (asker, other), prompt, given in zip(sides, prompts, generate_usable(llm, prompts, counted), strict=True):
-        held = {name: " ".join(value.split()) for name, value in json.loads(given.text).items()} if given else {}
-        if held and all(is_informative(held[name], prompt) for name in ("fact", "question", "answer")):
-            found.append(Question(asker, other, **held))
+    questions = []
+    replies = generate_usable(llm, prompts, counts)
+    for (asker, replier), prompt, reply in zip(pairs, prompts, replies, strict=True):
+        fields = {name: " ".join(value.split()) for name, value in json.loads(reply.text).items()} if reply else {}
+        if fields and all(is_informative(fields[name], prompt) for name in ("fact", "question", "answer")):
+            questions.append(Question(asker, replier, **fields))
         else:
-            counted["questions dropped: not written, or the instructions' own"] += 1
-    return found
+            counts["questions dropped: missing, or copied from the instructions"] += 1
+    return questions
 
 
-def leads(llm: LLM, asked: Sequence[Question], last: Session, counted: Counter[str]) -> list[tuple[Said, ...] | None]:
-    """For each question the session that leads up to it and ends in it; None where it cannot be mended (Figure 28)."""
+def write_leads(
+    llm: LLM, questions: Sequence[Question], last: Session, counts: Counter[str]
+) -> list[tuple[Utterance, ...] | None]:
+    """For each question the session that leads up to it and ends with it; None if it cannot be repaired (Figure 28)."""
     prompts = [
         render(
             "teafarm/lead",
-            form=_lead_form(one),
-            asker=one.asker,
-            other=one.replier,
+            form=_lead_format(question),
+            asker=question.asker,
+            other=question.replier,
             dialogue=transcript(last.turns),
-            question=one.question,
+            question=question.question,
         )
-        for one in asked
+        for question in questions
     ]
-    led: list[tuple[Said, ...] | None] = []
-    for one, given in zip(asked, generate_usable(llm, prompts, counted), strict=True):
-        said = [(said["speaker"], said["text"]) for said in json.loads(given.text)["utterances"]] if given else []
-        led.append(settled(said, one, counted))
-    return led
+    leads: list[tuple[Utterance, ...] | None] = []
+    for question, reply in zip(questions, generate_usable(llm, prompts, counts), strict=True):
+        items = json.loads(reply.text)["utterances"] if reply else []
+        leads.append(repair_lead([(item["speaker"], item["text"]) for item in items], question, counts))
+    return leads
 
 
-def settled(said: Sequence[Said], asked: Question, counted: Counter[str]) -> tuple[Said, ...] | None:
-    """The session, mended so that the asker's question ends it; None where it is none for all that.
+def repair_lead(
+    utterances: Sequence[Utterance], question: Question, counts: Counter[str]
+) -> tuple[Utterance, ...] | None:
+    """The session, repaired so that the asker's question ends it; None if it is still unusable.
 
-    What follows the question is cut off. Where the question is missing, it takes the place of the asker's last words or
-    is put behind the other's. Of more than 15 utterances the first are cut off.
+    What follows the question is cut off. A missing question replaces the asker's last words or follows the other's. Of
+    more than 15 utterances the first are cut off.
     """
-    clean = [(speaker, " ".join(words.split()).removeprefix(f"{speaker}:").strip()) for speaker, words in said]
-    ended = _ending([one for one in clean if one[1]], asked, counted)
-    if len(ended) > MOST:
-        counted["leading sessions shortened"] += 1
-        ended = ended[-MOST:]
-    if wrong := _unusable(ended):
-        counted[f"questions dropped: a leading session {wrong}"] += 1
+    clean = [(speaker, " ".join(text.split()).removeprefix(f"{speaker}:").strip()) for speaker, text in utterances]
+    lead = _end_with_question([utterance for utterance in clean if utterance[1]], question, counts)
+    if len(lead) > MAX_UTTERANCES:
+        counts["leading sessions shortened"] += 1
+        lead = lead[-MAX_UTTERANCES:]
+    if problem := _problem(lead):
+        counts[f"questions dropped: a leading session {problem}"] += 1
         return None
-    return tuple(ended)
+    return tuple(lead)
 
 
-def sided(data: Dataset) -> Dataset:
+def split_by_replier(dataset: Dataset) -> Dataset:
     """Every question as an episode of its own, in which its asker is the user and the other speaker the assistant.
 
-    The agent speaks for the one who is asked (section 5.1), so it remembers all sessions from that side. It is not told
-    that it is being asked about the past: the question ends a chat.
+    The agent speaks for the replier (section 5.1), so it remembers all sessions from that side. It is not told that the
+    question is about the past: it ends a chat.
     """
     episodes = tuple(
         Episode(
             f"{episode.id}@{probe.speaker}",
             episode.half,
             tuple(
-                replace(session, turns=tuple(as_heard_by(probe.speaker, turn) for turn in session.turns))
+                replace(session, turns=tuple(set_role(turn, probe.speaker) for turn in session.turns))
                 for session in episode.sessions
             ),
             (replace(probe, kind="next"),),
         )
-        for episode in data.episodes
+        for episode in dataset.episodes
         for probe in episode.probes
     )
-    return replace(data, episodes=episodes)
+    return replace(dataset, episodes=episodes)
 
 
 @dataclass(frozen=True, slots=True)
-class Success:
-    """How often one system was not fooled. `abstained` are answers that own up to not knowing: no success, no error.
+class SuccessRate:
+    """How often one system was not misled. `abstained` counts answers that admit not knowing, which is no success.
 
-    A failed answer and one without a verdict count as no success; `failed` and `unjudged` say how many.
+    Neither is a failed answer or one without a verdict; `failed` and `unjudged` count them.
     """
 
     system: str
@@ -193,85 +198,84 @@ class Success:
     unjudged: int
 
 
-def successes(
+def success_rates(
     systems: Sequence[str], answers: Iterable[Answer], judgements: Iterable[Judgement], *, seed: int = 0
-) -> list[Success]:
+) -> list[SuccessRate]:
     """The success rate of each system, from its answers and one judge's verdicts on them (Table 4)."""
-    verdicts = {one.case: one for one in judgements}
-    given: dict[str, list[Answer]] = {system: [] for system in systems}
-    for one in answers:
-        given.get(one.work.system, []).append(one)
-    return [_success(system, held, verdicts, seed) for system, held in given.items() if held]
+    verdicts = {judgement.case: judgement for judgement in judgements}
+    by_system: dict[str, list[Answer]] = {system: [] for system in systems}
+    for answer in answers:
+        by_system.get(answer.work.system, []).append(answer)
+    return [_success_rate(system, own, verdicts, seed) for system, own in by_system.items() if own]
 
 
-def _success(system: str, given: Sequence[Answer], verdicts: Mapping[Case, Judgement], seed: int) -> Success:
-    found = [verdicts.get(Case(one.work, one.probe)) for one in given]
-    return Success(
+def _success_rate(system: str, answers: Sequence[Answer], verdicts: Mapping[Case, Judgement], seed: int) -> SuccessRate:
+    pairs = [(answer, verdicts.get(Case(answer.work, answer.probe))) for answer in answers]
+    return SuccessRate(
         system=system,
-        questions=len(given),
-        rate=estimate([one.scores.get(RIGHT, 0.0) if one else 0.0 for one in found], seed=seed),
-        abstained=sum(one is not None and one.label == "abstained" for one in found),
-        failed=sum(bool(one.error) for one in given),
-        unjudged=sum(not answer.error and not (one and one.scores) for answer, one in zip(given, found, strict=True)),
+        questions=len(answers),
+        rate=estimate([verdict.scores.get(RIGHT, 0.0) if verdict else 0.0 for _, verdict in pairs], seed=seed),
+        abstained=sum(verdict is not None and verdict.label == "abstained" for _, verdict in pairs),
+        failed=sum(bool(answer.error) for answer in answers),
+        unjudged=sum(not answer.error and not (verdict and verdict.scores) for answer, verdict in pairs),
     )
 
 
-def _ending(said: Sequence[Said], asked: Question, counted: Counter[str]) -> list[Said]:
-    last = (asked.asker, asked.question)
-    places = [place for place, one in enumerate(said) if one[0] == asked.asker and _same(one[1], asked.question)]
+def _end_with_question(utterances: Sequence[Utterance], question: Question, counts: Counter[str]) -> list[Utterance]:
+    last = (question.asker, question.question)
+    target = question.asker, _letters(question.question)
+    places = [place for place, (speaker, text) in enumerate(utterances) if (speaker, _letters(text)) == target]
     if places:
-        if places[0] < len(said) - 1:
-            counted["leading sessions cut off behind the question"] += 1
-        return [*said[: places[0]], last]
-    if said and said[-1][0] == asked.asker:
-        counted["leading sessions whose last words became the question"] += 1
-        return [*said[:-1], last]
-    if said:
-        counted["leading sessions that the question was put behind"] += 1
-    return [*said, last]
+        if places[0] < len(utterances) - 1:
+            counts["leading sessions cut off after the question"] += 1
+        return [*utterances[: places[0]], last]
+    if utterances and utterances[-1][0] == question.asker:
+        counts["leading sessions whose last words became the question"] += 1
+        return [*utterances[:-1], last]
+    if utterances:
+        counts["leading sessions with the question appended"] += 1
+    return [*utterances, last]
 
 
-def _unusable(ended: Sequence[Said]) -> str:
-    """What makes a session useless that ends in its question; "" where nothing does.
+def _problem(lead: Sequence[Utterance]) -> str:
+    """Why a session that ends with its question is unusable; "" if it is usable.
 
-    Small models say one sentence again and again, or let one speaker say it all.
+    Small models repeat one sentence, or give one speaker all the lines.
     """
-    if len(ended) < FEWEST:
-        return f"of fewer than {FEWEST} utterances"
-    if len({_letters(words) for _, words in ended}) < len(ended) * _DIFFERENT:
+    if len(lead) < MIN_UTTERANCES:
+        return f"of fewer than {MIN_UTTERANCES} utterances"
+    if len({_letters(text) for _, text in lead}) < len(lead) * _MIN_DISTINCT:
         return "that repeats itself"
-    shares = Counter(speaker for speaker, _ in ended)
-    if len(shares) < 2 or min(shares.values()) < len(ended) * _SHARE:
+    shares = Counter(speaker for speaker, _ in lead)
+    if len(shares) < 2 or min(shares.values()) < len(lead) * _MIN_SHARE:
         return "of one speaker"
     return ""
 
 
-def _same(one: str, other: str) -> bool:
-    return _letters(one) == _letters(other)
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())
 
 
-def _letters(words: str) -> str:
-    return "".join(character for character in words.casefold() if character.isalnum())
+def _lead_format(question: Question) -> JsonSchema:
+    speaker: Mapping[str, object] = {"type": "string", "enum": [question.asker, question.replier]}
+    items = record(speaker=speaker, text=string(_MAX_TEXT))
+    return answer_format(
+        utterances={"type": "array", "items": items, "minItems": MIN_UTTERANCES, "maxItems": MAX_UTTERANCES}
+    )
 
 
-def _lead_form(asked: Question) -> JsonSchema:
-    speaker: Mapping[str, object] = {"type": "string", "enum": [asked.asker, asked.replier]}
-    said = record(speaker=speaker, text=string(_LONGEST))
-    return answer_format(utterances={"type": "array", "items": said, "minItems": FEWEST, "maxItems": MOST})
-
-
-def _probe(name: str, asked: Question, said: Sequence[Said], last: Session) -> Probe:
-    """The question as a probe, a day after the last session; the one who is asked is the assistant."""
-    key = f"{name}/{asked.asker}"
-    led = dated_session(key, said[:-1], asked.asker, last.turns[-1].time + timedelta(days=1)).turns
+def _probe(name: str, question: Question, lead: Sequence[Utterance], last: Session) -> Probe:
+    """The question as a probe, a day after the last session; the replier is the assistant."""
+    key = f"{name}/{question.asker}"
+    dialogue = build_session(key, lead[:-1], question.asker, last.turns[-1].time + timedelta(days=1)).turns
     return Probe(
         id=key,
-        question=asked.question,
-        answer=asked.answer,
+        question=question.question,
+        answer=question.answer,
         type=TYPE,
-        time=led[-1].time + timedelta(seconds=1),
+        time=dialogue[-1].time + timedelta(seconds=1),
         evidence=(),
         sessions=(),
-        dialogue=led,
-        speaker=asked.replier,
+        dialogue=dialogue,
+        speaker=question.replier,
     )

@@ -1,4 +1,14 @@
-"""Readers of published data sets: a file becomes episodes. One module a data set; none knows a model or a system."""
+"""Readers of published data sets: one module per data set, whose `read(path)` turns its file into a `Dataset`.
+
+They do not depend on a model or a memory system. To add a data set:
+
+1. Write `localmem/evaluation/datasets/NAME.py` with `read(path: Path) -> Dataset`. Its docstring states source, licence
+   and every choice that the file leaves open (roles, times, halves, evidence).
+2. Describe a record as a subclass of `files.Record` and read it with `files.read_records`: a wrong record then becomes
+   one line with file and place. `dialogues` builds sessions, probes and gold memories; `files.build_dataset` adds the
+   checksum and the notes. Count what is odd in the file instead of failing on it.
+3. Add NAME to `READERS` and a small sample with an odd and a wrong record to tests/evaluation/datasets.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -29,8 +39,8 @@ READERS: Mapping[str, str] = {
 
 
 def read_dataset(name: str, path: Path) -> Dataset:
-    """The data set `name` out of a file. Raises BadInput for an unknown name or a file in another form."""
+    """The data set `name` from its file. Raises BadInput for an unknown name or a file in another form."""
     if name not in READERS:
-        raise BadInput(f"there is no reader for the data set {name!r}; give one of {', '.join(READERS)}")
-    data: Dataset = import_module(READERS[name]).read(path)
-    return data
+        raise BadInput(f"there is no reader for the data set {name!r}; use one of {', '.join(READERS)}")
+    dataset: Dataset = import_module(READERS[name]).read(path)
+    return dataset

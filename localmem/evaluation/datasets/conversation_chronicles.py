@@ -2,24 +2,31 @@
 
 Source: jihyoung/ConversationChronicles on the Hugging Face hub, {train,valid,test}.jsonl. Licence: CC BY 4.0.
 
-Every session but the first is asked for utterance by utterance, of both speakers, after the session before it.
-`time_interval` names spans ("A few days after") and no lengths, so a few are three, a couple two, and sessions stand at
-these distances from 1970 on; a span that is not known counts as a day, and the notes say so. The first speaker of an
-episode takes the user's role. `summary` tells what each session was about: its sentences so far are a session's gold
+Each utterance of every session except the first is a probe, for both speakers, after the previous session.
+`time_interval` names spans without lengths ("A few days after"): a few count as three, a couple as two, and sessions
+keep these distances from 1970 on; an unknown span counts as a day, and the notes count it. The first speaker of an
+episode takes the user's role. `summary` says what each session was about: its sentences so far are a session's gold
 memory.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import SAME_SPEAKER, UNDATED, Names, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, file_sha256, read_records
-from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.dialogues import (
+    SAME_SPEAKER,
+    UNDATED,
+    UniqueNames,
+    build_session,
+    memory_unit,
+    next_turn_probes,
+)
+from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 from localmem.text.parse import sentences
 from localmem.types import Session, Unit
 
@@ -49,65 +56,66 @@ class _Episode(Record):
     fifth_session_dialogue: list[str] = Field(default_factory=list)
     fifth_session_speakers: list[str] = Field(default_factory=list)
 
-    def said(self) -> Iterator[tuple[list[str], list[str]]]:
+    def sessions(self) -> list[tuple[list[str], list[str]]]:
         """The utterances and the speakers of each session that has any."""
-        every = (
+        pairs = [
             (self.first_session_dialogue, self.first_session_speakers),
             (self.second_session_dialogue, self.second_session_speakers),
             (self.third_session_dialogue, self.third_session_speakers),
             (self.fourth_session_dialogue, self.fourth_session_speakers),
             (self.fifth_session_dialogue, self.fifth_session_speakers),
-        )
-        return (one for one in every if one[0])
+        ]
+        return [pair for pair in pairs if pair[0]]
 
 
 def read(path: Path) -> Dataset:
-    """Every record as an episode. Raises BadInput with file and line."""
+    """One episode per record. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
-    names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Episode))
-    notes = (*counted(oddities), *differing("episodes", len(episodes), COUNTS))
-    return Dataset("conversation_chronicles", file_sha256(path), episodes, notes)
+    names = UniqueNames()
+    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Episode)]
+    note = size_note("episodes", len(episodes), COUNTS)
+    return build_dataset("conversation_chronicles", path, episodes, oddities, note)
 
 
-def _episode(place: str, item: _Episode, names: Names, oddities: Counter[str]) -> Episode:
-    name = names.once(item.id)
-    sessions = _sessions(place, name, item, oddities)
+def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
+    name = names.add(record.id)
+    sessions = _sessions(place, name, record, oddities)
     probes: list[Probe] = []
     golds: dict[str, tuple[Unit, ...]] = {}
-    known: tuple[Unit, ...] = ()
-    for number, one in enumerate(sessions, start=1):
+    memory: tuple[Unit, ...] = ()
+    for number, session in enumerate(sessions, start=1):
         if number > 1:
-            asked = next_probes(one.id, one.turns, kind=f"session {number}", after=sessions[number - 2].id)
-            oddities[SAME_SPEAKER] += len(one.turns) - 1 - len(asked)
-            probes += asked
-        known += _summed_up(one, item.summary[number - 1 : number])
-        golds[one.id] = known
-    return Episode(name, half_of(item.id), sessions, tuple(probes), golds=golds)
+            after = sessions[number - 2].id
+            session_probes = next_turn_probes(session.id, session.turns, kind=f"session {number}", after=after)
+            oddities[SAME_SPEAKER] += len(session.turns) - 1 - len(session_probes)
+            probes += session_probes
+        memory += _summary_units(session, record.summary[number - 1 : number])
+        golds[session.id] = memory
+    return Episode(name, half_of(record.id), sessions, tuple(probes), golds=golds)
 
 
-def _sessions(place: str, name: str, item: _Episode, oddities: Counter[str]) -> tuple[Session, ...]:
+def _sessions(place: str, name: str, record: _Episode, oddities: Counter[str]) -> tuple[Session, ...]:
     sessions: list[Session] = []
     start = UNDATED
-    for number, (texts, speakers) in enumerate(item.said(), start=1):
+    for number, (texts, speakers) in enumerate(record.sessions(), start=1):
         if len(texts) != len(speakers):
-            where = f"{place}, session {number}"
-            raise BadInput(f"{where}: {len(texts)} utterances have {len(speakers)} speakers; mend the file")
+            counts = f"{len(texts)} utterances have {len(speakers)} speakers"
+            raise BadInput(f"{place}, session {number}: {counts}; correct the file")
         if number > 1:
-            start += _gap(item.time_interval[number - 1 : number], oddities)
-        user = item.first_session_speakers[0]
-        sessions.append(session(f"{name}/{number}", zip(speakers, texts, strict=True), user, start))
+            start += _gap(record.time_interval[number - 1 : number], oddities)
+        user = record.first_session_speakers[0]
+        sessions.append(build_session(f"{name}/{number}", zip(speakers, texts, strict=True), user, start))
     return tuple(sessions)
 
 
-def _gap(named: list[str], oddities: Counter[str]) -> timedelta:
-    span = named[0].strip().lower() if named else ""
-    oddities["spans between sessions that are not known, taken for a day"] += span not in _GAPS
+def _gap(interval: list[str], oddities: Counter[str]) -> timedelta:
+    span = interval[0].strip().lower() if interval else ""
+    oddities["unknown spans between sessions, taken as a day"] += span not in _GAPS
     return _GAPS.get(span, timedelta(days=1))
 
 
-def _summed_up(of: Session, summary: list[str]) -> tuple[Unit, ...]:
+def _summary_units(session: Session, summary: list[str]) -> tuple[Unit, ...]:
     return tuple(
-        memory(f"{of.id}/m{number}", text, "", of.id, of.turns[-1].time)
+        memory_unit(f"{session.id}/m{number}", text, "", session.id, session.turns[-1].time)
         for number, text in enumerate(sentences("\n".join(summary)))
     )

@@ -1,6 +1,6 @@
-"""What readers of dialogues share: probes for the next utterance, given memories, times where a data set has none.
+"""Building blocks of the dialogue readers: sessions, probes for the next utterance, gold memories, unique ids.
 
-Knows no file format.
+Does not depend on a file format.
 """
 
 from collections import Counter
@@ -11,52 +11,46 @@ from datetime import UTC, datetime, timedelta
 from localmem.evaluation.episodes import Probe
 from localmem.types import Session, Turn, Unit
 
-SAME_SPEAKER = "turns that follow one of the same speaker, not asked for"  # a note of readers
-UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # where the times of a data set without times begin
+SAME_SPEAKER = "turns that follow a turn of the same speaker, not used as probes"  # a note of readers
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # the first time in a data set without times
 
 
-class Names:
-    """Ids that are unique in a file: the second record of one id is called id#2, and so on."""
+class UniqueNames:
+    """Ids that are unique in a file: the second record of one id becomes id#2, and so on."""
 
     def __init__(self) -> None:
-        self._seen: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
-    def once(self, name: str) -> str:
-        """The id, with a number behind it if it was there before."""
-        self._seen[name] += 1
-        return name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
-
-
-def surrounding(held: Sequence[Session], place: int, count: int) -> tuple[Session, ...]:
-    """The session at `place` and the `count` nearest to it in the file: half before and half after, but at the ends."""
-    first = max(0, min(place - count // 2, len(held) - count - 1))
-    return tuple(held[first : first + count + 1])
+    def add(self, name: str) -> str:
+        """The id, with a number appended if it was used before."""
+        self._counts[name] += 1
+        return name if self._counts[name] == 1 else f"{name}#{self._counts[name]}"
 
 
-def session(name: str, said: Iterable[tuple[str, str]], user: str, start: datetime) -> Session:
-    """A session out of (speaker, text); who is not `user` takes the assistant's role.
+def nearest_sessions(sessions: Sequence[Session], index: int, count: int) -> tuple[Session, ...]:
+    """The session at `index` and the `count` nearest in the file: half before and half after it, except at the ends."""
+    first = max(0, min(index - count // 2, len(sessions) - count - 1))
+    return tuple(sessions[first : first + count + 1])
 
-    Data sets date sessions and not turns, so a turn comes a second after the one before it.
+
+def build_session(name: str, utterances: Iterable[tuple[str, str]], user: str, start: datetime) -> Session:
+    """A session from (speaker, text) pairs; every speaker other than `user` takes the assistant's role.
+
+    Data sets date sessions and not turns, so each turn is one second after the previous one.
     """
     turns = (
-        Turn(
-            f"{name}.{number}",
-            "user" if speaker == user else "assistant",
-            speaker,
-            text,
-            start + timedelta(seconds=number),
-        )
-        for number, (speaker, text) in enumerate(said)
+        Turn(f"{name}.{n}", "user" if speaker == user else "assistant", speaker, text, start + timedelta(seconds=n))
+        for n, (speaker, text) in enumerate(utterances)
     )
     return Session(name, tuple(turns))
 
 
-def memory(key: str, text: str, speaker: str, of: str, time: datetime) -> Unit:
-    """A sentence that the data set gives as a memory of the session `of`: indexed as it is shown, said in no turn."""
-    return Unit(key, text, text, "memory", speaker, of, (), time, time)
+def memory_unit(key: str, text: str, speaker: str, session: str, time: datetime) -> Unit:
+    """A sentence that the data set gives as a memory of a session: its key is its text, and it has no source turns."""
+    return Unit(key, text, text, "memory", speaker, session, (), time, time)
 
 
-def next_probes(
+def next_turn_probes(
     name: str,
     turns: Sequence[Turn],
     *,
@@ -65,25 +59,25 @@ def next_probes(
     repliers: Collection[str] | None = None,
     evidence: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Probe, ...]:
-    """A probe for each turn that answers another speaker's: given the session up to there, what is said next?
+    """A probe for each turn that answers another speaker's: given the session so far, what is said next?
 
-    Only of `repliers`, when they are named. `evidence` holds, by turn id, what a reply is known to rest on.
+    Restricted to the speakers in `repliers` if given. `evidence` maps a turn id to the ids that the reply rests on.
     """
     probes: list[Probe] = []
-    for place, turn in enumerate(turns):
-        last = turns[place - 1]
-        if place == 0 or last.speaker == turn.speaker or (repliers is not None and turn.speaker not in repliers):
+    for index, turn in enumerate(turns):
+        previous = turns[index - 1]
+        if index == 0 or previous.speaker == turn.speaker or (repliers is not None and turn.speaker not in repliers):
             continue
         probes.append(
             Probe(
-                id=f"{name}/{place}",
-                question=last.text,
+                id=f"{name}/{index}",
+                question=previous.text,
                 answer=turn.text,
                 type=kind,
                 time=turn.time,
                 evidence=(evidence or {}).get(turn.id, ()),
                 sessions=(),
-                dialogue=tuple(as_heard_by(turn.speaker, before) for before in turns[: place - 1]),
+                dialogue=tuple(set_role(earlier, turn.speaker) for earlier in turns[: index - 1]),
                 kind="next",
                 after=after,
                 speaker=turn.speaker,
@@ -92,6 +86,6 @@ def next_probes(
     return tuple(probes)
 
 
-def as_heard_by(speaker: str, turn: Turn) -> Turn:
-    """The turn with the role it has for whoever is to reply: what he said is the assistant's."""
-    return replace(turn, role="assistant" if turn.speaker == speaker else "user")
+def set_role(turn: Turn, replier: str) -> Turn:
+    """The turn in the role it has when `replier` is to reply: that speaker's turns are the assistant's."""
+    return replace(turn, role="assistant" if turn.speaker == replier else "user")

@@ -1,10 +1,10 @@
 """DuLeMon (Xu et al., Findings of ACL 2022): Chinese chats in which a bot knows personas of both sides beforehand.
 
-Source: PaddlePaddle/Research, NLP/ACL2022-DuLeMon (DuLeMon.zip), one JSON record a line. Licence: none is stated for
-the data. Words are parted by spaces as published, which is what measures over words need.
+Source: PaddlePaddle/Research, NLP/ACL2022-DuLeMon (DuLeMon.zip), one JSON record per line. Licence: none is stated for
+the data. Words are separated by spaces as published, which measures over words need.
 
-A record is an episode of one session: `bot_persona` and `user_said_persona` are given memories, `user_no_said_persona`
-is what the user has not told yet, so it is only in the gold memory of the session. Each of the bot's turns is asked for
+A record is an episode of one session: `bot_persona` and `user_said_persona` are given memories; `user_no_said_persona`
+is what the user has not yet told, so it is only in the gold memory of the session. Each of the bot's turns is a probe
 before the session is read; a persona that it rests on (the mark after a tab, as in "U1") is its evidence.
 """
 
@@ -17,13 +17,13 @@ from typing import NamedTuple
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, file_sha256, read_records
-from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, counted, half_of
+from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
+from localmem.evaluation.datasets.files import Record, build_dataset, read_records
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, half_of
 from localmem.types import Unit
 
 _BOT, _USER = "Bot", "Usr"
-_SAID = re.compile(r"(Bot|Usr)\s*[:：]\s*(.*)", re.DOTALL)
+_UTTERANCE = re.compile(r"(Bot|Usr)\s*[:：]\s*(.*)", re.DOTALL)
 _PERSONA = re.compile(r"([BU]\d+)\s*[:：]\s*(.*)", re.DOTALL)
 
 
@@ -34,57 +34,50 @@ class _Chat(Record):
     conversation: list[str] = Field(min_length=1)
 
 
-class _Said(NamedTuple):
+class _Utterance(NamedTuple):
     speaker: str
     text: str
-    rests_on: tuple[str, ...]
+    personas: tuple[str, ...]  # those that it rests on
 
 
 def read(path: Path) -> Dataset:
-    """Every record as an episode. Raises BadInput with file and line."""
+    """One episode per record. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
-    episodes = tuple(
-        _episode(place, f"c{number}", item, oddities)
-        for number, (place, item) in enumerate(read_records(path, _Chat), start=1)
-    )
-    return Dataset("dulemon", file_sha256(path), episodes, counted(oddities))
+    records = enumerate(read_records(path, _Chat), start=1)
+    episodes = [_episode(place, f"c{number}", record, oddities) for number, (place, record) in records]
+    return build_dataset("dulemon", path, episodes, oddities)
 
 
-def _episode(place: str, name: str, item: _Chat, oddities: Counter[str]) -> Episode:
-    known = tuple(_units(place, name, [*item.bot_persona, *item.user_said_persona]))
-    untold = tuple(_units(place, name, item.user_no_said_persona))
-    ids = {unit.id for unit in known}
-    said = [_said(place, line) for line in item.conversation]
-    held = session(f"{name}/1", ((one.speaker, one.text) for one in said), _USER, UNDATED)
+def _episode(place: str, name: str, record: _Chat, oddities: Counter[str]) -> Episode:
+    memories = tuple(_units(place, name, [*record.bot_persona, *record.user_said_persona]))
+    later = tuple(_units(place, name, record.user_no_said_persona))
+    ids = {unit.id for unit in memories}
+    utterances = [_utterance(place, line) for line in record.conversation]
+    pairs = ((utterance.speaker, utterance.text) for utterance in utterances)
+    session = build_session(f"{name}/1", pairs, _USER, UNDATED)
     evidence: dict[str, tuple[str, ...]] = {}
-    for turn, one in zip(held.turns, said, strict=True):
-        named = [f"{name}/{key}" for key in one.rests_on]
-        evidence[turn.id] = tuple(key for key in named if key in ids)
-        oddities["marks of personas that are not given, dropped"] += len(named) - len(evidence[turn.id])
-    return Episode(
-        id=name,
-        half=half_of(name),
-        sessions=(held,),
-        probes=next_probes(
-            held.id, held.turns, kind="session 1", after=BEFORE_ALL, repliers=(_BOT,), evidence=evidence
-        ),
-        memories=known,
-        golds={held.id: known + untold},
+    for turn, utterance in zip(session.turns, utterances, strict=True):
+        marks = [f"{name}/{key}" for key in utterance.personas]
+        evidence[turn.id] = tuple(key for key in marks if key in ids)
+        oddities["marks of personas that are not given, dropped"] += len(marks) - len(evidence[turn.id])
+    probes = next_turn_probes(
+        session.id, session.turns, kind="session 1", after=BEFORE_ALL, repliers=(_BOT,), evidence=evidence
     )
+    return Episode(name, half_of(name), (session,), probes, memories, golds={session.id: memories + later})
 
 
-def _said(place: str, line: str) -> _Said:
+def _utterance(place: str, line: str) -> _Utterance:
     text, *marks = line.split("\t")
-    match = _SAID.fullmatch(text.strip())
+    match = _UTTERANCE.fullmatch(text.strip())
     if match is None:
-        raise BadInput(f"{place}: conversation: {line!r:.60} does not begin with Usr: or Bot:; give DuLeMon's own file")
-    return _Said(match[1], match[2], tuple(key for mark in marks for key in re.findall(r"[BU]\d+", mark)))
+        raise BadInput(f"{place}: conversation: {line!r:.60} does not begin with Usr: or Bot:; use DuLeMon's own file")
+    return _Utterance(match[1], match[2], tuple(key for mark in marks for key in re.findall(r"[BU]\d+", mark)))
 
 
 def _units(place: str, name: str, lines: Sequence[str]) -> Iterator[Unit]:
     for line in lines:
         match = _PERSONA.fullmatch(line.strip())
         if match is None:
-            raise BadInput(f"{place}: the persona {line!r:.60} is not written like 'U1: ...'; give DuLeMon's own file")
+            raise BadInput(f"{place}: the persona {line!r:.60} does not have the form 'U1: ...'; use DuLeMon's file")
         speaker = _BOT if match[1].startswith("B") else _USER
-        yield memory(f"{name}/{match[1]}", match[2], speaker, f"{name}/0", UNDATED)
+        yield memory_unit(f"{name}/{match[1]}", match[2], speaker, f"{name}/0", UNDATED)

@@ -2,9 +2,9 @@
 
 Source: snap-research/locomo, data/locomo10.json. Licence: CC BY-NC 4.0.
 
-An image that is shared is told by its caption, as LoCoMo's own code shows it to a model. speaker_a takes the user's
-role. Questions of category 5 ask for what was never said of that person; their evidence is what misleads, and it is
-kept. Malformed evidence is mended where its meaning is plain, else dropped; both are counted in the notes.
+A shared image is replaced by its caption, as LoCoMo's own code shows it to a model. speaker_a takes the user's role.
+Questions of category 5 ask for what was never said about that person; their evidence is the misleading turn and is
+included. Malformed evidence is corrected where its meaning is clear and dropped otherwise; the notes count both.
 """
 
 import re
@@ -16,8 +16,15 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, file_sha256, moment, read_records
-from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of, sessions_of
+from localmem.evaluation.datasets.files import (
+    Record,
+    build_dataset,
+    parse_record,
+    parse_time,
+    read_records,
+    size_note,
+)
+from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of, sessions_with
 from localmem.types import Session, Turn
 
 # The names of the categories, by their numbers in the file (LoCoMo's evaluation code, section 4.1 of the paper).
@@ -43,6 +50,10 @@ class _Turn(Record):
     text: str
     blip_caption: str | None = None
 
+    @property
+    def text_with_image(self) -> str:
+        return f"{self.text} (shares an image: {self.blip_caption})" if self.blip_caption else self.text
+
 
 class _Question(Record):
     question: str
@@ -62,42 +73,52 @@ class _Turns(Record):
 
 
 def read(path: Path) -> Dataset:
-    """Every conversation as an episode. Raises BadInput with file and place."""
+    """One episode per conversation. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
-    episodes = [_episode(place, item, oddities) for place, item in read_records(path, _Conversation)]
-    asked = sum(len(episode.probes) for episode in episodes)
-    notes = (*differing("conversations", len(episodes), COUNTS), *differing("questions", asked, QUESTIONS))
-    return Dataset("locomo", file_sha256(path), tuple(episodes), (*counted(oddities), *notes))
+    episodes = [_episode(place, record, oddities) for place, record in read_records(path, _Conversation)]
+    questions = sum(len(episode.probes) for episode in episodes)
+    notes = size_note("conversations", len(episodes), COUNTS), size_note("questions", questions, QUESTIONS)
+    return build_dataset("locomo", path, episodes, oddities, *notes)
 
 
-def _episode(place: str, item: _Conversation, oddities: Counter[str]) -> Episode:
-    sessions = tuple(_sessions(place, item))
-    known = {turn.id for session in sessions for turn in session.turns}
-    probes = tuple(
-        _probe(f"{item.sample_id}/q{number}", question, item.sample_id, sessions, known, oddities)
-        for number, question in enumerate(item.qa)
-    )
-    return Episode(item.sample_id, half_of(item.sample_id), sessions, probes)
+def _episode(place: str, record: _Conversation, oddities: Counter[str]) -> Episode:
+    sessions = tuple(_sessions(place, record))
+    ids = {turn.id for session in sessions for turn in session.turns}
+    probes = []
+    for number, question in enumerate(record.qa):
+        evidence = _evidence(question, record.sample_id, ids, oddities)
+        probes.append(
+            Probe(
+                id=f"{record.sample_id}/q{number}",
+                question=question.question,
+                answer=question.answer,
+                type=CATEGORIES.get(question.category, question.category),
+                time=None,
+                evidence=evidence,
+                sessions=sessions_with(sessions, evidence),
+            )
+        )
+    return Episode(record.sample_id, half_of(record.sample_id), sessions, tuple(probes))
 
 
-def _sessions(place: str, item: _Conversation) -> Iterator[Session]:
-    said = item.conversation
-    numbers = sorted(int(match[1]) for key in said if (match := _SESSION.fullmatch(key)))
+def _sessions(place: str, record: _Conversation) -> Iterator[Session]:
+    fields = record.conversation
+    numbers = sorted(int(match[1]) for key in fields if (match := _SESSION.fullmatch(key)))
     if not numbers:
-        raise BadInput(f"{place}: conversation holds no session_1; give LoCoMo's own file")
+        raise BadInput(f"{place}: conversation has no session_1; use LoCoMo's own file")
     for number in numbers:
         key = f"session_{number}"
         where = f"{place}, {key}"
-        turns = _turns(where, said[key])
-        start = moment(str(said.get(f"{key}_date_time")), _TIME, where)
+        turns = parse_record(where, {"turns": fields[key]}, _Turns).turns
+        start = parse_time(str(fields.get(f"{key}_date_time")), _TIME, where)
         yield Session(
-            f"{item.sample_id}/{number}",
+            f"{record.sample_id}/{number}",
             tuple(
                 Turn(
-                    f"{item.sample_id}/{turn.dia_id}",
-                    "user" if turn.speaker == said.get("speaker_a") else "assistant",
+                    f"{record.sample_id}/{turn.dia_id}",
+                    "user" if turn.speaker == fields.get("speaker_a") else "assistant",
                     turn.speaker,
-                    _shown(turn),
+                    turn.text_with_image,
                     start + timedelta(seconds=second),
                 )
                 for second, turn in enumerate(turns)
@@ -105,37 +126,14 @@ def _sessions(place: str, item: _Conversation) -> Iterator[Session]:
         )
 
 
-def _turns(where: str, value: object) -> list[_Turn]:
-    return parse_record(where, {"turns": value}, _Turns).turns
-
-
-def _shown(turn: _Turn) -> str:
-    return f"{turn.text} (shares an image: {turn.blip_caption})" if turn.blip_caption else turn.text
-
-
-def _probe(
-    name: str, item: _Question, sample: str, sessions: tuple[Session, ...], known: set[str], oddities: Counter[str]
-) -> Probe:
-    evidence = _evidence(item, sample, known, oddities)
-    return Probe(
-        id=name,
-        question=item.question,
-        answer=item.answer,
-        type=CATEGORIES.get(item.category, item.category),
-        time=None,
-        evidence=evidence,
-        sessions=sessions_of(sessions, evidence),
-    )
-
-
-def _evidence(item: _Question, sample: str, known: set[str], oddities: Counter[str]) -> tuple[str, ...]:
-    """The ids of the turns. A field may hold several ids, one written as D:11:26, or one of no turn."""
+def _evidence(question: _Question, sample: str, turn_ids: set[str], oddities: Counter[str]) -> tuple[str, ...]:
+    """The ids of the evidence turns. A field may contain several ids, one written as D:11:26, or an unknown one."""
     ids: list[str] = []
-    for field in item.evidence:
-        found = [f"D{session}:{turn}" for session, turn in _ID.findall(field)]
-        oddities["evidence fields that were mended (several ids in one, or oddly written)"] += found != [field]
-        ids += [f"{sample}/{one}" for one in found]
-    kept = tuple(dict.fromkeys(one for one in ids if one in known))
-    oddities["evidence ids of no turn, dropped"] += len(set(ids)) - len(kept)
-    oddities["questions without evidence"] += not kept
-    return kept
+    for field in question.evidence:
+        matches = [f"D{session}:{turn}" for session, turn in _ID.findall(field)]
+        oddities["evidence fields that were corrected (several ids in one, or oddly written)"] += matches != [field]
+        ids += [f"{sample}/{match}" for match in matches]
+    evidence = tuple(dict.fromkeys(key for key in ids if key in turn_ids))
+    oddities["evidence ids without a turn, dropped"] += len(set(ids)) - len(evidence)
+    oddities["questions without evidence"] += not evidence
+    return evidence

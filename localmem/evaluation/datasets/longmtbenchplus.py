@@ -1,12 +1,12 @@
 """Long-MT-Bench+ as SeCom publishes it (Pan et al., ICLR 2025, appendix A.7): five MT-Bench+ sessions, with answers.
 
 Source: panzs19/Long-MT-Bench-Plus on the Hugging Face hub, as the JSONL that SeCom's own code makes of it
-(conversation_id, sessions, questions, answers). Licence: MIT, as MT-Bench+. `mtbenchplus` makes the same histories out
-of MT-Bench+ itself; it has the 54 questions that people wrote, the source topics of each, and no answers.
+(conversation_id, sessions, questions, answers). Licence: MIT, as MT-Bench+. `mtbenchplus` makes the same histories from
+MT-Bench+ itself; it has the 54 questions that people wrote, the source topics of each, and no answers.
 
 A session is a list of exchanges, each one text in which "[human]:" and "[bot]:" begin what either said; a text without
-such marks is the user's. Which turns hold an answer is not in the file. There are no times: sessions stand a day apart
-from 1970 on.
+such marks is the user's. The file does not say which turns contain an answer. There are no times: sessions are a day
+apart from 1970 on.
 """
 
 import re
@@ -18,9 +18,9 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, Names, session
-from localmem.evaluation.datasets.files import Record, file_sha256, read_records
-from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.dialogues import UNDATED, UniqueNames, build_session
+from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 
 COUNTS = (11,)  # conversations
 QUESTIONS = (288,)
@@ -37,41 +37,41 @@ class _Conversation(Record):
 
 
 def read(path: Path) -> Dataset:
-    """Every conversation as an episode. Raises BadInput with file and line."""
+    """One episode per conversation. Raises BadInput with file and line."""
     oddities: Counter[str] = Counter()
-    names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Conversation))
-    asked = sum(len(episode.probes) for episode in episodes)
-    notes = (*differing("conversations", len(episodes), COUNTS), *differing("questions", asked, QUESTIONS))
-    return Dataset("longmtbenchplus", file_sha256(path), episodes, (*counted(oddities), *notes))
+    names = UniqueNames()
+    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Conversation)]
+    questions = sum(len(episode.probes) for episode in episodes)
+    notes = size_note("conversations", len(episodes), COUNTS), size_note("questions", questions, QUESTIONS)
+    return build_dataset("longmtbenchplus", path, episodes, oddities, *notes)
 
 
-def _episode(place: str, item: _Conversation, names: Names, oddities: Counter[str]) -> Episode:
-    if len(item.questions) != len(item.answers):
-        counts = f"{len(item.questions)} questions have {len(item.answers)} answers"
-        raise BadInput(f"{place}: {counts}; give Long-MT-Bench+'s own file")
-    name = names.once(item.conversation_id)
+def _episode(place: str, record: _Conversation, names: UniqueNames, oddities: Counter[str]) -> Episode:
+    if len(record.questions) != len(record.answers):
+        counts = f"{len(record.questions)} questions have {len(record.answers)} answers"
+        raise BadInput(f"{place}: {counts}; use Long-MT-Bench+'s own file")
+    name = names.add(record.conversation_id)
     sessions = tuple(
-        session(f"{name}/{number}", _said(texts, oddities), _USER, UNDATED + timedelta(days=number))
-        for number, texts in enumerate(item.sessions, start=1)
+        build_session(f"{name}/{number}", _utterances(texts, oddities), _USER, UNDATED + timedelta(days=number))
+        for number, texts in enumerate(record.sessions, start=1)
         if texts
     )
     if not sessions:
-        raise BadInput(f"{place}: sessions: not one of them holds an exchange; give Long-MT-Bench+'s own file")
+        raise BadInput(f"{place}: sessions: none of them contains an exchange; use Long-MT-Bench+'s own file")
     probes = tuple(
         Probe(f"{name}/q{number}", question, answer, "question", None, (), ())
-        for number, (question, answer) in enumerate(zip(item.questions, item.answers, strict=True))
+        for number, (question, answer) in enumerate(zip(record.questions, record.answers, strict=True))
     )
-    return Episode(name, half_of(item.conversation_id), sessions, probes)
+    return Episode(name, half_of(record.conversation_id), sessions, probes)
 
 
-def _said(texts: Sequence[str], oddities: Counter[str]) -> list[tuple[str, str]]:
-    said: list[tuple[str, str]] = []
+def _utterances(texts: Sequence[str], oddities: Counter[str]) -> list[tuple[str, str]]:
+    utterances: list[tuple[str, str]] = []
     for text in texts:
         before, *pieces = _MARK.split(text)
-        oddities["exchanges without marks, taken for the user's words"] += not pieces
+        oddities["exchanges without marks, taken as the user's words"] += not pieces
         if before.strip():
-            said.append((_USER, before.strip()))
+            utterances.append((_USER, before.strip()))
         for mark, words in zip(pieces[::2], pieces[1::2], strict=True):
-            said.append((_USER if mark.lower() in ("human", "user") else _BOT, words.strip()))
-    return said
+            utterances.append((_USER if mark.lower() in ("human", "user") else _BOT, words.strip()))
+    return utterances

@@ -1,13 +1,13 @@
-"""Memory sentences and a last session out of MSC and Conversation Chronicles, with what one baseline replied.
+"""Memory sentences and a last session from MSC and Conversation Chronicles, with the replies of one baseline.
 
 Source: made from the public files of Theanine's evaluation (talzoomanzoo/theanine-geval): the memory sentences of
-sessions 1 to 5, session 5 itself, and, for each of its turns, six memories that a retrieval baseline showed and its
-reply. Licence: none is stated; the dialogues belong to the authors of the two sets.
+sessions 1 to 5, session 5 itself, and, for each of its turns, six memories that a retrieval baseline recalled and its
+reply. Licence: none is stated; the dialogues belong to the authors of the two data sets.
 
-An episode begins with the memories of sessions 1 to 4 (ids s1-m1 and so on). Those of session 5 are what a memory
-should hold once it is over: they are its gold memory and are not given. Each utterance of session 5 but the first is
-asked for, of both speakers, before that session is read. There are no times: sessions stand a day apart from 1970 on.
-`baseline` gives the shipped replies beside what was really said.
+An episode starts with the memories of sessions 1 to 4 (ids s1-m1 and so on). Those of session 5 are the gold memory
+after it and are not given. Each utterance of session 5 except the first is a probe, for both speakers, before that
+session is read. There are no times: sessions are a day apart from 1970 on. `baseline` returns the shipped replies with
+what was really said.
 """
 
 import re
@@ -20,14 +20,21 @@ from typing import NamedTuple
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import SAME_SPEAKER, UNDATED, Names, memory, next_probes, session
-from localmem.evaluation.datasets.files import Record, file_sha256, read_records
-from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, counted, differing, half_of
+from localmem.evaluation.datasets.dialogues import (
+    SAME_SPEAKER,
+    UNDATED,
+    UniqueNames,
+    build_session,
+    memory_unit,
+    next_turn_probes,
+)
+from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, half_of
 from localmem.types import Unit
 
 COUNTS = (100,)  # episodes in a file
 
-_LAST = 5  # the session that is asked for
+_LAST = 5  # the session whose utterances are the probes
 _KEY = re.compile(r"s(\d+)-m\d+")
 
 
@@ -55,62 +62,59 @@ class Baseline(NamedTuple):
 
 
 def read(path: Path) -> Dataset:
-    """Every record as an episode. Raises BadInput with file and record."""
+    """One episode per record. Raises BadInput with file and record."""
     oddities: Counter[str] = Counter()
-    names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Episode))
-    return Dataset(
-        "msc_cc", file_sha256(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS))
-    )
+    names = UniqueNames()
+    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Episode)]
+    return build_dataset("msc_cc", path, episodes, oddities, size_note("episodes", len(episodes), COUNTS))
 
 
 def baseline(path: Path) -> list[Baseline]:
-    """The shipped replies; one to the last turn of a session has nothing to be compared with and is left out."""
-    found: list[Baseline] = []
-    for place, item in read_records(path, _Episode):
-        said = [_said(place, line)[1] for line in item.session5_context]
-        found += (
-            Baseline(one.utter_id, one.response, said[one.n_context], tuple(one.retrieved_memory))
-            for one in item.generated_turns
-            if one.n_context < len(said)
+    """The shipped replies; a reply to the last turn of a session has no reference and is left out."""
+    replies: list[Baseline] = []
+    for place, record in read_records(path, _Episode):
+        texts = [_split_speaker(place, line)[1] for line in record.session5_context]
+        replies += (
+            Baseline(reply.utter_id, reply.response, texts[reply.n_context], tuple(reply.retrieved_memory))
+            for reply in record.generated_turns
+            if reply.n_context < len(texts)
         )
-    return found
+    return replies
 
 
-def _episode(place: str, item: _Episode, names: Names, oddities: Counter[str]) -> Episode:
-    name = names.once(item.episode)
-    said = [_said(place, line) for line in item.session5_context]
-    last = session(f"{name}/{_LAST}", said, said[0][0], _day(_LAST))
-    speakers = tuple(dict.fromkeys(speaker for speaker, _ in said))
-    units = [_unit(place, name, key, text, speakers) for key, text in item.memories.items()]
-    oddities["memories that name not one of the two speakers, taken for both"] += sum(not one.speaker for one in units)
-    probes = next_probes(last.id, last.turns, kind=f"session {_LAST}", after=BEFORE_ALL)
-    oddities[SAME_SPEAKER] += len(said) - 1 - len(probes)
+def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
+    name = names.add(record.episode)
+    utterances = [_split_speaker(place, line) for line in record.session5_context]
+    last = build_session(f"{name}/{_LAST}", utterances, utterances[0][0], _day(_LAST))
+    speakers = tuple(dict.fromkeys(speaker for speaker, _ in utterances))
+    units = [_unit(place, name, key, text, speakers) for key, text in record.memories.items()]
+    oddities["memories that do not name exactly one speaker, taken for both"] += sum(not unit.speaker for unit in units)
+    probes = next_turn_probes(last.id, last.turns, kind=f"session {_LAST}", after=BEFORE_ALL)
+    oddities[SAME_SPEAKER] += len(utterances) - 1 - len(probes)
     return Episode(
         id=name,
-        half=half_of(item.episode),
+        half=half_of(record.episode),
         sessions=(last,),
         probes=probes,
-        memories=tuple(one for one in units if one.session != last.id),
-        golds={last.id: tuple(one for one in units if one.session == last.id)},
+        memories=tuple(unit for unit in units if unit.session != last.id),
+        golds={last.id: tuple(unit for unit in units if unit.session == last.id)},
     )
 
 
-def _said(place: str, line: str) -> tuple[str, str]:
+def _split_speaker(place: str, line: str) -> tuple[str, str]:
     speaker, colon, text = line.partition(": ")
     if not colon:
-        raise BadInput(f"{place}: session5_context: {line!r:.60} does not begin with a speaker and ': '; mend the file")
+        raise BadInput(f"{place}: session5_context: {line!r:.60} does not begin with a speaker and ': '; correct it")
     return speaker, text
 
 
 def _unit(place: str, name: str, key: str, text: str, speakers: Sequence[str]) -> Unit:
     match = _KEY.fullmatch(key)
     if match is None:
-        raise BadInput(f"{place}: memories: the id {key!r} is not written like s1-m1; mend the file")
+        raise BadInput(f"{place}: memories: the id {key!r} does not have the form s1-m1; correct the file")
     number = int(match[1])
-    named = [one for one in speakers if one.casefold() in text.casefold()]
-    about = named[0] if len(named) == 1 else ""
-    return memory(f"{name}/{key}", text, about, f"{name}/{number}", _day(number))
+    named = [speaker for speaker in speakers if speaker.casefold() in text.casefold()]
+    return memory_unit(f"{name}/{key}", text, named[0] if len(named) == 1 else "", f"{name}/{number}", _day(number))
 
 
 def _day(session: int) -> datetime:

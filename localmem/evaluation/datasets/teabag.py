@@ -1,17 +1,16 @@
-"""TeaBag (Theanine, Ong et al., NAACL 2025, appendix D): five sessions and two counterfactual questions led up to.
+"""TeaBag (Theanine, Ong et al., NAACL 2025, appendix D): five sessions and two counterfactual questions with lead-ins.
 
-Source: it is what TeaFarm makes of MSC and Conversation Chronicles. What the authors published was not to be had when
-this was written, so the form here is ours and holds all that appendix D lists; `write` makes such files. Licence: that
-of the data it was made of; the authors give theirs for academic and non-commercial use.
+Source: TeaFarm makes it from MSC and Conversation Chronicles. The authors' published set was not available when this
+was written, so the form here is ours and covers everything that appendix D lists; `write` makes such files. Licence:
+that of the source data; the authors' set is for academic and non-commercial use.
 
-JSON, a list of episodes or one a line: {"id", "source", "sessions", "probes"}. A session is {"id", "time", "turns"}, a
-turn {"speaker", "text"}; the first speaker takes the user's role, and a session without a time stands a day after the
-one before it. A probe is {"question", "answer", "asker", "session"}: in the sixth session "session", a list of turns,
-the asker is led to the question, which comes after its last turn. The other speaker is to answer. Both are asked after
+JSON, a list of episodes or one per line: {"id", "source", "sessions", "probes"}. A session is {"id", "time", "turns"},
+a turn {"speaker", "text"}; the first speaker takes the user's role, and a session without a time is one day after the
+previous one. A probe is {"question", "answer", "asker", "session"}: "session" is the sixth session, a list of turns
+that leads the asker to the question, which follows its last turn. The other speaker replies. Both probes come after
 the last session.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -20,18 +19,19 @@ from pathlib import Path
 from pydantic import AwareDatetime, Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, Names, as_heard_by, session
-from localmem.evaluation.datasets.files import Record, file_sha256, read_records
-from localmem.evaluation.episodes import Dataset, Episode, Probe, counted, differing, half_of
+from localmem.evaluation.datasets.dialogues import UNDATED, UniqueNames, build_session, set_role
+from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
+from localmem.files import write_jsonl
 from localmem.types import Session, Turn
 
 COUNTS = (100,)  # episodes, half of them from either data set (appendix D)
 TYPE = "counterfactual"
 
-_PROBES = 2  # one a speaker
+_PROBES = 2  # one for each speaker
 
 
-class _Said(Record):
+class _Turn(Record):
     speaker: str
     text: str
 
@@ -39,14 +39,14 @@ class _Said(Record):
 class _Session(Record):
     id: str
     time: AwareDatetime | None = None
-    turns: list[_Said] = Field(min_length=1)
+    turns: list[_Turn] = Field(min_length=1)
 
 
 class _Probe(Record):
     question: str
     answer: str
     asker: str
-    session: list[_Said] = Field(default_factory=list)
+    session: list[_Turn] = Field(default_factory=list)
 
 
 class _Episode(Record):
@@ -57,91 +57,86 @@ class _Episode(Record):
 
 
 def read(path: Path) -> Dataset:
-    """Every record as an episode. Raises BadInput with file and place."""
+    """One episode per record. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
-    names = Names()
-    episodes = tuple(_episode(place, item, names, oddities) for place, item in read_records(path, _Episode))
-    return Dataset(
-        "teabag", file_sha256(path), episodes, (*counted(oddities), *differing("episodes", len(episodes), COUNTS))
-    )
+    names = UniqueNames()
+    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Episode)]
+    return build_dataset("teabag", path, episodes, oddities, size_note("episodes", len(episodes), COUNTS))
 
 
 def write(path: Path, episodes: Iterable[Episode], source: str = "") -> None:
-    """A file that `read` gives back as these episodes, whose probes all have a speaker. Raises BadInput."""
-    text = "".join(f"{json.dumps(_plain(episode, source), ensure_ascii=False)}\n" for episode in episodes)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}); choose another file") from error
+    """Write a file that `read` turns back into these episodes, whose probes all have a speaker. Raises BadInput."""
+    write_jsonl(path, (_record(episode, source) for episode in episodes), "choose another file")
 
 
-def _episode(place: str, item: _Episode, names: Names, oddities: Counter[str]) -> Episode:
-    name = names.once(item.id)
-    speakers = list(dict.fromkeys(said.speaker for one in item.sessions for said in one.turns))
+def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
+    name = names.add(record.id)
+    speakers = list(dict.fromkeys(turn.speaker for session in record.sessions for turn in session.turns))
     if len(speakers) != 2:
-        raise BadInput(f"{place}: the sessions have the speakers {speakers}; TeaBag has two in an episode")
-    sessions = _sessions(name, item.sessions, speakers[0])
+        raise BadInput(f"{place}: the sessions have the speakers {speakers}; a TeaBag episode has two")
+    sessions = _sessions(name, record.sessions, speakers[0])
     later = sessions[-1].turns[-1].time + timedelta(days=1)
     probes: list[Probe] = []
-    for number, one in enumerate(item.probes, start=1):
-        if one.asker not in speakers:
-            raise BadInput(f"{place}: the asker {one.asker!r} is neither of {' and '.join(speakers)}; mend the file")
-        probes.append(_probe(f"{name}/q{number}", one, next(who for who in speakers if who != one.asker), later))
-    oddities[f"episodes with other than {_PROBES} questions"] += len(probes) != _PROBES
-    return Episode(name, half_of(item.id), sessions, tuple(probes))
+    for number, item in enumerate(record.probes, start=1):
+        if item.asker not in speakers:
+            raise BadInput(f"{place}: the asker {item.asker!r} is not {' or '.join(speakers)}; correct the file")
+        (replier,) = (speaker for speaker in speakers if speaker != item.asker)
+        probes.append(_probe(f"{name}/q{number}", item, replier, later))
+    oddities[f"episodes with a number of questions other than {_PROBES}"] += len(probes) != _PROBES
+    return Episode(name, half_of(record.id), sessions, tuple(probes))
 
 
-def _sessions(name: str, given: Sequence[_Session], user: str) -> tuple[Session, ...]:
+def _sessions(name: str, items: Sequence[_Session], user: str) -> tuple[Session, ...]:
     sessions: list[Session] = []
     start = UNDATED
-    for one in given:
-        start = one.time or start
-        said = ((turn.speaker, turn.text) for turn in one.turns)
-        sessions.append(session(f"{name}/{one.id}", said, user, start))
+    for item in items:
+        start = item.time or start
+        utterances = ((turn.speaker, turn.text) for turn in item.turns)
+        sessions.append(build_session(f"{name}/{item.id}", utterances, user, start))
         start += timedelta(days=1)
     return tuple(sessions)
 
 
-def _probe(name: str, one: _Probe, replier: str, later: datetime) -> Probe:
-    said = ((turn.speaker, turn.text) for turn in one.session)
-    led = tuple(as_heard_by(replier, turn) for turn in session(name, said, one.asker, later).turns)
+def _probe(name: str, item: _Probe, replier: str, start: datetime) -> Probe:
+    utterances = ((turn.speaker, turn.text) for turn in item.session)
+    lead = tuple(set_role(turn, replier) for turn in build_session(name, utterances, item.asker, start).turns)
     return Probe(
         id=name,
-        question=one.question,
-        answer=one.answer,
+        question=item.question,
+        answer=item.answer,
         type=TYPE,
-        time=led[-1].time + timedelta(seconds=1) if led else later,
+        time=lead[-1].time + timedelta(seconds=1) if lead else start,
         evidence=(),
         sessions=(),
-        dialogue=led,
+        dialogue=lead,
         speaker=replier,
     )
 
 
-def _plain(episode: Episode, source: str) -> dict[str, object]:
-    speakers = list(dict.fromkeys(turn.speaker for one in episode.sessions for turn in one.turns))
+def _record(episode: Episode, source: str) -> dict[str, object]:
+    speakers = list(dict.fromkeys(turn.speaker for session in episode.sessions for turn in session.turns))
     return {
         "id": episode.id,
         "source": source,
         "sessions": [
             {
-                "id": one.id.removeprefix(f"{episode.id}/"),
-                "time": one.turns[0].time.isoformat(),
-                "turns": _told(one.turns),
+                "id": session.id.removeprefix(f"{episode.id}/"),
+                "time": session.turns[0].time.isoformat(),
+                "turns": _turn_records(session.turns),
             }
-            for one in episode.sessions
+            for session in episode.sessions
         ],
         "probes": [
             {
                 "question": probe.question,
                 "answer": probe.answer,
-                "asker": next(who for who in speakers if who != probe.speaker),
-                "session": _told(probe.dialogue),
+                "asker": next(speaker for speaker in speakers if speaker != probe.speaker),
+                "session": _turn_records(probe.dialogue),
             }
             for probe in episode.probes
         ],
     }
 
 
-def _told(turns: Iterable[Turn]) -> list[dict[str, str]]:
+def _turn_records(turns: Iterable[Turn]) -> list[dict[str, str]]:
     return [{"speaker": turn.speaker, "text": turn.text} for turn in turns]

@@ -1,8 +1,8 @@
-"""How far a judge agrees with labelled verdicts: the figures by which it is believed or not.
+"""Agreement of a judge with labelled verdicts, from which it counts as believable or not.
 
 Words and pairs are measured by accuracy and Cohen's kappa, numbers and grades by Spearman's rank correlation. A judge
-is believable from `BELIEVABLE` on ("substantial" agreement in Landis and Koch, 1977), and when it passes at most
-`PASSED` of the wrong answers that are vague. Knows no model and no file of results.
+is believable from `MIN_AGREEMENT` on ("substantial" agreement in Landis and Koch, 1977), if it also accepts at most
+`MAX_VAGUE_ACCEPTED` of the wrong answers that are vague. Does not depend on a model.
 """
 
 from collections import Counter, defaultdict
@@ -10,26 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import BadInput, MissingExtra
-from localmem.evaluation.judging.judges import Item, Judge, Pair, Words
+from localmem.evaluation.judging.judges import Item, Judge, Pair, Words, check_item
 from localmem.evaluation.judging.verdicts import FLIPS, Verdict
 from localmem.files import parse_json, read_lines, read_text
 from localmem.reporting.bootstrap import Estimate, estimate
 
-BELIEVABLE = 0.6
-PASSED = 0.2
+MIN_AGREEMENT = 0.6
+MAX_VAGUE_ACCEPTED = 0.2
 VAGUE = "vague"
-_NONE = "no verdict"
+_NO_VERDICT = "no verdict"
+_CURE = "give JSON lines with item, label and kind"
 
 
 class Label(BaseModel):
-    """A line of a labelled set: what is judged, the kind of case it is, and what a person says of it.
+    """A line of a labelled set: the item to judge, the kind of case, and the correct verdict.
 
-    `label` is the word of a judge of words, `scores` are the numbers of the others.
+    `label` is the word for a judge of words, `scores` are the numbers for the others.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,12 +51,12 @@ class LabelledSet(NamedTuple):
 
     @property
     def items(self) -> list[Item]:
-        """What is to be judged."""
+        """The items to judge."""
         return [line.item for line in self.lines]
 
 
-class Agreement(NamedTuple):
-    """Of one kind of case: how many there are, how many the judge sees as the labels do."""
+class KindAgreement(NamedTuple):
+    """For one kind of case: the number of items, and on how many the judge agrees with the label."""
 
     items: int
     agreed: int
@@ -62,11 +64,11 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The figures of one judge over one labelled set. `agreement` is the one that counts: kappa, or mean Spearman.
+    """The figures of one judge on one labelled set. `agreement` is the decisive one: kappa, or mean Spearman.
 
-    `passed` is the share of wrong answers of each kind that were taken for right. `flipped` is the share of samples
-    that named one place in both orders, `favoured` which place, as a share of those. `means` are the judge's mean
-    numbers by labelled number. Figures that the judge's verdicts do not have are None or empty.
+    `passed` is the share of wrong answers of each kind that were accepted as right. `flipped` is the share of samples
+    that named one position in both orders, and `favoured` how these divide by position. `means` are the judge's mean
+    numbers by labelled number. Figures that the judge's kind of verdict does not have are None or empty.
     """
 
     items: int
@@ -74,7 +76,7 @@ class Calibration:
     trimmed: int
     agreement: float
     accuracy: Estimate | None
-    kinds: Mapping[str, Agreement]
+    kinds: Mapping[str, KindAgreement]
     confusion: Mapping[str, Mapping[str, int]]
     passed: Mapping[str, float]
     flipped: float | None
@@ -84,134 +86,131 @@ class Calibration:
 
     @property
     def believable(self) -> bool:
-        """Whether reports may lean on this judge."""
-        return self.agreement >= BELIEVABLE and self.passed.get(VAGUE, 0.0) <= PASSED
+        """Whether reports may rely on this judge."""
+        return self.agreement >= MIN_AGREEMENT and self.passed.get(VAGUE, 0.0) <= MAX_VAGUE_ACCEPTED
 
     @property
     def line(self) -> str:
-        """The same in a few words."""
-        what = "mean Spearman" if self.spearman else "kappa"
-        found = f"{what} {self.agreement:.2f}"
-        if self.passed.get(VAGUE, 0.0) > PASSED:
-            found += f", and it passes {self.passed[VAGUE]:.0%} of the vague wrong answers"
-        return f"{'believable' if self.believable else 'not believable'}: {found}"
-
-
-_CURE = "give JSON lines with item, label and kind"
+        """A summary in a few words."""
+        measure = "mean Spearman" if self.spearman else "kappa"
+        figures = f"{measure} {self.agreement:.2f}"
+        if self.passed.get(VAGUE, 0.0) > MAX_VAGUE_ACCEPTED:
+            figures += f", and it accepts {self.passed[VAGUE]:.0%} of the vague wrong answers"
+        return f"{'believable' if self.believable else 'not believable'}: {figures}"
 
 
 def read_labelled_set(path: Path, judge: Judge) -> LabelledSet:
     """The labelled set of a judge. Raises BadInput with file and line."""
     text = read_text(path, _CURE)
-    lines = [_line(place, line, judge) for place, line in read_lines(path, _CURE)]
+    lines = [_parse_line(place, line, judge) for place, line in read_lines(path, _CURE)]
     if not lines:
         raise BadInput(f"{path} does not contain labelled verdicts; {_CURE}")
     return LabelledSet(path.name, sha256(text.encode()).hexdigest(), tuple(lines))
 
 
 def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verdict], *, seed: int = 0) -> Calibration:
-    """The judge's verdicts on the labelled items against their labels. An item without a verdict counts as missed."""
-    worded = isinstance(judge.verdict, Words | Pair)
+    """Compare the judge's verdicts on the labelled items with the labels. An item without a verdict is a miss."""
+    has_words = isinstance(judge.verdict, Words | Pair)
     lines = labelled.lines
-    right = [line.label for line in lines if line.label is not None]
-    given = [verdict.label or _NONE for verdict in verdicts]
-    spearman = {} if worded else {scale: _spearman(scale, lines, verdicts) for scale in judge.scales}
+    labels = [line.label for line in lines if line.label is not None]
+    words = [verdict.label or _NO_VERDICT for verdict in verdicts]
+    hits = [float(word == label) for word, label in zip(words, labels, strict=True)] if has_words else []
+    spearman = {} if has_words else {scale: _spearman(scale, lines, verdicts) for scale in judge.scales}
+    flipped, favoured = _flips(verdicts) if isinstance(judge.verdict, Pair) else (None, {})
     return Calibration(
         items=len(lines),
         unusable=sum(not verdict.usable for verdict in verdicts),
         trimmed=sum(verdict.trimmed > 0 for verdict in verdicts),
-        agreement=_kappa(right, given) if worded else sum(spearman.values()) / len(spearman),
-        accuracy=estimate([float(a == b) for a, b in zip(right, given, strict=True)], seed=seed) if worded else None,
-        kinds=_kinds(lines, given) if worded else {},
-        confusion=_confusion(right, given) if worded else {},
-        passed=_passed(judge.verdict, lines, given) if isinstance(judge.verdict, Words) else {},
-        **_flips(verdicts if isinstance(judge.verdict, Pair) else []),  # type: ignore[arg-type]  # two fields by name
+        agreement=_kappa(labels, words) if has_words else fmean(spearman.values()),
+        accuracy=estimate(hits, seed=seed) if has_words else None,
+        kinds=_kinds(lines, words) if has_words else {},
+        confusion=_confusion(labels, words) if has_words else {},
+        passed=_accepted(judge.verdict, lines, words) if isinstance(judge.verdict, Words) else {},
+        flipped=flipped,
+        favoured=favoured,
         spearman=spearman,
-        means={} if worded else {scale: _means(scale, lines, verdicts) for scale in judge.scales},
+        means={} if has_words else {scale: _means(scale, lines, verdicts) for scale in judge.scales},
     )
 
 
-def _line(place: str, text: str, judge: Judge) -> Label:
+def _parse_line(place: str, text: str, judge: Judge) -> Label:
     line = parse_json(place, text, Label, _CURE)
-    lacking = [name for name in judge.inputs if name not in line.item]
-    if lacking:
-        raise BadInput(f"{place}: the item lacks {', '.join(lacking)}; the judge {judge.name!r} needs it")
+    check_item(judge, line.item, f"{place}: ")
     if isinstance(judge.verdict, Words | Pair):
-        known = judge.verdict.of(line.item) if isinstance(judge.verdict, Words) else judge.scales
-        if line.label not in known:
-            raise BadInput(f"{place}: the label is {line.label!r}; this item can get {', '.join(known)}")
+        options = judge.verdict.options_of(line.item) if isinstance(judge.verdict, Words) else judge.scales
+        if line.label not in options:
+            raise BadInput(f"{place}: the label is {line.label!r}; this item can get {', '.join(options)}")
     elif set(line.scores) != set(judge.scales):
-        raise BadInput(f"{place}: scores are of {sorted(line.scores)}; this judge gives {', '.join(judge.scales)}")
+        raise BadInput(f"{place}: scores has {sorted(line.scores)}; this judge gives {', '.join(judge.scales)}")
     return line
 
 
-def _kappa(right: Sequence[str], given: Sequence[str]) -> float:
-    """Cohen's kappa; where only one word occurs on both sides, nothing is shown, and it is 0."""
+def _kappa(labels: Sequence[str], words: Sequence[str]) -> float:
+    """Cohen's kappa; 0 if only one word occurs on both sides, which shows nothing."""
     try:
         from sklearn.metrics import cohen_kappa_score
     except ModuleNotFoundError as error:
         raise MissingExtra("calibration needs scikit-learn; run `pip install 'localmem[eval]'`") from error
-    if len({*right, *given}) < 2:
+    if len({*labels, *words}) < 2:
         return 0.0
-    return float(cohen_kappa_score(right, given))
+    return float(cohen_kappa_score(labels, words))
 
 
 def _spearman(scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict]) -> float:
-    """Over the items with a verdict; 0 where one side never changes."""
+    """Over the items with a verdict; 0 if one side is constant."""
     try:
         from scipy.stats import spearmanr
     except ModuleNotFoundError as error:
         raise MissingExtra("calibration needs scipy; run `pip install 'localmem[eval]'`") from error
-    pairs = [
-        (line.scores[scale], verdict.scores[scale])
-        for line, verdict in zip(lines, verdicts, strict=True)
-        if scale in verdict.scores
-    ]
-    ours, theirs = [one for one, _ in pairs], [one for _, one in pairs]
-    if len(set(ours)) < 2 or len(set(theirs)) < 2:
+    pairs = _score_pairs(scale, lines, verdicts)
+    labels, scores = [label for label, _ in pairs], [score for _, score in pairs]
+    if len(set(labels)) < 2 or len(set(scores)) < 2:
         return 0.0
-    return float(spearmanr(ours, theirs).statistic)
+    return float(spearmanr(labels, scores).statistic)
 
 
-def _kinds(lines: Sequence[Label], given: Sequence[str]) -> dict[str, Agreement]:
-    found: defaultdict[str, list[bool]] = defaultdict(list)
-    for line, word in zip(lines, given, strict=True):
-        found[line.kind].append(line.label == word)
-    return {kind: Agreement(len(held), sum(held)) for kind, held in found.items()}
+def _kinds(lines: Sequence[Label], words: Sequence[str]) -> dict[str, KindAgreement]:
+    hits: defaultdict[str, list[bool]] = defaultdict(list)
+    for line, word in zip(lines, words, strict=True):
+        hits[line.kind].append(line.label == word)
+    return {kind: KindAgreement(len(values), sum(values)) for kind, values in hits.items()}
 
 
-def _confusion(right: Sequence[str], given: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Labelled word -> given word -> how often."""
-    return {
-        word: dict(Counter(b for a, b in zip(right, given, strict=True) if a == word)) for word in dict.fromkeys(right)
-    }
+def _confusion(labels: Sequence[str], words: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Label -> the judge's word -> count."""
+    pairs = list(zip(labels, words, strict=True))
+    return {label: dict(Counter(word for other, word in pairs if other == label)) for label in dict.fromkeys(labels)}
 
 
-def _passed(words: Words, lines: Sequence[Label], given: Sequence[str]) -> dict[str, float]:
-    """Of the answers that are not right, by kind, the share whose given word is that of a right one."""
-    if not words.right:
+def _accepted(verdict: Words, lines: Sequence[Label], words: Sequence[str]) -> dict[str, float]:
+    """Kind -> the share of its wrong answers that get the word of a right one."""
+    if not verdict.right:
         return {}
-    found: defaultdict[str, list[bool]] = defaultdict(list)
-    for line, word in zip(lines, given, strict=True):
-        if not words.is_right(line.item, line.label or ""):
-            found[line.kind].append(words.is_right(line.item, word))
-    return {kind: sum(held) / len(held) for kind, held in found.items()}
+    hits: defaultdict[str, list[bool]] = defaultdict(list)
+    for line, word in zip(lines, words, strict=True):
+        if not verdict.is_right(line.item, line.label or ""):
+            hits[line.kind].append(verdict.is_right(line.item, word))
+    return {kind: sum(values) / len(values) for kind, values in hits.items()}
 
 
-def _flips(verdicts: Sequence[Verdict]) -> dict[str, object]:
+def _flips(verdicts: Sequence[Verdict]) -> tuple[float | None, dict[str, float]]:
+    """The share of samples that named one position in both orders, and how these divide by position."""
     votes = sum((Counter(verdict.votes) for verdict in verdicts), Counter[str]())
     flips = {word: votes[word] for word in FLIPS}
     total = sum(flips.values())
-    return {
-        "flipped": total / votes.total() if votes.total() else None,
-        "favoured": {word.removeprefix("flip to "): count / total for word, count in flips.items()} if total else {},
-    }
+    favoured = {word.removeprefix("flip to "): count / total for word, count in flips.items()} if total else {}
+    return total / votes.total() if votes.total() else None, favoured
 
 
 def _means(scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """The judge's mean number for each labelled number, from low to high."""
-    found: defaultdict[float, list[float]] = defaultdict(list)
-    for line, verdict in zip(lines, verdicts, strict=True):
-        if scale in verdict.scores:
-            found[line.scores[scale]].append(verdict.scores[scale])
-    return {f"{label:g}": sum(held) / len(held) for label, held in sorted(found.items())}
+    """The judge's mean number for each labelled number, in ascending order."""
+    scores: defaultdict[float, list[float]] = defaultdict(list)
+    for label, score in _score_pairs(scale, lines, verdicts):
+        scores[label].append(score)
+    return {f"{label:g}": fmean(values) for label, values in sorted(scores.items())}
+
+
+def _score_pairs(scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict]) -> list[tuple[float, float]]:
+    """(labelled number, the judge's number) of the items with a verdict."""
+    pairs = zip(lines, verdicts, strict=True)
+    return [(line.scores[scale], verdict.scores[scale]) for line, verdict in pairs if scale in verdict.scores]

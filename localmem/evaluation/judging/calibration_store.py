@@ -1,6 +1,7 @@
-"""Calibrations that were measured, kept in one file of the data directory, and whether a verdict's judge has one.
+"""Measured calibrations, stored in one file of the data directory, and the identity of the model behind a judge.
 
-A calibration holds for one judge with its samples, one text of its prompt and one model: any other was not measured.
+A calibration is valid for one judge with its samples, one version of its prompt and one model; any other combination
+has not been measured.
 """
 
 import json
@@ -25,7 +26,7 @@ FILE = "calibration.json"
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
-    """The model behind a judge. `checksum` is over its files; "" where a server holds weights that nobody here sees."""
+    """The model behind a judge. `checksum` is over its files; "" if a server holds weights that are not here."""
 
     name: str
     checksum: str
@@ -33,7 +34,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRecord:
-    """A calibration and what it is of. `labelled` and `labelled_sha256` say on which set it was measured."""
+    """A calibration and what it is valid for. `labelled` and `labelled_sha256` identify the labelled set."""
 
     judge: str
     prompt_sha256: str
@@ -46,44 +47,44 @@ class CalibrationRecord:
     figures: Calibration
 
 
-_KEPT = TypeAdapter(dict[str, CalibrationRecord])
+_RECORDS = TypeAdapter(dict[str, CalibrationRecord])
 
 
 def model_identity(settings: Settings, judge: Judge | None = None) -> ModelIdentity:
-    """The backbone that the settings name, with the adapter that a judge's prompt goes through, if one does."""
+    """The configured backbone, with the adapter that serves the judge's prompt, if there is one."""
     served = settings.llm.url is not None
     name = settings.llm.served_as or settings.model if served else settings.model
     folders = {prompt: str(folder) for prompt, folder in settings.llm.adapters.items()}
     adapter = route(folders, judge.prompt) if judge else None
-    known = Manifest.load().models.get(settings.model)
-    checksum = (known.checksum or "") if known and not served else ""
+    entry = Manifest.load().models.get(settings.model)
+    checksum = (entry.checksum or "") if entry and not served else ""
     if adapter is None:
         return ModelIdentity(name, checksum)
     folder = Path(adapter)
-    return ModelIdentity(f"{name}+{folder.name}", _over({"base": checksum, **_sums(folder)}))
+    return ModelIdentity(f"{name}+{folder.name}", _combine({"base": checksum, **_file_sums(folder)}))
 
 
 def nli_identity(name: str) -> ModelIdentity:
     """A trained NLI model, by its name in the manifest or its folder."""
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return ModelIdentity(folder.name, _over(_sums(folder)))
+        return ModelIdentity(folder.name, _combine(_file_sums(folder)))
     return ModelIdentity(name, Manifest.load().entry(name).checksum or "")
 
 
-def find_calibration(data: Path, judge: Judge, model: ModelIdentity) -> Calibration | None:
-    """What was measured of this judge on this model, with its prompt as it is now. None: verdicts are uncalibrated."""
-    held = _read(data / FILE).get(_key(judge, model))
-    return held.figures if held else None
+def find_calibration(data_dir: Path, judge: Judge, model: ModelIdentity) -> Calibration | None:
+    """The calibration of this judge on this model with its current prompt; None if there is none."""
+    record = _read(data_dir / FILE).get(_key(judge, model))
+    return record.figures if record else None
 
 
 def save_calibration(
-    data: Path, judge: Judge, model: ModelIdentity, labelled: LabelledSet, seed: int, figures: Calibration
+    data_dir: Path, judge: Judge, model: ModelIdentity, labelled: LabelledSet, seed: int, figures: Calibration
 ) -> CalibrationRecord:
-    """Writes a calibration into the data directory's file, in the place of an earlier one of the same judge."""
-    path = data / FILE
-    held = _read(path)
-    held[_key(judge, model)] = kept = CalibrationRecord(
+    """Store a calibration in the data directory; it replaces an earlier one of the same judge and model."""
+    path = data_dir / FILE
+    records = _read(path)
+    records[_key(judge, model)] = record = CalibrationRecord(
         judge=judge.name,
         prompt_sha256=load(judge.prompt).digest,
         samples=judge.samples,
@@ -94,25 +95,25 @@ def save_calibration(
         seed=seed,
         figures=figures,
     )
-    write_json(path, {key: asdict(entry) for key, entry in held.items()}, "choose another data directory")
-    return kept
+    write_json(path, {key: asdict(entry) for key, entry in records.items()}, "choose another data directory")
+    return record
 
 
 def _key(judge: Judge, model: ModelIdentity) -> str:
-    asked = json.dumps([judge.name, load(judge.prompt).digest, judge.samples, judge.temperature])
-    return f"{judge.name} {model.name}@{model.checksum[:12] or 'unseen'} {sha256(asked.encode()).hexdigest()[:12]}"
+    request = json.dumps([judge.name, load(judge.prompt).digest, judge.samples, judge.temperature])
+    return f"{judge.name} {model.name}@{model.checksum[:12] or 'unseen'} {sha256(request.encode()).hexdigest()[:12]}"
 
 
-def _sums(folder: Path) -> Mapping[str, str]:
+def _file_sums(folder: Path) -> Mapping[str, str]:
     """The sha256 of every file in a folder of weights."""
     return {name: file.sha256 for name, file in sums(folder, folder.name).items()}
 
 
-def _over(sums_by_name: Mapping[str, str]) -> str:
+def _combine(sums_by_name: Mapping[str, str]) -> str:
     return sha256(json.dumps(sorted(sums_by_name.items())).encode()).hexdigest()
 
 
 def _read(path: Path) -> dict[str, CalibrationRecord]:
     if not path.is_file():
         return {}
-    return read_json(path, _KEPT, "remove it and run `localmem eval calibrate` again")
+    return read_json(path, _RECORDS, "remove it and run `localmem eval calibrate` again")

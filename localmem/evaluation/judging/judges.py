@@ -1,12 +1,12 @@
-"""The judges as plain values: which prompt, what an item must hold, what an answer may be, how often it is asked.
+"""The judges as plain values: prompt, required inputs, form of the verdict, number of samples.
 
-Knows no model and no data. An item is a mapping of strings; the words of the inputs are the same for all judges:
+Does not depend on a model or on data. An item is a mapping of strings; the input names are the same for all judges:
 
-- question, gold, answer: what was asked, the right answer ("" when the history does not say), the one that is judged
-- other: the second of two that are compared
-- dialogue: the current conversation up to the turn that is judged, as lines "speaker: text"; for `memory` all sessions
+- question, gold, answer: the question, the right answer ("" if the history has none), the answer to judge
+- other: the second of two to compare
+- dialogue: the current conversation up to the turn to judge, as lines "speaker: text"; for `memory` all sessions
 - past: what is known from earlier conversations (gold memory, persona, evidence)
-- recalled, memory: what a system recalled for this turn; all that it holds
+- recalled, memory: what a system recalled for this turn; everything it remembers
 - speaker: who replies, or whom the memory is about
 """
 
@@ -25,10 +25,10 @@ RIGHT = "right"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The verdict is one of the options; where samples disagree evenly, `undecided`.
+    """The verdict is one of the options, and `undecided` if the samples are tied.
 
-    `right` is the option that a right answer gets, if there is such a thing; `abstained` takes its place for an item
-    whose gold is empty, and `right` can then not be said.
+    `right` is the option for a right answer, if there is one. For an item with an empty gold answer `abstained` takes
+    its place, and `right` is not an option.
     """
 
     options: tuple[str, ...]
@@ -36,18 +36,18 @@ class Words:
     right: str = ""
     abstained: str = ""
 
-    def of(self, item: Item) -> tuple[str, ...]:
+    def options_of(self, item: Item) -> tuple[str, ...]:
         """The options that this item can get."""
-        return self.options if item.get("gold", " ") else tuple(one for one in self.options if one != self.right)
+        return tuple(option for option in self.options if item.get("gold", " ") or option != self.right)
 
     def is_right(self, item: Item, label: str) -> bool:
-        """Whether the label is that of a right answer to this item."""
+        """Whether the label is the one for a right answer to this item."""
         return label == (self.right if item.get("gold", " ") else self.abstained)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The verdict is a JSON object with one integer a name; several samples are averaged."""
+    """The verdict is a JSON object with one integer per name; several samples are averaged."""
 
     names: tuple[str, ...]
     low: int
@@ -56,7 +56,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """The verdict is a grade for each criterion, each asked by itself; several samples are averaged."""
+    """The verdict is a grade for each criterion, each in its own prompt; several samples are averaged."""
 
     low: int
     high: int
@@ -64,9 +64,9 @@ class Grades:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The verdict is the better of two inputs or a tie. Both orders are asked, and what flips with the order is a tie.
+    """The verdict is the better of two inputs or a tie. Both orders are asked; a choice that flips is a tie.
 
-    Several samples vote; an even vote is a tie.
+    Several samples vote; a tied vote is a tie.
     """
 
     first: str
@@ -78,9 +78,9 @@ Verdicts = Words | Numbers | Grades | Pair
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One judge. `inputs` must be in an item, `optional` may be. `samples` are drawn at `temperature`.
+    """One judge. An item must have the `inputs` and may have the `optional` ones. `samples` use `temperature`.
 
-    A prompt that asks by several criteria takes each criterion's name as an input, and one item is asked by each.
+    A prompt with several criteria takes a criterion's name as an input, and each item is asked about each.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Judge:
 
     @property
     def prompts(self) -> int:
-        """How many prompts one item takes."""
+        """The number of prompts for one item."""
         return max(1, len(self.criteria)) * self.samples * (2 if isinstance(self.verdict, Pair) else 1)
 
     @property
@@ -112,21 +112,29 @@ class Judge:
                 return FIRST, SECOND, TIE
 
     def sampled(self, samples: int) -> "Judge":
-        """The same judge with so many samples: one is the likeliest answer, several are drawn at temperature 1."""
+        """The same judge with this number of samples: greedy for one, at temperature 1 for several. Raises BadInput."""
         if samples < 1 or (isinstance(self.verdict, Pair) and samples % 2 == 0):
-            raise BadInput(f"{samples} samples of the judge {self.name!r} give no majority; give an odd number of them")
+            raise BadInput(f"{samples} samples of the judge {self.name!r} cannot have a majority; give an odd number")
         return replace(self, samples=samples, temperature=0.0 if samples == 1 else self.temperature or 1.0)
 
 
 def get_judge(name: str) -> Judge:
     """The judge of this name. Raises BadInput."""
     if name not in JUDGES:
-        raise BadInput(f"there is no judge {name!r}; give one of {', '.join(JUDGES)}")
+        raise BadInput(f"there is no judge {name!r}; use one of {', '.join(JUDGES)}")
     return JUDGES[name]
 
 
+def check_item(judge: Judge, item: Item, place: str = "") -> None:
+    """Raises BadInput, which begins with `place`, for an item that lacks one of the judge's inputs."""
+    missing = [name for name in judge.inputs if name not in item]
+    if missing:
+        fields = f"the item has {sorted(item)}"
+        raise BadInput(f"{place}{fields}; add {', '.join(missing)}, which the judge {judge.name!r} needs")
+
+
 def _pairwise(name: str, samples: int) -> Judge:
-    """A judge of two answers by the criterion of its name."""
+    """A judge that compares two answers by the criterion of its name."""
     return Judge(
         name,
         "judge/pairwise",
@@ -140,7 +148,7 @@ def _pairwise(name: str, samples: int) -> Judge:
     )
 
 
-# CREEM, section 4.1; the prompt says what each of them is.
+# CREEM, section 4.1; the prompt defines each of them.
 _MEMORY = (
     "integration",
     "consistency",

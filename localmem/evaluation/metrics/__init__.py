@@ -1,1 +1,1 @@
-"""What is counted and how: measures over plain numbers and ids. Know no data set and no model."""
+"""Measures: functions of texts, ids and numbers. They do not depend on a data set or a memory system."""

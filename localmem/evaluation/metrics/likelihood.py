@@ -1,7 +1,7 @@
-"""What a local language model makes of texts: how probable an answer is after a prompt, and vectors of texts for MAUVE.
+"""Texts under a local language model: the probability of an answer after a prompt, and vectors of texts for MAUVE.
 
-Batched, from a folder on this machine. Likelihoods are in float32 on a CPU and in bfloat16 on a GPU, where backbones
-are large; vectors are in float32 everywhere. Knows no system and no data set.
+Batched, from a folder on this machine. Likelihoods are computed in float32 on a CPU and in bfloat16 on a GPU, where
+backbones are large; vectors are in float32 everywhere. Does not depend on a system or a data set.
 """
 
 import math
@@ -25,7 +25,7 @@ _BATCH = 8  # texts at once
 
 
 class Likelihood(NamedTuple):
-    """The natural log-probability of an answer, and over how many tokens; `cut` tokens of its prompt did not fit."""
+    """The natural log-probability of an answer and its number of tokens; `cut` tokens of its prompt did not fit."""
 
     log_probability: float
     tokens: int
@@ -33,20 +33,20 @@ class Likelihood(NamedTuple):
 
     @property
     def perplexity(self) -> float:
-        """The exponential of the mean surprise of a token."""
+        """Exp of the mean negative log-probability per token."""
         return math.exp(-self.log_probability / self.tokens)
 
 
-def perplexity(found: Iterable[Likelihood]) -> float:
-    """That of all answers together; each token counts alike. Raises BadInput where there is none."""
-    held = list(found)
-    if not held:
-        raise BadInput("there is no answer to take the perplexity of; give at least one")
-    return math.exp(-sum(one.log_probability for one in held) / sum(one.tokens for one in held))
+def perplexity(likelihoods: Iterable[Likelihood]) -> float:
+    """That of all answers together, each token with the same weight. Raises BadInput if there is none."""
+    items = list(likelihoods)
+    if not items:
+        raise BadInput("perplexity needs at least one answer; there is none")
+    return math.exp(-sum(item.log_probability for item in items) / sum(item.tokens for item in items))
 
 
 class Scorer:
-    """The chat model in a local folder, as a judge of texts, with the adapter in another where one is given.
+    """The chat model in a local folder, as a scorer of texts, with the adapter in `adapter` if given.
 
     Weights load at once; device is auto, cpu or cuda.
     """
@@ -58,27 +58,25 @@ class Scorer:
             self._model = _load(folder, resolve_device(device), adapter)
         self._length = int(self._model.config.get_text_config(decoder=True).max_position_embeddings)
 
-    def likelihoods(self, asked: Sequence[tuple[Sequence[Message], str]]) -> list[Likelihood]:
-        """Of each answer after its messages, under the model's own chat template, in order.
+    def likelihoods(self, pairs: Sequence[tuple[Sequence[Message], str]]) -> list[Likelihood]:
+        """The likelihood of each answer after its messages, with the model's own chat template, in order.
 
-        The answer ends with the token that ends a turn. A prompt that leaves no room loses its oldest tokens. Raises
+        The answer ends with the end-of-turn token. A prompt that leaves no room for it loses its oldest tokens. Raises
         BadInput for an answer that is empty or longer than the context.
         """
-        rows = [self._row(messages, answer) for messages, answer in asked]
-        order = sorted(range(len(rows)), key=lambda index: -len(rows[index].ids))
-        found: dict[int, Likelihood] = {}
-        for start in range(0, len(order), self._batch):
-            part = order[start : start + self._batch]
-            sums = self._log_probabilities([rows[index] for index in part])
-            for index, total in zip(part, sums, strict=True):
+        rows = [self._row(messages, answer) for messages, answer in pairs]
+        likelihoods: dict[int, Likelihood] = {}
+        for batch in self._batches([len(row.ids) for row in rows]):
+            sums = self._log_probabilities([rows[index] for index in batch])
+            for index, total in zip(batch, sums, strict=True):
                 row = rows[index]
-                found[index] = Likelihood(total, len(row.ids) - row.prompt, row.cut)
-        return [found[index] for index in range(len(rows))]
+                likelihoods[index] = Likelihood(total, len(row.ids) - row.prompt, row.cut)
+        return [likelihoods[index] for index in range(len(rows))]
 
     def features(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """(n, width) float32: the last layer's state at the last token of each text, as MAUVE takes them.
 
-        A text longer than the context is cut at its end. Weights that are not in float32 are widened, and stay so.
+        A text longer than the context is cut at its end. Weights in another type are converted to float32 and stay so.
         Raises BadInput for an empty text.
         """
         import numpy as np
@@ -86,34 +84,38 @@ class Scorer:
 
         rows = [self._ids(text)[: self._length] for text in texts]
         if not all(rows):
-            raise BadInput(f"text {[*map(bool, rows)].index(False) + 1} is empty; MAUVE needs something of each")
-        order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
-        found: dict[int, NDArray[np.float32]] = {}
+            raise BadInput(f"text {[*map(bool, rows)].index(False) + 1} is empty; MAUVE needs texts with words")
+        vectors: dict[int, NDArray[np.float32]] = {}
         self._model.float()
-        for start in range(0, len(order), self._batch):
-            part = order[start : start + self._batch]
-            ids, mask = self._padded([rows[index] for index in part])
+        for batch in self._batches([len(row) for row in rows]):
+            ids, mask = self._pad([rows[index] for index in batch])
             with torch.inference_mode():
                 states = self._model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states[-1]
-            for at, index in enumerate(part):
-                found[index] = states[at, len(rows[index]) - 1].float().cpu().numpy()
-        return np.stack([found[index] for index in range(len(rows))])
+            for place, index in enumerate(batch):
+                vectors[index] = states[place, len(rows[index]) - 1].float().cpu().numpy()
+        return np.stack([vectors[index] for index in range(len(rows))])
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """The indices in batches of similar length, longest first, so that little is padded."""
+        order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+        for start in range(0, len(order), self._batch):
+            yield order[start : start + self._batch]
 
     def _row(self, messages: Sequence[Message], answer: str) -> "_Row":
         prompt = self._chat.encode(messages, {})
         end = self._chat.tokenizer.eos_token_id
-        said = self._ids(answer) + ([int(end)] if isinstance(end, int) else [])
-        room = self._length - len(said)
+        target = self._ids(answer) + ([int(end)] if isinstance(end, int) else [])
+        room = self._length - len(target)
         if not answer or room < 1:
-            raise BadInput(f"the answer {answer[:40]!r} has {len(said)} tokens; give 1 to {self._length - 1}")
-        kept = prompt[-room:]
-        return _Row([*kept, *said], len(kept), len(prompt) - len(kept))
+            raise BadInput(f"the answer {answer[:40]!r} has {len(target)} tokens; give 1 to {self._length - 1}")
+        context = prompt[-room:]
+        return _Row([*context, *target], len(context), len(prompt) - len(context))
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._chat.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    def _padded(self, rows: Sequence[Sequence[int]]) -> "tuple[torch.Tensor, torch.Tensor]":
+    def _pad(self, rows: Sequence[Sequence[int]]) -> "tuple[torch.Tensor, torch.Tensor]":
         """Token ids and attention mask, padded on the right, where a causal model does not look."""
         import torch
 
@@ -123,22 +125,22 @@ class Scorer:
         return ids, mask
 
     def _log_probabilities(self, rows: Sequence["_Row"]) -> Iterator[float]:
-        """The sum over each row's answer; only its positions become logits, for a vocabulary is wide."""
+        """The sum over each row's answer. Only its positions become logits, since a vocabulary is wide."""
         import torch
 
-        ids, mask = self._padded([row.ids for row in rows])
-        keep = ids.shape[1] - min(row.prompt for row in rows) + 1
+        ids, mask = self._pad([row.ids for row in rows])
+        width = ids.shape[1] - min(row.prompt for row in rows) + 1
         with torch.inference_mode():
-            logits = self._model(input_ids=ids, attention_mask=mask, logits_to_keep=keep).logits.float()
+            logits = self._model(input_ids=ids, attention_mask=mask, logits_to_keep=width).logits.float()
         first = ids.shape[1] - logits.shape[1]  # the position of the first logits
-        for at, row in enumerate(rows):
-            told = logits[at, row.prompt - 1 - first : len(row.ids) - 1 - first].log_softmax(-1)
-            answer = ids[at, row.prompt : len(row.ids)]
-            yield float(told.gather(-1, answer[:, None]).double().sum())
+        for place, row in enumerate(rows):
+            weights = logits[place, row.prompt - 1 - first : len(row.ids) - 1 - first].log_softmax(-1)
+            answer = ids[place, row.prompt : len(row.ids)]
+            yield float(weights.gather(-1, answer[:, None]).double().sum())
 
 
 class _Row(NamedTuple):
-    """Tokens of a prompt and its answer, how many are the prompt's, and how many of those were cut."""
+    """Tokens of a prompt and its answer, how many of them are the prompt's, and how many prompt tokens were cut."""
 
     ids: list[int]
     prompt: int
@@ -149,18 +151,18 @@ def _load(folder: Path, device: str, adapter: Path | None) -> "PreTrainedModel":
     import torch
     from transformers import AutoModelForCausalLM
 
-    kind = torch.float32 if device == "cpu" else torch.bfloat16
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(folder), dtype=kind, local_files_only=True)
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
     if adapter is not None:
-        _adapt(model, adapter)
+        _add_adapter(model, adapter)
     return model.to(device).eval()
 
 
-def _adapt(model: "PreTrainedModel", adapter: Path) -> None:
-    """The adapter's weights beside the model's. Raises BadInput for a folder that holds none for this model."""
+def _add_adapter(model: "PreTrainedModel", adapter: Path) -> None:
+    """Load the adapter's weights beside the model's. Raises BadInput for a folder without one for this model."""
     if not (adapter / "adapter_config.json").is_file():
         raise BadInput(f"there is no adapter in {adapter}; give the --out of `localmem distill train`")
     try:
         model.load_adapter(str(adapter))
     except (RuntimeError, ValueError) as error:
-        raise BadInput(f"{adapter} does not suit the model: {' '.join(str(error).split())[:200]}") from error
+        raise BadInput(f"{adapter} does not fit the model: {' '.join(str(error).split())[:200]}") from error

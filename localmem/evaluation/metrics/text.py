@@ -1,12 +1,12 @@
-"""How near a text's words are to what should have been said: BLEU, ROUGE, F1; and how varied texts are: Distinct.
+"""Overlap of a text with reference texts (BLEU, ROUGE, F1), whether it contains an answer, and variety (Distinct).
 
-Counted by kept libraries: sacrebleu, rouge-score, nltk's stemmer. A gold text may be one or several that are as right.
-BLEU is on sacrebleu's scale of 0 to 100, all others are from 0 to 1. Knows no model, and no data set but LoCoMo's rules
-for its own categories.
+Counted by maintained libraries: sacrebleu, rouge-score, nltk's stemmer. A gold text may be one or several equally right
+ones. BLEU is on sacrebleu's scale of 0 to 100, all others are from 0 to 1. Does not depend on a model, nor on a data
+set except for LoCoMo's rules for its own categories.
 
-The papers give BLEU-1, 2 and 4 and ROUGE without naming their code. sacrebleu is taken because it fixes the tokens (its
-"13a"), so that figures of two runs can be compared; ROUGE is without stems, as Hugging Face's `evaluate`, which SeCom
-uses, has it.
+The papers report BLEU-1, 2 and 4 and ROUGE without naming their code. sacrebleu is used because it fixes the tokens
+(its "13a"), so that figures of two runs can be compared; ROUGE is without stems, as in Hugging Face's `evaluate`, which
+SeCom uses.
 """
 
 import re
@@ -32,13 +32,13 @@ Gold = str | Sequence[str]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _LOCOMO_DROPPED = re.compile(r"\b(a|an|the|and)\b")
-_NOT_SAID = ("no information available", "not mentioned")
+_ABSTENTIONS = ("no information available", "not mentioned")
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")  # a letter that is not Latin
-_ANY_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")  # Chinese characters stand for themselves
+_ANY_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")  # each Chinese character is a word
 
 
 class Overlap(NamedTuple):
-    """How much of one text, or of one set, is in another."""
+    """The share of one text or set that is in another, the other way round, and their harmonic mean."""
 
     precision: float
     recall: float
@@ -46,55 +46,56 @@ class Overlap(NamedTuple):
 
 
 class Bleu(NamedTuple):
-    """BLEU of all texts together, and of each by itself; 0 to 100."""
+    """BLEU of all texts together, and of each alone; 0 to 100."""
 
     corpus: float
     each: list[float]
 
 
 def bleu(texts: Sequence[str], golds: Sequence[Gold], order: Order = 4) -> Bleu:
-    """BLEU over n-grams up to `order`, as sacrebleu gives it (Papineni et al., 2002; Post, 2018).
+    """BLEU over n-grams up to `order`, by sacrebleu (Papineni et al., 2002; Post, 2018).
 
-    That of a single text takes only the orders that the text is long enough for, as `sacrebleu.sentence_bleu` does.
+    For a single text it uses only the orders that the text is long enough for, as `sacrebleu.sentence_bleu` does.
     Raises MissingExtra without sacrebleu.
     """
-    accepted = _paired(texts, golds)
+    references = _gold_lists(texts, golds)
     if not texts:
         return Bleu(0.0, [])
-    width = max(map(len, accepted))
-    streams = [[one[place] if place < len(one) else "" for one in accepted] for place in range(width)]
-    each = [_bleu(order, alone=True).sentence_score(text, one).score for text, one in zip(texts, accepted, strict=True)]
+    width = max(map(len, references))
+    streams = [[row[place] if place < len(row) else "" for row in references] for place in range(width)]
+    sentence = _bleu(order, alone=True)
+    each = [sentence.sentence_score(text, row).score for text, row in zip(texts, references, strict=True)]
     return Bleu(_bleu(order, alone=False).corpus_score(list(texts), streams).score, each)
 
 
 def rouge(
     texts: Sequence[str], golds: Sequence[Gold], kinds: Sequence[Kind] = KINDS, *, stem: bool = False
 ) -> dict[Kind, list[float]]:
-    """ROUGE F1 of each text, by kind, by the gold text that is nearest (Lin, 2004). Raises MissingExtra.
+    """ROUGE F1 of each text, by kind, against the closest gold text (Lin, 2004). Raises MissingExtra.
 
-    rouge-score knows only Latin letters and digits; where a gold text has others, words are what Unicode says they are.
+    rouge-score reads only Latin letters and digits; if a gold text has others, words are those of Unicode.
     """
-    accepted = _paired(texts, golds)
-    others = any(_OTHER_SCRIPT.search(one) for one in chain.from_iterable(accepted))
-    scorer = _rouge(tuple(kinds), stem, others)
-    found = [scorer.score_multi(one, text) for text, one in zip(texts, accepted, strict=True)]
-    return {kind: [float(one[kind].fmeasure) for one in found] for kind in kinds}
+    references = _gold_lists(texts, golds)
+    any_script = any(_OTHER_SCRIPT.search(gold) for gold in chain.from_iterable(references))
+    scorer = _rouge(tuple(kinds), stem, any_script)
+    scores = [scorer.score_multi(row, text) for text, row in zip(texts, references, strict=True)]
+    return {kind: [float(score[kind].fmeasure) for score in scores] for kind in kinds}
 
 
 def token_f1(text: str, gold: str) -> float:
-    """The harmonic mean of the shares of words in common of either text, as ParlAI normalises them (LLM-Rsum).
+    """F1 of the words that two texts share, normalised as by ParlAI (LLM-Rsum).
 
-    Lower case, no punctuation, no articles. 0 where either has no word, unless both have none.
+    Lower case, no punctuation, no articles. 0 if one of them has no word, 1 if both have none.
     """
     return overlap(text, gold).f1
 
 
 def overlap(text: str, gold: str) -> Overlap:
-    """The share of the text's words that the gold text has too, the other way round, and their harmonic mean."""
+    """Precision, recall and F1 of the text's words against the gold text's, normalised as in `token_f1`."""
     ours, theirs = _words(text), _words(gold)
     if not ours or not theirs:
-        alike = float(not ours and not theirs)
-        return Overlap(alike, alike, alike)
+        score = float(not ours and not theirs)
+        return Overlap(score, score, score)
     common = (Counter(ours) & Counter(theirs)).total()
     return Overlap(common / len(ours), common / len(theirs), 2 * common / (len(ours) + len(theirs)))
 
@@ -102,25 +103,25 @@ def overlap(text: str, gold: str) -> Overlap:
 def locomo_f1(text: str, gold: str, category: str) -> float:
     """LoCoMo's score of an answer to a question of this category (its evaluation code; Maharana et al., 2024).
 
-    Words are stemmed. Of several gold answers to a multi-hop question each is matched with the best of the answer's
-    parts, and their mean is taken; an open-domain gold ends at its first semicolon; what was never said is right when
-    the answer says so.
+    Words are stemmed. For a multi-hop question each of several gold answers is matched with the best part of the text,
+    and the mean counts; an open-domain gold ends at its first semicolon; an adversarial question is right if the text
+    says that there is no information.
     """
     if category == "adversarial":
-        return float(any(words in text.lower() for words in _NOT_SAID))
+        return float(any(phrase in text.lower() for phrase in _ABSTENTIONS))
     if category == "multi-hop":
         parts, golds = text.split(","), gold.split(",")
-        return sum(max(_stem_f1(part, one) for part in parts) for one in golds) / len(golds)
+        return sum(max(_stem_f1(part, answer) for part in parts) for answer in golds) / len(golds)
     return _stem_f1(text, gold.partition(";")[0].strip() if category == "open-domain" else gold)
 
 
 def distinct(texts: Iterable[str], order: int) -> float:
-    """How many of all n-grams of these texts together are different ones (Li et al., 2016); 0 where there is none.
+    """The share of distinct n-grams among all n-grams of these texts (Li et al., 2016); 0 if there is none.
 
     The words are those of `token_f1`, as in ParlAI's inter-distinct.
     """
-    every = [gram for text in texts for gram in _grams(_words(text), order)]
-    return len(set(every)) / len(every) if every else 0.0
+    grams = [gram for text in texts for gram in _grams(_words(text), order)]
+    return len(set(grams)) / len(grams) if grams else 0.0
 
 
 def contains_answer(text: str, accepted: Sequence[str], rejected: Sequence[str] = ()) -> bool:
@@ -129,19 +130,26 @@ def contains_answer(text: str, accepted: Sequence[str], rejected: Sequence[str] 
     Case, accents, punctuation and spaces are ignored.
     """
     words = _plain_words(text)
-    return any(_plain_words(one) in words for one in accepted) and not any(
-        _plain_words(one) in words for one in rejected
-    )
+    return _contains_any(words, accepted) and not _contains_any(words, rejected)
 
 
-def _paired(texts: Sequence[str], golds: Sequence[Gold]) -> list[list[str]]:
-    """The gold texts of each text, without empty ones. Raises BadInput where one has none."""
+def check_pairs(texts: Sequence[str], golds: Sequence[Gold]) -> None:
+    """Raises BadInput unless there is one gold text, or one list of them, for each text."""
     if len(texts) != len(golds):
-        raise BadInput(f"{len(texts)} texts and {len(golds)} gold texts cannot be paired; give as many of both")
-    accepted = [[gold for gold in ([one] if isinstance(one, str) else one) if gold.strip()] for one in golds]
-    if not all(accepted):
-        raise BadInput(f"text {accepted.index([]) + 1} has no gold text; give each at least one")
-    return accepted
+        raise BadInput(f"{len(texts)} texts and {len(golds)} gold texts cannot be paired; give the same number of both")
+
+
+def _gold_lists(texts: Sequence[str], golds: Sequence[Gold]) -> list[list[str]]:
+    """The gold texts of each text, without empty ones. Raises BadInput if a text has none."""
+    check_pairs(texts, golds)
+    lists = [[text for text in ([gold] if isinstance(gold, str) else gold) if text.strip()] for gold in golds]
+    if not all(lists):
+        raise BadInput(f"text {lists.index([]) + 1} has no gold text; give each at least one")
+    return lists
+
+
+def _contains_any(words: str, answers: Sequence[str]) -> bool:
+    return any(_plain_words(answer) in words for answer in answers)
 
 
 def _words(text: str) -> list[str]:
@@ -150,7 +158,7 @@ def _words(text: str) -> list[str]:
 
 
 def _plain_words(text: str) -> str:
-    """The words between single spaces, with one at either end, so that `in` compares whole words."""
+    """The words separated by single spaces, with one at either end, so that `in` compares whole words."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     letters = "".join(char for char in decomposed if not unicodedata.combining(char))
     words = re.findall(r"\w+", letters.replace("'", ""))
@@ -163,7 +171,7 @@ def _grams(words: Sequence[str], order: int) -> Iterable[tuple[str, ...]]:
 
 def _stem_f1(text: str, gold: str) -> float:
     stem = _stemmer().stem
-    ours, theirs = (Counter(stem(word) for word in _locomo_words(one)) for one in (text, gold))
+    ours, theirs = (Counter(stem(word) for word in _locomo_words(side)) for side in (text, gold))
     common = (ours & theirs).total()
     return 2 * common / (ours.total() + theirs.total()) if common else 0.0
 
@@ -173,7 +181,7 @@ def _locomo_words(text: str) -> list[str]:
     return _LOCOMO_DROPPED.sub(" ", bare).split()
 
 
-class _AnyScript:
+class _AnyScriptTokenizer:
     """Words of any script, for rouge-score."""
 
     def tokenize(self, text: str) -> list[str]:
@@ -199,9 +207,9 @@ def _bleu(order: Order, *, alone: bool) -> "BLEU":
 
 
 @cache
-def _rouge(kinds: tuple[Kind, ...], stem: bool, others: bool) -> "RougeScorer":
+def _rouge(kinds: tuple[Kind, ...], stem: bool, any_script: bool) -> "RougeScorer":
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
         raise MissingExtra("ROUGE needs rouge-score; run `pip install 'localmem[eval]'`") from error
-    return RougeScorer(list(kinds), use_stemmer=stem, tokenizer=_AnyScript() if others else None)
+    return RougeScorer(list(kinds), use_stemmer=stem, tokenizer=_AnyScriptTokenizer() if any_script else None)

@@ -12,17 +12,15 @@ from localmem.cli.eval.calibrate import calibrate
 from localmem.cli.eval.judge import judge
 from localmem.cli.eval.teafarm import make, run_teafarm
 from localmem.errors import BadInput
+from localmem.evaluation import DATA
 from localmem.evaluation.datasets import teabag
 from localmem.factory import parts
 from localmem.llm.scripted import ScriptedLLM
-from localmem.resources import resource
 from localmem.types import Choice, Prompt
 from tests.cli.conftest import Run
 from tests.evaluation.fixtures import LOCOMO, written
 from tests.evaluation.judging.test_inference import Words
 from tests.fakes import obedient
-
-SHIPPED = resource("configs/eval/teafarm.json")
 
 # What somebody says in the sessions that gives the question's mistake away, by the beginning of the question.
 FACTS = {
@@ -64,7 +62,7 @@ def backbone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 def test_who_remembers_is_not_fooled(backbone: list[str], tmp_path: Path) -> None:
     """The shipped set from end to end: five sessions read, the sixth shown, the question asked of either speaker."""
-    given = ["--systems", "full_history,none", "--out", str(tmp_path / "run"), "--json"]
+    given = ["--system", "full_history", "--system", "none", "--out", str(tmp_path / "run"), "--json"]
     done = CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
@@ -83,41 +81,41 @@ def test_who_remembers_is_not_fooled(backbone: list[str], tmp_path: Path) -> Non
 
 def test_a_table_for_people_and_a_folder_of_another_run(backbone: list[str], tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "run"), "--limit", "2"]
-    assert CliRunner().invoke(run_teafarm, ["--systems", "none", *out]).exit_code == 0
-    table = CliRunner().invoke(run_teafarm, ["--systems", "none", *out])
+    assert CliRunner().invoke(run_teafarm, ["--system", "none", *out]).exit_code == 0
+    table = CliRunner().invoke(run_teafarm, ["--system", "none", *out])
     assert re.search(r"none +0\.00 \[0\.00, 0\.00\] +2 ", table.stdout)
-    assert "uncalibrated: run `localmem eval calibrate`" in table.stdout
+    assert "not calibrated; run `localmem eval calibrate`" in table.stdout
     with pytest.raises(BadInput, match="a run with another data, limit"):
-        CliRunner().invoke(run_teafarm, ["--systems", "none", "--out", str(tmp_path / "run")], catch_exceptions=False)
+        CliRunner().invoke(run_teafarm, ["--system", "none", "--out", str(tmp_path / "run")], catch_exceptions=False)
 
 
 def test_a_judge_that_cannot_say_what_is_right_is_refused(tmp_path: Path) -> None:
-    given = ["--systems", "none", "--out", str(tmp_path), "--judge", "rating"]
-    with pytest.raises(BadInput, match="give correct"):
+    given = ["--system", "none", "--out", str(tmp_path), "--set", "criterion=rating"]
+    with pytest.raises(BadInput, match="use correct"):
         CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
 
 
 def test_a_set_is_made_of_a_data_set_and_goes_on(backbone: list[str], tmp_path: Path) -> None:
     path, out = written(tmp_path, LOCOMO), tmp_path / "made.jsonl"
-    given = ["--data", "locomo", "--path", str(path), "--out", str(out), "--json"]
+    given = ["--dataset", f"locomo={path}", "--out", str(out), "--json"]
     made = json.loads(CliRunner().invoke(make, given, catch_exceptions=False).stdout)
-    assert (made["episodes"], made["questions"], made["held_before"]) == (1, 2, 0)
+    assert (made["episodes"], made["questions"], made["existing"]) == (1, 2, 0)
     (episode,) = teabag.read(out).episodes
     assert {probe.speaker for probe in episode.probes} == {"Ana", "Ben"}
     backbone.clear()
     again = json.loads(CliRunner().invoke(make, given, catch_exceptions=False).stdout)
-    assert (again["episodes"], again["held_before"], backbone) == (1, 1, [])
+    assert (again["episodes"], again["existing"], backbone) == (1, 1, [])
 
 
 def test_calibration_is_told_kept_and_found_by_a_run(backbone: list[str], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
-    told = CliRunner().invoke(calibrate, ["--judge", "correct", "--out", str(out)], catch_exceptions=False)
+    told = CliRunner().invoke(calibrate, ["--criterion", "correct", "--out", str(out)], catch_exceptions=False)
     assert "not believable: kappa" in told.stdout
     assert "vague" in told.stdout
     (held,) = json.loads(out.read_text())
     assert (held["judge"], held["figures"]["items"], held["believable"]) == ("correct", len(backbone), False)
     assert (tmp_path / "data" / "calibration.json").is_file()
-    given = ["--systems", "none", "--limit", "1", "--out", str(tmp_path / "run")]
+    given = ["--system", "none", "--limit", "1", "--out", str(tmp_path / "run")]
     assert "not believable: kappa" in CliRunner().invoke(run_teafarm, given, catch_exceptions=False).stdout
 
 
@@ -127,27 +125,27 @@ def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypa
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")
     monkeypatch.setattr(parts, "pair_model", lambda *_: Words())
-    teafarm = ["--systems", "none", "--limit", "1", "--out", str(out)]
+    teafarm = ["--system", "none", "--limit", "1", "--out", str(out)]
     assert CliRunner().invoke(run_teafarm, teafarm, catch_exceptions=False).exit_code == 0
     backbone.clear()
     assert CliRunner().invoke(calibrate, ["--nli", str(folder)], catch_exceptions=False).exit_code == 0
-    told = CliRunner().invoke(judge, [str(out), "--judge", "entailment", "--nli", str(folder)], catch_exceptions=False)
+    told = CliRunner().invoke(judge, [str(out), "--nli", str(folder)], catch_exceptions=False)
     assert "entailment: not believable: kappa" in told.stderr
     verdicts = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
     (given,) = [one for one in verdicts if one["judge"] == "entailment"]
     assert (given["label"], given["model"].partition("@")[0]) == ("neutral", "nli")
     assert not backbone
-    with pytest.raises(BadInput, match="give --judge entailment"):
-        CliRunner().invoke(judge, [str(out), "--nli", str(folder)], catch_exceptions=False)
+    with pytest.raises(BadInput, match="omit --nli"):
+        CliRunner().invoke(judge, [str(out), "--criterion", "correct", "--nli", str(folder)], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["--judge", "correct,score", "--labelled", "x.jsonl"], "give one --judge"),
-        (["--judge", "wise"], "no judge 'wise'"),
-        (["--nli", "roberta-large-mnli", "--judge", "score"], "leave --nli away"),
-        (["--judge", "preference", "--samples", "2"], "odd number"),
+        (["--criterion", "correct", "--criterion", "score", "--labelled", "x.jsonl"], "give one --criterion"),
+        (["--criterion", "wise"], "no judge 'wise'"),
+        (["--nli", "roberta-large-mnli", "--criterion", "score"], "omit --nli"),
+        (["--criterion", "preference", "--samples", "2"], "odd number"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: list[str], told: str) -> None:
@@ -157,10 +155,12 @@ def test_what_does_not_go_together_is_refused(given: list[str], told: str) -> No
 
 def test_the_starter_weights_judge(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     """A few items of three forms; that its verdicts are worth little is what calibration is there to show."""
-    lines = resource("configs/eval/calibration/entailment.jsonl").read_text().splitlines()[:3]
+    lines = (DATA / "calibration" / "entailment.jsonl").read_text().splitlines()[:3]
     path = tmp_path / "few.jsonl"
     path.write_text("\n".join(lines))
-    done = localmem("eval", "calibrate", "--judge", "entailment", "--labelled", path, "--data", tmp_path, "--json")
+    done = localmem(
+        "eval", "calibrate", "--criterion", "entailment", "--labelled", path, "--data-dir", tmp_path, "--json"
+    )
     assert done.returncode == 0, done.stderr
     (held,) = json.loads(done.stdout)
     assert held["model"]["name"] == "smollm2-135m-instruct"
@@ -170,7 +170,7 @@ def test_the_starter_weights_judge(localmem: Run, tmp_path: Path, starter_llm_di
 
 def test_the_starter_weights_answer_a_shipped_question(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     out = tmp_path / "run"
-    done = localmem("eval", "teafarm", "run", "--systems", "exchange_retrieval", "--limit", 1, "--out", out, "--json")
+    done = localmem("eval", "teafarm", "run", "--system", "exchange_retrieval", "--limit", 1, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["systems"]
     assert (row["questions"], row["failed"], row["unjudged"]) == (1, 0, 0)

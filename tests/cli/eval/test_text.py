@@ -35,7 +35,7 @@ def _msc_cc(folder: Path) -> Path:
 
 def test_shipped_replies_score_as_the_libraries_say(localmem: Run, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    done = localmem("eval", "text", "--data", "msc_cc", "--path", _msc_cc(tmp_path), "--out", out, "--json")
+    done = localmem("eval", "text", "--dataset", f"msc_cc={_msc_cc(tmp_path)}", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     held = json.loads(done.stdout)
     texts, golds = REPLIES[:3], SAID[1:]  # nothing follows the last turn
@@ -67,8 +67,8 @@ def test_ones_own_replies_with_models(localmem: Run, tmp_path: Path, starter_llm
     ]
     path = tmp_path / "replies.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    names = ["--metrics", "bertscore", "--metrics", "mauve", "--metrics", "perplexity"]
-    done = localmem("eval", "text", "--predictions", path, *names, "--device", "cpu", "--json")
+    names = ["--metric", "bertscore", "--metric", "mauve", "--metric", "perplexity"]
+    done = localmem("eval", "text", "--predictions", path, *names, "--set", "device=cpu", "--json")
     assert done.returncode == 0, done.stderr
     held = json.loads(done.stdout)
     assert (held["encoder"], held["model"]) == ("minilm-l6-v2, layer 6", "smollm2-135m-instruct")
@@ -80,7 +80,7 @@ def test_ones_own_replies_with_models(localmem: Run, tmp_path: Path, starter_llm
 def test_a_table_for_people(localmem: Run, tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text(json.dumps({"prediction": "a red kite", "reference": "a red kite"}), encoding="utf-8")
-    done = localmem("eval", "text", "--predictions", path, "--metrics", "rouge")
+    done = localmem("eval", "text", "--predictions", path, "--metric", "rouge")
     assert done.stdout.splitlines()[0] == "1 replies"
     assert "ROUGE-L" in done.stdout
     assert "1.0000" in done.stdout
@@ -89,10 +89,10 @@ def test_a_table_for_people(localmem: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line, arguments, code, said",
     [
-        ({"prediction": "x"}, [], 2, "line 1: it has no reference"),
+        ({"prediction": "x"}, [], 2, "line 1: there is no reference"),
         ({"reference": "x"}, [], 2, "line 1: prediction: Field required"),
-        ({"prediction": "x", "reference": "y"}, ["--metrics", "perplexity"], 2, "reply 1 has no prompt"),
-        ({"prediction": "x", "reference": "y"}, ["--data", "msc_cc"], 2, "give --predictions FILE, or"),
+        ({"prediction": "x", "reference": "y"}, ["--metric", "perplexity"], 2, "reply 1 has no prompt"),
+        ({"prediction": "x", "reference": "y"}, ["--dataset", "msc_cc=x.json"], 2, "give either --predictions FILE or"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line(

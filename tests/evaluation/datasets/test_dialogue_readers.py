@@ -10,7 +10,7 @@ import pytest
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import carecall, msc_cc, read_dataset, teabag
-from localmem.evaluation.datasets.dialogues import UNDATED, surrounding
+from localmem.evaluation.datasets.dialogues import UNDATED, nearest_sessions
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Probe
 from localmem.types import Session
 from tests.evaluation.fixtures import written
@@ -154,8 +154,8 @@ def test_msc_says_what_is_odd_and_what_is_wrong(tmp_path: Path) -> None:
     odd["dialog"].append({"text": "Twice a day.", "id": "Speaker 1"})
     data = _one("msc", tmp_path, odd)
     assert data.notes == (
-        "gaps in a unit that is not known, taken for days: 1",
-        "turns that follow one of the same speaker, not asked for: 1",
+        "gaps in an unknown unit, taken as days: 1",
+        "turns that follow a turn of the same speaker, not used as probes: 1",
         "1 episodes; the published files hold 500 or 501 or 1001 or 4000",
     )
     odd["dialog"][0]["id"] = "Speaker 9"
@@ -170,7 +170,7 @@ def test_conversation_chronicles_asks_in_every_session_but_the_first(tmp_path: P
     (episode,) = data.episodes
     starts = [session.turns[0].time - UNDATED for session in episode.sessions]
     assert [start.days for start in starts] == [0, 3, 733, 734, 734]
-    assert "spans between sessions that are not known, taken for a day: 1" in data.notes
+    assert "unknown spans between sessions, taken as a day: 1" in data.notes
     assert [(probe.type, probe.after) for probe in episode.probes] == [
         (f"session {number}", f"episode-1/{number - 1}") for number in range(2, 6) for _ in range(2)
     ]
@@ -219,8 +219,8 @@ def test_msc_cc_begins_with_memories_and_asks_before_its_session(tmp_path: Path)
     assert (before, len(probes)) == (None, 2)
     assert (session, later) == (episode.sessions[0], ())
     assert data.notes[:2] == (
-        "memories that name not one of the two speakers, taken for both: 1",
-        "turns that follow one of the same speaker, not asked for: 1",
+        "memories that do not name exactly one speaker, taken for both: 1",
+        "turns that follow a turn of the same speaker, not used as probes: 1",
     )
 
 
@@ -229,7 +229,7 @@ def test_probes_before_all_stay_and_none_is_lost(tmp_path: Path) -> None:
     assert data.last_sessions(1) == data
     (episode,) = data.episodes
     stray = replace(episode, probes=(replace(episode.probes[0], after="e0/9"),))
-    with pytest.raises(BadInput, match="e0 has probes after 'e0/9'"):
+    with pytest.raises(BadInput, match="e0 has probes after the session 'e0/9'"):
         list(stray.in_order())
 
 
@@ -302,7 +302,7 @@ def test_longmtbenchplus_parts_exchanges_into_turns(tmp_path: Path) -> None:
     assert [(probe.question, probe.answer, probe.kind) for probe in episode.probes] == [
         ("What was red?", "Roses.", "question")
     ]
-    assert "exchanges without marks, taken for the user's words: 1" in data.notes
+    assert "exchanges without marks, taken as the user's words: 1" in data.notes
     with pytest.raises(BadInput, match="1 questions have 0 answers"):
         _one("longmtbenchplus", tmp_path, {**SECOM, "answers": []})
 
@@ -343,13 +343,13 @@ def test_coqa_names_what_is_wrong(tmp_path: Path) -> None:
     held = json.loads(path.read_text())
     held["data"][1]["answers"].pop()
     path.write_text(json.dumps(held))
-    with pytest.raises(BadInput, match="record 2: questions and answers are not of the same turns"):
+    with pytest.raises(BadInput, match="record 2: questions and answers have different turn ids"):
         read_dataset("coqa", path)
     path.write_text('{"data": [{"id": "p0"}]}')
     with pytest.raises(BadInput, match="record 1: story: Field required"):
         read_dataset("coqa", path)
     path.write_text("[]")
-    with pytest.raises(BadInput, match=r"coqa\.json: the record"):
+    with pytest.raises(BadInput, match=r"coqa\.json: Input should be"):
         read_dataset("coqa", path)
 
 
@@ -373,7 +373,7 @@ def test_persona_chat_asks_for_utterances_beside_five_conversations(tmp_path: Pa
         ([("assistant", "Hi!"), ("user", "Hello. Ahoy.")], "Bread?", "User 1"),
     ]
     assert data.notes == (
-        "lines that go on with the utterance before them: 8",
+        "lines that continue the previous utterance: 8",
         "8 conversations; the published files hold 968 or 1000 or 8938",
     )
 
@@ -381,11 +381,11 @@ def test_persona_chat_asks_for_utterances_beside_five_conversations(tmp_path: Pa
 @pytest.mark.parametrize(
     "text, said",
     [
-        (CSV, "holds no record"),
-        (CSV + ROW, "holds one conversation"),
+        (CSV, "contains no record"),
+        (CSV + ROW, "contains one conversation"),
         (CSV + "a,b\n", "line 2: Best Generated Conversation"),
         (CSV + ROW + "a,b,nothing\n", "line 9: the conversation has no line 'User 1: ...'"),
-        (CSV + ROW + 'a,b,"User 1: x\n', "line 9 is no CSV"),
+        (CSV + ROW + 'a,b,"User 1: x\n', "line 9 is not CSV"),
         ("x,y\n1,2\n", "line 2: user 1 personas: Field required"),
     ],
 )
@@ -441,12 +441,12 @@ def test_what_teabag_writes_it_reads(tmp_path: Path) -> None:
     teabag.write(again, data.episodes, "msc")
     assert read_dataset("teabag", again).episodes == data.episodes
     with pytest.raises(BadInput, match="cannot write"):
-        teabag.write(tmp_path / "no" / "folder.jsonl", data.episodes)
+        teabag.write(again / "inside.jsonl", data.episodes)
 
 
 def test_teabag_names_what_is_wrong(tmp_path: Path) -> None:
     stranger = {**TEABAG, "probes": [{**TEABAG["probes"][0], "asker": "C"}]}
-    with pytest.raises(BadInput, match=r"line 1: the asker 'C' is neither of A and B"):
+    with pytest.raises(BadInput, match=r"line 1: the asker 'C' is not A or B"):
         _one("teabag", tmp_path, stranger)
     with pytest.raises(BadInput, match=r"line 1: the sessions have the speakers \['A'\]"):
         _one("teabag", tmp_path, {**TEABAG, "sessions": [{"id": "1", "turns": [{"speaker": "A", "text": "x"}]}]})
@@ -491,28 +491,28 @@ def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
     [
         ([OWN[0], {"question": "x", "evidence": ["s9.0"]}], "line 2: there is no session or turn 's9.0'"),
         ([OWN[0], {"question": ""}], "line 2: question"),
-        ([OWN[0], OWN[0]], "line 2: there is a session 's2' already"),
+        ([OWN[0], OWN[0]], "line 2: there is already a session 's2'"),
         ([OWN[0], {"id": "x"}], "line 2: turns: Field required"),
         ([{"question": "x"}], "'user' has probes and no session"),
-        ([OWN[0], {"question": "x", "id": "a"}, {"question": "y", "id": "a"}], "have one id"),
+        ([OWN[0], {"question": "x", "id": "a"}, {"question": "y", "id": "a"}], "have the same id"),
         ([OWN[0], {"question": "x", "dialogue": [{"role": "user"}]}], "line 2, dialogue: turns.0.text"),
     ],
 )
-def test_a_bad_line_of_ones_own_is_named(read_records: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
+def test_a_bad_line_of_ones_own_is_named(records: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        read_dataset("jsonl", written(tmp_path, read_records, lines=True))
+        read_dataset("jsonl", written(tmp_path, records, lines=True))
     assert said in str(caught.value)
 
 
 def test_an_empty_file_holds_no_record(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
-    with pytest.raises(BadInput, match="holds no record"):
+    with pytest.raises(BadInput, match="contains no record"):
         read_dataset("jsonl", tmp_path / "empty.jsonl")
 
 
 def test_the_nearest_sessions_are_on_both_sides_but_at_the_ends() -> None:
     held = [Session(str(number)) for number in range(6)]
-    assert ["".join(one.id for one in surrounding(held, place, 2)) for place in range(6)] == [
+    assert ["".join(one.id for one in nearest_sessions(held, place, 2)) for place in range(6)] == [
         "012",
         "012",
         "123",
@@ -520,7 +520,7 @@ def test_the_nearest_sessions_are_on_both_sides_but_at_the_ends() -> None:
         "345",
         "345",
     ]
-    assert surrounding(held, 4, 9) == tuple(held)
+    assert nearest_sessions(held, 4, 9) == tuple(held)
 
 
 def test_a_long_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,8 +528,8 @@ def test_a_long_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     path = written(tmp_path, [_cc(f"é{number}") for number in range(3)])
     assert [one.id for one in read_dataset("conversation_chronicles", path).episodes] == ["é0", "é1", "é2"]
     path.write_text(path.read_text() + " []")
-    with pytest.raises(BadInput, match="goes on after its list of 3 records"):
+    with pytest.raises(BadInput, match="has text after its list of 3 records"):
         read_dataset("conversation_chronicles", path)
     path.write_text(json.dumps([_cc()])[:-1])
-    with pytest.raises(BadInput, match="record 2 is no JSON"):
+    with pytest.raises(BadInput, match="record 2 is not JSON"):
         read_dataset("conversation_chronicles", path)

@@ -160,7 +160,7 @@ def test_a_bad_label_in_sick_names_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", SICK.splitlines()[0], "{not json", json.dumps(SNLI[1])])
 def test_a_file_without_pairs_is_refused(tmp_path: Path, text: str) -> None:
     path = _text(tmp_path, text)
-    with pytest.raises(BadInput, match=r"holds no|is no JSON") as caught:
+    with pytest.raises(BadInput, match=r"(holds|contains) no|is not JSON") as caught:
         read_inference(path)
     assert str(path) in str(caught.value)
 
@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, read: Callable[[Pat
         read(tmp_path / "nowhere.jsonl")
     binary = tmp_path / "binary.jsonl"
     binary.write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(BadInput, match=r"binary\.jsonl is no UTF-8 text"):
+    with pytest.raises(BadInput, match=r"cannot read .*binary\.jsonl.*not UTF-8"):
         read(binary)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from finetune.cross_validation import make_folds
+from localmem.classification import OPERATIONS
 from localmem.evaluation.datasets.labelled_pairs import SHIPPED, LabelledPair, count_labels, read_operations
-from localmem.text.base import OPERATIONS
 
 ROOT = Path(__file__).parents[3]
 

@@ -39,8 +39,8 @@ def test_locomo_probes_name_their_type_and_evidence(tmp_path: Path) -> None:
     assert probes[1].sessions == ("conv-1/1", "conv-1/2")
     assert (probes[0].answer, probes[1].answer, probes[2].answer) == ("a parrot", "2022", "")
     assert data.notes == (
-        "evidence fields that were mended (several ids in one, or oddly written): 2",
-        "evidence ids of no turn, dropped: 1",
+        "evidence fields that were corrected (several ids in one, or oddly written): 2",
+        "evidence ids without a turn, dropped: 1",
         "questions without evidence: 2",
         "1 conversations; the published files hold 10",
         "5 questions; the published files hold 1986",
@@ -82,7 +82,7 @@ def test_a_question_can_be_given_a_haystack_of_some_sessions(tmp_path: Path) -> 
     for number, one in enumerate(many):
         one["evidence_sessions"][0]["turns"][0]["content"] = f"fact {number}"
     data = read_dataset("longmemeval", written(tmp_path, many, lines=True))
-    drawn = longmemeval.among(data, 3)
+    drawn = longmemeval.draw_haystacks(data, 3)
     assert len(drawn.episodes) == 12
     for episode in drawn.episodes:
         (probe,) = episode.probes
@@ -90,9 +90,9 @@ def test_a_question_can_be_given_a_haystack_of_some_sessions(tmp_path: Path) -> 
         assert len(ids) == 3
         assert set(probe.sessions) <= set(ids)
         assert episode.half == half_of(probe.id)
-    assert drawn == longmemeval.among(data, 3)
-    with pytest.raises(BadInput, match="leave --pool away"):
-        longmemeval.among(read_dataset("longmemeval", written(tmp_path, HAYSTACK)), 3)
+    assert drawn == longmemeval.draw_haystacks(data, 3)
+    with pytest.raises(BadInput, match="omit --pool"):
+        longmemeval.draw_haystacks(read_dataset("longmemeval", written(tmp_path, HAYSTACK)), 3)
 
 
 def test_longmemeval_haystack_is_an_episode_of_its_own(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_mtbenchplus_merges_sessions_and_finds_source_topics(tmp_path: Path) -> 
     assert second.sessions == ("m0/m0", "m0/m1")
     assert [turn.text for turn in first.dialogue] == ["What about a cactus?", "Write a poem."]
     assert data.notes == (
-        "requests of a topic that comes again in a history, read once: 1",
+        "requests of a topic that returns within a history, read once: 1",
         "2 sessions; the published files hold 54",
     )
 
@@ -138,7 +138,7 @@ def test_halves_and_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted({*READERS} - {"coqa", "persona_chat", "jsonl"}))  # these have other forms
 @pytest.mark.parametrize(
     "text, said",
-    [("[{", "no JSON"), ("[]", "holds no record"), ('{"a": 1}\n{oh', "line 1"), ('[{"id": 7}]', "record 1")],
+    [("[{", "not JSON"), ("[]", "contains no record"), ('{"a": 1}\n{oh', "line 1"), ('[{"id": 7}]', "record 1")],
 )
 def test_a_file_in_another_form_is_one_line_with_file_and_place(
     name: str, text: str, said: str, tmp_path: Path
@@ -148,7 +148,7 @@ def test_a_file_in_another_form_is_one_line_with_file_and_place(
     with pytest.raises(BadInput) as caught:
         read_dataset(name, path)
     assert str(path) in str(caught.value)
-    assert said in str(caught.value) or "line 2 is no JSON" in str(caught.value)
+    assert said in str(caught.value) or "line 2 is not JSON" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -162,7 +162,7 @@ def test_bad_records_inside_a_good_file_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"record 1, session_1: turns\.1\.dia_id"):
         read_dataset("locomo", written(tmp_path, mute))
     short = [{**HAYSTACK[0], "haystack_dates": []}]
-    with pytest.raises(BadInput, match="not as many"):
+    with pytest.raises(BadInput, match="different numbers"):
         read_dataset("longmemeval", written(tmp_path, short))
     with pytest.raises(BadInput, match="names no topic"):
         read_dataset("mtbenchplus", written(tmp_path, [{**MTBENCHPLUS[0], "conversations": []}]))

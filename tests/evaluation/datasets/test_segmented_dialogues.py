@@ -36,7 +36,7 @@ def test_dialogues_with_segment_lengths_are_read(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(BadInput, match="cannot read labelled dialogues"):
+    with pytest.raises(BadInput, match=f"(cannot read|{path.name}).*give JSONL with id and dialogue"):
         read_segmented_dialogues(path)
-    with pytest.raises(BadInput, match="cannot read labelled dialogues"):
+    with pytest.raises(BadInput, match=f"(cannot read|{path.name}).*give JSONL with id and dialogue"):
         read_segmented_dialogues(tmp_path / "absent")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
+from localmem.evaluation import DATA
 from localmem.evaluation.judging import JUDGES, Judge, Verdict, calibrate_judge
 from localmem.evaluation.judging.calibration import Label, LabelledSet, read_labelled_set
 from localmem.evaluation.judging.judges import Pair, Words
-from localmem.resources import resource
 
-SETS = resource("configs/eval/calibration")
+SETS = DATA / "calibration"
 
 
 def labelled(*lines: Label) -> LabelledSet:
@@ -49,7 +49,7 @@ def test_accuracy_kappa_and_what_is_let_pass() -> None:
     assert found.passed == {"vague": 0.5, "irrelevant": 0.0}
     assert found.kinds["vague"] == (2, 1)
     assert found.confusion["incorrect"] == {"correct": 1, "incorrect": 2}
-    assert found.line == "not believable: kappa 0.45, and it passes 50% of the vague wrong answers"
+    assert found.line == "not believable: kappa 0.45, and it accepts 50% of the vague wrong answers"
 
 
 def test_an_abstention_that_is_taken_for_right_counts_as_passed_only_where_it_was_not() -> None:
@@ -129,8 +129,8 @@ def test_several_scales_are_averaged() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{oops", "line 2 is no JSON"),
-        ('{"item": {"question": "q"}, "label": "correct"}', "the item lacks gold, answer"),
+        ("{oops", "line 2: Invalid JSON"),
+        ('{"item": {"question": "q"}, "label": "correct"}', "add gold, answer"),
         ('{"item": {"question": "q", "gold": "g", "answer": "a"}, "label": "good"}', "the label is 'good'"),
         ('{"item": {"question": "q", "gold": "", "answer": "a"}, "label": "correct"}', "can get incorrect, abstained"),
         ('{"item": {"question": "q"}, "label": "correct", "mood": 1}', "mood"),
@@ -151,7 +151,7 @@ def test_scores_must_be_those_of_the_judge(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="this judge gives score"):
         read_labelled_set(path, JUDGES["score"])
     path.write_text("\n")
-    with pytest.raises(BadInput, match="holds no labelled verdict"):
+    with pytest.raises(BadInput, match="does not contain labelled verdicts"):
         read_labelled_set(path, JUDGES["score"])
     with pytest.raises(BadInput, match="cannot read"):
         read_labelled_set(tmp_path / "none.jsonl", JUDGES["score"])

@@ -67,5 +67,5 @@ def test_a_model_of_something_else_is_refused() -> None:
     model.labels = ("PASS", "REPLACE", "APPEND", "DELETE")
     with pytest.raises(BadInput, match="an NLI model has entailment"):
         infer_verdicts(model, [{"past": PAST, "answer": "Porto."}])
-    with pytest.raises(BadInput, match="needs past"):
+    with pytest.raises(BadInput, match="add past"):
         infer_verdicts(Words(), [{"answer": "Porto."}])

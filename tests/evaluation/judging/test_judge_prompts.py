@@ -3,7 +3,7 @@
 import pytest
 
 from localmem.evaluation.judging import JUDGES
-from localmem.evaluation.judging.verdicts import prompts_of
+from localmem.evaluation.judging.verdicts import judge_prompts
 from localmem.prompts import render
 from localmem.types import Prompt
 from tests.snapshots import Snapshots
@@ -30,10 +30,10 @@ def _asked() -> dict[str, Prompt]:
         folder, _, task = judge.prompt.partition("/")
         first = judge.sampled(1)
         step = first.prompts // max(1, len(judge.criteria))
-        for criterion, prompt in zip(judge.criteria or ("",), prompts_of(first, ITEM)[::step], strict=True):
+        for criterion, prompt in zip(judge.criteria or ("",), judge_prompts(first, ITEM)[::step], strict=True):
             found[f"{folder}/{task}_{criterion}" if criterion else f"{folder}/{task}"] = prompt
-        found.setdefault(f"{folder}/{task}_bare", prompts_of(first, BARE)[0])
-        found.setdefault(f"{folder}/{task}", prompts_of(first, ITEM)[0])
+        found.setdefault(f"{folder}/{task}_bare", judge_prompts(first, BARE)[0])
+        found.setdefault(f"{folder}/{task}", judge_prompts(first, ITEM)[0])
     found["teafarm/question"] = render(
         "teafarm/question", asker="Ana", other="Ben", summaries="Conversation 1:\n- Ben sold his boat."
     )
@@ -65,4 +65,4 @@ def test_what_varies_comes_after_what_is_fixed(name: str) -> None:
 
 def test_what_was_typed_is_no_template() -> None:
     typed = {**ITEM, "answer": "{{ gold }} {% if x %}"}
-    assert "{{ gold }} {% if x %}" in prompts_of(JUDGES["correct"], typed)[0].messages[1].content
+    assert "{{ gold }} {% if x %}" in judge_prompts(JUDGES["correct"], typed)[0].messages[1].content

@@ -9,7 +9,7 @@ import pytest
 from localmem.errors import BadInput
 from localmem.evaluation.judging import JUDGES, ask_judge, get_judge
 from localmem.evaluation.judging.judges import Words
-from localmem.evaluation.judging.verdicts import prompts_of
+from localmem.evaluation.judging.verdicts import judge_prompts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Completion, Prompt
 
@@ -61,7 +61,7 @@ def test_where_nothing_is_right_abstaining_is() -> None:
     script = ScriptedLLM(lambda prompt: "abstained" if "never" in shown(prompt) else "incorrect")
     owned, made_up = ask_judge(script, CORRECT, [item("You never said.", gold=""), item("Porto.", gold="")])
     assert (owned.scores["right"], made_up.scores["right"]) == (1.0, 0.0)
-    (prompt,) = prompts_of(CORRECT, item("Porto.", gold=""))
+    (prompt,) = judge_prompts(CORRECT, item("Porto.", gold=""))
     assert prompt.format == Choice(("incorrect", "abstained"))
 
 
@@ -77,9 +77,9 @@ def test_samples_vote_and_an_even_vote_is_undecided() -> None:
 
 
 def test_samples_are_drawn_with_seeds_of_their_own() -> None:
-    prompts = prompts_of(CORRECT.sampled(3), item("Porto."), seed=7)
+    prompts = judge_prompts(CORRECT.sampled(3), item("Porto."), seed=7)
     assert [(prompt.seed, prompt.temperature) for prompt in prompts] == [(7, 1.0), (8, 1.0), (9, 1.0)]
-    assert [prompt.temperature for prompt in prompts_of(CORRECT, item("Porto."))] == [0.0]
+    assert [prompt.temperature for prompt in judge_prompts(CORRECT, item("Porto."))] == [0.0]
 
 
 def test_both_orders_are_asked_and_the_better_one_wins_from_either_place() -> None:
@@ -89,7 +89,7 @@ def test_both_orders_are_asked_and_the_better_one_wins_from_either_place() -> No
     assert [one.label for one in verdicts] == ["first", "second", "tie"]
     assert verdicts[0].scores == {"first": 1.0, "second": 0.0, "tie": 0.0}
     assert verdicts[1].probabilities == {"first": 0.0, "second": 1.0, "tie": 0.0}
-    given, turned = prompts_of(PREFERENCE, items[0])
+    given, turned = judge_prompts(PREFERENCE, items[0])
     assert (first_reply(given), first_reply(turned)) == ("a cat", "a dog")
 
 
@@ -185,7 +185,7 @@ def test_a_judge_of_words_without_a_usable_answer_has_no_verdict() -> None:
 
 
 def test_what_an_item_lacks_is_named() -> None:
-    with pytest.raises(BadInput, match="'correct' needs gold, answer"):
+    with pytest.raises(BadInput, match="add gold, answer, which the judge 'correct' needs"):
         ask_judge(ScriptedLLM(lambda _: "correct"), CORRECT, [{"question": "Where?"}])
     with pytest.raises(BadInput, match="no judge 'corect'"):
         get_judge("corect")

@@ -35,5 +35,5 @@ def test_which_layer_is_taken_matters_and_must_be_there(starter_encoder_dir: Pat
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelMissing, match="no encoder is in"):
+    with pytest.raises(ModelMissing, match="there is no encoder in"):
         BertScore(tmp_path, device="cpu")

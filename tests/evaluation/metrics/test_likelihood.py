@@ -80,7 +80,7 @@ def test_all_tokens_count_alike_in_the_perplexity_of_a_set() -> None:
     found = [Likelihood(-3 * math.log(2), 3, 0), Likelihood(-math.log(8), 1, 0)]
     assert [one.perplexity for one in found] == pytest.approx([2, 8])
     assert perplexity(found) == pytest.approx(2**1.5)
-    with pytest.raises(BadInput, match="no answer"):
+    with pytest.raises(BadInput, match="at least one answer"):
         perplexity([])
 
 

@@ -8,12 +8,12 @@ from sklearn.metrics import dcg_score, recall_score
 
 from localmem.evaluation.metrics.ranking import (
     dcg,
-    fitting,
     hit_at,
     recall_at,
     recall_within,
     reciprocal_rank,
     tokens_at,
+    units_within,
 )
 
 # units of two turns each; the gold turns b, c and x stand in units 1 and 2, and x in none
@@ -63,7 +63,7 @@ def test_tokens() -> None:
     sizes = [100, 150, 300, 10]
     assert (tokens_at(sizes, 2), tokens_at(sizes, 9)) == (250, 560)
     # what comes after a unit that does not fit is not shown, however small
-    assert [fitting(sizes, budget) for budget in (99, 100, 250, 500, 560)] == [0, 1, 2, 2, 4]
+    assert [units_within(sizes, budget) for budget in (99, 100, 250, 500, 560)] == [0, 1, 2, 2, 4]
     assert recall_within(RANKING, sizes, GOLD, 250) == pytest.approx(1 / 3)
     assert recall_within(RANKING, sizes, GOLD, 550) == pytest.approx(2 / 3)
     assert recall_within(RANKING, sizes, GOLD, 50) == 0

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localmem.evaluation.metrics.segmentation import Agreement, agreement, f1, mean_agreement, p_k, window, window_diff
-from localmem.segmentation.segmenters import between
+from localmem.evaluation.metrics.segmentation import (
+    Agreement,
+    agreement,
+    f1,
+    mean_agreement,
+    p_k,
+    window_diff,
+    window_size,
+)
+from localmem.segmentation.segmenters import segments_between
 
 Measure = Callable[[Sequence[range], Sequence[range], int], float]
 
@@ -31,12 +39,12 @@ def test_the_errors_are_those_of_nltk(
         for starts in (right, predicted)
     ]
     expected = getattr(segmentation, theirs)(*marks, k=min(size, count))
-    assert ours(between(right, count), between(predicted, count), size) == pytest.approx(expected)
+    assert ours(segments_between(right, count), segments_between(predicted, count), size) == pytest.approx(expected)
 
 
 def test_the_window_is_half_the_mean_segment() -> None:
-    assert window([range(2), range(2, 5)]) == 2
-    assert window([range(12), range(12, 24)]) == 6
+    assert window_size([range(2), range(2, 5)]) == 2
+    assert window_size([range(12), range(12, 24)]) == 6
     assert window_diff([range(12), range(12, 24)], [range(12), range(12, 24)]) == 0.0
     assert window_diff([], []) == 0.0
 

@@ -10,7 +10,7 @@ from finetune.reply_lessons.generate import lessons
 from finetune.reply_lessons.vocabulary import DATA, HELD_OUT, Part, share, topics, values
 from finetune.traces.trace import Trace
 from localmem.evaluation import DATA as EVALUATION_DATA
-from localmem.evaluation.abstention import abstains
+from localmem.experiments.abstention import abstains
 from localmem.files import read_yaml
 from localmem.prompts import load
 

@@ -1,12 +1,12 @@
-"""What counts as owning up to not knowing, and that the shipped questions are whole."""
+"""The rule for replies that admit not knowing, and the shipped questions."""
 
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.abstention import abstains, read_cases
-from localmem.resources import resource
+from localmem.evaluation import DATA
+from localmem.experiments.abstention import abstains, read_cases
 
-QUESTIONS = resource("configs/eval/abstention/questions.yaml")
+QUESTIONS = DATA / "abstention" / "questions.yaml"
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ QUESTIONS = resource("configs/eval/abstention/questions.yaml")
         "I don't have any information about your car.",
     ],
 )
-def test_saying_so_counts(reply: str) -> None:
+def test_a_reply_that_admits_not_knowing_abstains(reply: str) -> None:
     assert abstains(reply)
 
 
@@ -37,21 +37,21 @@ def test_saying_so_counts(reply: str) -> None:
         "",
     ],
 )
-def test_other_negations_do_not(reply: str) -> None:
+def test_other_negations_do_not_abstain(reply: str) -> None:
     assert not abstains(reply)
 
 
-def test_the_shipped_cases_hold_what_they_ask_for() -> None:
+def test_the_shipped_conversations_contain_the_answers() -> None:
     cases = read_cases(QUESTIONS)
-    assert sum(len(case.never) for case in cases) >= 40
+    assert sum(len(case.unanswered) for case in cases) >= 40
     for case in cases:
-        said = resource(case.conversation).read_text(encoding="utf-8").lower()
-        for one in case.told:
-            assert any(text.lower() in said for text in one.accept), one.question
+        conversation = (DATA / case.conversation).read_text(encoding="utf-8").lower()
+        for question in case.answered:
+            assert any(text.lower() in conversation for text in question.accept), question.question
 
 
-def test_a_file_without_cases_is_one_line(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_file_without_cases_is_an_error(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "none.yaml"
     path.write_text("questions: []\n", encoding="utf-8")
-    with pytest.raises(BadInput, match="holds no cases"):
+    with pytest.raises(BadInput, match="give a mapping with `cases`"):
         read_cases(path)

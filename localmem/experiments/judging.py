@@ -1,0 +1,148 @@
+"""Judging the answers of a run, and calibrating judges on labelled verdicts, by a backbone or a trained NLI model.
+
+Prints nothing: notes and progress go to functions that the caller passes.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localmem.errors import BadInput
+from localmem.experiments.runs import ANSWERS, FULL_HISTORY, Notify, Progress, counting, ignore_progress
+
+if TYPE_CHECKING:
+    from localmem.config import Settings
+    from localmem.evaluation.judgements import JudgeSetup
+    from localmem.evaluation.judging import Judge
+    from localmem.evaluation.judging.calibration_store import CalibrationRecord
+    from localmem.llm.base import LLM
+
+
+def open_backbone(settings: "Settings", stack: ExitStack, notify: Notify) -> "LLM":
+    """The configured backbone, closed with the stack."""
+    from localmem import factory
+
+    backbone = factory.backbone(settings, notify)
+    stack.callback(backbone.close)
+    return backbone.llm
+
+
+def judge_on_backbone(judge: "Judge", settings: "Settings", llm: "LLM", seed: int = 0) -> "JudgeSetup":
+    """A judge on the settings' backbone, with its calibration if there is one."""
+    from localmem.evaluation.judgements import JudgeSetup
+    from localmem.evaluation.judging import ask_judge, find_calibration, model_identity
+
+    model = model_identity(settings, judge)
+    calibration = find_calibration(settings.data, judge, model)
+    return JudgeSetup(
+        judge, f"{model.name}@{model.checksum[:12]}", partial(ask_judge, llm, judge, seed=seed), calibration
+    )
+
+
+def judge_on_nli(judge: "Judge", settings: "Settings", name: str) -> "JudgeSetup":
+    """The entailment judge on a trained NLI model, given by its name in the manifest or its folder."""
+    from localmem.evaluation.judgements import JudgeSetup
+    from localmem.evaluation.judging import find_calibration
+    from localmem.evaluation.judging.calibration_store import nli_identity
+    from localmem.evaluation.judging.inference import infer_verdicts
+    from localmem.factory.parts import pair_model
+
+    model = nli_identity(name)
+    calibration = find_calibration(settings.data, judge, model)
+    ask = partial(infer_verdicts, pair_model(name, settings.llm.device))
+    return JudgeSetup(judge, f"{model.name}@{model.checksum[:12]}", ask, calibration)
+
+
+def select_judges(
+    criteria: Sequence[str], samples: int | None, nli: str | None, default: Sequence[str]
+) -> "list[Judge]":
+    """The judges by these names, or by `default`; an NLI model is the entailment judge. Raises BadInput."""
+    from localmem.evaluation.judging import get_judge
+
+    names = list(dict.fromkeys(criteria)) or (["entailment"] if nli else list(default))
+    judges = [get_judge(name) for name in names]
+    if nli and names != ["entailment"]:
+        raise BadInput(f"an NLI model judges entailment only; omit --nli for the criteria {', '.join(names)}")
+    if nli and samples:
+        raise BadInput("an NLI model always gives the same verdict; omit --samples")
+    return [judge.sampled(samples) for judge in judges] if samples else judges
+
+
+def judge_run(
+    folder: Path,
+    settings: "Settings",
+    *,
+    criteria: Sequence[str] = (),
+    samples: int | None = None,
+    nli: str | None = None,
+    baseline: str = FULL_HISTORY,
+    seed: int = 0,
+    notify: Notify = lambda _: None,
+) -> dict[str, int]:
+    """Judge the answers of the run in `folder` and return the number of new verdicts by judge. Raises BadInput.
+
+    Judges that compare two compare each system with `baseline`. Verdicts are stored in the run's folder.
+    """
+    from localmem.evaluation.answers import read_answers
+    from localmem.evaluation.judgements import judge_all, open_judgements
+
+    judges = select_judges(criteria, samples, nli, ["correct"])
+    lines = read_answers(folder / ANSWERS)
+    counts: dict[str, int] = {}
+    with ExitStack() as stack:
+        log = stack.enter_context(open_judgements(folder))
+        llm = None if nli else open_backbone(settings, stack, notify)
+        for judge in judges:
+            setup = judge_on_backbone(judge, settings, llm, seed) if llm else judge_on_nli(judge, settings, str(nli))
+            calibration = setup.calibration.line if setup.calibration else "not calibrated on this model"
+            notify(f"{judge.name}: {calibration}")
+            counts[judge.name] = judge_all(setup, lines, baseline, log)
+    return counts
+
+
+def calibrate_judges(
+    settings: "Settings",
+    *,
+    criteria: Sequence[str] = (),
+    labelled: Path | None = None,
+    samples: int | None = None,
+    nli: str | None = None,
+    seed: int = 0,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> "list[CalibrationRecord]":
+    """Compare judges (all by default) with labelled verdicts and store the figures in the data directory.
+
+    `labelled` replaces the shipped set of a single judge. Raises BadInput.
+    """
+    from localmem.evaluation import DATA
+    from localmem.evaluation.judging import JUDGES, ask_judge, calibrate_judge, model_identity
+    from localmem.evaluation.judging.calibration import read_labelled_set
+    from localmem.evaluation.judging.calibration_store import nli_identity, save_calibration
+
+    judges = select_judges(criteria, samples, nli, list(JUDGES))
+    if labelled and len(judges) != 1:
+        raise BadInput(f"{labelled} has the labels of one judge; give one --criterion")
+    sets = [read_labelled_set(labelled or DATA / "calibration" / f"{judge.name}.jsonl", judge) for judge in judges]
+    records = []
+    with ExitStack() as stack:
+        llm = None if nli else open_backbone(settings, stack, notify)
+        for judge, items in zip(judges, sets, strict=True):
+            if llm:
+                track = counting(progress, judge.name, judge.prompts * len(items.lines))
+                verdicts = ask_judge(llm, judge, items.items, seed=seed, track=track)
+                model = model_identity(settings, judge)
+            else:
+                verdicts = list(judge_on_nli(judge, settings, str(nli)).ask(items.items))
+                model = nli_identity(str(nli))
+            figures = calibrate_judge(judge, items, verdicts, seed=seed)
+            records.append(save_calibration(settings.data, judge, model, items, seed, figures))
+    return records
+
+
+def describe_calibration(record: "CalibrationRecord") -> Mapping[str, object]:
+    """The record as a JSON document, with its conclusion."""
+    return asdict(record) | {"believable": record.figures.believable, "line": record.figures.line}
