@@ -1,4 +1,4 @@
-"""Settings: who wins over whom, and what a mistake is told."""
+"""Settings: the order of their sources, and one-line errors."""
 
 from pathlib import Path
 
@@ -8,16 +8,43 @@ from localmem.config import load_settings, system_names, system_options
 from localmem.errors import BadInput, BadSettings
 
 
-def test_flags_over_environment_over_yaml_over_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "settings.yaml"
+def test_flags_over_environment_over_config_over_user_file_over_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "config.yaml"
     file.write_text("user: from-yaml\nsystem: rsum\nmodel: from-yaml\nserver: {port: 1, host: 127.0.0.9}\n")
+    user_file = tmp_path / "localmem" / "settings.yaml"
+    user_file.parent.mkdir()
+    user_file.write_text("user: from-user-file\nchat: {carry: 3}\nserver: {idle_minutes: 5, port: 4}\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALMEM_SYSTEM", "none")
     monkeypatch.setenv("LOCALMEM_MODEL", "from-env")
     monkeypatch.setenv("LOCALMEM_SERVER__PORT", "2")
     settings = load_settings(file, {"model": "from-flag", "user": None, "server": {"port": 3, "host": None}})
     assert (settings.user, settings.system, settings.model) == ("from-yaml", "none", "from-flag")
-    assert (settings.server.port, settings.server.host) == (3, "127.0.0.9")
-    assert settings.chat.carry == 12
+    assert (settings.server.port, settings.server.host, settings.server.idle_minutes) == (3, "127.0.0.9", 5)
+    assert (settings.chat.carry, settings.chat.user_name) == (3, "User")
+    assert load_settings().user == "from-user-file"
+    monkeypatch.setenv("LOCALMEM_CONFIG", str(file))
+    assert load_settings().user == "from-yaml"
+    monkeypatch.setenv("LOCALMEM_CONFIG", str(tmp_path / "absent.yaml"))
+    with pytest.raises(BadInput, match=r"cannot read .*absent\.yaml"):
+        load_settings()
+
+
+def test_a_config_path_may_be_a_string(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("user: ana")
+    assert load_settings(str(file)).user == "ana"
+
+
+@pytest.mark.parametrize("user", ["", "  "])
+def test_an_empty_user_is_an_error_with_a_cure(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadSettings, match="the user must have a name, for example --user ana"):
+        load_settings(None, {"user": user})
+    monkeypatch.setenv("LOCALMEM_USER", user)
+    with pytest.raises(BadSettings, match="the user must have a name"):
+        load_settings()
 
 
 @pytest.mark.parametrize(
@@ -38,14 +65,14 @@ def test_a_mistake_is_one_line_with_its_cure(tmp_path: Path, text: str, says: st
     assert "\n" not in str(error.value)
 
 
-def test_an_unknown_environment_variable_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_environment_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_SISTEM", "rsum")
     with pytest.raises(BadSettings, match=r"LOCALMEM_SISTEM.*LOCALMEM_SYSTEM"):
         load_settings()
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a list"])
-def test_a_file_that_is_no_mapping_is_told(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_an_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(text)
     with pytest.raises(BadInput, match=r"settings\.yaml"):

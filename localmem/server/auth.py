@@ -75,10 +75,10 @@ class Authenticator:
 
     def _key_user(self, digest: bytes | None) -> str:
         if digest is None:
-            raise _unauthorized("no API key; send `Authorization: Bearer KEY`")
+            raise _unauthorized_error("no API key; send `Authorization: Bearer KEY`")
         matches = [user for key, user in self._users if hmac.compare_digest(key, digest)]  # all, for a constant time
         if not matches:
-            raise _unauthorized("unknown API key; ask the owner of this server for one")
+            raise _unauthorized_error("unknown API key; ask the owner of this server for one")
         return matches[-1]
 
 
@@ -96,5 +96,5 @@ def _digest(key: str) -> bytes:
     return sha256(key.encode()).digest()
 
 
-def _unauthorized(message: str) -> ApiError:
+def _unauthorized_error(message: str) -> ApiError:
     return ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})

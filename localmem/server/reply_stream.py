@@ -36,7 +36,7 @@ class ReplyStream:
         self._finished = threading.Event()
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether `stop` was called."""
         return self._stop.is_set()
 
@@ -53,7 +53,7 @@ class ReplyStream:
         try:
             self._put(self._drive(start))
         except Exception as error:  # noqa: BLE001  # whatever it is belongs to the client that made the request
-            if self.stopped and not isinstance(error, Stopped):
+            if self.is_stopped and not isinstance(error, Stopped):
                 log.warning("cannot save a stopped reply: %s", error)
             self._put(error)
         finally:
@@ -76,10 +76,10 @@ class ReplyStream:
         return "".join(words)
 
     def _drive(self, start: Callable[["ReplyStream"], Pieces]) -> Reply:
-        if self.stopped:
+        if self.is_stopped:
             raise Stopped
         with closing(start(self)) as pieces:
-            while not self.stopped:
+            while not self.is_stopped:
                 try:
                     self._put(next(pieces))
                 except StopIteration as end:

@@ -70,7 +70,7 @@ class SessionManager:
                 f"session {session_name!r} is not a valid name; use at most 100 letters, digits and . _ : ~ -"
             )
         with self._lock(user):
-            self._finish(other for other in self._streams_of(user) if other.stopped)
+            self._finish(other for other in self._streams_of(user) if other.is_stopped)
             try:
                 logged = self._log(user, messages, session_name, announce)
             except BadInput:

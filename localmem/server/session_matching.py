@@ -39,7 +39,7 @@ class Match:
     positions: Positions
 
     @property
-    def shared(self) -> int:
+    def match_count(self) -> int:
         """The number of messages that the log holds."""
         return sum(position is not None for position in self.positions)
 
@@ -80,7 +80,7 @@ class Continuation:
 def best_match(sessions: Iterable[Session], messages: Sequence[Message]) -> Match | None:
     """The session that the messages belong to, or None when they begin a new one."""
     matches = [match for session in sessions if (match := match_session(session, messages)) is not None]
-    return max(matches, key=lambda match: (match.shared, match.session.turns[-1].time), default=None)
+    return max(matches, key=lambda match: (match.match_count, match.session.turns[-1].time), default=None)
 
 
 def match_session(session: Session, messages: Sequence[Message], *, is_named: bool = False) -> Match | None:

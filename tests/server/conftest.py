@@ -1,4 +1,4 @@
-"""A real server on a loopback port, with a scripted backbone, an encoder without weights and a clock that is set."""
+"""A real server on a loopback port, with a scripted backbone, an encoder without weights and a settable clock."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,29 +23,29 @@ KEYS = {"key-of-ann-1": "ann", "key-of-ann-2": "ann", "key-of-ben-1": "ben"}
 
 
 class CountingEncoder(WordEncoder):
-    """Words are its tokens."""
+    """An encoder whose tokens are words."""
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
 
 
 class Backbone(ScriptedLLM):
-    """Remembers what it was asked and how far it got; answers with `answer`, which a test may change."""
+    """Records its prompts and progress; answers with `answer`, which a test may change."""
 
     def __init__(self) -> None:
         super().__init__(self._say)
         self.answer: Callable[[Prompt], str] = lambda prompt: f"You said: {prompt.messages[-1].content}"
         self.prompts: list[Prompt] = []
-        self.given = 0
-        self.ended = threading.Event()
+        self.pieces_sent = 0
+        self.finished = threading.Event()
 
     def slow(self, per_token: float = 0.02) -> None:
         self._per_token = per_token
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         self.prompts.append(prompt)
-        self.given = 0
-        self.ended.clear()
+        self.pieces_sent = 0
+        self.finished.clear()
         pieces = super().stream(prompt)
         try:
             while True:
@@ -54,19 +54,19 @@ class Backbone(ScriptedLLM):
                 except StopIteration as end:
                     completion: Completion = end.value
                     return completion
-                self.given += 1
+                self.pieces_sent += 1
                 yield piece
         finally:
             pieces.close()
-            self.ended.set()
+            self.finished.set()
 
     def _say(self, prompt: Prompt) -> str:
         return self.answer(prompt)
 
 
 @dataclass
-class House:
-    """A server that runs, and everything behind it."""
+class LiveServer:
+    """A running server and its parts."""
 
     url: str
     runtime: Runtime
@@ -75,10 +75,10 @@ class House:
     encoder: CountingEncoder
     clock: "Clock"
     clients: ExitStack = field(default_factory=ExitStack)
-    waiting: threading.Event = field(default_factory=threading.Event)
+    pause: threading.Event = field(default_factory=threading.Event)
 
     def openai(self, key: str = "any", **more: object) -> OpenAI:
-        """The official client, as anybody would make it."""
+        """The official client."""
         return self.clients.enter_context(OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, **more))  # type: ignore[arg-type]
 
     def http(self, key: str | None = None) -> httpx.Client:
@@ -87,24 +87,24 @@ class House:
         return self.clients.enter_context(httpx.Client(base_url=self.url, headers=headers, timeout=30))
 
     def log(self, user: str = "me") -> list[list[str]]:
-        """What the store holds of each session: the texts, an assistant's behind a >."""
+        """The texts of each stored session; the assistant's start with >."""
         store = self.runtime.store
         sessions = [store.session(user, info.id) for info in store.sessions(user)]
-        return [[_told(turn) for turn in session.turns] for session in sessions]
+        return [[_format_turn(turn) for turn in session.turns] for session in sessions]
 
-    def remembered(self, user: str = "me") -> None:
+    def wait_until_remembered(self, user: str = "me") -> None:
         """Wait until every closed session of the user is remembered."""
         for _ in range(200):
             if not self.runtime.waiting_jobs(user) and not self.runtime.store.pending_sessions(
                 user, self.runtime.settings.system
             ):
                 return
-            self.waiting.wait(0.05)
-        raise AssertionError(f"jobs of {user} are not done: {self.runtime.waiting_jobs(user)}")
+            self.pause.wait(0.05)
+        raise AssertionError(f"jobs of {user} are still waiting: {self.runtime.waiting_jobs(user)}")
 
 
 class Clock:
-    """A time of day that moves when a test says so."""
+    """A time of day that a test moves."""
 
     def __init__(self, now: datetime = START) -> None:
         self.time = now
@@ -112,25 +112,25 @@ class Clock:
     def __call__(self) -> datetime:
         return self.time
 
-    def pass_by(self, **time: float) -> None:
+    def advance(self, **time: float) -> None:
         self.time += timedelta(**time)
 
 
-def _told(turn: Turn) -> str:
+def _format_turn(turn: Turn) -> str:
     return f"{'>' if turn.role == 'assistant' else ''}{turn.text}"
 
 
 @contextmanager
-def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Iterator[House]:
+def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Iterator[LiveServer]:
     """A server over this data directory until the block is left."""
     server_flags = {"port": 0, "grace_seconds": 0.2, **flags.pop("server", {})}  # type: ignore[dict-item]
     settings = load_settings(None, {"data": data, "server": server_flags, "llm": {"backend": "transformers"}, **flags})
     llm, encoder, clock = Backbone(), CountingEncoder(), clock or Clock()
     with Runtime(settings, llm=llm, encoder=encoder) as runtime, running(runtime, clock) as (server, url):
         assert server.services.warm.wait(30)
-        house = House(url, runtime, server.services, llm, encoder, clock)
-        with house.clients:
-            yield house
+        live = LiveServer(url, runtime, server.services, llm, encoder, clock)
+        with live.clients:
+            yield live
 
 
 @contextmanager
@@ -150,14 +150,14 @@ def running(runtime: Runtime, clock: Clock) -> Iterator[tuple[Server, str]]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
+def live(tmp_path: Path) -> Iterator[LiveServer]:
     """One user, no keys."""
-    with serving(tmp_path / "data") as open_house:
-        yield open_house
+    with serving(tmp_path / "data") as open_server:
+        yield open_server
 
 
 @pytest.fixture
-def keyed(tmp_path: Path) -> Iterator[House]:
+def live_with_keys(tmp_path: Path) -> Iterator[LiveServer]:
     """Two users, three keys."""
-    with serving(tmp_path / "data", server={"keys": KEYS}) as open_house:
-        yield open_house
+    with serving(tmp_path / "data", server={"keys": KEYS}) as open_server:
+        yield open_server

@@ -9,22 +9,22 @@ import pytest
 
 from localmem.errors import Conflict, LLMUnavailable, LocalmemError
 from localmem.types import Prompt
-from tests.server.conftest import House
+from tests.server.conftest import LiveServer
 
 MODEL, ENCODER = "smollm2-135m-instruct", "minilm-l6-v2"
 HELLO = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
 
 
-def test_models_are_listed_and_looked_up(house: House) -> None:
-    client = house.openai()
+def test_models_are_listed_and_looked_up(live: LiveServer) -> None:
+    client = live.openai()
     assert [model.id for model in client.models.list()] == [MODEL, ENCODER]
     assert client.models.retrieve(MODEL).owned_by == "localmem"
     with pytest.raises(openai.NotFoundError, match="not served here"):
         client.models.retrieve("gpt-4o")
 
 
-def test_embeddings_are_unit_vectors_whichever_way_they_are_written(house: House) -> None:
-    client, texts = house.openai(), ["the sea", "a dog by the sea"]
+def test_embeddings_are_unit_vectors_whichever_way_they_are_written(live: LiveServer) -> None:
+    client, texts = live.openai(), ["the sea", "a dog by the sea"]
     as_base64 = client.embeddings.create(model=ENCODER, input=texts)
     as_floats = client.embeddings.create(model="localmem", input=texts, encoding_format="float")
     rows = np.array([item.embedding for item in as_base64.data])
@@ -33,7 +33,7 @@ def test_embeddings_are_unit_vectors_whichever_way_they_are_written(house: House
     assert np.allclose(rows, [item.embedding for item in as_floats.data])
     assert [item.index for item in as_base64.data] == [0, 1]
     assert as_base64.usage.prompt_tokens == 7
-    raw = house.http().post("/v1/embeddings", json={"model": ENCODER, "input": "x", "encoding_format": "base64"}).json()
+    raw = live.http().post("/v1/embeddings", json={"model": ENCODER, "input": "x", "encoding_format": "base64"}).json()
     assert np.frombuffer(base64.b64decode(raw["data"][0]["embedding"]), dtype="<f4").shape == (512,)
 
 
@@ -46,19 +46,19 @@ def test_embeddings_are_unit_vectors_whichever_way_they_are_written(house: House
         ({"input": "x", "dimensions": 7}, "dimensions"),
     ],
 )
-def test_embeddings_that_cannot_be_made_are_refused(house: House, body: dict[str, object], param: str) -> None:
-    answer = house.http().post("/v1/embeddings", json={"model": ENCODER, **body})
+def test_invalid_embedding_requests_are_refused(live: LiveServer, body: dict[str, object], param: str) -> None:
+    answer = live.http().post("/v1/embeddings", json={"model": ENCODER, **body})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"].startswith(param)
 
 
-def test_an_unknown_model_is_not_found(house: House) -> None:
+def test_an_unknown_model_is_not_found(live: LiveServer) -> None:
     with pytest.raises(openai.NotFoundError) as raised:
-        house.openai().chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Hello"}])
+        live.openai().chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Hello"}])
     assert raised.value.code == "model_not_found"
     assert raised.value.param == "model"
     assert MODEL in raised.value.message
-    assert house.log() == []
+    assert live.log() == []
 
 
 REFUSED = [
@@ -80,23 +80,25 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("change", "param"), REFUSED, ids=[json.dumps(case[0])[:60] for case in REFUSED])
-def test_what_cannot_be_done_is_refused_and_nothing_is_stored(
-    house: House, change: dict[str, object], param: str
+def test_unsupported_requests_are_refused_and_not_stored(
+    live: LiveServer, change: dict[str, object], param: str
 ) -> None:
-    answer = house.http().post("/v1/chat/completions", json={**HELLO, **change})
+    answer = live.http().post("/v1/chat/completions", json={**HELLO, **change})
     error = answer.json()["error"]
     assert answer.status_code == 400
     assert set(error) == {"message", "type", "param", "code"}
     assert error["type"] == "invalid_request_error"
     assert error["param"] == param
     assert "\n" not in error["message"]
-    assert house.log() == []
+    assert live.log() == []
 
 
-def test_a_body_that_is_no_json_and_an_address_that_is_not_there(house: House) -> None:
-    http = house.http()
+def test_invalid_json_and_unknown_paths(live: LiveServer) -> None:
+    http = live.http()
     headers = {"content-type": "application/json"}
-    assert "no JSON" in http.post("/v1/chat/completions", content="{", headers=headers).json()["error"]["message"]
+    assert (
+        "not valid JSON" in http.post("/v1/chat/completions", content="{", headers=headers).json()["error"]["message"]
+    )
     assert http.post("/v1/chat/completions", content="{", headers=headers).status_code == 400
     assert http.get("/v1/nothing").json()["error"]["message"] == "Not Found"
     assert http.get("/v1/chat/completions").status_code == 405
@@ -112,45 +114,45 @@ def test_a_body_that_is_no_json_and_an_address_that_is_not_there(house: House) -
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_error_before_the_first_word_has_its_status(
-    house: House, error: LocalmemError, status: int, code: str, stream: bool
+    live: LiveServer, error: LocalmemError, status: int, code: str, stream: bool
 ) -> None:
     def fail(_prompt: Prompt) -> str:
         raise error
 
-    house.llm.answer = fail
-    answer = house.http().post("/v1/chat/completions", json={**HELLO, "stream": stream})
+    live.llm.answer = fail
+    answer = live.http().post("/v1/chat/completions", json={**HELLO, "stream": stream})
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == code
     assert answer.json()["error"]["message"] == str(error)
-    assert house.log() == [["Hello"]]  # what the user said is kept, and is not stored again when it is sent again
-    house.llm.answer = lambda _prompt: "Well?"
-    assert house.http().post("/v1/chat/completions", json=HELLO).status_code == 200
-    assert house.log() == [["Hello", ">Well?"]]
+    assert live.log() == [["Hello"]]  # stored once, also when the client retries
+    live.llm.answer = lambda _prompt: "Well?"
+    assert live.http().post("/v1/chat/completions", json=HELLO).status_code == 200
+    assert live.log() == [["Hello", ">Well?"]]
 
 
-def test_an_error_amid_a_stream_is_raised_by_the_client(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = type(house.llm).stream
+def test_an_error_during_a_stream_is_raised_by_the_client(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream_all = type(live.llm).stream
 
-    def broken(self, prompt):  # type: ignore[no-untyped-def]
-        pieces = whole(self, prompt)
+    def fail_midway(self, prompt):  # type: ignore[no-untyped-def]
+        pieces = stream_all(self, prompt)
         yield next(pieces)
         raise LLMUnavailable("the server went away")
 
-    monkeypatch.setattr(type(house.llm), "stream", broken)
-    stream = house.openai().chat.completions.create(
+    monkeypatch.setattr(type(live.llm), "stream", fail_midway)
+    stream = live.openai().chat.completions.create(
         model=MODEL, messages=[{"role": "user", "content": "Hello"}], stream=True
     )
     with pytest.raises(openai.APIError, match="the server went away"):
         list(stream)
-    assert house.log() == [["Hello", ">You"]]
+    assert live.log() == [["Hello", ">You"]]
 
 
-def test_a_defect_tells_the_client_nothing(house: House) -> None:
+def test_an_unexpected_error_reveals_nothing(live: LiveServer) -> None:
     def fail(_prompt: Prompt) -> str:
         raise ZeroDivisionError("secret")
 
-    house.llm.answer = fail
+    live.llm.answer = fail
     with pytest.raises(openai.InternalServerError) as raised:
-        house.openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello"}])
+        live.openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello"}])
     assert "secret" not in str(raised.value)
     assert raised.value.code == "internal_error"

@@ -1,4 +1,4 @@
-"""`localmem serve` as a process: what it says, what it refuses, how it stops."""
+"""`localmem serve` as a process: output, refusals, shutdown."""
 
 import os
 import signal
@@ -18,40 +18,40 @@ BM25 = {"LOCALMEM_RETRIEVAL__RETRIEVER": "bm25"}
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("LOCALMEM_")}
-    return {**kept, **BM25, "XDG_DATA_HOME": str(tmp_path / "xdg")}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("LOCALMEM_")}
+    return {**inherited, **BM25, "XDG_DATA_HOME": str(tmp_path / "xdg")}
 
 
-def refused(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_serve(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "localmem", "serve", *arguments]
     return subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_an_open_door_without_keys_is_refused_in_one_line(tmp_path: Path) -> None:
-    done = refused(tmp_path, "--host", "0.0.0.0")  # noqa: S104  # it is refused
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert "set server.keys" in done.stderr
+def test_serving_other_machines_without_keys_is_refused_in_one_line(tmp_path: Path) -> None:
+    finished = run_serve(tmp_path, "--host", "0.0.0.0")  # noqa: S104  # nothing is bound to it
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert len(finished.stderr.splitlines()) == 1
+    assert "set server.keys" in finished.stderr
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = refused(tmp_path, "--port", str(port), "--data-dir", str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(f"localmem: cannot listen on 127.0.0.1:{port}")
+def test_an_occupied_port_is_an_error_of_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
+        finished = run_serve(tmp_path, "--port", str(port), "--data-dir", str(tmp_path))
+    assert finished.returncode == 2
+    assert finished.stderr.splitlines()[-1].startswith(f"localmem: cannot listen on 127.0.0.1:{port}")
 
 
-def test_a_model_that_is_not_there_ends_the_server_with_the_command_that_mends_it(tmp_path: Path) -> None:
-    done = refused(tmp_path, "--port", "0", "--model", "mistral-7b-instruct-v0.3", "--data-dir", str(tmp_path))
-    assert done.returncode == 1
-    assert "localmem models pull mistral-7b-instruct-v0.3" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+def test_a_missing_model_stops_the_server_with_the_command_that_cures_it(tmp_path: Path) -> None:
+    finished = run_serve(tmp_path, "--port", "0", "--model", "mistral-7b-instruct-v0.3", "--data-dir", str(tmp_path))
+    assert finished.returncode == 1
+    assert "localmem models pull mistral-7b-instruct-v0.3" in finished.stderr.splitlines()[-1]
+    assert "Traceback" not in finished.stderr
 
 
 @contextmanager
-def served(tmp_path: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start_server(tmp_path: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`localmem serve` on the starter backbone; gives the process and its address."""
     command = [sys.executable, "-m", "localmem", "serve", "--port", "0", "--data-dir", str(data)]
     with subprocess.Popen(command, env=environment(tmp_path), stderr=subprocess.PIPE, text=True) as process:
@@ -65,13 +65,13 @@ def served(tmp_path: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str], 
 
 @pytest.mark.usefixtures("starter_llm_dir")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_it_talks_on_real_weights_and_stops_cleanly_amid_a_reply(tmp_path: Path, stop: signal.Signals) -> None:
+def test_it_replies_with_real_weights_and_stops_cleanly_during_a_reply(tmp_path: Path, stop: signal.Signals) -> None:
     data = tmp_path / "data"
-    with served(tmp_path, data) as (process, url), httpx.Client(base_url=url, timeout=240) as client:
+    with start_server(tmp_path, data) as (process, url), httpx.Client(base_url=url, timeout=240) as client:
         body = {"model": "localmem", "messages": [{"role": "user", "content": "Tell me a long story."}]}
-        whole = client.post("/v1/chat/completions", json={**body, "max_tokens": 8})
-        assert whole.status_code == 200, whole.text
-        assert whole.json()["usage"]["completion_tokens"] <= 8
+        reply = client.post("/v1/chat/completions", json={**body, "max_tokens": 8})
+        assert reply.status_code == 200, reply.text
+        assert reply.json()["usage"]["completion_tokens"] <= 8
         assert client.get("/health/ready").status_code == 200
         ask = {"role": "user", "content": "Go on, tell me all of it."}
         story = {**body, "messages": [ask], "max_tokens": 2000, "stream": True}

@@ -1,4 +1,4 @@
-"""The whole way on the starter weights: the official client, the real backbone, the real encoder, two days."""
+"""End to end on the starter weights: the official client, the real backbone and encoder, two days."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ MODEL = "smollm2-135m-instruct"
 
 
 @pytest.mark.usefixtures("starter_llm_dir", "starter_encoder_dir")
-def test_what_was_said_on_one_day_is_recalled_on_the_next(tmp_path: Path) -> None:
+def test_one_days_words_are_recalled_on_the_next(tmp_path: Path) -> None:
     clock = Clock()
     settings = load_settings(None, {"data": tmp_path, "server": {"port": 0}, "llm": {"backend": "transformers"}})
     with (
@@ -23,12 +23,14 @@ def test_what_was_said_on_one_day_is_recalled_on_the_next(tmp_path: Path) -> Non
         OpenAI(base_url=f"{url}/v1", api_key="none", timeout=240) as client,
     ):
         assert server.services.warm.wait(240)
-        told = "My sister Ines lives in Porto and builds boats."
-        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": told}], max_tokens=12)
-        ended = client.post("/sessions/end", cast_to=httpx.Response, body={}).json()["ended"]
-        assert len(ended) == 1
+        text_of_day_one = "My sister Ines lives in Porto and builds boats."
+        client.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": text_of_day_one}], max_tokens=12
+        )
+        ended_ids = client.post("/sessions/end", cast_to=httpx.Response, body={}).json()["ended"]
+        assert len(ended_ids) == 1
         assert runtime.remember_all("me") in (0, 1)
-        clock.pass_by(days=1)
+        clock.advance(days=1)
         stream = client.chat.completions.create(
             model=MODEL,
             messages=[{"role": "user", "content": "Where does my sister live?"}],
@@ -45,7 +47,7 @@ def test_what_was_said_on_one_day_is_recalled_on_the_next(tmp_path: Path) -> Non
         assert extra is not None
         assert "Porto" in extra["localmem"]["recalled"][0]["text"]
         assert 0 < extra["localmem"]["recalled"][0]["score"] <= 1
-        near = client.embeddings.create(model="minilm-l6-v2", input=["a boat", "a ship"])
-        assert near.usage.prompt_tokens == 8
-        first, second = (item.embedding for item in near.data)
+        embeddings = client.embeddings.create(model="minilm-l6-v2", input=["a boat", "a ship"])
+        assert embeddings.usage.prompt_tokens == 8
+        first, second = (item.embedding for item in embeddings.data)
         assert 0.5 < sum(a * b for a, b in zip(first, second, strict=True)) < 1

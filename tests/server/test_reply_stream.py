@@ -1,4 +1,4 @@
-"""One reply between a worker thread and the event loop: order, joining, stopping, errors."""
+"""A reply between a worker thread and the event loop: order, joining, stopping, errors."""
 
 import asyncio
 import threading
@@ -12,8 +12,8 @@ from tests.fakes import turns
 
 
 def reply_of(text: str) -> Reply:
-    turn = turns("asked", text)[1]
-    return Reply(turn, Recall(), Prompt("p", (Message("user", "asked"),)), Completion(text))
+    turn = turns("question", text)[1]
+    return Reply(turn, Recall(), Prompt("p", (Message("user", "question"),)), Completion(text))
 
 
 def pieces(*words: str, closed: threading.Event | None = None) -> Callable[[ReplyStream], Pieces]:
@@ -28,19 +28,19 @@ def pieces(*words: str, closed: threading.Event | None = None) -> Callable[[Repl
     return start
 
 
-async def to_the_end(stream: ReplyStream) -> None:
+async def read_to_end(stream: ReplyStream) -> None:
     while not isinstance(await stream.next(), Reply):
         pass
 
 
-def on_loop(work: Callable[[ReplyStream], Coroutine[object, object, object]]) -> object:
+def run_on_loop(work: Callable[[ReplyStream], Coroutine[object, object, object]]) -> object:
     async def run() -> object:
         return await work(ReplyStream())
 
     return asyncio.run(run())
 
 
-def test_words_that_wait_come_as_one_piece_and_the_reply_last() -> None:
+def test_queued_words_come_as_one_piece_and_the_reply_last() -> None:
     async def work(stream: ReplyStream) -> None:
         await asyncio.to_thread(stream.run, pieces("a", "b", "c"))
         assert await stream.next() == "abc"
@@ -49,10 +49,10 @@ def test_words_that_wait_come_as_one_piece_and_the_reply_last() -> None:
         assert reply.turn.text == "abc"
         assert stream.wait(0)
 
-    on_loop(work)
+    run_on_loop(work)
 
 
-def test_a_word_is_there_as_soon_as_it_is_given() -> None:
+def test_a_word_arrives_at_once() -> None:
     go = threading.Event()
 
     def start(_stream: ReplyStream) -> Generator[str, None, Reply]:
@@ -70,10 +70,10 @@ def test_a_word_is_there_as_soon_as_it_is_given() -> None:
         assert isinstance(await stream.next(), Reply)
         await running
 
-    on_loop(work)
+    run_on_loop(work)
 
 
-def test_a_stopped_stream_closes_its_pieces_and_says_so() -> None:
+def test_a_stopped_stream_closes_its_generator() -> None:
     closed = threading.Event()
 
     def endless(_stream: ReplyStream) -> Generator[str, None, Reply]:
@@ -90,9 +90,9 @@ def test_a_stopped_stream_closes_its_pieces_and_says_so() -> None:
         await running
         assert closed.is_set()
         with pytest.raises(Stopped):
-            await to_the_end(stream)
+            await read_to_end(stream)
 
-    on_loop(work)
+    run_on_loop(work)
 
 
 def test_a_stream_that_is_stopped_before_its_turn_does_not_start() -> None:
@@ -110,10 +110,10 @@ def test_a_stream_that_is_stopped_before_its_turn_does_not_start() -> None:
             await stream.next()
         assert not started.is_set()
 
-    on_loop(work)
+    run_on_loop(work)
 
 
-def test_what_the_reply_raises_reaches_the_loop_behind_its_words() -> None:
+def test_an_error_reaches_the_loop_after_the_words() -> None:
     def start(_stream: ReplyStream) -> Generator[str, None, Reply]:
         yield "some"
         raise ZeroDivisionError
@@ -124,16 +124,16 @@ def test_what_the_reply_raises_reaches_the_loop_behind_its_words() -> None:
         with pytest.raises(ZeroDivisionError):
             await stream.next()
 
-    on_loop(work)
+    run_on_loop(work)
 
 
-def test_a_loop_that_is_gone_does_not_hold_the_worker_up() -> None:
+def test_a_closed_loop_does_not_block_the_worker() -> None:
     streams: list[ReplyStream] = []
 
     async def work(stream: ReplyStream) -> None:
         streams.append(stream)
 
-    on_loop(work)
+    run_on_loop(work)
     closed = threading.Event()
     streams[0].run(pieces("a", closed=closed))
     assert streams[0].wait(0)

@@ -71,7 +71,7 @@ def embeddings(body: EmbeddingsRequest, services: SharedServices, _user: User) -
     texts = [body.input] if isinstance(body.input, str) else body.input
     if not all(text.strip() for text in texts):
         raise ApiError(400, "input contains an empty text; remove it", param="input")
-    encoder = _uncached(services.runtime.encoder())
+    encoder = _without_cache(services.runtime.encoder())
     if body.dimensions not in (None, encoder.dimension):
         raise ApiError(400, f"this encoder has {encoder.dimension} dimensions; omit dimensions", param="dimensions")
     rows = encoder.encode(texts, body.input_type)
@@ -93,7 +93,7 @@ def end(services: SharedServices, user: User, body: EndRequest | None = None) ->
     return {"object": "list", "ended": services.sessions.end(user, body.session if body else None)}
 
 
-def _uncached(encoder: Encoder) -> Encoder:
+def _without_cache(encoder: Encoder) -> Encoder:
     """The encoder without its cache: texts that a client embeds are not written to the store."""
     return encoder.inner if isinstance(encoder, CachedEncoder) else encoder
 

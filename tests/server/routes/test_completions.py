@@ -1,4 +1,4 @@
-"""Chatting through the official client: what comes back, what is stored, what is recalled, what the backbone gets."""
+"""Chat completions through the official client: responses, storage, recall, and what the backbone receives."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMessageParam
 
 from localmem.types import JsonSchema, Prompt
-from tests.server.conftest import House
+from tests.server.conftest import LiveServer
 
 MODEL = "smollm2-135m-instruct"
 
@@ -27,8 +27,8 @@ def assistant(text: str) -> ChatCompletionMessageParam:
     return {"role": "assistant", "content": text}
 
 
-def test_a_reply_comes_with_usage_session_and_reason(house: House) -> None:
-    raw = house.openai().chat.completions.with_raw_response.create(model=MODEL, messages=[user("Good morning")])
+def test_a_reply_comes_with_usage_session_and_reason(live: LiveServer) -> None:
+    raw = live.openai().chat.completions.with_raw_response.create(model=MODEL, messages=[user("Good morning")])
     reply = raw.parse()
     assert reply.choices[0].message.content == "You said: Good morning"
     assert reply.choices[0].message.role == "assistant"
@@ -37,16 +37,16 @@ def test_a_reply_comes_with_usage_session_and_reason(house: House) -> None:
     assert reply.usage is not None
     assert reply.usage.completion_tokens == 4
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + 4
-    (session,) = house.runtime.store.sessions("me")
+    (session,) = live.runtime.store.sessions("me")
     assert raw.headers["x-localmem-session"] == session.id
     assert reply.model_extra is not None
     assert reply.model_extra["localmem"] == {"session": session.id, "recalled": [], "memory": ""}
-    assert house.log() == [["Good morning", ">You said: Good morning"]]
+    assert live.log() == [["Good morning", ">You said: Good morning"]]
 
 
-def test_a_stream_is_the_same_reply_in_pieces(house: House) -> None:
-    house.llm.slow(0.01)
-    stream = house.openai().chat.completions.create(
+def test_a_stream_is_the_same_reply_in_pieces(live: LiveServer) -> None:
+    live.llm.slow(0.01)
+    stream = live.openai().chat.completions.create(
         model="localmem",
         messages=[user("one two three")],
         stream=True,
@@ -64,83 +64,83 @@ def test_a_stream_is_the_same_reply_in_pieces(house: House) -> None:
     assert chunks[-1].usage.completion_tokens == 5
     assert chunks[-2].model_extra is not None
     assert chunks[-2].model_extra["localmem"]["recalled"] == []
-    assert house.log() == [["one two three", ">You said: one two three"]]
+    assert live.log() == [["one two three", ">You said: one two three"]]
 
 
-def test_a_stream_without_the_option_has_no_usage(house: House) -> None:
-    stream = house.openai().chat.completions.create(model=MODEL, messages=[user("hello")], stream=True)
+def test_a_stream_without_the_option_has_no_usage(live: LiveServer) -> None:
+    stream = live.openai().chat.completions.create(model=MODEL, messages=[user("hello")], stream=True)
     assert [chunk.usage for chunk in stream if not chunk.choices] == []
 
 
-def test_of_a_dialogue_that_is_sent_again_only_what_is_new_is_stored(house: House) -> None:
-    client = house.openai()
+def test_only_new_messages_of_a_resent_dialogue_are_stored(live: LiveServer) -> None:
+    client = live.openai()
     messages: list[ChatCompletionMessageParam] = [{"role": "system", "content": "Be brief."}]
     for text in ("My cat is called Minka.", "She is three.", "Bye."):
-        house.clock.pass_by(seconds=30)
+        live.clock.advance(seconds=30)
         messages.append(user(text))
         reply = client.chat.completions.create(model=MODEL, messages=messages)
         messages.append(assistant(reply.choices[0].message.content or ""))
-    (log,) = house.log()
+    (log,) = live.log()
     assert log[::2] == ["My cat is called Minka.", "She is three.", "Bye."]
     assert len(log) == 6
-    sent = house.llm.prompts[-1].messages
+    sent = live.llm.prompts[-1].messages
     assert [message.role for message in sent] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert "Be brief." in sent[0].content
 
 
-def test_what_was_said_in_a_session_that_ended_is_recalled_in_the_next(house: House) -> None:
-    client = house.openai()
+def test_an_ended_session_is_recalled_in_the_next(live: LiveServer) -> None:
+    client = live.openai()
     client.chat.completions.create(model=MODEL, messages=[user("My dog Bruno loves the sea.")])
-    ended = client.post("/sessions/end", cast_to=httpx.Response, body={}).json()
-    (first,) = house.runtime.store.sessions("me")
-    assert ended["ended"] == [first.id]
-    house.remembered()
-    house.clock.pass_by(days=1)
+    response = client.post("/sessions/end", cast_to=httpx.Response, body={}).json()
+    (first,) = live.runtime.store.sessions("me")
+    assert response["ended"] == [first.id]
+    live.wait_until_remembered()
+    live.clock.advance(days=1)
     reply = client.chat.completions.create(model=MODEL, messages=[user("What does my dog Bruno love?")])
     assert reply.model_extra is not None
-    told = reply.model_extra["localmem"]
-    assert told["session"] != first.id
-    assert "Bruno loves the sea" in told["recalled"][0]["text"]
-    assert told["recalled"][0]["score"] > 0
-    assert any("Bruno loves the sea" in message.content for message in house.llm.prompts[-1].messages)
-    assert house.log()[1][0] == "What does my dog Bruno love?"  # what was recalled is no turn
+    extra = reply.model_extra["localmem"]
+    assert extra["session"] != first.id
+    assert "Bruno loves the sea" in extra["recalled"][0]["text"]
+    assert extra["recalled"][0]["score"] > 0
+    assert any("Bruno loves the sea" in message.content for message in live.llm.prompts[-1].messages)
+    assert live.log()[1][0] == "What does my dog Bruno love?"  # recalled memory is not logged as a turn
 
 
-def test_a_reply_asked_for_again_is_kept_beside_the_first_and_never_shown_to_the_model(house: House) -> None:
-    client, messages = house.openai(), [user("Tell me a word.")]
+def test_a_retried_reply_is_stored_after_the_first_and_not_shown_to_the_model(live: LiveServer) -> None:
+    client, messages = live.openai(), [user("Tell me a word.")]
     for word in ("apple", "pear", "pear"):
-        house.llm.answer = always(word)
+        live.llm.answer = always(word)
         client.chat.completions.create(model=MODEL, messages=messages)
-        assert "apple" not in "".join(message.content for message in house.llm.prompts[-1].messages)
-    assert house.log() == [["Tell me a word.", ">apple", ">pear"]]
+        assert "apple" not in "".join(message.content for message in live.llm.prompts[-1].messages)
+    assert live.log() == [["Tell me a word.", ">apple", ">pear"]]
     messages += [assistant("pear"), user("Another one.")]
     client.chat.completions.create(model=MODEL, messages=messages)
-    assert house.log()[0][3:] == ["Another one.", ">pear"]
-    assert "apple" not in "".join(message.content for message in house.llm.prompts[-1].messages)
+    assert live.log()[0][3:] == ["Another one.", ">pear"]
+    assert "apple" not in "".join(message.content for message in live.llm.prompts[-1].messages)
 
 
-def test_a_dialogue_from_elsewhere_is_stored_whole_before_its_new_turn(house: House) -> None:
+def test_a_dialogue_from_elsewhere_is_stored_in_full(live: LiveServer) -> None:
     messages = [user("I moved to Porto."), assistant("How nice!"), user("What now?")]
-    house.openai().chat.completions.create(model=MODEL, messages=messages)
-    assert house.log() == [["I moved to Porto.", ">How nice!", "What now?", ">You said: What now?"]]
+    live.openai().chat.completions.create(model=MODEL, messages=messages)
+    assert live.log() == [["I moved to Porto.", ">How nice!", "What now?", ">You said: What now?"]]
 
 
-def test_a_dialogue_goes_on_in_a_new_session_when_its_own_is_over_and_nothing_is_stored_twice(house: House) -> None:
-    client, messages = house.openai(), [user("I play the cello.")]
+def test_a_dialogue_continues_in_a_new_session_after_its_own_ended(live: LiveServer) -> None:
+    client, messages = live.openai(), [user("I play the cello.")]
     reply = client.chat.completions.create(model=MODEL, messages=messages)
     client.post("/sessions/end", cast_to=httpx.Response, body={})
-    house.remembered()
+    live.wait_until_remembered()
     for text in ("Since 1990.", "And you?"):
         messages += [assistant(reply.choices[0].message.content or ""), user(text)]
         reply = client.chat.completions.create(model=MODEL, messages=messages)
-    first, second = house.log()
+    first, second = live.log()
     assert first == ["I play the cello.", ">You said: I play the cello."]
     assert second[::2] == ["Since 1990.", "And you?"]
-    assert house.llm.prompts[-1].messages[1].content == "I play the cello."
+    assert live.llm.prompts[-1].messages[1].content == "I play the cello."
 
 
-def test_a_client_may_name_its_session_and_goes_on_under_that_name(house: House) -> None:
-    client = house.openai(default_headers={"x-localmem-session": "work"})
+def test_a_client_may_name_its_session(live: LiveServer) -> None:
+    client = live.openai(default_headers={"x-localmem-session": "work"})
     for text in ("One.", "Two."):
         client.chat.completions.create(model=MODEL, messages=[user(text)])
     other = client.chat.completions.create(
@@ -151,18 +151,18 @@ def test_a_client_may_name_its_session_and_goes_on_under_that_name(house: House)
     )
     assert other.model_extra is not None
     assert other.model_extra["localmem"]["session"] == "home"
-    assert [info.id for info in house.runtime.store.sessions("me")] == ["work", "home"]
-    assert house.log()[0][::2] == ["One.", "Two."]
+    assert [info.id for info in live.runtime.store.sessions("me")] == ["work", "home"]
+    assert live.log()[0][::2] == ["One.", "Two."]
     assert client.post("/sessions/end", cast_to=httpx.Response, body={"session": "work"}).json()["ended"] == ["work"]
     raw = client.chat.completions.with_raw_response.create(model=MODEL, messages=[user("Three.")])
     assert raw.headers["x-localmem-session"] == "work~2"
     assert client.post("/sessions/end", cast_to=httpx.Response, body={"session": "work"}).json()["ended"] == ["work~2"]
 
 
-def test_the_backbone_gets_the_sampling_and_every_unknown_field(house: House) -> None:
-    house.llm.answer = lambda _prompt: '{"name": "Ann"}'
+def test_the_backbone_gets_the_sampling_and_every_unknown_field(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: '{"name": "Ann"}'
     schema: dict[str, object] = {"type": "object", "properties": {"name": {"type": "string"}}}
-    house.openai().chat.completions.create(
+    live.openai().chat.completions.create(
         model=MODEL,
         messages=[user("Who?")],
         temperature=0.7,
@@ -174,7 +174,7 @@ def test_the_backbone_gets_the_sampling_and_every_unknown_field(house: House) ->
         response_format={"type": "json_schema", "json_schema": {"name": "who", "schema": schema}},
         extra_body={"top_k": 40, "repetition_penalty": 1.1, "chat_template_kwargs": {"enable_thinking": False}},
     )
-    prompt = house.llm.prompts[-1]
+    prompt = live.llm.prompts[-1]
     assert (prompt.temperature, prompt.max_tokens, prompt.seed) == (0.7, 17, 5)
     assert prompt.stop[-1] == "\n\n"
     assert prompt.format == JsonSchema(schema)
@@ -186,76 +186,76 @@ def test_the_backbone_gets_the_sampling_and_every_unknown_field(house: House) ->
     }
 
 
-def test_max_tokens_cuts_the_reply_and_says_so(house: House) -> None:
-    reply = house.openai().chat.completions.create(model=MODEL, messages=[user("a b c d e")], max_tokens=3)
+def test_max_tokens_cuts_the_reply_and_says_so(live: LiveServer) -> None:
+    reply = live.openai().chat.completions.create(model=MODEL, messages=[user("a b c d e")], max_tokens=3)
     assert reply.choices[0].finish_reason == "length"
     assert reply.choices[0].message.content == "You said: a"
 
 
-def test_text_parts_are_joined(house: House) -> None:
+def test_text_parts_are_joined(live: LiveServer) -> None:
     parts: list[ChatCompletionContentPartParam] = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
-    house.openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": parts}])
-    assert house.log()[0][0] == "one\ntwo"
+    live.openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": parts}])
+    assert live.log()[0][0] == "one\ntwo"
 
 
-def test_the_client_that_hangs_up_stops_the_backbone_and_what_was_said_is_kept(house: House) -> None:
-    house.llm.slow(0.05)
-    house.llm.answer = lambda _prompt: " ".join(f"word{number}" for number in range(1000))
-    stream = house.openai().chat.completions.create(
+def test_a_disconnect_stops_the_backbone_and_the_words_so_far_are_logged(live: LiveServer) -> None:
+    live.llm.slow(0.05)
+    live.llm.answer = lambda _prompt: " ".join(f"word{number}" for number in range(1000))
+    stream = live.openai().chat.completions.create(
         model=MODEL,
         messages=[user("Talk.")],
         stream=True,
         max_tokens=1000,
     )
-    heard = [chunk.choices[0].delta.content or "" for chunk, _ in zip(stream, range(4), strict=False)]
+    words = [chunk.choices[0].delta.content or "" for chunk, _ in zip(stream, range(4), strict=False)]
     stream.close()
-    assert house.llm.ended.wait(10)
-    assert house.llm.given < 200
-    (log,) = _until(lambda: [log for log in house.log() if len(log) == 2])
-    assert log[1].startswith(">" + "".join(heard).strip())
-    assert len(log[1].split()) <= house.llm.given
-    assert "localmem_replies_broken_off_total 1.0" in house.http().get("/metrics").text
+    assert live.llm.finished.wait(10)
+    assert live.llm.pieces_sent < 200
+    (log,) = _wait_for(lambda: [log for log in live.log() if len(log) == 2])
+    assert log[1].startswith(">" + "".join(words).strip())
+    assert len(log[1].split()) <= live.llm.pieces_sent
+    assert "localmem_replies_broken_off_total 1.0" in live.http().get("/metrics").text
 
 
-def test_a_client_that_gives_up_waiting_for_a_whole_reply_stops_it_too(house: House) -> None:
-    house.llm.slow(0.05)
-    house.llm.answer = lambda _prompt: " ".join(["word"] * 1000)
+def test_a_client_timeout_stops_the_reply(live: LiveServer) -> None:
+    live.llm.slow(0.05)
+    live.llm.answer = lambda _prompt: " ".join(["word"] * 1000)
     with pytest.raises(openai.APITimeoutError):
-        house.openai(timeout=0.5).chat.completions.create(model=MODEL, messages=[user("Talk.")], max_tokens=1000)
-    assert house.llm.ended.wait(10)
-    assert house.llm.given < 200
+        live.openai(timeout=0.5).chat.completions.create(model=MODEL, messages=[user("Talk.")], max_tokens=1000)
+    assert live.llm.finished.wait(10)
+    assert live.llm.pieces_sent < 200
 
 
-def test_going_on_right_after_hanging_up_waits_for_the_words_that_were_said(house: House) -> None:
-    house.llm.slow(0.3)
-    house.llm.answer = lambda _prompt: "one two three four five six seven eight"
-    client = house.openai()
+def test_continuing_after_a_disconnect_waits_for_the_words_so_far(live: LiveServer) -> None:
+    live.llm.slow(0.3)
+    live.llm.answer = lambda _prompt: "one two three four five six seven eight"
+    client = live.openai()
     stream = client.chat.completions.create(model=MODEL, messages=[user("Count.")], stream=True)
     first = next(chunk.choices[0].delta.content for chunk in stream if chunk.choices[0].delta.content)
     stream.close()
-    house.llm.answer = lambda _prompt: "fine"
+    live.llm.answer = lambda _prompt: "fine"
     client.chat.completions.create(model=MODEL, messages=[user("Count."), assistant(first or ""), user("Stop.")])
-    (log,) = house.log()
+    (log,) = live.log()
     assert (log[0], log[2:]) == ("Count.", ["Stop.", ">fine"])
     assert log[1].startswith(f">{first}")
 
 
-def test_ending_a_session_ends_the_reply_that_is_given_in_it(house: House) -> None:
-    house.llm.slow(0.05)
-    house.llm.answer = lambda _prompt: " ".join(["word"] * 1000)
-    client = house.openai()
+def test_ending_a_session_stops_its_reply(live: LiveServer) -> None:
+    live.llm.slow(0.05)
+    live.llm.answer = lambda _prompt: " ".join(["word"] * 1000)
+    client = live.openai()
     stream = client.chat.completions.create(model=MODEL, messages=[user("Talk.")], stream=True, max_tokens=1000)
     next(iter(stream))
     assert len(client.post("/sessions/end", cast_to=httpx.Response, body={}).json()["ended"]) == 1
-    with pytest.raises(openai.APIError, match="broken off"):
+    with pytest.raises(openai.APIError, match="was stopped"):
         list(stream)
-    (log,) = house.log()
+    (log,) = live.log()
     assert log[1].startswith(">word")
 
 
-def test_many_users_talk_at_once(house: House) -> None:
-    house.llm.slow(0.005)
-    client, failed = house.openai(), []
+def test_many_users_talk_at_once(live: LiveServer) -> None:
+    live.llm.slow(0.005)
+    client, failed = live.openai(), []
 
     def talk(number: int) -> None:
         messages = [user(f"I am {number}.")]
@@ -269,13 +269,13 @@ def test_many_users_talk_at_once(house: House) -> None:
     for thread in threads:
         thread.join()
     assert failed == []
-    assert sorted(log[0] for log in house.log()) == sorted(f"I am {number}." for number in range(60))
-    assert all(log[1] == f">You said: {log[0]}" for log in house.log())
+    assert sorted(log[0] for log in live.log()) == sorted(f"I am {number}." for number in range(60))
+    assert all(log[1] == f">You said: {log[0]}" for log in live.log())
 
 
-def _until(look: Callable[[], list[list[str]]]) -> list[list[str]]:
+def _wait_for(read: Callable[[], list[list[str]]]) -> list[list[str]]:
     for _ in range(100):
-        if found := look():
-            return found
+        if result := read():
+            return result
         time.sleep(0.05)
-    raise AssertionError("it did not come about")
+    raise AssertionError("timed out")

@@ -6,161 +6,161 @@ from typing import Any
 
 import pytest
 
-from tests.server.conftest import House, serving
+from tests.server.conftest import LiveServer, serving
 
 
-def chat(house: House, *texts: str) -> None:
+def chat(live: LiveServer, *texts: str) -> None:
     """One session with these words of the user, ended and remembered."""
     messages: list[dict[str, str]] = []
     for text in texts:
         messages.append({"role": "user", "content": text})
-        answer = house.http().post("/v1/chat/completions", json={"model": "localmem", "messages": messages}).json()
+        answer = live.http().post("/v1/chat/completions", json={"model": "localmem", "messages": messages}).json()
         messages.append(answer["choices"][0]["message"])
-    house.http().post("/v1/sessions/end")
-    house.remembered()
+    live.http().post("/v1/sessions/end")
+    live.wait_until_remembered()
 
 
-def test_units_are_listed_in_pages(house: House) -> None:
-    chat(house, *(f"Number {number}." for number in range(5)))
-    http = house.http()
-    seen: list[str] = []
+def test_units_are_listed_in_pages(live: LiveServer) -> None:
+    chat(live, *(f"Number {number}." for number in range(5)))
+    http = live.http()
+    texts: list[str] = []
     after: dict[str, str] = {}
     page: dict[str, Any] = {"has_more": True}
     while page["has_more"]:
         page = http.get("/v1/memories", params={"limit": 2, **after}).json()
         assert len(page["data"]) <= 2
-        seen += [unit["text"].splitlines()[0] for unit in page["data"]]
+        texts += [unit["text"].splitlines()[0] for unit in page["data"]]
         after = {"after": page["data"][-1]["id"]}
-    assert seen == [f"User: Number {number}." for number in range(5)]
+    assert texts == [f"User: Number {number}." for number in range(5)]
     assert page["notes"] == {}
     assert http.get("/v1/memories", params={"after": "nothing"}).status_code == 404
     assert http.get("/v1/memories", params={"limit": 0}).status_code == 400
 
 
-def test_the_memory_as_it_stood(house: House) -> None:
-    chat(house, "First.")
-    before = house.clock.time + timedelta(seconds=1)
-    house.clock.pass_by(days=1)
-    chat(house, "Second.")
-    http = house.http()
+def test_the_memory_at_an_earlier_time(live: LiveServer) -> None:
+    chat(live, "First.")
+    before = live.clock.time + timedelta(seconds=1)
+    live.clock.advance(days=1)
+    chat(live, "Second.")
+    http = live.http()
     assert len(http.get("/v1/memories").json()["data"]) == 2
     then = http.get("/v1/memories", params={"as_of": before.isoformat()}).json()["data"]
     assert [unit["text"].splitlines()[0] for unit in then] == ["User: First."]
     assert http.get("/v1/memories", params={"as_of": "2026-03-02T18:00:00"}).status_code == 400
 
 
-def test_search_finds_the_nearest_first(house: House) -> None:
-    chat(house, "The garden is green.", "The piano is black.", "I like tea.")
-    found = house.http().post("/v1/memories/search", json={"query": "piano black", "limit": 2}).json()["data"]
-    assert len(found) == 2
-    assert "piano" in found[0]["text"]
-    assert found[0]["score"] > found[1]["score"]
-    assert house.http().post("/v1/memories/search", json={"query": ""}).status_code == 400
+def test_search_returns_the_best_first(live: LiveServer) -> None:
+    chat(live, "The garden is green.", "The piano is black.", "I like tea.")
+    results = live.http().post("/v1/memories/search", json={"query": "piano black", "limit": 2}).json()["data"]
+    assert len(results) == 2
+    assert "piano" in results[0]["text"]
+    assert results[0]["score"] > results[1]["score"]
+    assert live.http().post("/v1/memories/search", json={"query": ""}).status_code == 400
 
 
-def test_search_is_narrowed_by_time_and_speaker(house: House) -> None:
-    chat(house, "The piano is black.")
-    between = house.clock.time + timedelta(hours=1)
-    house.clock.pass_by(days=1)
-    chat(house, "The piano is white.")
+def test_search_is_narrowed_by_time_and_speaker(live: LiveServer) -> None:
+    chat(live, "The piano is black.")
+    between = live.clock.time + timedelta(hours=1)
+    live.clock.advance(days=1)
+    chat(live, "The piano is white.")
 
-    def found(**scope: str) -> list[str]:
-        answer = house.http().post("/v1/memories/search", json={"query": "piano", **scope})
+    def search_texts(**scope: str) -> list[str]:
+        answer = live.http().post("/v1/memories/search", json={"query": "piano", **scope})
         assert answer.status_code == 200, answer.text
         return sorted(unit["text"].splitlines()[0] for unit in answer.json()["data"])
 
-    assert found() == found(speaker="User") == ["User: The piano is black.", "User: The piano is white."]
-    assert found(since=between.isoformat()) == ["User: The piano is white."]
-    assert found(until=between.isoformat()) == ["User: The piano is black."]
-    naive = house.http().post("/v1/memories/search", json={"query": "piano", "since": "2026-03-02T18:00:00"})
+    assert search_texts() == search_texts(speaker="User") == ["User: The piano is black.", "User: The piano is white."]
+    assert search_texts(since=between.isoformat()) == ["User: The piano is white."]
+    assert search_texts(until=between.isoformat()) == ["User: The piano is black."]
+    naive = live.http().post("/v1/memories/search", json={"query": "piano", "since": "2026-03-02T18:00:00"})
     assert naive.status_code == 400
 
 
 def test_a_memory_added_by_hand_is_recalled_and_outlives_the_server(tmp_path: Path) -> None:
-    with serving(tmp_path) as house:
-        answer = house.http().post("/v1/memories", json={"text": " The spare key is under the blue pot. "})
+    with serving(tmp_path) as live:
+        answer = live.http().post("/v1/memories", json={"text": " The spare key is under the blue pot. "})
         assert answer.status_code == 201
         unit = answer.json()
         assert (unit["text"], unit["kind"], unit["session"]) == ("The spare key is under the blue pot.", "note", "api")
-        assert house.http().post("/v1/memories", json={"text": " "}).status_code == 400
-    with serving(tmp_path) as house:
-        assert house.http().get(f"/v1/memories/{unit['id']}").json() == unit
-        asked = {"model": "localmem", "messages": [{"role": "user", "content": "Where is the spare key?"}]}
-        told = house.http().post("/v1/chat/completions", json=asked).json()["localmem"]
-        assert [hit["id"] for hit in told["recalled"]] == [unit["id"]]
-        life = house.http().get(f"/v1/memories/{unit['id']}/history").json()
-        assert life["unit"]["id"] == unit["id"]
-        assert life["events"][0]["cause"] == f"api:{unit['id']}"
+        assert live.http().post("/v1/memories", json={"text": " "}).status_code == 400
+    with serving(tmp_path) as live:
+        assert live.http().get(f"/v1/memories/{unit['id']}").json() == unit
+        body = {"model": "localmem", "messages": [{"role": "user", "content": "Where is the spare key?"}]}
+        extra = live.http().post("/v1/chat/completions", json=body).json()["localmem"]
+        assert [hit["id"] for hit in extra["recalled"]] == [unit["id"]]
+        history = live.http().get(f"/v1/memories/{unit['id']}/history").json()
+        assert history["unit"]["id"] == unit["id"]
+        assert history["events"][0]["cause"] == f"api:{unit['id']}"
 
 
 def test_a_system_without_units_takes_none_by_hand(tmp_path: Path) -> None:
-    with serving(tmp_path, system="none") as house:
-        answer = house.http().post("/v1/memories", json={"text": "Something."})
+    with serving(tmp_path, system="none") as live:
+        answer = live.http().post("/v1/memories", json={"text": "Something."})
         assert answer.status_code == 400
         assert "'none' keeps no units" in answer.json()["error"]["message"]
-        assert house.http().post("/v1/memories/search", json={"query": "x"}).json()["data"] == []
+        assert live.http().post("/v1/memories/search", json={"query": "x"}).json()["data"] == []
 
 
-def test_the_history_of_a_unit_names_the_turns_it_came_from(house: House) -> None:
-    chat(house, "My cat is Minka.")
-    (unit,) = house.http().get("/v1/memories").json()["data"]
-    life = house.http().get(f"/v1/memories/{unit['id']}/history").json()
-    assert [turn["text"] for turn in life["sources"]] == ["My cat is Minka.", "You said: My cat is Minka."]
-    assert house.http().get("/v1/memories/nothing/history").status_code == 404
+def test_the_history_of_a_unit_names_the_turns_it_came_from(live: LiveServer) -> None:
+    chat(live, "My cat is Minka.")
+    (unit,) = live.http().get("/v1/memories").json()["data"]
+    history = live.http().get(f"/v1/memories/{unit['id']}/history").json()
+    assert [turn["text"] for turn in history["sources"]] == ["My cat is Minka.", "You said: My cat is Minka."]
+    assert live.http().get("/v1/memories/nothing/history").status_code == 404
 
 
-def test_an_erased_unit_is_gone_from_store_index_and_agent(house: House) -> None:
-    chat(house, "My cat is Minka.", "I like tea.")
-    cat = house.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"][0]
-    receipt = house.http().delete(f"/v1/memories/{cat['id']}", params={"with_sources": True}).json()
+def test_an_erased_unit_is_gone_from_store_index_and_agent(live: LiveServer) -> None:
+    chat(live, "My cat is Minka.", "I like tea.")
+    cat = live.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"][0]
+    receipt = live.http().delete(f"/v1/memories/{cat['id']}", params={"with_sources": True}).json()
     assert receipt["object"] == "erasure"
     assert receipt["remaining"] == 0
-    house.remembered()
-    found = house.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"]
-    assert all("Minka" not in unit["text"] for unit in found)
-    assert all("Minka" not in text for log in house.log() for text in log)
-    assert house.http().delete(f"/v1/memories/{cat['id']}").status_code == 404
+    live.wait_until_remembered()
+    results = live.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"]
+    assert all("Minka" not in unit["text"] for unit in results)
+    assert all("Minka" not in text for log in live.log() for text in log)
+    assert live.http().delete(f"/v1/memories/{cat['id']}").status_code == 404
 
 
-def test_everything_is_erased_only_when_that_is_said(house: House) -> None:
-    chat(house, "My cat is Minka.")
-    chat(house, "I like tea.")
-    refused = house.http().delete("/v1/memories")
-    assert refused.status_code == 400
-    assert "confirm=all" in refused.json()["error"]["message"]
-    assert house.http().delete("/v1/memories?confirm=yes").status_code == 400
-    assert len(house.log()) == 2
-    receipt = house.http().delete("/v1/memories?confirm=all").json()
+def test_everything_is_erased_only_when_that_is_said(live: LiveServer) -> None:
+    chat(live, "My cat is Minka.")
+    chat(live, "I like tea.")
+    response = live.http().delete("/v1/memories")
+    assert response.status_code == 400
+    assert "confirm=all" in response.json()["error"]["message"]
+    assert live.http().delete("/v1/memories?confirm=yes").status_code == 400
+    assert len(live.log()) == 2
+    receipt = live.http().delete("/v1/memories?confirm=all").json()
     assert receipt["rows"]["turns"] == 4
-    assert house.log() == []
-    assert house.http().get("/v1/memories").json()["data"] == []
-    chat(house, "A new life.")
-    assert [log[0] for log in house.log()] == ["A new life."]
+    assert live.log() == []
+    assert live.http().get("/v1/memories").json()["data"] == []
+    chat(live, "A new history.")
+    assert [log[0] for log in live.log()] == ["A new history."]
 
 
 @pytest.mark.parametrize("path", ["/v1/memories?confirm=all", "/v1/memories/{unit}"])
-def test_erasing_breaks_off_the_reply_that_may_tell_of_it(house: House, path: str) -> None:
-    chat(house, "My cat is Minka.")
-    (unit,) = house.http().get("/v1/memories").json()["data"]
-    house.llm.slow(0.05)
-    house.llm.answer = lambda _prompt: " ".join(["Minka"] * 500)
+def test_erasing_breaks_off_the_reply_that_may_tell_of_it(live: LiveServer, path: str) -> None:
+    chat(live, "My cat is Minka.")
+    (unit,) = live.http().get("/v1/memories").json()["data"]
+    live.llm.slow(0.05)
+    live.llm.answer = lambda _prompt: " ".join(["Minka"] * 500)
     body = {
         "model": "localmem",
         "messages": [{"role": "user", "content": "Minka?"}],
         "stream": True,
         "max_tokens": 500,
     }
-    with house.http().stream("POST", "/v1/chat/completions", json=body) as stream:
+    with live.http().stream("POST", "/v1/chat/completions", json=body) as stream:
         lines = stream.iter_lines()
         next(lines)
-        assert house.http().delete(path.format(unit=unit["id"])).status_code == 200
+        assert live.http().delete(path.format(unit=unit["id"])).status_code == 200
         assert any("broken_off" in line for line in lines)
-    assert house.llm.given < 500
+    assert live.llm.pieces_sent < 500
 
 
-def test_recall_is_what_the_model_would_be_shown(house: House) -> None:
-    chat(house, "The garden is green.", "The piano is black.")
-    http = house.http()
+def test_recall_is_what_the_model_would_be_shown(live: LiveServer) -> None:
+    chat(live, "The garden is green.", "The piano is black.")
+    http = live.http()
     document = http.post("/v1/memories/recall", json={"text": "What colour is the piano?"}).json()
     assert document["object"] == "recall"
     assert "piano" in document["text"]
@@ -173,9 +173,9 @@ def test_recall_is_what_the_model_would_be_shown(house: House) -> None:
     assert http.post("/v1/memories/recall", json={"text": "piano", "user": "ben"}).status_code == 400
 
 
-def test_the_whole_memory_comes_as_one_document(house: House) -> None:
-    chat(house, "The garden is green.")
-    document = house.http().get("/v1/memories/bank").json()
+def test_the_whole_memory_comes_as_one_document(live: LiveServer) -> None:
+    chat(live, "The garden is green.")
+    document = live.http().get("/v1/memories/bank").json()
     assert [unit["retired"] for unit in document["units"]] == [False]
     assert (document["user"], document["unread_sessions"], document["links"], document["notes"]) == ("me", 0, [], {})
-    assert house.http().get("/v1/memories/bank", params={"as_of": "2000-01-01T00:00:00Z"}).json()["units"] == []
+    assert live.http().get("/v1/memories/bank", params={"as_of": "2000-01-01T00:00:00Z"}).json()["units"] == []

@@ -1,0 +1,163 @@
+"""recall and show ask a server that runs on the same data directory; everything else falls back to this process."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localmem.cli.local_server import ask_server
+from localmem.cli.options import SettingsFlags
+from localmem.config import decisive_settings, default_settings, load_settings
+from localmem.server.local_access import (
+    USER_HEADER,
+    LocalServer,
+    read_local_server,
+    remove_local_server,
+    write_local_server,
+)
+from tests.cli.conftest import Run
+from tests.server.conftest import LiveServer, serving
+
+QUESTION = "what is my dog called?"
+
+
+def chat_and_remember(live: LiveServer, user_header: str, *texts: str) -> None:
+    """One session of the user with these words, remembered."""
+    headers = {"authorization": f"Bearer {live.services.local_token}", USER_HEADER: user_header}
+    messages: list[dict[str, str]] = []
+    for text in texts:
+        messages.append({"role": "user", "content": text})
+        body = {"model": "localmem", "messages": messages}
+        answer = live.http().post("/v1/chat/completions", json=body, headers=headers).json()
+        messages.append(answer["choices"][0]["message"])
+    live.http().post("/v1/sessions/end", headers=headers)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveServer]:
+    """A server with keys on the data directory that the command uses by default."""
+    data_dir, keys = tmp_path / "xdg" / "localmem", {"key-of-ann-1": "ann"}
+    with serving(data_dir, server={"keys": keys}, retrieval={"retriever": "bm25"}) as server:
+        yield server
+
+
+def count_requests(live: LiveServer, route: str) -> int:
+    """How many requests the server has counted under a route."""
+    text = live.http().get("/metrics").text
+    lines = [line for line in text.splitlines() if line.startswith("localmem_requests_total") and f'"{route}"' in line]
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines)
+
+
+def test_recall_and_show_are_answered_by_the_server_as_by_the_process_itself(localmem: Run, live: LiveServer) -> None:
+    chat_and_remember(live, "M%C3%BCller", "My dog is called Bruno.")
+    live.wait_until_remembered("Müller")
+    commands: list[tuple[str, ...]] = [
+        ("recall", QUESTION, "--user", "Müller", "--json"),
+        ("recall", QUESTION, "--user", "Müller", "--since", "2020-01-01", "--json"),
+        ("show", "--user", "Müller", "--json"),
+        ("show", "--user", "Müller"),
+        ("show", "--user", "ben"),
+    ]
+    by_server = [localmem(*command) for command in commands]
+    assert "Bruno" in by_server[0].stdout
+    assert count_requests(live, "/v1/memories/recall") == 2
+    assert count_requests(live, "/v1/memories/bank") == 3
+    live.services.settings.data.joinpath("server.json").unlink()
+    by_process = [localmem(*command) for command in commands]
+    assert [(run.returncode, run.stdout) for run in by_server] == [(run.returncode, run.stdout) for run in by_process]
+    assert count_requests(live, "/v1/memories/recall") == 2
+
+
+def test_the_server_is_not_asked_with_other_settings(localmem: Run, live: LiveServer, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("retrieval: {half_life_days: 30}")
+    for arguments, env in (
+        (["--system", "none"], {}),
+        (["--config", config], {}),
+        ([], {"LOCALMEM_RETRIEVAL__RETRIEVER": "bm25", "LOCALMEM_RETRIEVAL__LANGUAGE": "none"}),
+        (["--data-dir", tmp_path / "other"], {}),
+        (["--speaker", "Ana", "--system", "full_history"], {}),
+    ):
+        localmem("recall", QUESTION, *arguments, env=env)
+    assert count_requests(live, "/v1/memories/recall") == 0
+    assert localmem("recall", QUESTION, env={"LOCALMEM_SISTEM": "rsum"}).returncode == 2
+    assert localmem("recall", QUESTION, "--user", "").returncode == 2
+    assert count_requests(live, "/v1/memories/recall") == 0
+
+
+def test_keys_keep_their_users_apart_and_only_the_local_token_names_any(live: LiveServer) -> None:
+    chat_and_remember(live, "ben", "My secret number is 7391.")
+    live.wait_until_remembered("ben")
+    body = {"text": "secret number"}
+    owner = {"authorization": f"Bearer {live.services.local_token}"}
+    for headers, code, is_recalled in (
+        ({}, 401, False),
+        ({USER_HEADER: "ben"}, 401, False),
+        ({"authorization": "Bearer wrong", USER_HEADER: "ben"}, 401, False),
+        ({"authorization": "Bearer key-of-ann-1"}, 200, False),
+        ({"authorization": "Bearer key-of-ann-1", USER_HEADER: "ben"}, 200, False),
+        (owner, 200, False),
+        (owner | {USER_HEADER: "ben"}, 200, True),
+    ):
+        answer = live.http().post("/v1/memories/recall", json=body, headers=headers)
+        assert answer.status_code == code
+        assert ("7391" in answer.text) is is_recalled
+
+
+def test_only_the_owner_can_read_the_file_and_it_is_removed_with_the_server(tmp_path: Path) -> None:
+    with serving(tmp_path) as live:
+        file = tmp_path / "server.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        server = read_local_server(tmp_path)
+        assert server is not None
+        assert server.token == live.services.local_token
+    assert not file.exists()
+
+
+def test_a_later_servers_file_is_not_removed(tmp_path: Path) -> None:
+    server = LocalServer("127.0.0.1", 1, os.getpid(), "first", {}, {})
+    write_local_server(tmp_path, server)
+    write_local_server(tmp_path, server._replace(token="second"))
+    remove_local_server(tmp_path, "first")
+    assert read_local_server(tmp_path) is not None
+    remove_local_server(tmp_path, "second")
+    assert read_local_server(tmp_path) is None
+
+
+def test_a_stale_file_is_ignored(localmem: Run, session_log: Path, tmp_path: Path) -> None:
+    localmem("remember", session_log)
+    data_dir = tmp_path / "xdg" / "localmem"
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    settings = load_settings(None, {"retrieval": {"retriever": "bm25"}})
+    for pid in (child.pid, os.getpid()):  # a process that has died; one that lives but does not listen there
+        server = LocalServer("127.0.0.1", 9, pid, "token", decisive_settings(settings), default_settings())
+        write_local_server(data_dir, server)
+        assert "Bruno" in localmem("recall", QUESTION).stdout
+    (data_dir / "server.json").write_text("{cut")
+    assert "Bruno" in localmem("recall", QUESTION).stdout
+
+
+def test_asking_a_server_imports_no_heavy_library(live: LiveServer, tmp_path: Path) -> None:
+    program = (
+        "import json, sys\n"
+        "from localmem.cli.memory import recall\n"
+        "recall(['hello', '--json'], standalone_mode=False)\n"
+        "heavy = {'pydantic', 'sqlalchemy', 'torch', 'numpy', 'yaml', 'httpx'}\n"
+        "print(json.dumps(sorted(heavy & {*sys.modules})))"
+    )
+    env = os.environ | {"XDG_DATA_HOME": str(tmp_path / "xdg"), "LOCALMEM_RETRIEVAL__RETRIEVER": "bm25"}
+    finished = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert finished.stdout.splitlines()[-1] == "[]"
+    assert count_requests(live, "/v1/memories/recall") == 1
+
+
+def test_the_answer_is_none_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    flags = SettingsFlags(None, {"user": "ana"})
+    assert ask_server("GET", "/v1/memories/bank", {}, flags) is None
+    assert ask_server("GET", "/v1/memories/bank", {}, flags._replace(config=tmp_path / "absent.yaml")) is None
