@@ -127,6 +127,7 @@ class SentenceCache:
         self._sentences = {entry.digest: entry.sentences for entry in log.records}
 
     def __call__(self, session: Session) -> list[str]:
+        """The sentences of a session."""
         digest = sha256("\n".join([self._maker, *map(line, session.turns)]).encode()).hexdigest()
         if digest not in self._sentences:
             entry = SessionSentences(session.id, digest, self._make(session.turns))

@@ -39,7 +39,7 @@ def dataset(tmp_path: Path) -> Path:
     return path
 
 
-def recalled(lines: Sequence[Line]) -> dict[tuple[str, str], str]:
+def recalled_texts(lines: Sequence[Line]) -> dict[tuple[str, str], str]:
     return {(line.work.system, line.work.episode): line.recalled for line in lines if isinstance(line, Answer)}
 
 
@@ -52,7 +52,7 @@ def test_systems_and_baselines_answer_every_question(tmp_path: Path, settings: S
         out=tmp_path / "run",
         progress=lambda *step: steps.append(step),
     )
-    answers = recalled(lines)
+    answers = recalled_texts(lines)
     assert {system for system, _ in answers} == {"none", *BASELINES}
     assert "Oslo" in answers["full_history", "bob"]
     assert steps[-1] == ("answering", 6, 6)
@@ -60,8 +60,8 @@ def test_systems_and_baselines_answer_every_question(tmp_path: Path, settings: S
 
 def test_a_system_joins_a_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     out = tmp_path / "run"
-    first = recalled(evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=out))
-    both = recalled(evaluate(settings, datasets={"jsonl": dataset}, systems=["rsum"], out=out, resume=True))
+    first = recalled_texts(evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=out))
+    both = recalled_texts(evaluate(settings, datasets={"jsonl": dataset}, systems=["rsum"], out=out, resume=True))
     assert both.items() > first.items()
     assert {system for system, _ in both} - {system for system, _ in first} == {"rsum"}
     about = json.loads((out / RUN).read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def test_the_settings_of_a_variant_keep_everything_else() -> None:
 def test_a_recipe_configures_a_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     recipe = EvaluationRecipe(systems=("none",), limit=1, threads=1)
     lines = evaluate(settings, datasets={"jsonl": dataset}, out=tmp_path / "run", **dict(recipe))
-    assert {episode for _, episode in recalled(lines)} == {"ann"}
+    assert {episode for _, episode in recalled_texts(lines)} == {"ann"}
 
 
 def test_the_report_names_what_was_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
