@@ -139,7 +139,7 @@ class TimedLLM(Wrapper):
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         completion = yield from self._timed_pieces(self.inner.stream(prompt))
-        self._saw(prompt, completion)
+        self._on_answer(prompt, completion)
         if reading := self._stopwatch.reading:
             reading.prefix = AFTER
         return completion
@@ -158,7 +158,7 @@ class TimedLLM(Wrapper):
                 yield piece
                 stage = "decode"
 
-    def _saw(self, prompt: Prompt, completion: Completion) -> None:
+    def _on_answer(self, prompt: Prompt, completion: Completion) -> None:
         if reading := self._stopwatch.reading:
             reading.add_call(prompt, completion)
 
