@@ -109,7 +109,7 @@ def test_a_memory_without_an_index_finds_nothing_and_says_so() -> None:
     memory = NoMemory()
     assert memory.search("dog", 3) == []
     assert memory.index_memory == 0
-    with pytest.raises(BadSettings, match="system 'none' keeps no index"):
+    with pytest.raises(BadSettings, match="system 'none' has no index"):
         memory.index  # noqa: B018  # what is tested
 
 

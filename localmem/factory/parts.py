@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
 from localmem.systems import Wrap, no_wrap
-from localmem.weights.adapters import shipped_adapters
-from localmem.weights.folder import model_path
+from localmem.weights.folder import model_path, shipped_adapters
 from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
 

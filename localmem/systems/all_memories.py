@@ -11,7 +11,6 @@ Differs from the papers: what the context has no room for is left out from the o
 (BART) and ReBot (T5-base) are trained models; here the backbone takes their place.
 """
 
-from collections import Counter
 from itertools import chain
 from typing import Literal
 
@@ -29,48 +28,34 @@ from localmem.text.units import add_units, new_unit, recall_units, select_fittin
 from localmem.types import Change, Recall, Session, Turn, Unit
 
 
+class AllMemoriesOptions(Options):
+    """What a sentence is about, and its most characters."""
+
+    each: Literal["session", "utterance"]
+    longest: PositiveInt
+
+
 class _AllShown(Memory):
-    """Every unit of the bank is shown with its date, as far as they fit.
+    """Every unit of the bank is shown with its date, as far as they fit."""
 
-    `fallbacks` counts, by prompt, replies that did not see all of them and answers that could not be used.
-    """
-
-    def __init__(self, *, llm: LLM, bank: Bank | None = None) -> None:
-        super().__init__(bank=bank)
-        self._llm = llm
-        self._fallbacks: Counter[str] = Counter()
-
-    @property
-    def fallbacks(self) -> Counter[str]:
-        return self._fallbacks
+    _llm: LLM
 
     def recall(self, session: Session) -> Recall:
         units = list(self.bank.live())
-        return recall_units(select_fitting(self._llm, session, self.response_prompt, units, self._fallbacks))
+        return recall_units(select_fitting(self._llm, session, self.response_prompt, units, self.fallbacks))
 
 
 class AllMemories(_AllShown):
-    """One unit a sentence, about a session (written by `summarize`) or about an utterance (with a prompt here)."""
+    """One unit a sentence, about a session or about an utterance."""
 
     name = "all_memories"
 
-    def __init__(
-        self,
-        *,
-        llm: LLM,
-        summarize: Summarizer,
-        each: Literal["session", "utterance"],
-        longest: int,
-        bank: Bank | None = None,
-    ) -> None:
-        super().__init__(llm=llm, bank=bank)
-        self._summarize = summarize
-        self._each = each
-        self._form = answer_format(memories=array(string(longest), 1))
-
-    @property
-    def fallbacks(self) -> Counter[str]:
-        return self._fallbacks + self._summarize.fallbacks
+    def __init__(self, parts: Parts, options: AllMemoriesOptions, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank)
+        self._llm = parts.llm
+        self._each = options.each
+        self._summarize = Summarizer(parts.llm, fallbacks=self.fallbacks)
+        self._form = answer_format(memories=array(string(options.longest), 1))
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
@@ -89,10 +74,10 @@ class AllMemories(_AllShown):
             render("all_memories/persona", form=self._form, before=before, said=line(turn), speaker=turn.speaker)
             for before, turn in zip(previous, session.turns, strict=False)
         ]
-        answers = generate_usable(self._llm, prompts, self._fallbacks)
+        answers = generate_usable(self._llm, prompts, self.fallbacks)
         first_turns: dict[str, Turn] = {}
         for turn, prompt, completion in zip(session.turns, prompts, answers, strict=True):
-            for sentence in read_memories(prompt, completion, self._fallbacks)[:1]:
+            for sentence in read_memories(prompt, completion, self.fallbacks)[:1]:
                 if is_informative(sentence, prompt):
                     first_turns.setdefault(sentence, turn)
         return [
@@ -106,32 +91,18 @@ class ReBot(_AllShown):
 
     name = "rebot"
 
+    def __init__(self, parts: Parts, _options: Options, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank)
+        self._llm = parts.llm
+
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        (summary,) = summarize_all(self._llm, [SummaryRequest("rebot/summarize", session.turns)], self._fallbacks)
+        (summary,) = summarize_all(self._llm, [SummaryRequest("rebot/summarize", session.turns)], self.fallbacks)
         return add_units(statement_units(session, [summary] if summary else [], "summary"))
 
 
-class AllMemoriesOptions(Options):
-    """What a sentence is about, and its length in characters."""
+_END = "at each session's end"
 
-    each: Literal["session", "utterance"]
-    longest: PositiveInt
-
-
-def _make(parts: Parts, options: AllMemoriesOptions, bank: Bank | None) -> Memory:
-    summarize = Summarizer(parts.llm)
-    return AllMemories(llm=parts.llm, summarize=summarize, each=options.each, longest=options.longest, bank=bank)
-
-
-SYSTEM = System(
-    "all_memories", AllMemoriesOptions, _make, "sentences drawn from each session, all shown", "at each session's end"
-)
-REBOT = System(
-    "rebot",
-    Options,
-    lambda parts, _options, bank: ReBot(llm=parts.llm, bank=bank),
-    "a summary of each session, all shown",
-    "at each session's end",
-)
+SYSTEM = System("all_memories", AllMemoriesOptions, AllMemories, "sentences drawn from each session, all shown", _END)
+REBOT = System("rebot", Options, ReBot, "a summary of each session, all shown", _END)

@@ -9,12 +9,10 @@ oldest are left out and the previous text stands in for them.
 """
 
 import json
-from collections import Counter
 
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.base import LLM
 from localmem.llm.structured_output import (
     answer_format,
     array,
@@ -49,17 +47,12 @@ class Comedy(Memory):
 
     name = "comedy"
 
-    def __init__(self, *, llm: LLM, summarize: Summarizer, options: ComedyOptions, bank: Bank | None = None) -> None:
+    def __init__(self, parts: Parts, options: ComedyOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank)
-        self._llm = llm
-        self._summarize = summarize
+        self._llm = parts.llm
+        self._summarize = Summarizer(parts.llm, prompt="comedy/summarize", fallbacks=self.fallbacks)
         limits = options.model_dump(include=set(PARTS))
         self._form = answer_format(**{part: array(string(options.longest), limits[part]) for part in PARTS})
-        self._fallbacks: Counter[str] = Counter()
-
-    @property
-    def fallbacks(self) -> Counter[str]:
-        return self._fallbacks + self._summarize.fallbacks
 
     def recall(self, session: Session) -> Recall:
         return Recall(self._compressed_text())
@@ -87,19 +80,19 @@ class Comedy(Memory):
         if memory_size > room:
             budget = max(0, room - text_size) * 2 // 3  # a third is for the dates
             shown = newest_units(memories, budget, self._llm.count_tokens)
-            count_fallback(_COMPRESS, f"the newest {len(shown)} of {len(memories)} memories fit", self._fallbacks)
+            count_fallback(_COMPRESS, f"the newest {len(shown)} of {len(memories)} memories fit", self.fallbacks)
         else:
             shown, before = memories, ""
         names = prompt_names(session.turns)
         prompt = render(_COMPRESS, form=self._form, before=before, memories=dated_lines(shown), **names)
-        (completion,) = generate_usable(self._llm, [prompt], self._fallbacks)
+        (completion,) = generate_usable(self._llm, [prompt], self.fallbacks)
         return {} if completion is None else self._read(prompt, completion.text)
 
     def _read(self, prompt: Prompt, text: str) -> dict[str, str]:
         match json.loads(text):
             case {"portrait": list(), "relationship": list(), "events": list()} as lists:
                 return {part: _sentence_lines(prompt, lists[part]) for part in PARTS}
-        count_fallback(_COMPRESS, f"its answer {text!r:.80} lacks a part", self._fallbacks)
+        count_fallback(_COMPRESS, f"its answer {text!r:.80} lacks a part", self.fallbacks)
         return {}
 
 
@@ -109,11 +102,6 @@ def _sentence_lines(prompt: Prompt, items: list[object]) -> str:
     return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
 
-def _make(parts: Parts, options: ComedyOptions, bank: Bank | None) -> Memory:
-    summarize = Summarizer(parts.llm, prompt="comedy/summarize")
-    return Comedy(llm=parts.llm, summarize=summarize, options=options, bank=bank)
-
-
 SYSTEM = System(
-    "comedy", ComedyOptions, _make, "portrait, relationship and events, compressed", "at each session's end"
+    "comedy", ComedyOptions, Comedy, "portrait, relationship and events, compressed", "at each session's end"
 )

@@ -9,13 +9,11 @@ times. The paper's own numbers are not in the five papers, so k and rounds are o
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.base import LLM
 from localmem.llm.structured_output import (
     answer_format,
     array,
@@ -27,7 +25,7 @@ from localmem.llm.structured_output import (
 )
 from localmem.memory import Memory
 from localmem.prompts import render
-from localmem.retrieval.base import Retriever, Scope
+from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import dated_lines, transcript
 from localmem.text.units import add_units, by_time, new_unit, recall_hits
@@ -56,18 +54,15 @@ class ConditionMem(Memory):
 
     name = "conditionmem"
 
-    def __init__(
-        self, *, llm: LLM, retriever: Retriever, options: ConditionMemOptions, bank: Bank | None = None
-    ) -> None:
-        super().__init__(bank=bank, retriever=retriever)
-        self._llm = llm
+    def __init__(self, parts: Parts, options: ConditionMemOptions, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank, retriever=parts.new_retriever())
+        self._llm = parts.llm
         self._k = options.k
         self._rounds = options.rounds
         text = string(options.longest)
         summary = string(options.longest, empty=True)
         self._record = answer_format(summary=summary, knowledge=array(text, options.knowledge))
         self._reflection = answer_format(enough=boolean(), query=string(_QUERY, empty=True))
-        self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
         request, scope = session.turns[-1].text, Scope(now=session.turns[-1].time)
@@ -132,14 +127,10 @@ def _units(session: Session, number: int, exchange: Exchange, record: Sequence[t
         yield new_unit(session, f"e{number}.{place}", text, kind=kind, turns=turns)
 
 
-def _make(parts: Parts, options: ConditionMemOptions, bank: Bank | None) -> Memory:
-    return ConditionMem(llm=parts.llm, retriever=parts.new_retriever(), options=options, bank=bank)
-
-
 SYSTEM = System(
     "conditionmem",
     ConditionMemOptions,
-    _make,
+    ConditionMem,
     "a summary and the knowledge of each exchange",
     "for each reply; at each session's end, per exchange",
 )

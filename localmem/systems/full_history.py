@@ -7,8 +7,6 @@ Differs from the papers: they use models that hold all of their data; here, what
 from the oldest utterance on.
 """
 
-from collections import Counter
-
 from localmem.bank import Bank
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
@@ -26,7 +24,6 @@ class FullHistory(Memory):
     def __init__(self, *, llm: LLM, bank: Bank | None = None) -> None:
         super().__init__(bank=bank)
         self._llm = llm
-        self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
         past = list(self.bank.live())

@@ -13,7 +13,6 @@ dialogue is stored under one topic, its date. A memo too long for the context is
 """
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,7 +21,6 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
-from localmem.llm.base import LLM
 from localmem.llm.structured_output import (
     answer_format,
     array,
@@ -34,7 +32,7 @@ from localmem.llm.structured_output import (
 )
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.systems import Options, System
+from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import day, line, transcript
 from localmem.text.units import add_units, new_unit, newest_units, recall_units
 from localmem.types import Change, Completion, Recall, Session, Turn, Unit
@@ -69,18 +67,17 @@ class MemoChat(Memory):
 
     name = "memochat"
 
-    def __init__(self, *, llm: LLM, options: MemoChatOptions, bank: Bank | None = None) -> None:
+    def __init__(self, parts: Parts, options: MemoChatOptions, bank: Bank | None = None) -> None:
         if options.kept >= options.entries:
             raise BadSettings(
                 f"memochat cannot keep {options.kept} of {options.entries} entries; set kept below entries"
             )
         super().__init__(bank=bank)
-        self._llm = llm
+        self._llm = parts.llm
         self._options = options
         line_number = integer(1, options.entries)
         topic = record(topic=string(_TOPIC), summary=string(options.longest), first=line_number, last=line_number)
         self._form = answer_format(memos=array(topic, options.topics))
-        self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
         offered = self._offered(session)
@@ -181,7 +178,7 @@ def _unit(session: Session, place: str, topic: _Topic) -> Unit:
 SYSTEM = System(
     "memochat",
     MemoChatOptions,
-    lambda parts, options, bank: MemoChat(llm=parts.llm, options=options, bank=bank),
+    MemoChat,
     "a memo of topics with their dialogue",
     "for each reply; at each session's end",
 )

@@ -15,7 +15,6 @@ A day of several sessions has a summary for each of them.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -23,10 +22,9 @@ from itertools import groupby
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.base import LLM
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.retrieval.base import Retriever, Scope
+from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import dated_lines, day, prompt_names
 from localmem.text.summarize import SummaryRequest, generate_prose, summarize_all
@@ -64,11 +62,10 @@ class MemoryBank(Memory):
 
     name = "memorybank"
 
-    def __init__(self, *, llm: LLM, retriever: Retriever, options: MemoryBankOptions, bank: Bank | None = None) -> None:
-        super().__init__(bank=bank, retriever=retriever)
-        self._llm = llm
+    def __init__(self, parts: Parts, options: MemoryBankOptions, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank, retriever=parts.new_retriever())
+        self._llm = parts.llm
         self._options = options
-        self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
         last = session.turns[-1]
@@ -161,14 +158,10 @@ def _day_units(session: Session, days: Sequence[Sequence[Turn]], texts: Sequence
     ]
 
 
-def _make(parts: Parts, options: MemoryBankOptions, bank: Bank | None) -> Memory:
-    return MemoryBank(llm=parts.llm, retriever=parts.new_retriever(), options=options, bank=bank)
-
-
 SYSTEM = System(
     "memorybank",
     MemoryBankOptions,
-    _make,
+    MemoryBank,
     "days and a portrait; what is not recalled fades",
     "at each session's end",
 )

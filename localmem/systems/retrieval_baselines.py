@@ -18,13 +18,11 @@ budget that the model's context has no room for shrinks to what it has. Session 
 module does that), and a dense encoder reads only the beginning of a long session.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
@@ -46,80 +44,6 @@ from localmem.types import Change, Hit, Recall, Session, Unit
 UnitBuilder = Callable[[Session], Sequence[Unit]]
 
 
-class RetrievalBaseline(Memory):
-    """The units that `build_units` makes of each session; the `k` nearest are recalled and shown in time order."""
-
-    def __init__(
-        self, name: str, build_units: UnitBuilder, *, retriever: Retriever, k: int, bank: Bank | None = None
-    ) -> None:
-        super().__init__(bank=bank, retriever=retriever)
-        self.name = name
-        self._build_units = build_units
-        self._k = k
-
-    def recall(self, session: Session) -> Recall:
-        query = session.turns[-1]
-        hits = self.search(query.text, self._k, Scope(now=query.time))
-        return recall_hits(by_time(self._select(session, hits)))
-
-    def end_session(self, session: Session) -> list[Change]:
-        return add_units(self._build_units(session))
-
-    def _select(self, session: Session, hits: Sequence[Hit]) -> Sequence[Hit]:
-        return hits
-
-
-def exchange_retrieval(retriever: Retriever, *, k: int = 3, bank: Bank | None = None) -> RetrievalBaseline:
-    """One unit an exchange."""
-    return RetrievalBaseline("exchange_retrieval", exchange_units, retriever=retriever, k=k, bank=bank)
-
-
-def utterance_retrieval(retriever: Retriever, *, k: int, bank: Bank | None = None) -> RetrievalBaseline:
-    """One unit a turn."""
-    return RetrievalBaseline("utterance_retrieval", utterance_units, retriever=retriever, k=k, bank=bank)
-
-
-class SessionRetrieval(RetrievalBaseline):
-    """One unit a session; of the `k` nearest, those are shown that hold at most `tokens` together.
-
-    The nearest is shown whatever it holds; the backend's rule for long prompts then applies to it. `fallbacks` counts
-    the replies for which that was so.
-    """
-
-    def __init__(self, *, llm: LLM, retriever: Retriever, k: int, tokens: int, bank: Bank | None = None) -> None:
-        super().__init__("session_retrieval", session_units, retriever=retriever, k=k, bank=bank)
-        self._llm = llm
-        self._tokens = tokens
-        self.fallbacks: Counter[str] = Counter()
-
-    def _select(self, session: Session, hits: Sequence[Hit]) -> Sequence[Hit]:
-        budget = min(self._tokens, history_budget(self._llm, session, self.response_prompt))
-        fitting = count_fitting([hit.unit.text for hit in hits], budget, self._llm.count_tokens)
-        if hits and not fitting:
-            count_fallback(self.response_prompt, f"the nearest session holds more than {budget} tokens", self.fallbacks)
-        return hits[: max(fitting, 1)]
-
-
-class MemoryRetrieval(RetrievalBaseline):
-    """One unit a sentence that `summarize` writes; a sentence that is remembered already is not added again."""
-
-    def __init__(self, *, retriever: Retriever, summarize: Summarizer, k: int = 6, bank: Bank | None = None) -> None:
-        super().__init__("memory_retrieval", self._sentences, retriever=retriever, k=k, bank=bank)
-        self._summarize = summarize
-
-    @property
-    def fallbacks(self) -> Counter[str]:
-        """Summaries that could not be used."""
-        return self._summarize.fallbacks
-
-    def _sentences(self, session: Session) -> list[Unit]:
-        if not session.turns:
-            return []
-        existing = {unit.key for unit in self.bank.live()}
-        units = statement_units(session, self._summarize(session.turns), "sentence", prefix="m")
-        return [unit for unit in units if unit.key not in existing]
-
-
 class RetrievalOptions(Options):
     """How many units are recalled."""
 
@@ -132,14 +56,71 @@ class SessionOptions(RetrievalOptions):
     tokens: PositiveInt
 
 
-def _make_session_retrieval(parts: Parts, options: SessionOptions, bank: Bank | None) -> Memory:
-    return SessionRetrieval(
-        llm=parts.llm, retriever=parts.new_retriever(), k=options.k, tokens=options.tokens, bank=bank
-    )
+class RetrievalBaseline(Memory):
+    """The units that `build_units` makes of each session; the `k` nearest are recalled and shown in time order."""
+
+    def __init__(
+        self, name: str, build_units: UnitBuilder, retriever: Retriever, *, k: int, bank: Bank | None = None
+    ) -> None:
+        super().__init__(bank=bank, retriever=retriever)
+        self.name = name
+        self._build_units = build_units
+        self._k = k
+
+    def recall(self, session: Session) -> Recall:
+        query = session.turns[-1]
+        hits = self.search(query.text, self._k, Scope(now=query.time))
+        return recall_hits(by_time(self._select(session, hits)))
+
+    def end_session(self, session: Session) -> list[Change]:
+        return add_units(self._build_units(session)) if session.turns else []
+
+    def _select(self, session: Session, hits: Sequence[Hit]) -> Sequence[Hit]:
+        return hits
 
 
-def _make_memory_retrieval(parts: Parts, options: RetrievalOptions, bank: Bank | None) -> Memory:
-    return MemoryRetrieval(retriever=parts.new_retriever(), summarize=Summarizer(parts.llm), k=options.k, bank=bank)
+class SessionRetrieval(RetrievalBaseline):
+    """One unit a session; of the `k` nearest, those are shown that hold at most `tokens` together.
+
+    The nearest is shown whatever its length; the backend's rule for long prompts then applies to it. `fallbacks` counts
+    the replies for which that was so.
+    """
+
+    def __init__(self, parts: Parts, options: SessionOptions, bank: Bank | None = None) -> None:
+        super().__init__("session_retrieval", session_units, parts.new_retriever(), k=options.k, bank=bank)
+        self._llm = parts.llm
+        self._tokens = options.tokens
+
+    def _select(self, session: Session, hits: Sequence[Hit]) -> Sequence[Hit]:
+        budget = min(self._tokens, history_budget(self._llm, session, self.response_prompt))
+        fitting = count_fitting([hit.unit.text for hit in hits], budget, self._llm.count_tokens)
+        if hits and not fitting:
+            reason = f"the nearest session holds more than {budget} tokens"
+            count_fallback(self.response_prompt, reason, self.fallbacks)
+        return hits[: max(fitting, 1)]
+
+
+class MemoryRetrieval(RetrievalBaseline):
+    """One unit a sentence of the session's summary; a sentence that is remembered already is not added again."""
+
+    def __init__(self, parts: Parts, options: RetrievalOptions, bank: Bank | None = None) -> None:
+        super().__init__("memory_retrieval", self._new_sentences, parts.new_retriever(), k=options.k, bank=bank)
+        self._summarize = Summarizer(parts.llm, fallbacks=self.fallbacks)
+
+    def _new_sentences(self, session: Session) -> list[Unit]:
+        existing = {unit.key for unit in self.bank.live()}
+        units = statement_units(session, self._summarize(session.turns), "sentence", prefix="m")
+        return [unit for unit in units if unit.key not in existing]
+
+
+def exchange_retrieval(retriever: Retriever, *, k: int = 3, bank: Bank | None = None) -> RetrievalBaseline:
+    """One unit an exchange."""
+    return RetrievalBaseline("exchange_retrieval", exchange_units, retriever, k=k, bank=bank)
+
+
+def utterance_retrieval(retriever: Retriever, *, k: int, bank: Bank | None = None) -> RetrievalBaseline:
+    """One unit a turn."""
+    return RetrievalBaseline("utterance_retrieval", utterance_units, retriever, k=k, bank=bank)
 
 
 EXCHANGES = System(
@@ -157,13 +138,7 @@ UTTERANCES = System(
     "each turn as it was said",
     "never",
 )
-SESSIONS = System(
-    "session_retrieval", SessionOptions, _make_session_retrieval, "whole sessions as they were held", "never"
-)
+SESSIONS = System("session_retrieval", SessionOptions, SessionRetrieval, "whole sessions as they were held", "never")
 MEMORIES = System(
-    "memory_retrieval",
-    RetrievalOptions,
-    _make_memory_retrieval,
-    "sentences drawn from each session",
-    "once a session's end",
+    "memory_retrieval", RetrievalOptions, MemoryRetrieval, "sentences drawn from each session", "at each session's end"
 )

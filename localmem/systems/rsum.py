@@ -14,7 +14,6 @@ Differs from the paper: a session longer than the model's context is read in par
 and the limit is enforced on the answer instead of being only requested. The examples are ours, from no data set.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -73,7 +72,6 @@ class RecursiveSummary(Memory):
         self._limit = limit
         self._retrieve = retrieve
         self._long_context = long_context
-        self.fallbacks: Counter[str] = Counter()
         if examples:
             self.response_prompt = _reply_prompt(examples)
 

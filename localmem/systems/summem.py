@@ -8,17 +8,15 @@ Differs from the paper: past dialogue longer than the model's context is read in
 newest `parts` of them; their sentences are shown part after part.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
-from localmem.systems import Options, System
+from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import pack
 from localmem.text.summarize import read_memories
 from localmem.text.units import add_units, history_text, utterance_units
@@ -40,12 +38,11 @@ class SumMem(Memory):
 
     name = "summem"
 
-    def __init__(self, *, llm: LLM, options: SumMemOptions, bank: Bank | None = None) -> None:
+    def __init__(self, parts: Parts, options: SumMemOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank)
-        self._llm = llm
+        self._llm = parts.llm
         self._parts = options.parts
         self._form = answer_format(memories=array(string(options.longest), options.sentences))
-        self.fallbacks: Counter[str] = Counter()
 
     def recall(self, session: Session) -> Recall:
         request = session.turns[-1].text
@@ -74,10 +71,4 @@ class SumMem(Memory):
         return runs[-self._parts :]
 
 
-SYSTEM = System(
-    "summem",
-    SumMemOptions,
-    lambda parts, options, bank: SumMem(llm=parts.llm, options=options, bank=bank),
-    "each turn; the past is summarised for each request",
-    "for each reply",
-)
+SYSTEM = System("summem", SumMemOptions, SumMem, "each turn; the past is summarised for each request", "for each reply")

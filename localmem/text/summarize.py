@@ -34,12 +34,18 @@ class Summarizer:
     """
 
     def __init__(
-        self, llm: LLM, *, prompt: str = "memory_retrieval/summarize", limit: int = 12, longest: int = 160
+        self,
+        llm: LLM,
+        *,
+        prompt: str = "memory_retrieval/summarize",
+        limit: int = 12,
+        longest: int = 160,
+        fallbacks: Counter[str] | None = None,
     ) -> None:
         self._llm = llm
         self._prompt = prompt
         self._form = answer_format(memories=array(string(longest), limit))
-        self.fallbacks: Counter[str] = Counter()
+        self.fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
 
     def __call__(self, turns: Sequence[Turn]) -> list[str]:
         """The sentences worth remembering, in the order of the dialogue; none for no turns."""

@@ -83,7 +83,7 @@ class Meanwhile(RetrievalBaseline):
     """Its recall is over just before another thread has remembered what waited."""
 
     def __init__(self) -> None:
-        super().__init__("exchange_retrieval", exchange_units, retriever=WordRetriever(), k=3)
+        super().__init__("exchange_retrieval", exchange_units, WordRetriever(), k=3)
         self.then: Callable[[], object] = lambda: None
 
     def recall(self, session: Session) -> Recall:
@@ -136,7 +136,7 @@ def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
             recalling.set()
             return super().recall(session)
 
-    memory = Seen("exchange_retrieval", exchange_units, retriever=WordRetriever(), k=3)
+    memory = Seen("exchange_retrieval", exchange_units, WordRetriever(), k=3)
     agent, journal, asked = _agent(journal=Slow(), memory=memory)
     agent.chat("hi", START)
     assert len(asked) == 1

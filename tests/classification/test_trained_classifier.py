@@ -68,7 +68,7 @@ def test_labels_say_what_a_model_is_for() -> None:
     model = Told(OPERATIONS, {})
     assert isinstance(classifier_of(OPERATIONS, model), TrainedClassifier)
     assert isinstance(classifier_of(["contradiction", "entailment", "neutral"], model), ZeroShotClassifier)
-    with pytest.raises(BadInput, match="tells inside, boundary apart"):
+    with pytest.raises(BadInput, match="labels are inside, boundary"):
         classifier_of(["inside", "boundary"], model)
     assert labels_of({"id2label": {"1": "b", "0": "a", "10": "k", "2": "c"}}) == ("a", "b", "c", "k")
     assert labels_of({"model_type": "mt5", "localmem": {"labels": ["x", "y"]}, "id2label": {"0": "a"}}) == ("x", "y")
@@ -76,7 +76,7 @@ def test_labels_say_what_a_model_is_for() -> None:
 
 
 def test_a_folder_of_another_kind_is_no_classifier(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no labels apart"):
+    with pytest.raises(BadInput, match="labels are none"):
         pair_classifier(str(small_encoder(tmp_path, ["a"])), "cpu")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{", encoding="utf-8")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from finetune.trainers.texttiling import LightJob, train
+from finetune.trainers.texttiling import TextTilingRecipe, train
+from finetune.trainers.training import TrainingJob
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
@@ -39,9 +40,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_encoder(tmp_path_factory.mktemp("base"), words)
 
 
+def job(base: Path, path: Path, out: Path) -> TrainingJob[TextTilingRecipe]:
+    return TrainingJob(TextTilingRecipe(base=str(base), train=(path,)), out, notify=lambda _: None)
+
+
 def test_what_people_cut_is_learned(base: Path, tmp_path: Path) -> None:
     path = dialogues(tmp_path)
-    trained = train(LightJob(base, [path], (), tmp_path / "run"), note=lambda _: None)
+    trained = train(job(base, path, tmp_path / "run"))
     assert trained.measures["score"] > 0.9
     marked = read_segmented_dialogues(path)[:3]
     found = trained_segmenter(str(tmp_path / "run"), "cpu").segment(
@@ -57,7 +62,7 @@ def test_what_people_cut_is_learned(base: Path, tmp_path: Path) -> None:
 def test_the_command_registers_what_it_trained(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
     path = dialogues(tmp_path)
-    given = ["segmenter", "--light", "--base", base, "--train", path, "--valid", path, "--out", tmp_path / "run"]
+    given = ["texttiling", "--base", base, "--train", path, "--valid", path, "--out", tmp_path / "run"]
     result = CliRunner().invoke(finetune, [*map(str, given), "--name", "light", "--json"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["measures"]["score"] > 0.9
@@ -90,5 +95,5 @@ def test_dialogues_without_a_boundary_teach_nothing(base: Path, tmp_path: Path) 
     plain = tmp_path / "plain.jsonl"
     plain.write_text(json.dumps({"id": "a", "dialogue": CATS}) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="hold no boundary"):
-        train(LightJob(base, [plain], (), tmp_path / "run"), note=lambda _: None)
+        train(job(base, plain, tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -183,5 +183,5 @@ def test_a_file_that_is_no_rubric_is_refused(tmp_path: Path, text: str) -> None:
     if text == "item: [a]\n":
         assert Rubric.load(path) == Rubric()  # keys of others are left alone
         return
-    with pytest.raises(BadInput, match="cannot read the rubric"):
+    with pytest.raises(BadInput, match="a rubric is YAML with items and examples"):
         Rubric.load(path)

@@ -10,39 +10,38 @@ import pytest
 
 from localmem.bank import Bank
 from localmem.classification import OPERATIONS, Operation, OperationLabel
-from localmem.classification.llm_classifier import LLMClassifier
+from localmem.config import system_options
 from localmem.errors import BadInput, LLMUnavailable, PartialFailure
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Match, Scope
-from localmem.systems.carecall import CareCall, Fuser, GoldMemory, HistoryAccumulate, WithoutMemory, read_gold
-from localmem.text.summarize import Summarizer
-from localmem.types import AddUnit, Change, Completion, Prompt, RetireUnit, Role, Session, Unit
+from localmem.systems.carecall import (
+    CareCall,
+    CareCallOptions,
+    GoldMemory,
+    HistoryAccumulate,
+    WithoutMemory,
+    read_gold,
+)
+from localmem.types import AddUnit, Change, Completion, Prompt, RetireUnit, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, script, session, turns
 
-BOTH: tuple[Role, ...] = ("user", "assistant")
+OPTIONS = CareCallOptions.model_validate({**system_options("carecall", {}), "k": 5, "query_turns": 6})
 
 
-def _summarizer(llm: LLM) -> Summarizer:
-    return Summarizer(llm, prompt="carecall/summarize", limit=8, longest=120)
+def _carecall(llm: LLM, table: "Table | None" = None, bank: Bank | None = None, **options: object) -> CareCall:
+    """With a table as the classifier; without one the LLM classifies."""
+    parts = Parts(llm, WordRetriever, load_classifier=lambda _: table or Table())
+    values = {"classifier": "table" if table else None, **options}
+    return CareCall(parts, OPTIONS.model_copy(update=values), bank)
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None) -> Memory:
     llm = llm or ScriptedLLM(obedient)
-    return CareCall(
-        retriever=WordRetriever(),
-        summarize=_summarizer(llm),
-        classifier=LLMClassifier(llm),
-        k=5,
-        query_turns=6,
-        bank=bank,
-        roles=BOTH,
-        shortlist=3,
-        capacity=40,
-        fuse=Fuser(llm),
-    )
+    return _carecall(llm, bank=bank, speakers="both", shortlist=3, capacity=40, fusion=True)
 
 
 class Table:
@@ -73,23 +72,15 @@ def _memory(
     labels: Mapping[tuple[str, str], Operation] | None = None,
     *,
     table: Table | None = None,
-    fuse: Fuser | None = None,
-    roles: Sequence[Role] = ("user",),
-    shortlist: int = 0,
-    capacity: int = 0,
-    k: int = 5,
+    fuse: Callable[[Prompt], str] | None = None,
+    **options: object,
 ) -> CareCall:
-    return CareCall(
-        retriever=WordRetriever(),
-        summarize=_summarizer(ScriptedLLM(_summaries(facts))),
-        classifier=table or Table(labels),
-        k=k,
-        query_turns=6,
-        roles=roles,
-        shortlist=shortlist,
-        capacity=capacity,
-        fuse=fuse,
-    )
+    summaries = _summaries(facts)
+
+    def script(prompt: Prompt) -> str:
+        return fuse(prompt) if fuse and prompt.name == "carecall/fuse" else summaries(prompt)
+
+    return _carecall(ScriptedLLM(script), table or Table(labels), fusion=fuse is not None, **options)
 
 
 def _said(key: str, number: int = 1) -> Session:
@@ -237,15 +228,7 @@ def _about(prompt: Prompt) -> str:
 def test_each_speaker_has_a_memory_of_their_own() -> None:
     table = Table({("User has a dog.", "Assistant has a cat."): "REPLACE"})
     llm = Watching(lambda prompt: json.dumps({"memories": [f"{_about(prompt)} has a {_animal(prompt)}."]}))
-    memory = CareCall(
-        retriever=WordRetriever(),
-        summarize=_summarizer(llm),
-        classifier=table,
-        k=5,
-        query_turns=2,
-        roles=BOTH,
-        shortlist=1,
-    )
+    memory = _carecall(llm, table, speakers="both", shortlist=1)
     _end(memory, _said("dog", 1))
     _end(memory, _said("cat", 2))
     assert [len(batch) for batch in llm.batches] == [2, 2], "both speakers are asked about in one call"
@@ -266,7 +249,7 @@ def _animal(prompt: Prompt) -> str:
 def test_the_shortlist_of_one_speaker_is_not_filled_by_the_other() -> None:
     table = Table()
     facts = {"Facts about User:": ["red tea"], "Facts about Assistant:": ["red tea hot", "red tea cold", "red tea"]}
-    memory = _memory({**facts, "two": ["new red tea"]}, table=table, roles=BOTH, shortlist=2)
+    memory = _memory({**facts, "two": ["new red tea"]}, table=table, speakers="both", shortlist=2)
     _end(memory, _said("one", 1))
     _end(memory, _said("two", 2))
     batch = table.batches[-1]
@@ -277,9 +260,7 @@ def test_the_shortlist_of_one_speaker_is_not_filled_by_the_other() -> None:
 def test_two_speakers_with_one_name_are_told_apart() -> None:
     said = Session("s1", tuple(replace(turn, speaker="Kim") for turn in turns("I sing", "I paint")))
     llm = Watching(lambda prompt: json.dumps({"memories": [f"{_about(prompt)} is here."]}))
-    memory = CareCall(
-        retriever=WordRetriever(), summarize=_summarizer(llm), classifier=Table(), k=5, query_turns=2, roles=BOTH
-    )
+    memory = _carecall(llm, Table(), speakers="both")
     _end(memory, said)
     assert [_about(prompt) for prompt in llm.batches[0]] == ["Kim (user)", "Kim (assistant)"]
     assert "Kim (user): I sing\nKim (assistant): I paint" in llm.batches[0][0].messages[-1].content
@@ -289,7 +270,7 @@ def test_two_speakers_with_one_name_are_told_apart() -> None:
 def test_a_speaker_who_said_nothing_is_not_asked_about() -> None:
     monologue = Session("s1", tuple(turn for turn in turns("a", "I like tea", "b", "and cake") if turn.role != "user"))
     llm = ScriptedLLM(lambda _: pytest.fail("nothing is to be asked"))
-    memory = CareCall(retriever=WordRetriever(), summarize=_summarizer(llm), classifier=Table(), k=5, query_turns=2)
+    memory = _carecall(llm, Table())
     assert memory.end_session(monologue) == []
     assert memory.end_session(Session("s2")) == []
 
@@ -313,7 +294,7 @@ def test_the_oldest_go_when_a_speakers_memory_is_full() -> None:
         _end(memory, _said(f"day {n}", n))
     assert _live(memory) == ["fact 2b", "fact 3a", "fact 3b"]
     assert {change.by for change in memory.bank.retired.values()} == {"carecall/capacity"}
-    assert {match.id for match in memory._search(["fact"], 9)[0]} == {"s2/user1", "s3/user0", "s3/user1"}
+    assert {match.id for match in memory.index.search(["fact"], 9)[0]} == {"s2/user1", "s3/user0", "s3/user1"}
 
 
 def test_more_new_sentences_than_the_memory_holds() -> None:
@@ -322,13 +303,13 @@ def test_more_new_sentences_than_the_memory_holds() -> None:
     assert _live(memory) == ["two", "three"]
 
 
-def _fusing(loses: bool, merged: str, asked: list[Prompt] | None = None) -> Fuser:
+def _fusing(loses: bool, merged: str, asked: list[Prompt] | None = None) -> Callable[[Prompt], str]:
     def script(prompt: Prompt) -> str:
         if asked is not None:
             asked.append(prompt)
         return json.dumps({"loses": loses, "sentence": merged})
 
-    return Fuser(ScriptedLLM(script))
+    return script
 
 
 _SORE = "User's back is sore and no doctor has seen it."
@@ -392,13 +373,7 @@ def test_what_people_added_by_hand_is_kept_up_to_date_too() -> None:
 
 
 def test_memory_accumulate_appends_everything_but_repeats() -> None:
-    memory = CareCall(
-        retriever=WordRetriever(),
-        summarize=_summarizer(ScriptedLLM(_summaries(_EPISODE))),
-        classifier=None,
-        k=5,
-        query_turns=6,
-    )
+    memory = _carecall(ScriptedLLM(_summaries(_EPISODE)), variant="accumulate")
     for n, key in enumerate(_EPISODE):
         _end(memory, _said(key, n))
     assert _live(memory) == list(dict.fromkeys(fact for facts in _EPISODE.values() for fact in facts))
@@ -499,7 +474,7 @@ def test_a_bank_rebuilt_from_its_changes_recalls_the_same() -> None:
 def test_a_summary_that_cannot_be_used_gives_no_sentence_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     for broken in ('{"memories": ["cut', "[]", '{"memories": 3}'):
         llm = ScriptedLLM(script({"carecall/summarize": broken}))
-        memory = CareCall(retriever=WordRetriever(), summarize=_summarizer(llm), classifier=Table(), k=5, query_turns=6)
+        memory = _carecall(llm, Table())
         assert memory.end_session(_said("hello")) == []
         assert memory.fallbacks == {"carecall/summarize": 1}
         assert "carecall/summarize" in caplog.text
@@ -508,7 +483,7 @@ def test_a_summary_that_cannot_be_used_gives_no_sentence_and_is_counted(caplog: 
 
 def test_a_fusion_that_cannot_be_used_is_a_plain_replacement_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     for broken in ('{"loses": tr', "{}", '{"loses": "yes", "sentence": 3}'):
-        fuse = Fuser(ScriptedLLM(script({"carecall/fuse": broken})))
+        fuse = script({"carecall/fuse": broken})
         memory = _memory({"one": [_SORE], "two": [_CARE]}, {(_SORE, _CARE): "REPLACE"}, fuse=fuse)
         _end(memory, _said("one", 1))
         _end(memory, _said("two", 2))
@@ -537,7 +512,7 @@ def test_a_backbone_that_fails_half_way_leaves_nothing() -> None:
 def test_a_session_of_500_turns_is_summarised_in_parts_and_classified_once() -> None:
     llm = Watching(lambda _: json.dumps({"memories": ["User talks a lot."]}))
     table = Table()
-    memory = CareCall(retriever=WordRetriever(), summarize=_summarizer(llm), classifier=table, k=5, query_turns=6)
+    memory = _carecall(llm, table)
     _end(memory, _said("x", 1))
     long = session(*(f"turn {n}. " + "word " * 60 for n in range(500)), name="s2")
     _end(memory, long)

@@ -6,19 +6,17 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.comedy import Comedy, ComedyOptions
-from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, JsonSchema, Prompt, Session, SetNote
-from tests.fakes import START, obedient, session
+from tests.fakes import START, WordRetriever, obedient, session
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None) -> Comedy:
-    llm = llm or ScriptedLLM(obedient)
-    summarize = Summarizer(llm, prompt="comedy/summarize")
     options = ComedyOptions(portrait=8, relationship=4, events=8, longest=160)
-    return Comedy(llm=llm, summarize=summarize, options=options, bank=bank)
+    return Comedy(Parts(llm or ScriptedLLM(obedient), WordRetriever), options, bank)
 
 
 class Play:

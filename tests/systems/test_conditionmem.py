@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.conditionmem import ConditionMem, ConditionMemOptions
@@ -18,7 +19,7 @@ ENOUGH = json.dumps({"enough": True, "query": "more"})
 
 def make(bank: Bank | None = None, llm: LLM | None = None, k: int = 2, rounds: int = 2) -> ConditionMem:
     options = ConditionMemOptions(k=k, rounds=rounds, knowledge=3, longest=200)
-    return ConditionMem(llm=llm or ScriptedLLM(obedient), retriever=WordRetriever(), options=options, bank=bank)
+    return ConditionMem(Parts(llm or ScriptedLLM(obedient), WordRetriever), options, bank)
 
 
 def _record(summary: str, *knowledge: str) -> str:

@@ -13,6 +13,7 @@ from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
 from localmem.chat.responder import Speakers
 from localmem.errors import BadReply
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
@@ -20,7 +21,6 @@ from localmem.prompts import load
 from localmem.retrieval.base import Retriever
 from localmem.systems.creem import Creem, CreemOptions
 from localmem.systems.creem.blend import Blender, Statements
-from localmem.text.summarize import Summarizer
 from localmem.types import (
     AddUnit,
     Change,
@@ -50,14 +50,7 @@ def _creem(
     options = CreemOptions(
         k=5, count=2, first=5, longest=200, tokens=1024, refine=refine, before_reply=before_reply, speakers=speakers
     )
-    return Creem(
-        llm=llm,
-        retriever=retriever or WordRetriever(),
-        new_index=WordRetriever,
-        summarize=Summarizer(llm, prompt="creem/first", limit=5),
-        options=options,
-        bank=bank,
-    )
+    return Creem(Parts(llm, lambda: retriever or WordRetriever(), WordRetriever), options, bank)
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None) -> Memory:

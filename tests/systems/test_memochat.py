@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.memochat import MemoChat, MemoChatOptions
 from localmem.types import AddUnit, JsonSchema, Prompt, Session, Unit
-from tests.fakes import START, obedient, session
+from tests.fakes import START, WordRetriever, obedient, session
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None, entries: int = 10, kept: int = 2) -> MemoChat:
     options = MemoChatOptions(entries=entries, words=1024, kept=kept, topics=4, picks=3, longest=240)
-    return MemoChat(llm=llm or ScriptedLLM(obedient), options=options, bank=bank)
+    return MemoChat(Parts(llm or ScriptedLLM(obedient), WordRetriever), options, bank)
 
 
 def _memo(*topics: tuple[str, int, int]) -> str:

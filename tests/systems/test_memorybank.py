@@ -9,6 +9,7 @@ import pytest
 
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.memorybank import EVENTS, PORTRAIT, MemoryBank, MemoryBankOptions, retention
@@ -22,7 +23,7 @@ def make(
     bank: Bank | None = None, llm: LLM | None = None, threshold: float = 0.001, k: int = 6, pool: int = 24
 ) -> MemoryBank:
     options = MemoryBankOptions(k=k, pool=pool, strength=1.0, gain=1.0, threshold=threshold)
-    return MemoryBank(llm=llm or ScriptedLLM(obedient), retriever=WordRetriever(), options=options, bank=bank)
+    return MemoryBank(Parts(llm or ScriptedLLM(obedient), WordRetriever), options, bank)
 
 
 def _said(prompt: Prompt) -> str:

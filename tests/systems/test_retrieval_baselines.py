@@ -3,15 +3,17 @@
 import json
 from datetime import timedelta
 
+from localmem.factory import Parts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.retrieval_baselines import (
     MemoryRetrieval,
+    RetrievalOptions,
+    SessionOptions,
     SessionRetrieval,
     exchange_retrieval,
     utterance_retrieval,
 )
-from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, JsonSchema, Prompt, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, session
 
@@ -42,36 +44,40 @@ def test_the_nearest_come_back_in_the_order_of_time_with_their_dates() -> None:
     assert found.proposed == ()
 
 
-def _summarizer(*sentences: str, asked: list[Prompt] | None = None) -> Summarizer:
+def _llm(*sentences: str, prompts: list[Prompt] | None = None) -> ScriptedLLM:
     def script(prompt: Prompt) -> str:
-        if asked is not None:
-            asked.append(prompt)
+        if prompts is not None:
+            prompts.append(prompt)
         return json.dumps({"memories": list(sentences)})
 
-    return Summarizer(ScriptedLLM(script, context_length=4096))
+    return ScriptedLLM(script, context_length=4096)
+
+
+def _memories(llm: ScriptedLLM) -> MemoryRetrieval:
+    return MemoryRetrieval(Parts(llm, WordRetriever), RetrievalOptions(k=6))
 
 
 def test_sessions_become_sentences_once() -> None:
-    asked: list[Prompt] = []
-    summarize = _summarizer("User has a dog.", " User  has a dog. ", "", "User likes tea.", asked=asked)
-    memory = MemoryRetrieval(retriever=WordRetriever(), summarize=summarize)
+    prompts: list[Prompt] = []
+    llm = _llm("User has a dog.", " User  has a dog. ", "", "User likes tea.", prompts=prompts)
+    memory = _memories(llm)
     said = session("I have a dog and like tea", "ok")
     changes = memory.end_session(said)
     assert [unit.text for unit in _units(changes)] == ["User has a dog.", "User likes tea."]
-    assert isinstance(asked[0].format, JsonSchema)
-    assert "I have a dog and like tea" in asked[0].messages[-1].content
+    assert isinstance(prompts[0].format, JsonSchema)
+    assert "I have a dog and like tea" in prompts[0].messages[-1].content
     memory.apply(changes)
     assert _units(memory.end_session(session("again", "ok", name="s2"))) == []
     assert {hit.unit.text for hit in memory.recall(session("a dog")).hits} == {"User has a dog.", "User likes tea."}
 
 
 def test_a_long_session_is_summarised_in_parts_sent_together() -> None:
-    asked: list[Prompt] = []
-    memory = MemoryRetrieval(retriever=WordRetriever(), summarize=_summarizer("User talked.", asked=asked))
+    prompts: list[Prompt] = []
+    memory = _memories(_llm("User talked.", prompts=prompts))
     memory.end_session(session(*(f"turn {n} " + "word " * 100 for n in range(100))))
-    assert len(asked) > 1
+    assert len(prompts) > 1
     for n in range(100):
-        assert sum(f"turn {n} " in prompt.messages[-1].content for prompt in asked) == 1
+        assert sum(f"turn {n} " in prompt.messages[-1].content for prompt in prompts) == 1
 
 
 def test_the_names_are_those_of_the_systems() -> None:
@@ -81,7 +87,7 @@ def test_the_names_are_those_of_the_systems() -> None:
 
 def _sessions(*, k: int = 5, tokens: int = 4096, context: int = 8192) -> SessionRetrieval:
     llm = ScriptedLLM(obedient, context_length=context)
-    return SessionRetrieval(llm=llm, retriever=WordRetriever(), k=k, tokens=tokens)
+    return SessionRetrieval(Parts(llm, WordRetriever), SessionOptions(k=k, tokens=tokens))
 
 
 def _with_past(memory: Memory) -> Memory:
@@ -134,7 +140,7 @@ def test_an_empty_session_changes_nothing() -> None:
         exchange_retrieval(WordRetriever()),
         utterance_retrieval(WordRetriever(), k=5),
         _sessions(),
-        MemoryRetrieval(retriever=WordRetriever(), summarize=_summarizer("User is here.")),
+        _memories(_llm("User is here.")),
     ]
     assert [memory.end_session(session()) for memory in memories] == [[], [], [], []]
     assert _sessions().recall(_query("hello")).hits == ()

@@ -67,7 +67,7 @@ def test_an_empty_answer_keeps_the_old_memory(caplog: pytest.LogCaptureFixture) 
     memory = RecursiveSummary(llm=ScriptedLLM(lambda _: next(answers)))
     memory.apply(memory.end_session(session("tea", "ok")))
     assert memory.end_session(session("nothing", "ok", name="s2")) == []
-    assert "came back empty" in caplog.text
+    assert "its answer is empty" in caplog.text
     assert memory.fallbacks == {"rsum/update": 1}
 
 

@@ -1,7 +1,6 @@
 """SeCom: segments as units, denoised keys, originals shown in time order under a budget."""
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -10,46 +9,48 @@ import pytest
 
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
+from localmem.config import system_options
 from localmem.errors import BadReply
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
 from localmem.segmentation import Segmenter
 from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
-from localmem.systems.secom import Continuation, IncrementalSeCom, SeCom
+from localmem.systems.secom import IncrementalSeCom, SeCom, SeComOptions
 from localmem.systems.secom.incremental import STARTS
 from localmem.text.compress import Compressor, RandomDrop
 from localmem.types import AddUnit, Change, Prompt, Session, SetNote, Unit
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, unit
 
+OPTIONS = SeComOptions.model_validate(
+    {**system_options("secom", {}), "compress": "llmlingua", "compressor": "random", "k": 3, "tokens": 1000}
+)
+
+
+def _parts(llm: LLM, segmenter: Segmenter | None = None, compressor: Compressor | None = None) -> Parts:
+    return Parts(
+        llm,
+        WordRetriever,
+        load_segmenter=lambda _: segmenter or EvenSegmenter(1),
+        load_compressor=lambda _: compressor or RandomDrop(0),
+    )
+
 
 def make(bank: Bank | None = None, llm: LLM | None = None) -> Memory:
-    llm = llm or ScriptedLLM(obedient)
-    return SeCom(
-        llm=llm,
-        retriever=WordRetriever(),
-        segmenter=LLMSegmenter(llm),
-        compressor=RandomDrop(0),
-        k=3,
-        tokens=1000,
-        rate=0.75,
-        bank=bank,
-    )
+    return SeCom(_parts(llm or ScriptedLLM(obedient)), OPTIONS, bank)
 
 
 def _secom(
-    segmenter: Segmenter, *, k: int = 3, tokens: int = 1000, compressor: Compressor | None = None, kind: str = "segment"
+    segmenter: Segmenter,
+    *,
+    llm: LLM | None = None,
+    compressor: Compressor | None = None,
+    **options: object,
 ) -> SeCom:
-    return SeCom(
-        llm=ScriptedLLM(lambda _: "same"),
-        retriever=WordRetriever(),
-        segmenter=segmenter,
-        k=k,
-        tokens=tokens,
-        rate=0.75,
-        compressor=compressor,
-        kind=kind,
-    )
+    values = {"segmenter": "injected", "compress": "llmlingua" if compressor else "none", **options}
+    llm = llm or ScriptedLLM(lambda _: "same")
+    return SeCom(_parts(llm, segmenter, compressor), OPTIONS.model_copy(update=values))
 
 
 def _units(changes: Sequence[Change]) -> list[Unit]:
@@ -122,8 +123,8 @@ def test_a_budget_in_tokens_alone_looks_as_far_as_it_reaches() -> None:
 
 
 def test_turn_and_session_level_are_other_segmenters() -> None:
-    turn = _units(_secom(EvenSegmenter(1), kind="turn").end_session(TALK))
-    whole = _units(_secom(WholeSegmenter(), kind="session").end_session(TALK))
+    turn = _units(_secom(EvenSegmenter(1), granularity="turn").end_session(TALK))
+    whole = _units(_secom(WholeSegmenter(), granularity="session").end_session(TALK))
     assert [u.kind for u in turn] == ["turn"] * 3
     assert [u.kind for u in whole] == ["session"]
     assert whole[0].sources == tuple(turn.id for turn in TALK.turns)
@@ -139,16 +140,7 @@ def test_a_bad_answer_at_a_sessions_end_is_counted() -> None:
     def script(prompt: Prompt) -> str:
         raise BadReply(f"{prompt.name} was cut")
 
-    counted: Counter[str] = Counter()
-    memory = SeCom(
-        llm=ScriptedLLM(script),
-        retriever=WordRetriever(),
-        segmenter=LLMSegmenter(ScriptedLLM(script), fallbacks=counted),
-        k=3,
-        tokens=1000,
-        rate=0.75,
-        fallbacks=counted,
-    )
+    memory = SeCom(_parts(ScriptedLLM(script)), OPTIONS)
     assert len(_units(memory.end_session(session(*"abcdefgh")))) == 2
     assert memory.fallbacks == {"secom/segment": 1}
 
@@ -157,17 +149,8 @@ def test_a_bad_answer_at_a_sessions_end_is_counted() -> None:
 
 
 def _incremental(script: Script, bank: Bank | None = None) -> IncrementalSeCom:
-    llm = ScriptedLLM(script)
-    return IncrementalSeCom(
-        llm=llm,
-        retriever=WordRetriever(),
-        segmenter=LLMSegmenter(llm),
-        k=3,
-        tokens=1000,
-        rate=0.75,
-        continuation=Continuation(llm),
-        bank=bank,
-    )
+    options = OPTIONS.model_copy(update={"incremental": True, "compress": "none"})
+    return IncrementalSeCom(_parts(ScriptedLLM(script)), options, bank)
 
 
 def _decides(asked: list[str]) -> Script:
@@ -234,19 +217,8 @@ def test_an_answer_that_cannot_be_used_lets_the_segment_go_on() -> None:
             raise BadReply("cut")
         return "I see."
 
-    counted: Counter[str] = Counter()
-    llm = ScriptedLLM(script)
-    memory = IncrementalSeCom(
-        llm=llm,
-        retriever=WordRetriever(),
-        segmenter=EvenSegmenter(1),
-        k=3,
-        tokens=1000,
-        rate=0.75,
-        continuation=Continuation(llm, fallbacks=counted),
-        fallbacks=counted,
-    )
-    agent = Conversation(memory=memory, llm=llm)
+    memory = _incremental(script)
+    agent = Conversation(memory=memory, llm=ScriptedLLM(script))
     agent.writer.read([TALK])
     assert len(list(memory.bank.live())) == 1
     assert memory.fallbacks == {"secom/continue": 2}

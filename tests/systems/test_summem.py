@@ -6,16 +6,17 @@ from datetime import timedelta
 import pytest
 
 from localmem.bank import Bank
+from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.summem import SumMem, SumMemOptions
 from localmem.types import AddUnit, JsonSchema, Prompt, Session
-from tests.fakes import START, obedient, session
+from tests.fakes import START, WordRetriever, obedient, session
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None, parts: int = 8) -> SumMem:
     options = SumMemOptions(sentences=8, longest=200, parts=parts)
-    return SumMem(llm=llm or ScriptedLLM(obedient), options=options, bank=bank)
+    return SumMem(Parts(llm or ScriptedLLM(obedient), WordRetriever), options, bank)
 
 
 def _asked(text: str = "what is my cat called?") -> Session:

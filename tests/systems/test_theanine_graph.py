@@ -68,7 +68,7 @@ def _components(graph: Graph) -> list[set[int]]:
 
 @given(graphs(), st.data(), st.integers())
 def test_a_drawn_timeline_is_one_of_the_papers(graph: Graph, data: st.DataObject, seed: int) -> None:
-    hit = data.draw_path(st.sampled_from(range(len(graph.units))))
+    hit = data.draw(st.sampled_from(range(len(graph.units))))
     path = draw_path(graph, hit, Random(seed))
     assert path in _timelines(graph, hit)
     assert path[0] == draw_path(graph, hit, Random(0))[0]
@@ -80,14 +80,14 @@ def test_a_drawn_timeline_is_one_of_the_papers(graph: Graph, data: st.DataObject
 
 @given(graphs(), st.data())
 def test_as_many_timelines_are_counted_as_there_are(graph: Graph, data: st.DataObject) -> None:
-    hit = data.draw_path(st.sampled_from(range(len(graph.units))))
+    hit = data.draw(st.sampled_from(range(len(graph.units))))
     mantissa, exponent = count_paths(graph, hit)
     assert mantissa * 2**exponent == len(_timelines(graph, hit))
 
 
 @given(graphs(), st.data())
 def test_the_oldest_of_the_component_is_the_start_where_it_leads_to_the_hit(graph: Graph, data: st.DataObject) -> None:
-    hit = data.draw_path(st.sampled_from(range(len(graph.units))))
+    hit = data.draw(st.sampled_from(range(len(graph.units))))
     component = next(part for part in _components(graph) if hit in part)
     oldest = min(component, key=graph.order)
     if oldest in _ancestors(graph, hit):
@@ -96,7 +96,7 @@ def test_the_oldest_of_the_component_is_the_start_where_it_leads_to_the_hit(grap
 
 @given(graphs(), st.data())
 def test_at_most_one_link_a_component_and_to_its_most_recent(graph: Graph, data: st.DataObject) -> None:
-    labelled = data.draw_path(st.sets(st.sampled_from(range(len(graph.units)))))
+    labelled = data.draw(st.sets(st.sampled_from(range(len(graph.units)))))
     expected = [max(part & labelled, key=graph.order) for part in _components(graph) if part & labelled]
     assert most_recent(graph, labelled) == sorted(expected, key=graph.order)
 
@@ -213,7 +213,7 @@ def test_a_unit_that_was_learned_late_stands_where_its_time_is() -> None:
 
 @given(graphs(), st.data())
 def test_a_graph_grown_in_parts_is_the_same_and_the_old_one_stays(graph: Graph, data: st.DataObject) -> None:
-    split = data.draw_path(st.integers(0, len(graph.units)))
+    split = data.draw(st.integers(0, len(graph.units)))
     links = [Link(str(a), str(b), "Cause") for a, b in graph.relations]
     within = [link for link in links if int(link.source) < split and int(link.target) < split]
     first = Graph().extend(graph.units[:split], within)

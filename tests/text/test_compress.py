@@ -153,7 +153,7 @@ def test_an_encoder_without_a_trained_head_is_refused(starter_encoder_dir: Path,
 
 def test_without_torch_the_cure_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtra, match=r"needs 'torch'; run `pip install localmem\[cpu\]`"):
+    with pytest.raises(MissingExtra, match=r"needs 'torch'; run `pip install 'localmem\[cpu\]'`"):
         LLMLingua2(folder).compress([TALK], 0.5)
 
 

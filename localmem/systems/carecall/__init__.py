@@ -22,7 +22,6 @@ turns of the dialogue, not all of it. A new sentence that is remembered word for
 A has annotators keep the old one of two that say the same; M' is a union of sets).
 """
 
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +34,6 @@ from localmem.classification import Operation, PairClassifier
 from localmem.classification.llm_classifier import LLMClassifier
 from localmem.errors import BadSettings
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever
 from localmem.systems import Options, Parts, System
 from localmem.systems.carecall.facts import (
     KINDS,
@@ -52,7 +50,7 @@ from localmem.text.dialogue import distinguish_speakers, speaker_names
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, RetireUnit, Role, Session, Unit
 
-__all__ = ["SYSTEM", "CareCall", "Fuser", "GoldMemory", "HistoryAccumulate", "WithoutMemory", "read_gold"]
+__all__ = ["SYSTEM", "CareCall", "CareCallOptions", "GoldMemory", "HistoryAccumulate", "WithoutMemory", "read_gold"]
 
 Units = Mapping[str, Unit]
 Pair = tuple[Unit, Unit]
@@ -66,38 +64,31 @@ class _Side:
     new: Sequence[Unit]
 
 
+class CareCallOptions(Options):
+    """Keep Me Updated's settings. A `shortlist` or `capacity` of 0 sets no limit."""
+
+    variant: Literal["update", "accumulate", "history", "without", "gold"]
+    speakers: Literal["user", "both"]
+    k: NonNegativeInt
+    query_turns: PositiveInt
+    classifier: str | None
+    shortlist: NonNegativeInt
+    capacity: NonNegativeInt
+    fusion: bool
+    history_tokens: PositiveInt
+    gold: str | None
+
+
 class CareCall(FactMemory):
-    """Memory update; without a `classifier`, memory accumulate: every new sentence is appended.
+    """Memory update; without a classifier (variant accumulate) every new sentence is appended."""
 
-    `summarize` uses a prompt with the input `about`. `roles` are the sides that are remembered. A `shortlist` or
-    `capacity` of 0 sets no limit. `fallbacks` counts, by prompt, unusable answers.
-    """
-
-    def __init__(
-        self,
-        *,
-        retriever: Retriever,
-        summarize: Summarizer,
-        classifier: PairClassifier | None,
-        k: int,
-        query_turns: int,
-        bank: Bank | None = None,
-        roles: Sequence[Role] = ("user",),
-        shortlist: int = 0,
-        capacity: int = 0,
-        fuse: Fuser | None = None,
-    ) -> None:
-        super().__init__(retriever=retriever, k=k, query_turns=query_turns, bank=bank)
-        self._summarize = summarize
-        self._classifier = classifier
-        self._roles = roles
-        self._shortlist = shortlist
-        self._capacity = capacity
-        self._fuse = fuse
-
-    @property
-    def fallbacks(self) -> Counter[str]:
-        return self._summarize.fallbacks + (self._fuse.fallbacks if self._fuse else Counter())
+    def __init__(self, parts: Parts, options: CareCallOptions, bank: Bank | None = None) -> None:
+        super().__init__(retriever=parts.new_retriever(), k=options.k, query_turns=options.query_turns, bank=bank)
+        self._options = options
+        self._roles: Sequence[Role] = ("user", "assistant") if options.speakers == "both" else ("user",)
+        self._summarize = Summarizer(parts.llm, prompt="carecall/summarize", fallbacks=self.fallbacks)
+        self._classifier = _classifier(parts, options.classifier) if options.variant == "update" else None
+        self._fuse = Fuser(parts.llm, fallbacks=self.fallbacks) if options.fusion else None
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
@@ -139,7 +130,7 @@ class CareCall(FactMemory):
 
     def _pairs(self, side: _Side) -> list[Pair]:
         """All pairs, or those of each new sentence with the memories nearest to it."""
-        if not side.new or not self._shortlist or len(side.memory) <= self._shortlist:
+        if not side.new or not self._options.shortlist or len(side.memory) <= self._options.shortlist:
             return [(m, s) for m in side.memory for s in side.new]
         memory = {m.id: m for m in side.memory}
         nearest = self._nearest([s.text for s in side.new], memory)
@@ -147,11 +138,13 @@ class CareCall(FactMemory):
 
     def _nearest(self, texts: Sequence[str], memory: Container[str]) -> list[list[str]]:
         """For each text the nearest of `memory`; the index holds other units too, so the search may have to widen."""
-        width = self._shortlist
+        width = self._options.shortlist
         while True:
             rows = self.index.search(texts, width)
-            nearest = [[match.id for match in row if match.id in memory][: self._shortlist] for row in rows]
-            if all(len(row) < width or len(ids) == self._shortlist for row, ids in zip(rows, nearest, strict=True)):
+            nearest = [[match.id for match in row if match.id in memory][: self._options.shortlist] for row in rows]
+            if all(
+                len(row) < width or len(ids) == self._options.shortlist for row, ids in zip(rows, nearest, strict=True)
+            ):
                 return nearest
             width *= 2
 
@@ -167,8 +160,8 @@ class CareCall(FactMemory):
 
     def _overflow(self, units: Sequence[Unit]) -> list[Unit]:
         """The oldest sentences of each speaker beyond the capacity (first in, first out: the paper's limitations)."""
-        sides = [KINDS[role] for role in self._roles] if self._capacity else []
-        return [unit for kinds in sides for unit in [u for u in units if u.kind in kinds][: -self._capacity]]
+        sides = [KINDS[role] for role in self._roles] if self._options.capacity else []
+        return [unit for kinds in sides for unit in [u for u in units if u.kind in kinds][: -self._options.capacity]]
 
 
 def _identical(side: _Side) -> Iterator[Pair]:
@@ -194,21 +187,6 @@ def _retirements(fates: Sequence[Fate], new: Units, merged: Units) -> Iterator[t
             yield fate.sentence, by, f"{fate.because}: {new[other.sentence].text}"
 
 
-class CareCallOptions(Options):
-    """Keep Me Updated's settings."""
-
-    variant: Literal["update", "accumulate", "history", "without", "gold"]
-    speakers: Literal["user", "both"]
-    k: NonNegativeInt
-    query_turns: PositiveInt
-    classifier: str | None
-    shortlist: NonNegativeInt
-    capacity: NonNegativeInt
-    fusion: bool
-    history_tokens: PositiveInt
-    gold: str | None
-
-
 def _make(parts: Parts, options: CareCallOptions, bank: Bank | None) -> Memory:
     match options.variant:
         case "without":
@@ -221,18 +199,7 @@ def _make(parts: Parts, options: CareCallOptions, bank: Bank | None) -> Memory:
             gold = read_gold(Path(options.gold))
             retriever = parts.new_retriever()
             return GoldMemory(retriever=retriever, gold=gold, k=options.k, query_turns=options.query_turns, bank=bank)
-    return CareCall(
-        retriever=parts.new_retriever(),
-        summarize=Summarizer(parts.llm, prompt="carecall/summarize"),
-        classifier=_classifier(parts, options.classifier) if options.variant == "update" else None,
-        k=options.k,
-        query_turns=options.query_turns,
-        bank=bank,
-        roles=("user", "assistant") if options.speakers == "both" else ("user",),
-        shortlist=options.shortlist,
-        capacity=options.capacity,
-        fuse=Fuser(parts.llm) if options.fusion else None,
-    )
+    return CareCall(parts, options, bank)
 
 
 def _classifier(parts: Parts, name: str | None) -> PairClassifier:

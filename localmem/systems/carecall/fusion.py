@@ -30,15 +30,15 @@ class Fuser:
     `longest` bounds the merged sentence in characters. `fallbacks` counts unusable answers by prompt.
     """
 
-    def __init__(self, llm: LLM, *, longest: int = 240) -> None:
+    def __init__(self, llm: LLM, *, longest: int = 240, fallbacks: Counter[str] | None = None) -> None:
         self._llm = llm
         self._form = answer_format(loses=boolean(), sentence=string(longest))
-        self.fallbacks: Counter[str] = Counter()
+        self._fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
 
     def __call__(self, replaced: Sequence[Replaced]) -> list[str]:
         """For each replacement the sentence to store: the merged one, or the new one where nothing is lost."""
         prompts = [render(_PROMPT, form=self._form, memories=list(old), sentence=new) for old, new in replaced]
-        answers = generate_usable(self._llm, prompts, self.fallbacks)
+        answers = generate_usable(self._llm, prompts, self._fallbacks)
         merged = [self._read(prompt, answer) for prompt, answer in zip(prompts, answers, strict=True)]
         return [sentence or new for sentence, (_, new) in zip(merged, replaced, strict=True)]
 
@@ -53,5 +53,5 @@ class Fuser:
                 prompt, merged := " ".join(sentence.split())
             ):
                 return merged
-        count_fallback(_PROMPT, f"its answer {answer.text!r:.80} holds no merged sentence", self.fallbacks)
+        count_fallback(_PROMPT, f"its answer {answer.text!r:.80} holds no merged sentence", self._fallbacks)
         return ""

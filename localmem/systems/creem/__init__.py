@@ -22,16 +22,15 @@ What the backbone does is in `blend`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.base import LLM
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever, Scope
+from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
 from localmem.systems.creem.blend import Blender, Insight, Questioner, Statements
 from localmem.text.dialogue import distinguish_speakers, speaker_names
@@ -86,39 +85,20 @@ class CreemOptions(Options):
 
 
 class Creem(Memory):
-    """One unit an insight about one speaker.
-
-    `new_index` makes an empty index of the same kind as `retriever`. `summarize` uses a prompt with the inputs `about`
-    and `count`. `fallbacks` counts, by prompt name, unusable answers.
-    """
+    """One unit an insight about one speaker."""
 
     name = "creem"
     response_prompt = "creem/respond"
 
-    def __init__(
-        self,
-        *,
-        llm: LLM,
-        retriever: Retriever,
-        new_index: Callable[[], Retriever],
-        summarize: Summarizer,
-        options: CreemOptions,
-        bank: Bank | None = None,
-    ) -> None:
-        super().__init__(bank=bank, retriever=retriever)
-        self._new_index = new_index
-        self._summarize = summarize
+    def __init__(self, parts: Parts, options: CreemOptions, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank, retriever=parts.new_retriever())
+        llm, shared = parts.llm, {"fallbacks": self.fallbacks}
         self._options = options
         self._roles: Sequence[Role] = ("user", "assistant") if options.speakers == "both" else ("user",)
-        self._fallbacks: Counter[str] = Counter()
-        self._questioner = Questioner(llm, tokens=options.tokens, fallbacks=self._fallbacks)
-        self._blender = Blender(
-            llm, count=options.count, longest=options.longest, refine=options.refine, fallbacks=self._fallbacks
-        )
-
-    @property
-    def fallbacks(self) -> Counter[str]:
-        return self._fallbacks + self._summarize.fallbacks
+        self._new_index = parts.new_index or parts.new_retriever
+        self._summarize = Summarizer(llm, prompt="creem/first", limit=options.first, longest=options.longest, **shared)
+        self._questioner = Questioner(llm, tokens=options.tokens, **shared)
+        self._blender = Blender(llm, count=options.count, longest=options.longest, refine=options.refine, **shared)
 
     @property
     def operations(self) -> Counter[str]:
@@ -275,21 +255,10 @@ def _text(blended: Sequence[tuple[_Results, Sequence[Insight]]]) -> str:
     )
 
 
-def _make(parts: Parts, options: CreemOptions, bank: Bank | None) -> Memory:
-    return Creem(
-        llm=parts.llm,
-        retriever=parts.new_retriever(),
-        new_index=parts.new_index or parts.new_retriever,
-        summarize=Summarizer(parts.llm, prompt="creem/first", limit=options.first, longest=options.longest),
-        options=options,
-        bank=bank,
-    )
-
-
 SYSTEM = System(
     "creem",
     CreemOptions,
-    _make,
+    Creem,
     "insights, each turn blended and refined",
     "for each reply, twice; at a first session's end",
 )

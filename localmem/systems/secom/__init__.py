@@ -28,26 +28,24 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
-from localmem.llm.base import LLM
 from localmem.memory import Memory
-from localmem.retrieval.base import Retriever, Scope
+from localmem.retrieval.base import Scope
 from localmem.segmentation import Segmenter
 from localmem.segmentation.rubric import Rubric
 from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
 from localmem.systems import Options, Parts, System
 from localmem.systems.secom.incremental import STARTS, Continuation, open_turns, read, segments, write
-from localmem.text.compress import Compressor
 from localmem.text.dialogue import count_fitting, day, transcript
 from localmem.text.units import add_units, transcript_unit
 from localmem.types import Change, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
-__all__ = ["SYSTEM", "Continuation", "IncrementalSeCom", "SeCom", "SeComOptions"]
+__all__ = ["SYSTEM", "IncrementalSeCom", "SeCom", "SeComOptions"]
 
 _WIDTH = 32  # units searched for at first where only tokens limit them
 
 
 class SeComOptions(Options):
-    """SeCom's settings."""
+    """SeCom's settings. At most `k` units and `tokens` tokens are shown; 0 sets no limit."""
 
     granularity: Literal["segment", "turn", "session"]
     segmenter: str
@@ -62,37 +60,16 @@ class SeComOptions(Options):
 
 
 class SeCom(Memory):
-    """One unit a segment: its text is what was said, its key the same after compression.
-
-    `kind` is the name of the segmenter's units (segment, turn or session). At most `k` units and `tokens` tokens are
-    shown; 0 sets no limit. Without a `compressor` keys are texts. `fallbacks` is the counter that the parts share.
-    """
+    """One unit a segment: its text is what was said, its key the same after compression, if any."""
 
     name = "secom"
 
-    def __init__(
-        self,
-        *,
-        llm: LLM,
-        retriever: Retriever,
-        segmenter: Segmenter,
-        k: int,
-        tokens: int,
-        rate: float,
-        compressor: Compressor | None = None,
-        kind: str = "segment",
-        bank: Bank | None = None,
-        fallbacks: Counter[str] | None = None,
-    ) -> None:
-        super().__init__(bank=bank, retriever=retriever)
-        self._llm = llm
-        self._segmenter = segmenter
-        self._k = k
-        self._tokens = tokens
-        self._rate = rate
-        self._compressor = compressor
-        self._kind = kind
-        self.fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
+    def __init__(self, parts: Parts, options: SeComOptions, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank, retriever=parts.new_retriever())
+        self._llm = parts.llm
+        self._options = options
+        self._segmenter = parts.wrap(_segmenter(parts, options, self.fallbacks))
+        self._compressor = parts.wrap(parts.load_compressor(options.compressor)) if options.compress != "none" else None
 
     def recall(self, session: Session) -> Recall:
         hits = sorted(self._nearest(session.turns[-1]), key=lambda hit: _place(hit.unit))
@@ -113,59 +90,37 @@ class SeCom(Memory):
         runs = [[turn for exchange in exchanges[s.start : s.stop] for turn in exchange.turns()] for s in ranges]
         runs = [run for run in runs if any(turn.text.strip() for turn in run)]
         texts = [transcript(run) for run in runs]
-        keys = self._compressor.compress(texts, self._rate) if self._compressor and texts else texts
+        keys = self._compressor.compress(texts, self._options.rate) if self._compressor and texts else texts
         return [
-            transcript_unit(session, f"g{number}", run, self._kind, key)
+            transcript_unit(session, f"g{number}", run, self._options.granularity, key)
             for number, (run, key) in enumerate(zip(runs, keys, strict=True))
         ]
 
     def _nearest(self, query: Turn) -> list[Hit]:
         """The units nearest to a turn, as many as the budget allows, best first."""
-        width = self._k or _WIDTH
+        width = self._options.k or _WIDTH
         while True:
             hits = self.search(query.text, width, Scope(now=query.time))
             fitting = self._fitting(hits)
-            if fitting < len(hits) or self._k or len(hits) < width:
+            if fitting < len(hits) or self._options.k or len(hits) < width:
                 return hits[: max(fitting, 1)]
             width *= 2
 
     def _fitting(self, hits: Sequence[Hit]) -> int:
         texts = [hit.unit.text for hit in hits]
-        return count_fitting(texts, self._tokens, self._llm.count_tokens) if self._tokens and texts else len(hits)
+        budget = self._options.tokens
+        return count_fitting(texts, budget, self._llm.count_tokens) if budget and texts else len(hits)
 
 
 class IncrementalSeCom(SeCom):
-    """Segments are decided during the session, and stored in a note until its end. Arguments as for SeCom.
+    """Segments are decided during the session, and stored in a note until its end.
 
     A session without any reply is segmented at its end, as by SeCom.
     """
 
-    def __init__(
-        self,
-        *,
-        llm: LLM,
-        retriever: Retriever,
-        segmenter: Segmenter,
-        continuation: Continuation,
-        k: int,
-        tokens: int,
-        rate: float,
-        compressor: Compressor | None = None,
-        bank: Bank | None = None,
-        fallbacks: Counter[str] | None = None,
-    ) -> None:
-        super().__init__(
-            llm=llm,
-            retriever=retriever,
-            segmenter=segmenter,
-            k=k,
-            tokens=tokens,
-            rate=rate,
-            compressor=compressor,
-            bank=bank,
-            fallbacks=fallbacks,
-        )
-        self._continuation = continuation
+    def __init__(self, parts: Parts, options: SeComOptions, bank: Bank | None = None) -> None:
+        super().__init__(parts, options, bank)
+        self._continuation = Continuation(parts.llm, fallbacks=self.fallbacks)
 
     def recall(self, session: Session) -> Recall:
         """As SeCom's; it also proposes the open segment's text as a note, from which `observe` decides."""
@@ -209,19 +164,7 @@ def _place(unit: Unit) -> tuple[datetime, datetime, str, int]:
 
 
 def _make(parts: Parts, options: SeComOptions, bank: Bank | None) -> Memory:
-    fallbacks: Counter[str] = Counter()
-    shared = {
-        "llm": parts.llm,
-        "retriever": parts.new_retriever(),
-        "segmenter": parts.wrap(_segmenter(parts, options, fallbacks)),
-        "compressor": parts.wrap(parts.load_compressor(options.compressor)) if options.compress != "none" else None,
-        "bank": bank,
-        "fallbacks": fallbacks,
-        **options.model_dump(include={"k", "tokens", "rate"}),
-    }
-    if options.incremental:
-        return IncrementalSeCom(continuation=Continuation(parts.llm, fallbacks=fallbacks), **shared)
-    return SeCom(kind=options.granularity, **shared)
+    return (IncrementalSeCom if options.incremental else SeCom)(parts, options, bank)
 
 
 def _segmenter(parts: Parts, options: SeComOptions, fallbacks: Counter[str]) -> Segmenter:

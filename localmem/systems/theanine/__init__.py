@@ -24,7 +24,6 @@ Differs from the paper:
 Sentences identical to existing ones are remembered again: that something still holds, or holds again, is an event too.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -74,10 +73,7 @@ class TheanineOptions(Options):
 
 
 class Theanine(Memory):
-    """One unit an event; links lead from the earlier event to the later; one note a session holds its dialogue.
-
-    `fallbacks` counts, by prompt name, unusable answers.
-    """
+    """One unit an event; links lead from the earlier event to the later; one note a session holds its dialogue."""
 
     name = "theanine"
     response_prompt = "theanine/respond"
@@ -95,7 +91,6 @@ class Theanine(Memory):
         self._llm = llm
         self._summarize = summarize
         self._options = options
-        self.fallbacks: Counter[str] = Counter()
         self._labeller = Labeller(
             llm, reasoning=options.reasoning, origin_tokens=options.origin_tokens, fallbacks=self.fallbacks
         )
