@@ -60,7 +60,7 @@ class LoadRecipe(BaseModel):
     """Seed of words and pauses."""
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _set_limit(self) -> Self:
         """Without `seconds` the turns end a run."""
         return self if self.turns or self.seconds else self.model_copy(update={"turns": 20})
 

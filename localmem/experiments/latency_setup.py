@@ -16,8 +16,7 @@ from secrets import token_hex
 from localmem import factory
 from localmem.bank import Bank
 from localmem.benchmark.latency import synthetic_history
-from localmem.benchmark.latency.client import TimedJobs
-from localmem.benchmark.latency.measurement import Environment, Write, user_names, writer_names
+from localmem.benchmark.latency.measurement import Environment, user_names, writer_names
 from localmem.benchmark.latency.recipe import LatencyRecipe, MeasurementSpec
 from localmem.benchmark.latency.result import LatencyResult
 from localmem.benchmark.latency.run import Progress, claim, run
@@ -27,7 +26,6 @@ from localmem.config import Settings, load_settings, system_options
 from localmem.journal import Journal
 from localmem.llm.base import LLM
 from localmem.runtime import Runtime
-from localmem.runtime.worker import Worker
 from localmem.store import Store
 from localmem.types import Session
 
@@ -106,9 +104,7 @@ class LatencySetup:
                     counters=getattr(self._backbone, "prefix_cache", lambda: None),
                     first_token_ms=1000 * scripted.first_token if scripted else None,
                     reports_cached=scripted is None,
-                    remembering=_remembering,
                     settle=wait_for_builds,
-                    jobs=_jobs_of(runtime, stopwatch),
                 )
 
     def _system_settings(self, system: str, data: Path) -> Settings:
@@ -189,18 +185,3 @@ def _salts(spec: MeasurementSpec) -> Callable[[], str]:
     """
     base, numbers = token_hex(8), count()
     return (lambda: base) if spec.cache == "warm" else (lambda: f"{base}-{next(numbers)}")
-
-
-@contextmanager
-def _remembering(jobs: TimedJobs) -> Iterator[Callable[[], None]]:
-    """The background threads of a server, at work on these jobs."""
-    worker = Worker(jobs)
-    worker.start()
-    try:
-        yield worker.nudge
-    finally:
-        worker.stop()
-
-
-def _jobs_of(runtime: Runtime, stopwatch: Stopwatch) -> Callable[[str, float, Write], TimedJobs]:
-    return lambda point, start, write: TimedJobs(runtime, stopwatch, point, start, write)

@@ -1,9 +1,8 @@
-"""Simulated users of an agent and of the bare backbone, and timed session ends; each request becomes a raw sample.
+"""Simulated users of an agent and of the bare backbone; each turn and each session end becomes a raw sample.
 
 Does not depend on the load or on files.
 """
 
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -17,6 +16,7 @@ from localmem.chat.conversation import Conversation
 from localmem.chat.prefetch import hear_and_prepare
 from localmem.chat.responder import PreparedReply
 from localmem.errors import LocalmemError
+from localmem.llm.background import in_background
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import PromptUsage
 from localmem.types import Completion, Prompt, Reply, Session
@@ -28,10 +28,18 @@ _REPLY_STAGES = ("first_token", "decode")
 
 
 class Agents(Protocol):
-    """Where users' agents come from, such as a Runtime."""
+    """Where users' agents come from and what remembers their sessions, such as a Runtime."""
 
     def agent(self, user: str) -> Conversation:
         """The user's agent, with the bank as it is in the store."""
+        ...
+
+    def waiting_jobs(self, user: str, /) -> Sequence[Any]:
+        """Records of the user's closed sessions that are not remembered yet."""
+        ...
+
+    def remember(self, job: Any, /) -> bool:  # noqa: ANN401  # the store's record, which is only passed on
+        """Remember a session; False if that failed."""
         ...
 
 
@@ -82,9 +90,31 @@ class SimulatedUser:
             return None
         return self._send("bare", turn.turn, due, turn.warm_up, lambda: llm.stream(prompt))[0]
 
-    def close_session(self) -> None:
-        """End the session; background threads remember it later."""
+    def end_session(self) -> Sample:
+        """Close the session and remember it, as a background thread of a server does."""
         self.agents.agent(self.user).close(self.session)
+        with in_background(), self.stopwatch.measure() as reading:
+            jobs = self.agents.waiting_jobs(self.user)
+            succeeded = all(map(self.agents.remember, jobs))
+            elapsed = 1000 * (self.stopwatch.now() - reading.start)
+        usage = reduce(PromptUsage.plus, reading.calls.values(), PromptUsage())
+        stages = {**reading.stages, "other": max(elapsed - sum(reading.stages.values()), 0.0)}
+        return Sample(
+            point=self.point,
+            kind="end",
+            user=self.user,
+            session=self.session,
+            turn=0,
+            sent=round(reading.start - self.start, 4),
+            ttft_ms=None,
+            e2el_ms=round(elapsed, 4),
+            input_tokens=usage.input_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.output_tokens,
+            stages={name: round(ms, 4) for name, ms in stages.items()},
+            calls=dict(reading.calls),
+            error=None if succeeded else "the session was not remembered; see the log",
+        )
 
     def _send(
         self,
@@ -134,90 +164,6 @@ class SimulatedUser:
     def _prepare(self, agent: Conversation, dialogue: Session) -> PreparedReply:
         with self.stopwatch.stage("prompt"):
             return agent.responder.prepare(dialogue)
-
-
-class JobRunner(Protocol):
-    """What remembers closed sessions, such as a Runtime. A job is a record of the store with its user and session."""
-
-    def waiting_jobs(self) -> Sequence[Any]:
-        """Jobs to be done."""
-        ...
-
-    def remember(self, job: Any, /) -> bool:  # noqa: ANN401  # the store's record, which is only passed on
-        """Whether it was done."""
-        ...
-
-
-class TimedJobs:
-    """A JobRunner around another one: each job becomes a sample. `start` is the time the measurement began."""
-
-    def __init__(
-        self, runner: JobRunner, stopwatch: Stopwatch, point: str, start: float, write: Callable[[Sample], None]
-    ) -> None:
-        self._runner = runner
-        self._stopwatch = stopwatch
-        self._point = point
-        self._start = start
-        self._write = write
-        self._changed = threading.Condition()
-        self._pending = 0
-        self._next_session: Callable[[str], bool] = lambda _user: False
-
-    def waiting_jobs(self) -> Sequence[Any]:
-        """Those of the runner."""
-        return self._runner.waiting_jobs()
-
-    def remember(self, job: Any, /) -> bool:  # noqa: ANN401  # the store's record, which is only passed on
-        """Run and time a job. A failed job counts as finished: no measurement waits for its next attempt."""
-        with self._stopwatch.measure() as reading:
-            succeeded = self._runner.remember(job)
-            elapsed = self._stopwatch.now() - reading.start
-        sent = reading.start - self._start
-        self._write(end_sample(self._point, job.user, job.session, sent, reading, elapsed, succeeded=succeeded))
-        has_next = self._next_session(job.user)
-        with self._changed:
-            self._pending = max(self._pending + int(has_next) - 1, 0)  # a failed job may come a second time
-            self._changed.notify_all()
-        return succeeded
-
-    def expect(self, sessions: int) -> None:
-        """Announce sessions that are about to be closed."""
-        with self._changed:
-            self._pending += sessions
-
-    def wait(self) -> None:
-        """Wait until all announced sessions are remembered."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._pending <= 0)
-
-    def set_supply(self, next_session: Callable[[str], bool] | None) -> None:
-        """After each job `next_session` may close another session of its user and return True; None stops that."""
-        self._next_session = next_session or (lambda _user: False)
-
-
-def end_sample(
-    point: str, user: str, session: str, sent: float, reading: Reading, seconds: float, *, succeeded: bool
-) -> Sample:
-    """The sample of a session's end that took `seconds` in all."""
-    usage = reduce(PromptUsage.plus, reading.calls.values(), PromptUsage())
-    elapsed = 1000 * seconds
-    other = max(elapsed - sum(reading.stages.values()), 0.0)
-    return Sample(
-        point=point,
-        kind="end",
-        user=user,
-        session=session,
-        turn=0,
-        sent=round(sent, 4),
-        ttft_ms=None,
-        e2el_ms=round(elapsed, 4),
-        input_tokens=usage.input_tokens,
-        cached_tokens=usage.cached_tokens,
-        output_tokens=usage.output_tokens,
-        stages={name: round(ms, 4) for name, ms in {**reading.stages, "other": other}.items()},
-        calls=dict(reading.calls),
-        error=None if succeeded else "the session was not remembered; see the log",
-    )
 
 
 def _turn_stages(reading: Reading, due: float, ttft: float, e2el: float, after_reply: float) -> dict[str, float]:

@@ -104,7 +104,7 @@ def compare(first: Path, second: Path) -> Comparison:
         for name in shared
         for mark in by_id[name].marks
     ]
-    settings = [dict(flatten(result.about)) for result in results]
+    settings = [dict(flat_items(result.about)) for result in results]
     return Comparison(
         tuple(row for name in shared for row in _ratios(measurements[0][name], measurements[1][name], samples)),
         (tuple(measurements[0].keys() - set(shared)), tuple(measurements[1].keys() - set(shared))),
@@ -126,11 +126,11 @@ def read_samples_by_id(path: Path) -> SamplesById:
     return samples
 
 
-def flatten(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat_items(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Dotted names and text values of a nested mapping."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{name}.")
+            yield from flat_items(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
@@ -138,7 +138,7 @@ def flatten(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[st
 def sample_ratio(first: Sequence[Sample], second: Sequence[Sample], figure: str) -> Ratio | None:
     """The ratio of a figure such as `p95_ttft_ms`, second to first; None if either has no such times."""
     statistic, kind, _ = figure.split("_")
-    sides = _clustered(first, kind), _clustered(second, kind)
+    sides = _by_conversation(first, kind), _by_conversation(second, kind)
     return cluster_ratio(*sides, _STATISTICS[statistic]) if all(sides) else None
 
 
@@ -161,7 +161,7 @@ def _ratios(first: Measurement, second: Measurement, samples: Sequence[SamplesBy
                 yield FigureRatio(first.id, kind, figure, values[0], values[1], values[1] / values[0], *bounds)
 
 
-def _clustered(samples: Sequence[Sample], kind: str) -> Clustered:
+def _by_conversation(samples: Sequence[Sample], kind: str) -> Clustered:
     """Values by conversation; failed and warm-up requests have none."""
     values = (
         ((sample.user, sample.session), _VALUES[kind](sample))

@@ -42,7 +42,6 @@ class GpuState:
     driver: str
     used: float | None
     memory_mb: float
-    memory_used_mb: float
     others: int
 
 
@@ -134,7 +133,7 @@ class MachineMonitor:
         self._host_mb = max(self._host_mb, _sum_over(self._tree, lambda process: process.memory_info().rss / _MB))
         if (used := self._gpus.memory_used_mb()) is not None:
             self._device_mb = round(max(self._device_mb or 0.0, used), 1)
-        self._slowed |= self._gpus.slowed()
+        self._slowed |= self._gpus.slowdowns()
 
 
 def observe(seconds: float = 1.0) -> MachineUsage:
@@ -199,7 +198,7 @@ class Gpus:
         """A counter; the difference of two readings is the energy used between them."""
         return self._sum("nvmlDeviceGetTotalEnergyConsumption", lambda millijoules: millijoules / 1000)
 
-    def slowed(self) -> set[str]:
+    def slowdowns(self) -> set[str]:
         """Which GPUs run below their requested clock, and why."""
         return {
             f"GPU {index}, {text}"
@@ -218,7 +217,6 @@ class Gpus:
             driver=_text(self._ask("nvmlSystemGetDriverVersion")),
             used=rates.gpu / 100 if rates else None,
             memory_mb=memory.total / _MB if memory else 0.0,
-            memory_used_mb=memory.used / _MB if memory else 0.0,
             # A container sees the host's process ids: those unknown here cannot be attributed to anyone.
             others=sum(pid not in own and psutil.pid_exists(pid) for pid in pids),
         )

@@ -7,25 +7,27 @@ holds one session. Everything a measurement runs in comes as an Environment.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from secrets import token_hex
+from threading import Event
 
 from localmem.benchmark.latency import figures, synthetic_history
-from localmem.benchmark.latency.client import Agents, SimulatedUser, TimedJobs
+from localmem.benchmark.latency.client import Agents, SimulatedUser
 from localmem.benchmark.latency.load_generator import run_tasks
 from localmem.benchmark.latency.machine_state import MachineMonitor, MachineUsage, marks, observe
 from localmem.benchmark.latency.recipe import LatencyRecipe, MeasurementSpec
 from localmem.benchmark.latency.result import CacheHit, Kind, Measurement, MemoryPeak, RequestStats, Sample
 from localmem.benchmark.latency.stopwatch import SaltedLLM, Stopwatch
 from localmem.llm.base import LLM
-from localmem.types import Message
+from localmem.types import Message, Role
 
 MIN_REQUESTS = 100  # fewer are marked
 _LATE_SHARE = 0.05  # of the turns may wait for a free user before the measurement is marked
 _BACKGROUND_TURNS = 4  # of a session that is remembered in the background
+_BACKGROUND_THREADS = 2  # that remember sessions, as in a server
 
 Write = Callable[[Sample], None]
 Counters = Callable[[], "tuple[int, int] | None"]
@@ -37,8 +39,7 @@ class Environment:
 
     `agents` has those of the background writers too. `bare` is the backbone without memory; `first_token_ms` is the
     exact time of a scripted one. `counters` are the server's prefix-cache counters: tokens requested, tokens hit.
-    `remembering` runs the background threads for a TimedJobs and yields the function that wakes them; `settle` waits
-    for work that the first turns started in the background.
+    `settle` waits for work that the first turns started in the background.
     """
 
     agents: Agents
@@ -48,9 +49,7 @@ class Environment:
     counters: Counters
     first_token_ms: float | None
     reports_cached: bool
-    remembering: Callable[[TimedJobs], AbstractContextManager[Callable[[], None]]]
     settle: Callable[[], None]
-    jobs: Callable[[str, float, Write], TimedJobs]
 
 
 def round_count(recipe: LatencyRecipe, spec: MeasurementSpec) -> int:
@@ -82,9 +81,8 @@ class _Run:
         self._samples: list[Sample] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)  # of the rounds, by kind of request
         self._start = environment.stopwatch.now()
-        self._jobs = environment.jobs(spec.id, self._start, self._record)
         self._users = [self._new_user(user) for user in user_names(spec)]
-        self._writers = {user: self._new_user(user) for user in writer_names(spec)}
+        self._writers = [self._new_user(user) for user in writer_names(spec)]
         self._cache_counters: list[int] = []
         self._ended = 0
         self._salt, self._salts = token_hex(8), count()
@@ -93,15 +91,14 @@ class _Run:
 
     def run(self) -> None:
         """Warm up, then the rounds."""
-        with self._environment.remembering(self._jobs) as wake:
-            self._round("warm", self._recipe.warm_up, wake)
-            self._environment.settle()
-            self._warming_up = False
-            self._seconds.clear()
-            self._read_counters()
-            for number in range(round_count(self._recipe, self._spec)):
-                self._round(f"round{number}", self._recipe.turns, wake)
-            self._read_counters()
+        self._round("warm", self._recipe.warm_up)
+        self._environment.settle()
+        self._warming_up = False
+        self._seconds.clear()
+        self._read_counters()
+        for number in range(round_count(self._recipe, self._spec)):
+            self._round(f"round{number}", self._recipe.turns)
+        self._read_counters()
 
     def measurement(self, before: MachineUsage, during: MachineUsage, after: MachineUsage) -> Measurement:
         """The figures of everything that was recorded."""
@@ -133,19 +130,19 @@ class _Run:
 
     # -- a round ---------------------------------------------------------------------------------------------------
 
-    def _round(self, name: str, turns: int, wake: Callable[[], None]) -> None:
+    def _round(self, name: str, turns: int) -> None:
         if not turns:
             return
         for user in self._users:
             user.open_session(name)
         if self._spec.during_ends and not self._warming_up:
-            self._turns_during_ends(name, turns, wake)
+            self._turns_during_ends(name, turns)
             return
         self._send_turns(turns, name)
         if self._recipe.bare and not self._spec.during_ends:
             tasks = [[partial(self._send_bare, user, at) for at in range(len(user.answered))] for user in self._users]
             self._run_tasks("bare", tasks, name)
-        self._end_sessions(wake)
+        self._end_sessions()
 
     def _send_turns(self, turns: int, name: str) -> None:
         tasks = [[partial(self._send_turn, user, number) for number in range(1, turns + 1)] for user in self._users]
@@ -163,44 +160,40 @@ class _Run:
         if sample := user.send_bare(self._bare, user.answered[index], due):
             self._record(sample)
 
-    def _end_sessions(self, wake: Callable[[], None]) -> None:
-        """Close the first users' sessions and wait until they are remembered, while no user talks."""
+    def _end_sessions(self) -> None:
+        """Close and remember the first users' sessions, while no user talks."""
         users = [] if self._warming_up else self._users[: self._recipe.ends - self._ended]
         self._ended += len(users)
         start = self._environment.stopwatch.now()
-        self._jobs.expect(len(users))
-        for user in users:
-            user.close_session()
-        wake()
-        self._jobs.wait()
+        with ThreadPoolExecutor(_BACKGROUND_THREADS) as pool:
+            for sample in pool.map(SimulatedUser.end_session, users):
+                self._record(sample)
         self._seconds["end"] += self._environment.stopwatch.now() - start
 
-    def _turns_during_ends(self, name: str, turns: int, wake: Callable[[], None]) -> None:
-        """While the users talk, sessions of the writers are remembered: each that is done is followed by another."""
-        numbers = count()
-
-        def next_session(user: str) -> bool:
-            if user not in self._writers:
-                return False
-            self._write_session(self._writers[user], f"{name}.{next(numbers)}")
-            wake()
-            return True
-
+    def _turns_during_ends(self, name: str, turns: int) -> None:
+        """While the users talk, background threads remember one session of the writers after another."""
+        stop = Event()
         start = self._environment.stopwatch.now()
-        self._jobs.set_supply(next_session)
-        self._jobs.expect(sum(map(next_session, self._writers)))
-        self._send_turns(turns, name)
-        self._jobs.set_supply(None)
-        self._jobs.wait()
+        with ThreadPoolExecutor(_BACKGROUND_THREADS) as pool:
+            lanes = (self._writers[lane::_BACKGROUND_THREADS] for lane in range(_BACKGROUND_THREADS))
+            futures = [pool.submit(self._remember_until, stop, lane, name) for lane in lanes]
+            try:
+                self._send_turns(turns, name)
+            finally:
+                stop.set()
+            for future in futures:
+                future.result()
         self._seconds["end"] += self._environment.stopwatch.now() - start
 
-    def _write_session(self, writer: SimulatedUser, name: str) -> None:
-        """Log a session without asking for replies, and close it."""
-        writer.open_session(name)
-        agent = self._environment.agents.agent(writer.user)
-        messages = [Message("assistant" if at % 2 else "user", next(writer.texts)) for at in range(_BACKGROUND_TURNS)]
-        agent.hear(messages, writer.now, writer.session)
-        writer.close_session()
+    def _remember_until(self, stop: Event, writers: Sequence[SimulatedUser], name: str) -> None:
+        for number, writer in enumerate(cycle(writers)):
+            if stop.is_set():
+                return
+            writer.open_session(f"{name}.{number}")
+            roles: tuple[Role, Role] = ("user", "assistant")
+            messages = [Message(roles[at % 2], next(writer.texts)) for at in range(_BACKGROUND_TURNS)]
+            self._environment.agents.agent(writer.user).hear(messages, writer.now, writer.session)
+            self._record(writer.end_session())
 
     # -- figures -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localmem.benchmark.latency import tables
-from localmem.benchmark.latency.compare import SamplesById, flatten, read_samples_by_id
+from localmem.benchmark.latency.compare import SamplesById, flat_items, read_samples_by_id
 from localmem.benchmark.latency.result import RESULT, LatencyResult, Load, Measurement, load_result
 from localmem.errors import BadInput
 from localmem.evaluation.answers import answers_of, read_answers
@@ -159,7 +159,7 @@ class _Report:
     def sections(self, scores: Scores) -> list[Section]:
         """All that have content."""
         busy = tables.during_ends_table(pair_idle_and_busy(self._points), self._samples)
-        about = Table("Measured on", ("setting", "value"), tuple(flatten(self._about)))
+        about = Table("Measured on", ("setting", "value"), tuple(flat_items(self._about)))
         sections = [
             self._summary(),
             self._along("load"),
@@ -174,7 +174,7 @@ class _Report:
         return [section for section in sections if section.tables or section.plots or section.notes]
 
     def _summary(self) -> Section:
-        settings = dict(flatten(self._about))
+        settings = dict(flat_items(self._about))
         notes = [f"Model {settings.get('model', 'unknown')}; {self._setting}."]
         if "arguments.scripted.first_token" in settings:
             notes.append("The backbone is scripted with fixed times: only what localmem adds is measured.")

@@ -116,12 +116,12 @@ class _TimedPart:
         if stage is None:
             return attribute
 
-        def timed(*args: object, **kwargs: object) -> object:
+        def call_timed(*args: object, **kwargs: object) -> object:
             with self._stopwatch.stage(stage):
                 return attribute(*args, **kwargs)
 
-        self.__dict__[name] = timed  # so that the next call does not come through __getattr__
-        return timed
+        self.__dict__[name] = call_timed  # so that the next call does not come through __getattr__
+        return call_timed
 
 
 class TimedLLM(Wrapper):

@@ -18,8 +18,9 @@ from localmem.llm.vllm.process import Progress, ServerCommand, ServerProcess
 # cores, and a question's embedding, which is short, would wait for whole steps.
 _YIELDING = 5
 # A CPU build computes in a process of its own and keeps a core for the one that schedules, which spins while it waits.
-# Of two cores that is half: with both in one process the first token comes 1.7 times as soon (benchmark/results/latency-cpu.md). Beyond
-# so many cores it is little, and vLLM binds threads to cores only where it has two.
+# Of two cores that is half: with both in one process the first token comes 1.7 times as soon
+# (benchmark/results/latency-cpu.md). Beyond so many cores it is little, and vLLM binds threads to cores only where it
+# has two.
 _FEW_CORES = 4
 # How long a thread of OpenMP spins before it sleeps: its own default, which what this program sets for itself would
 # shorten. A step waits a hundred times for all threads, and each wake-up costs (ITL 25 ms in place of 17).

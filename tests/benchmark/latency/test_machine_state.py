@@ -93,7 +93,7 @@ def no_driver(driver: Driver) -> None:
 
 
 QUIET = MachineUsage(10.0, 4, 3.0, 0.1, 0.0, 900.0, None, None, 0, 0.0, 0.0, (), ())
-CARD = GpuState(0, "A card", "580.1", 0.0, 1000.0, 100.0, 0)
+CARD = GpuState(0, "A card", "580.1", 0.0, 1000.0, 0)
 
 
 def test_the_state_of_each_card(driver: Driver) -> None:
@@ -102,7 +102,7 @@ def test_the_state_of_each_card(driver: Driver) -> None:
     driver.pids = [1, 77, ended.pid]
     first, second = Gpus().states({77})
     assert (first.index, first.name, first.driver, first.used) == (0, "A card", "580.1", 0.37)
-    assert (first.memory_mb, first.memory_used_mb, second.memory_used_mb) == (1000, 100, 300)
+    assert (first.memory_mb, second.memory_mb) == (1000, 1000)
     assert first.others == 1, "neither ours nor a process that has ended"
 
 
@@ -113,7 +113,7 @@ def test_sums_over_the_cards(driver: Driver) -> None:
     assert before == 4.0
     assert gpus.energy_j() == before + 1.0
     driver.reasons = 0x1 | 0x4 | 0x80
-    assert gpus.slowed() == {"GPU 1, power cap", "GPU 1, power brake"}
+    assert gpus.slowdowns() == {"GPU 1, power cap", "GPU 1, power brake"}
 
 
 @pytest.mark.parametrize("names, visible", [("1", [1]), ("GPU-00", [0]), ("0,1", [0, 1]), ("MIG-7", [0, 1])])
@@ -131,7 +131,7 @@ def test_without_driver_or_library_there_are_no_cards(
     if not library:
         monkeypatch.setitem(sys.modules, "pynvml", None)
     gpus = Gpus()
-    assert (gpus.states(()), gpus.memory_used_mb(), gpus.energy_j(), gpus.slowed()) == ((), None, None, set())
+    assert (gpus.states(()), gpus.memory_used_mb(), gpus.energy_j(), gpus.slowdowns()) == ((), None, None, set())
 
 
 def test_the_monitor_records_peaks_and_energy(driver: Driver) -> None:
