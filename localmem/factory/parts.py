@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-_FUSION_CONSTANT = 10.0  # better than 60 on LoCoMo and LongMemEval (configs/eval/results/retrieval.md)
+_FUSION_CONSTANT = 10.0  # better than 60 on LoCoMo and LongMemEval (localmem/evaluation/results/retrieval.md)
 
 
 @dataclass(frozen=True, slots=True)
