@@ -27,7 +27,7 @@ from finetune.trainers.training import (
 from localmem.files import read_json, write_atomic, write_json
 from localmem.reporting.plots import save_plot
 from localmem.reporting.provenance import machine, versions
-from localmem.weights.import_model import Wishes, take_in
+from localmem.weights.import_model import ImportOptions, import_model
 from localmem.weights.manifest import Role
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def write_report(job: TrainingJob[Recipe], card: Card, result: TrainingResult, r
 def register(job: TrainingJob[Recipe], role: Role) -> None:
     """Enter the run's folder into the local manifest under the job's name, replacing an earlier run of that name."""
     if job.name and is_first_process():
-        take_in(job.out, Wishes(name=job.name, role=role, licence=job.recipe.licence, replace=True), None)
+        import_model(job.out, ImportOptions(name=job.name, role=role, licence=job.recipe.licence, replace=True), None)
 
 
 def write_card_section(folder: Path, lines: str) -> None:

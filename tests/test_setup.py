@@ -226,7 +226,7 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
         "import localmem; from localmem.resources import resource; from localmem.weights import Manifest, models_dir\n"
         "print(localmem.__file__, resource('models/manifest.yaml'), resource('configs'), models_dir(), sep='\\n')\n"
         "Manifest.load().expand(['starters'])\n"
-        "from localmem.weights.adapters import shipped_adapters\n"
+        "from localmem.weights.folder import shipped_adapters\n"
         "assert shipped_adapters('smollm2-135m-instruct')"
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("LOCALMEM_MODELS", "PYTHONPATH")}

@@ -40,7 +40,7 @@ def list_models(as_json: bool) -> None:
     The state (present, absent or damaged) is judged by file sizes.
     """
     from localmem.weights import Manifest, models_dir
-    from localmem.weights.folder import human
+    from localmem.weights.folder import format_size
 
     directory = models_dir()
     manifest = Manifest.load(directory)
@@ -50,28 +50,28 @@ def list_models(as_json: bool) -> None:
         print_json(rows)
         return
     columns = ("name", "role", "size", "state", "licence")
-    sizes = [human(row["size"] if isinstance(row["size"], int) else None) for row in rows]
+    sizes = [format_size(row["size"] if isinstance(row["size"], int) else None) for row in rows]
     table = [[{**row, "size": size}[column] for column in columns] for row, size in zip(rows, sizes, strict=True)]
     print_table(table, columns, disable_numparse=True)
     note(f"in {directory}")
 
 
 def _model_row(entry: "Entry", directory: Path) -> dict[str, object]:
-    from localmem.weights.folder import state
+    from localmem.weights.folder import model_state
 
     folder = directory / entry.name
     content = entry.model_dump(mode="json", exclude={"files", "approximate_size", "convert"}, exclude_none=True)
-    return {**content, "size": entry.size, "state": state(entry, folder), "path": str(folder)}
+    return {**content, "size": entry.size, "state": model_state(entry, folder), "path": str(folder)}
 
 
 def _adapter_row(adapter: "Adapter") -> dict[str, object]:
     """The row of an adapter that is shipped with localmem."""
-    from localmem.weights.adapters import folder_of, wrong_files
+    from localmem.weights.folder import adapter_folder, damaged_files
 
     content = adapter.model_dump(mode="json", exclude={"files"})
-    state = "damaged" if wrong_files(adapter) else "present"
+    state = "damaged" if damaged_files(adapter) else "present"
     size = sum(file.size for file in adapter.files.values())
-    return {**content, "role": "adapter", "size": size, "state": state, "path": str(folder_of(adapter))}
+    return {**content, "role": "adapter", "size": size, "state": state, "path": str(adapter_folder(adapter))}
 
 
 @models.command()
@@ -110,13 +110,13 @@ def import_(
 
     DIR has the layout of transformers or sentence-transformers.
     """
-    from localmem.weights.folder import human
-    from localmem.weights.import_model import Wishes, take_in
+    from localmem.weights.folder import format_size
+    from localmem.weights.import_model import ImportOptions, import_model
 
-    wishes = Wishes(name, role, licence, memory_position, link, replace)
+    options = ImportOptions(name, role, licence, memory_position, link, replace)
     with _errors_in_one_line():
-        entry = take_in(folder, wishes)
-    note(f"{entry.name}: {entry.role}, {human(entry.size)}, context {entry.context_length or 'unknown'}")
+        entry = import_model(folder, options)
+    note(f"{entry.name}: {entry.role}, {format_size(entry.size)}, context {entry.context_length or 'unknown'}")
     click.echo(entry.name)
 
 
@@ -130,14 +130,14 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
     Checks the named models, or all that are on this machine.
     """
     from localmem.weights import Manifest, models_dir
-    from localmem.weights.folder import damage
+    from localmem.weights.folder import find_damage
 
     directory = models_dir()
     manifest = Manifest.load(directory)
     present = [entry for entry in manifest.models.values() if (directory / entry.name).exists()]
     selected = manifest.expand(names) if names else present
     with _errors_in_one_line():
-        problems = {entry.name: damage(entry, directory / entry.name, quick=quick) for entry in selected}
+        problems = {entry.name: find_damage(entry, directory / entry.name, quick=quick) for entry in selected}
     if as_json:
         print_json(problems)
     else:
@@ -153,12 +153,12 @@ def _success(entry: "Entry", *, quick: bool) -> str:
 
 
 def _raise_for_damage(entries: "list[Entry]", problems: dict[str, str | None], directory: Path) -> None:
-    from localmem.weights.folder import cure
+    from localmem.weights.folder import repair_command
 
     for entry in entries:
         if problem := problems[entry.name]:
             kind = ModelDamaged if (directory / entry.name).is_dir() else ModelMissing
-            raise kind(f"model {entry.name} is incomplete ({problem}): {cure(entry)}")
+            raise kind(f"model {entry.name} is incomplete ({problem}): {repair_command(entry)}")
 
 
 @models.command()

@@ -20,7 +20,7 @@ class IndexFiles:
 
     def path(self, user: str, system: str, identity: str) -> Path | None:
         """The file for the index of one bank under one encoder."""
-        return self._user_folder(user) / f"{system}-{_hashed(identity)[:16]}.index" if self._folder else None
+        return self._user_folder(user) / f"{system}-{_hash_name(identity)[:16]}.index" if self._folder else None
 
     def delete(self, user: str) -> int:
         """Delete the user's files and return their number. A file that cannot be deleted is logged and stays."""
@@ -39,10 +39,10 @@ class IndexFiles:
         return list(_files(self._folder)) if self._folder else []
 
     def _user_folder(self, user: str) -> Path:
-        return (self._folder or Path()) / _hashed(user)[:32]
+        return (self._folder or Path()) / _hash_name(user)[:32]
 
 
-def _hashed(text: str) -> str:
+def _hash_name(text: str) -> str:
     """A name that is valid on any file system and does not disclose the user."""
     return sha256(text.encode()).hexdigest()
 

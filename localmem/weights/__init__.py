@@ -1,7 +1,7 @@
-"""The weights on this machine: which there are, where they come from, whether they are whole.
+"""The weights on this machine: which models exist, where they come from, and whether they are complete.
 
-`manifest` says what each model is, `folder` where it stands and in what state, `pull`, `take_in` and `bundle` bring
-weights in or carry them out. Nothing here knows how a model is run; only `pull` uses the network.
+`manifest` describes the models, `folder` finds and checks them, `pull`, `import_model` and `bundle` add them or carry
+them to another machine. Does not run models; only `pull` uses the network.
 """
 
 from localmem.weights.folder import model_path

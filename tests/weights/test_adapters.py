@@ -7,17 +7,17 @@ import pytest
 from localmem import factory
 from localmem.config import Settings
 from localmem.errors import ModelDamaged
-from localmem.llm.adapter_notes import changed, read_notes
+from localmem.llm.adapter_notes import list_changes, read_notes
 from localmem.resources import resource
-from localmem.weights import adapters as shipped
-from localmem.weights.adapters import shipped_adapters, wrong_files
+from localmem.weights import folder as weights_folder
+from localmem.weights.folder import damaged_files, shipped_adapters
 from localmem.weights.manifest import Adapter, FileSum, Manifest
 
 MODEL = "smollm2-135m-instruct"
 
 
 @pytest.fixture
-def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def adapter_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An adapter of three bytes for replies of the starter, and nothing else shipped."""
     folder = tmp_path / "models" / "adapters" / "small"
     folder.mkdir(parents=True)
@@ -29,34 +29,34 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         licence="Apache-2.0",
         files={"weights": FileSum(size=3, sha256="ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")},
     )
-    monkeypatch.setattr(shipped, "resource", lambda relative: tmp_path / relative)
+    monkeypatch.setattr(weights_folder, "resource", lambda relative: tmp_path / relative)
     monkeypatch.setattr(Manifest, "load", lambda: Manifest({}, {}, [entry]))
     return folder
 
 
-def test_those_that_come_with_localmem_are_whole_and_fit_the_prompts_of_today() -> None:
+def test_shipped_adapters_are_complete_and_fit_the_current_prompts() -> None:
     for adapter in Manifest.load().adapters:
-        assert wrong_files(adapter) == []
-        assert sum(held.size for held in adapter.files.values()) < 10_000_000
+        assert damaged_files(adapter) == []
+        assert sum(file.size for file in adapter.files.values()) < 10_000_000
         notes = read_notes(resource(f"models/adapters/{adapter.name}"))
         assert notes is not None
         assert set(adapter.prompts) == set(notes.prompts)
-        assert changed(notes, None) == []
+        assert list_changes(notes, None) == []
 
 
-def test_they_answer_their_prompts_unless_the_settings_say_otherwise(one: Path) -> None:
-    assert shipped_adapters(MODEL) == {"agent/respond": one, "rsum/respond": one}
+def test_they_answer_their_prompts_unless_the_settings_say_otherwise(adapter_dir: Path) -> None:
+    assert shipped_adapters(MODEL) == {"agent/respond": adapter_dir, "rsum/respond": adapter_dir}
     assert shipped_adapters("another") == {}
-    assert factory.adapters(Settings(model=MODEL)) == {"agent/respond": one, "rsum/respond": one}
-    mine = Settings.model_validate({"model": MODEL, "llm": {"adapters": {"rsum": "mine", "agent/respond": "yours"}}})
-    assert factory.adapters(mine) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
+    assert factory.adapters(Settings(model=MODEL)) == {"agent/respond": adapter_dir, "rsum/respond": adapter_dir}
+    custom = Settings.model_validate({"model": MODEL, "llm": {"adapters": {"rsum": "mine", "agent/respond": "yours"}}})
+    assert factory.adapters(custom) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
     without = Settings.model_validate({"model": MODEL, "llm": {"shipped_adapters": False}})
     served = Settings.model_validate({"model": MODEL, "llm": {"url": "http://127.0.0.1:1/v1"}})
     assert factory.adapters(without) == factory.adapters(served) == {}
 
 
-def test_one_that_is_not_whole_is_told_of(one: Path) -> None:
-    (one / "weights").write_bytes(b"ab")
-    assert wrong_files(Manifest.load().adapters[0]) == ["weights"]
-    with pytest.raises(ModelDamaged, match="not of 3 bytes"):
+def test_a_damaged_adapter_is_reported(adapter_dir: Path) -> None:
+    (adapter_dir / "weights").write_bytes(b"ab")
+    assert damaged_files(Manifest.load().adapters[0]) == ["weights"]
+    with pytest.raises(ModelDamaged, match="weights has 2 bytes instead of 3"):
         shipped_adapters(MODEL)

@@ -12,7 +12,7 @@ from localmem.errors import BadInput, ModelDamaged, ModelMissing
 from localmem.weights import Manifest, model_path
 from localmem.weights.bundle import bundle, unbundle
 from localmem.weights.folder import PARTIAL
-from localmem.weights.import_model import Wishes, take_in
+from localmem.weights.import_model import ImportOptions, import_model
 from localmem.weights.manifest import HubSource, Local
 from tests.weights.conftest import TINY, packaged, placed
 
@@ -24,7 +24,7 @@ def written(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> Path:
     """A bundle of a shipped and of an imported model."""
     ship(packaged(wheel), groups={"both": ["tiny", "mine"]})
     placed(directory)
-    take_in(placed(tmp_path, "source", TINY | {"more.txt": b"mine"}), Wishes(name="mine"))
+    import_model(placed(tmp_path, "source", TINY | {"more.txt": b"mine"}), ImportOptions(name="mine"))
     out = tmp_path / "models.tar"
     assert bundle(["both"], out, print) == sha256(out.read_bytes()).hexdigest()
     return out
@@ -76,7 +76,7 @@ def test_unpacking_twice_changes_nothing(written: Path, other: Path) -> None:
     before = (other / "tiny/config.json").stat().st_ino
     said: list[str] = []
     unbundle(written, said.append, other)
-    assert said == ["tiny: here already, and whole", "mine: here already, and whole"]
+    assert said == ["tiny: already present (checksums match)", "mine: already present (checksums match)"]
     assert (other / "tiny/config.json").stat().st_ino == before
 
 
@@ -133,18 +133,18 @@ def test_changed_weights_with_sums_to_match_are_refused_by_the_manifest(written:
     lines = [f"{sha256(new).hexdigest()}  {line[66:]}" if "config.json" in line else line for line in lines]
     members["localmem-models/SHA256SUMS"] = "".join(f"{line}\n" for line in lines).encode()
     _rewrite(written, members)
-    _refused(written, other, "tiny is not the model of that name known here")
+    _refused(written, other, "tiny differs from the local model of that name")
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("../escaped", "which no bundle does"),
-        ("localmem-models/../../escaped", "which no bundle does"),
-        ("/absolute", "which no bundle does"),
-        ("elsewhere/file", "which no bundle does"),
+        ("../escaped", "not part of a bundle"),
+        ("localmem-models/../../escaped", "not part of a bundle"),
+        ("/absolute", "not part of a bundle"),
+        ("elsewhere/file", "not part of a bundle"),
         ("localmem-models/tiny/extra.py", "missing or not listed"),
-        ("localmem-models/tiny/config.json", "twice"),
+        ("localmem-models/tiny/config.json", "duplicate"),
     ],
 )
 def test_a_file_that_does_not_belong_is_refused(written: Path, other: Path, name: str, said: str) -> None:
@@ -162,7 +162,7 @@ def test_a_link_in_a_bundle_is_refused(written: Path, other: Path) -> None:
         info.type = tarfile.SYMTYPE
         info.linkname = "/etc"
         tar.addfile(info)
-    _refused(written, other, "which no bundle does")
+    _refused(written, other, "not part of a bundle")
 
 
 def test_a_missing_file_is_refused(written: Path, other: Path) -> None:
@@ -175,19 +175,19 @@ def test_a_missing_file_is_refused(written: Path, other: Path) -> None:
 def test_half_a_bundle_is_refused(written: Path, other: Path) -> None:
     content = written.read_bytes()
     written.write_bytes(content[: len(content) // 2])
-    _refused(written, other, r"not a whole tar|missing or not listed")
+    _refused(written, other, r"not a complete tar|missing or not listed")
 
 
 def test_a_file_that_is_no_tar_is_refused(other: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(b"hello" * 1000)
-    _refused(path, other, "not a whole tar")
+    _refused(path, other, "not a complete tar")
 
 
 def test_a_tar_that_is_no_bundle_is_refused(other: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     _rewrite(path, {"localmem-models/readme.txt": b"hello"})
-    _refused(path, other, "not a bundle")
+    _refused(path, other, "give a bundle of models")
 
 
 def test_only_whole_models_are_bundled(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:

