@@ -58,7 +58,7 @@ def measure_latency(
     for model in models:
         settings = load_settings(config, {**recipe.settings, **({"model": model} if model else {})})
         folder = out / model if model and len(models) > 1 else out
-        existing = claim(folder, describe_run(recipe, settings), resume=resume)
+        existing = claim(folder, describe_latency_run(recipe, settings), resume=resume)
         with ExitStack() as stack:
             stores = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stores-", dir=folder)))
             llm = _open_backbone(recipe, settings, notify, stack)
@@ -145,32 +145,24 @@ class LatencySetup:
         return Conversation(memory=factory.memory(settings, parts, Bank()), llm=llm, journal=journal)
 
 
-def describe_run(recipe: LatencyRecipe, settings: Settings) -> dict[str, object]:
+def describe_latency_run(recipe: LatencyRecipe, settings: Settings) -> dict[str, object]:
     """Everything that a run depends on; a run that resumes must agree with it."""
     from localmem.benchmark.latency.machine_state import Gpus
-    from localmem.experiments.runs import describe_adapters
-    from localmem.prompts import digest_of_all
-    from localmem.reporting.provenance import machine, versions
-    from localmem.weights.manifest import Manifest
+    from localmem.experiments.runs import describe_run
+    from localmem.reporting.provenance import machine
 
-    entry = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
-    weights = entry if entry and not recipe.scripted else None
-    return {
-        "model": "scripted" if recipe.scripted else settings.model,
-        "checksum": weights.checksum if weights else None,
-        "source": weights.source.model_dump(mode="json") if weights and weights.source else None,
-        "adapters": {} if recipe.scripted else describe_adapters(settings),
+    by_system = {
+        name: settings.model_copy(update={"system": name, "options": _options(settings, name)})
+        for name in recipe.systems
+    }
+    selection: dict[str, object] = {
         "arguments": recipe.model_dump(mode="json", exclude={"models", "title"}),
-        "seed": recipe.seed,
-        "prompts": digest_of_all(),
-        "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
-        "retrieval": settings.retrieval.model_dump(mode="json"),
         "chat": settings.chat.model_dump(mode="json"),
-        "systems": {name: system_options(name, _options(settings, name)) for name in recipe.systems},
         "title": recipe.title,
         "machine": {**machine(Path.cwd()), "gpus": [asdict(gpu) for gpu in Gpus().states(())]},
-        "versions": versions(),
     }
+    about = describe_run(settings, by_system, (), selection)
+    return {**about, "model": "scripted", "checksum": None, "adapters": {}} if recipe.scripted else about
 
 
 def _options(settings: Settings, system: str) -> Mapping[str, object]:

@@ -59,10 +59,9 @@ class FigureRatio:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`unmatched` are the measurements that only one run has; `differences` are (setting, first, second)."""
+    """`differences` are (setting, first, second) of what else differs; `notes` are marks and what is missing."""
 
     rows: tuple[FigureRatio, ...]
-    unmatched: tuple[tuple[str, ...], tuple[str, ...]]
     differences: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
 
@@ -104,10 +103,10 @@ def compare(first: Path, second: Path) -> Comparison:
         for name in shared
         for mark in by_id[name].marks
     ]
+    notes += [f"{name} is only in one of the runs" for name in measurements[0].keys() ^ measurements[1].keys()]
     settings = [dict(flat_items(result.about)) for result in results]
     return Comparison(
         tuple(row for name in shared for row in _ratios(measurements[0][name], measurements[1][name], samples)),
-        (tuple(measurements[0].keys() - set(shared)), tuple(measurements[1].keys() - set(shared))),
         tuple(
             (name, settings[0].get(name, "absent"), settings[1].get(name, "absent"))
             for name in dict.fromkeys([*settings[0], *settings[1]])

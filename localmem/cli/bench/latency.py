@@ -90,8 +90,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
         print_json({**asdict(comparison), "rows": rows})
     else:
         click.echo(terminal(comparison.tables()))
-        unmatched = [f"{name} is only in one of the runs" for names in comparison.unmatched for name in names]
-        click.echo("\n".join([f"A is {first}, B is {second}", *unmatched, *comparison.notes]))
+        click.echo("\n".join([f"A is {first}, B is {second}", *comparison.notes]))
     if not comparison.rows:
         raise BadInput(
             f"{first} and {second} have no measurement in common; give runs of the same systems, loads and histories"
