@@ -1,4 +1,4 @@
-"""Pairs that a model of a few thousand numbers can learn: one word of the second sentence decides."""
+"""Pairs that a model with a few thousand parameters can learn: one word of the second sentence decides."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def operation_file(folder: Path, name: str = "operations.jsonl") -> Path:
         for who in PEOPLE
         for label, word in WORDS.items()
     ]
-    return written(folder / name, lines)
+    return write_lines(folder / name, lines)
 
 
 def inference_file(folder: Path, name: str = "snli.jsonl") -> Path:
@@ -30,9 +30,9 @@ def inference_file(folder: Path, name: str = "snli.jsonl") -> Path:
         for who in PEOPLE
         for label, word in INFERRED.items()
     ]
-    return written(folder / name, lines)
+    return write_lines(folder / name, lines)
 
 
-def written(path: Path, lines: list[dict[str, str]]) -> Path:
+def write_lines(path: Path, lines: list[dict[str, str]]) -> Path:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""An encoder and a chat model of a few thousand numbers with vocabularies of their own, for tests that train."""
+"""An encoder and a chat model with a few thousand parameters and small vocabularies, for tests that train."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,7 +47,7 @@ def small_encoder(folder: Path, words: Iterable[str], *, layers: int = 1) -> Pat
 
 
 def small_chat(folder: Path, words: Iterable[str] = WORDS) -> Path:
-    """A Llama of a few thousand numbers that knows these words."""
+    """A Llama with a few thousand parameters whose vocabulary is these words."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast

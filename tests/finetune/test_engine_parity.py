@@ -1,4 +1,4 @@
-"""Two engines' answers: the same, parted at a tie, or really different; margins by the model's own forward pass."""
+"""Two engines' answers: equal, diverging at a tie, or really different; margins by the model's own forward pass."""
 
 from math import log
 from pathlib import Path
@@ -6,46 +6,46 @@ from pathlib import Path
 import pytest
 import torch
 
-from finetune.engine_parity import Weighed, apart, margin_in, sameness
+from finetune.engine_parity import ModelMargin, compare_engines, largest_choice_difference, margin_between
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.types import Choice, Completion, Message, Prompt
 from tests.finetune.small import small_chat
 
-ASKED = Prompt("x", (Message("user", "kite says red"),))
+PROMPT = Prompt("x", (Message("user", "kite says red"),))
 CHOICE = Prompt("x", (Message("user", "kite"),), format=Choice(("red", "blue")))
 
 
 def test_answers_are_equal_tied_or_different() -> None:
-    told = [Completion(text) for text in ("red", "blue", "green", "moon")]
+    reference = [Completion(text) for text in ("red", "blue", "green", "moon")]
     other = [Completion(text) for text in ("red", "red", "red", "moon")]
     margins = {"blue": 0.001, "green": 0.5}
-    found = sameness("one", [ASKED] * 4, told, other, lambda _, mine, __: margins[mine], 0.02)
-    assert (found.equal, found.ties, found.widest, found.share) == (2, 1, 0.5, 0.75)
-    assert found.row()["share equal"] == 0.5
+    parity = compare_engines("other", [PROMPT] * 4, reference, other, lambda _, mine, __: margins[mine], 0.02)
+    assert (parity.equal, parity.ties, parity.widest, parity.share) == (2, 1, 0.5, 0.75)
+    assert parity.row()["share equal"] == 0.5
 
 
-def test_a_choice_knows_its_margin() -> None:
-    told = Completion("red", choices={"red": log(0.6), "blue": log(0.4)})
-    assert margin_in(CHOICE, told, Completion("blue"), lambda *_: 9.0) == pytest.approx(log(1.5))
+def test_the_margin_of_a_choice_comes_from_its_probabilities() -> None:
+    reference = Completion("red", choices={"red": log(0.6), "blue": log(0.4)})
+    assert margin_between(CHOICE, reference, Completion("blue"), lambda *_: 9.0) == pytest.approx(log(1.5))
 
 
-def test_how_far_two_engines_are_apart() -> None:
-    one = Completion("red", choices={"red": log(0.6), "blue": log(0.4)})
-    two = Completion("blue", choices={"red": log(0.3), "blue": log(0.7)})
-    assert apart([one, one], [one, two]) == pytest.approx(log(2))
-    assert apart([Completion("red")], [Completion("red")]) is None
+def test_the_largest_difference_between_two_engines() -> None:
+    first = Completion("red", choices={"red": log(0.6), "blue": log(0.4)})
+    second = Completion("blue", choices={"red": log(0.3), "blue": log(0.7)})
+    assert largest_choice_difference([first, first], [first, second]) == pytest.approx(log(2))
+    assert largest_choice_difference([Completion("red")], [Completion("red")]) is None
 
 
-def test_a_text_s_margin_is_where_it_parts(tmp_path: Path) -> None:
+def test_the_margin_of_a_text_is_measured_where_it_diverges(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     chat = ChatTokenizer(small_chat(tmp_path / "base"))
     model = AutoModelForCausalLM.from_pretrained(str(tmp_path / "base")).eval()
-    asked = [*chat.encode(ASKED.messages, {}), *chat.tokenizer("red", add_special_tokens=False)["input_ids"]]
+    ids = [*chat.encode(PROMPT.messages, {}), *chat.tokenizer("red", add_special_tokens=False)["input_ids"]]
     with torch.inference_mode():
-        chances = model(input_ids=torch.tensor([asked])).logits[0, -1].log_softmax(-1)
+        scores = model(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(-1)
     kite, end = (chat.tokenizer.convert_tokens_to_ids(word) for word in ("kite", "<end>"))
-    weigh = Weighed(model, chat)
-    wanted = float(chances[kite] - chances[end])
-    assert weigh(ASKED, "red kite", "red") == pytest.approx(wanted, abs=1e-5)  # one is the beginning of the other
-    assert weigh(ASKED, "red", "red kite") == pytest.approx(-wanted, abs=1e-5)
+    margin = ModelMargin(model, chat)
+    expected = float(scores[kite] - scores[end])
+    assert margin(PROMPT, "red kite", "red") == pytest.approx(expected, abs=1e-5)  # one is the beginning of the other
+    assert margin(PROMPT, "red", "red kite") == pytest.approx(-expected, abs=1e-5)

@@ -49,10 +49,10 @@ def test_what_people_cut_is_learned(base: Path, tmp_path: Path) -> None:
     trained = train(job(base, path, tmp_path / "run"))
     assert trained.measures["score"] > 0.9
     marked = read_segmented_dialogues(path)[:3]
-    found = trained_segmenter(str(tmp_path / "run"), "cpu").segment(
+    segments = trained_segmenter(str(tmp_path / "run"), "cpu").segment(
         [marked[0].session, session("hello", name="b"), Session("c"), marked[1].session]
     )
-    assert found == [list(marked[0].segments), [range(1)], [], list(marked[1].segments)]
+    assert segments == [list(marked[0].segments), [range(1)], [], list(marked[1].segments)]
     report = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
     assert report["dialogues"] == 30
     assert len(report["data"]["dialogues.jsonl"]) == 64
@@ -62,8 +62,8 @@ def test_what_people_cut_is_learned(base: Path, tmp_path: Path) -> None:
 def test_the_command_registers_what_it_trained(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
     path = dialogues(tmp_path)
-    given = ["texttiling", "--base", base, "--train", path, "--valid", path, "--out", tmp_path / "run"]
-    result = CliRunner().invoke(finetune, [*map(str, given), "--name", "light", "--json"], catch_exceptions=False)
+    arguments = ["texttiling", "--base", base, "--train", path, "--valid", path, "--out", tmp_path / "run"]
+    result = CliRunner().invoke(finetune, [*map(str, arguments), "--name", "light", "--json"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["measures"]["score"] > 0.9
     assert Manifest.load(tmp_path / "models").models["light"].role == "classifier"
@@ -84,7 +84,7 @@ def test_a_gap_has_its_own_features_its_neighbours_and_two_vectors() -> None:
 
 
 def test_a_folder_that_does_not_fit_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="encoder was exchanged"):
+    with pytest.raises(BadInput, match="use the encoder it was trained with"):
         LearnedTextTiling(WordEncoder(), FLAT).segment([session("a", "b", "c", "d")])
     (tmp_path / FILE).write_text("{}", encoding="utf-8")
     with pytest.raises(BadInput, match="damaged"):

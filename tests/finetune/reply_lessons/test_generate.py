@@ -1,13 +1,12 @@
-"""Lessons for replies from memory: what is asked is known or not as their kind says; nothing of the demo is in them."""
+"""Reply lessons: replies fit the kind of each question, and nothing of the demo is in them."""
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from finetune.reply_lessons.generate import lessons
-from finetune.reply_lessons.vocabulary import DATA, HELD_OUT, Part, share, topics, values
+from finetune.reply_lessons.generate import make_lessons
+from finetune.reply_lessons.vocabulary import DATA, HELD_OUT, Part, Topic, load_topics, load_values, select_share
 from finetune.traces.trace import Trace
 from localmem.evaluation import DATA as EVALUATION_DATA
 from localmem.experiments.abstention import abstains
@@ -16,49 +15,50 @@ from localmem.prompts import load
 
 
 @pytest.fixture(scope="module")
-def checked() -> list[Trace]:
-    return lessons("test", 300)
+def traces() -> list[Trace]:
+    return make_lessons("test", 300)
 
 
 def test_the_same_seed_gives_the_same_lessons() -> None:
-    assert lessons("train", 20, seed=3) == lessons("train", 20, seed=3) != lessons("train", 20, seed=4)
+    assert make_lessons("train", 20, seed=3) == make_lessons("train", 20, seed=3) != make_lessons("train", 20, seed=4)
 
 
-def test_a_reply_owns_up_where_its_kind_says_that_memory_does_not_know(checked: list[Trace]) -> None:
-    kinds = {kind: [abstains(one.answer) for one in checked if one.metadata.work.dataset == kind] for kind in _kinds()}
-    assert all(len(found) > 3 for found in kinds.values())
-    assert all(kinds["unknown"])
-    assert not any(gave_up for kind in ("fact", "change", "was", "talk") for gave_up in kinds[kind])
+KINDS = ("fact", "change", "was", "unknown", "talk")
 
 
-def test_a_known_fact_stands_in_what_was_shown_and_an_unknown_one_leaves_its_person_s_other_facts(
-    checked: list[Trace],
-) -> None:
-    pools = {value for pool in values().values() for value in pool}
-    for one in checked:
-        if one.metadata.work.dataset in ("fact", "change", "was"):
-            shown = " ".join(message.content for message in one.asked).lower()
-            told = [value for value in pools if value.lower() in one.answer.lower()]
-            assert told, one.answer
-            assert any(value.lower() in shown for value in told)
+def test_a_reply_abstains_exactly_if_its_kind_is_unknown(traces: list[Trace]) -> None:
+    by_kind = {
+        kind: [abstains(trace.answer) for trace in traces if trace.metadata.work.dataset == kind] for kind in KINDS
+    }
+    assert all(len(replies) > 3 for replies in by_kind.values())
+    assert all(by_kind["unknown"])
+    assert not any(abstained for kind in KINDS if kind != "unknown" for abstained in by_kind[kind])
 
 
-def test_prompts_are_those_of_the_starter_s_replies(checked: list[Trace]) -> None:
-    for one in checked:
-        assert one.metadata.prompt_sha256 == load(one.metadata.prompt).digest
-        assert one.messages[0].role == "system"
-    lines = [one.messages[0].content for one in checked if one.metadata.prompt == "agent/respond"]
+def test_the_value_of_a_reply_from_memory_is_in_its_prompt(traces: list[Trace]) -> None:
+    pool = {value for values in load_values().values() for value in values}
+    for trace in traces:
+        if trace.metadata.work.dataset in ("fact", "change", "was"):
+            values = [value for value in pool if value.lower() in trace.answer.lower()]
+            assert values, trace.answer
+            assert any(value.lower() in trace.context_text.lower() for value in values)
+
+
+def test_the_prompts_are_those_of_the_starter_s_replies(traces: list[Trace]) -> None:
+    for trace in traces:
+        assert trace.metadata.prompt_sha256 == load(trace.metadata.prompt).digest
+        assert trace.messages[0].role == "system"
+    lines = [trace.messages[0].content for trace in traces if trace.metadata.prompt == "agent/respond"]
     assert sum("told you:\n" in line for line in lines) > len(lines) / 2
 
 
-def test_checking_shares_no_value_and_half_of_its_topics_with_learning() -> None:
-    for pool in values().values():
-        assert set(share(pool, "train")).isdisjoint(share(pool, "test"))
-    assert {topic.id for topic in topics()} > HELD_OUT
-    held_out = {text for topic in topics() if topic.id in HELD_OUT for text in _asked(topic.me) | _asked(topic.other)}
-    asked = _questions("train")
-    assert held_out.isdisjoint(asked)
-    assert not held_out.isdisjoint(_questions("test"))
+def test_test_lessons_share_no_value_and_only_half_of_their_topics_with_training() -> None:
+    for values in load_values().values():
+        assert set(select_share(values, "train")).isdisjoint(select_share(values, "test"))
+    assert {topic.id for topic in load_topics()} > HELD_OUT
+    held_out = {text for topic in load_topics() if topic.id in HELD_OUT for text in _questions(topic)}
+    assert held_out.isdisjoint(_user_turns("train"))
+    assert not held_out.isdisjoint(_user_turns("test"))
 
 
 def test_nothing_of_the_demo_is_learned() -> None:
@@ -66,34 +66,27 @@ def test_nothing_of_the_demo_is_learned() -> None:
     questions = read_yaml(EVALUATION_DATA / "demo" / "questions.yaml")["questions"]
     assert isinstance(questions, list)
     names = {"Nina", "Clara", "Jonas", "Freja", "Mathieu", "Brandt", "Ingrid", "Dahl", "Hamburg", "Lyon"}
-    answers = {text for one in questions for text in (*one["accept"], *one.get("reject", ()))}
+    answers = {text for question in questions for text in (*question["accept"], *question.get("reject", ()))}
     words = {word.lower() for word in names | answers}
-    told = " ".join(path.read_text(encoding="utf-8") for path in DATA.glob("*.yaml")).lower()
-    assert {word for word in words if re.search(rf"\b{re.escape(word)}\b", told)} == set()
-    asked = {one["question"] for one in questions}
-    assert asked.isdisjoint(text for topic in topics() for text in _asked(topic.me) | _asked(topic.other))
+    vocabulary = " ".join(path.read_text(encoding="utf-8") for path in DATA.glob("*.yaml")).lower()
+    assert {word for word in words if re.search(rf"\b{re.escape(word)}\b", vocabulary)} == set()
+    asked = {question["question"] for question in questions}
+    assert asked.isdisjoint(text for topic in load_topics() for text in _questions(topic))
 
 
-def test_learning_holds_dialogues_of_several_replies() -> None:
-    found = lessons("train", 50)
-    assert all(one.metadata.whole for one in found)
-    assert max(sum(message.role == "assistant" for message in one.messages) for one in found) > 2
-    assert json.dumps([one.id for one in found])
+def test_training_lessons_are_dialogues_with_several_replies() -> None:
+    lessons = make_lessons("train", 50)
+    assert all(lesson.metadata.whole for lesson in lessons)
+    assert max(sum(message.role == "assistant" for message in lesson.messages) for lesson in lessons) > 2
+    assert json.dumps([lesson.id for lesson in lessons])
 
 
-def _kinds() -> tuple[str, ...]:
-    return ("fact", "change", "was", "unknown", "talk")
+def _questions(topic: Topic) -> set[str]:
+    return {text for side in (topic.me, topic.other) if side for text in side.ask}
 
 
-def _asked(side: object) -> set[str]:
-    return set(getattr(side, "ask", ()))
-
-
-def _questions(part: Part) -> set[str]:
-    """The questions without a person in them, as they are asked."""
-
-    def said() -> Iterator[str]:
-        for one in lessons(part, 300):
-            yield from (message.content for message in one.messages if message.role == "user")
-
-    return set(said())
+def _user_turns(part: Part) -> set[str]:
+    """Everything that users say in lessons of this part."""
+    return {
+        message.content for lesson in make_lessons(part, 300) for message in lesson.messages if message.role == "user"
+    }

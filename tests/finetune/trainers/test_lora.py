@@ -1,4 +1,4 @@
-"""Students: packed rows teach what rows of their own do, only the assistant's tokens count, and a run can go on."""
+"""LoRA students: packed rows give the loss of separate ones, only the assistant's tokens count, runs resume."""
 
 import math
 import shutil
@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from finetune.merge import merge
 
-from finetune.grading import grade, measure
-from finetune.packing import NOT_LEARNED, Row, collate, encode, pack
-from finetune.run_folder import About, hashes, register, save
-from finetune.traces.trace import Teacher, Trace, trace_of, write_traces
-from finetune.trainers.lora import Job, divergence, surprise, train
-from finetune.trainers.training import Plan, Trained
+from finetune.grading import grade, score_answer
+from finetune.packing import IGNORED, PackedRow, collate, encode, pack
+from finetune.run_folder import Card, hash_files, register, save_run
+from finetune.traces.trace import Teacher, Trace, make_trace, write_traces
+from finetune.trainers.lora import LoraRecipe, divergence, merge, token_loss, train
+from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.llm.tokenizer import ChatTokenizer
@@ -29,82 +28,93 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_chat(tmp_path_factory.mktemp("small-chat"))
 
 
-def trace(said: str, told: str, choices: dict[str, float] | None = None) -> Trace:
+def trace(text: str, answer: str, choices: dict[str, float] | None = None) -> Trace:
     form = {"format": Choice(("PASS", "APPEND"))} if choices else {}
-    prompt = Prompt("carecall/operation", (Message("user", said),), max_tokens=8, **form)  # type: ignore[arg-type]
-    return trace_of(prompt, Completion(told, choices=choices), "0" * 64, Teacher("teacher"), Work("s", "d", "e"))
+    prompt = Prompt("carecall/operation", (Message("user", text),), max_tokens=8, **form)  # type: ignore[arg-type]
+    return make_trace(prompt, Completion(answer, choices=choices), "0" * 64, Teacher("teacher"), Work("s", "d", "e"))
 
 
 TRACES = [trace(f"{thing} says {colour}", colour) for thing in ("kite", "boat", "moon") for colour in WORDS[:3]]
 
 
-def job(base: Path, folder: Path, traces: Sequence[Trace] = TRACES, **changed: object) -> Job:
-    """An epoch sees everything five times: what is done between epochs takes longer than they do."""
+def job(
+    base: Path, folder: Path, traces: Sequence[Trace] = TRACES, *, resume: bool = False, **fields: object
+) -> TrainingJob[LoraRecipe]:
+    """An epoch sees everything five times, because the work between epochs takes longer than an epoch."""
     write_traces(folder / "train" / "respond.jsonl", [*traces] * 5)
     write_traces(folder / "valid" / "respond.jsonl", traces)
-    paths = [folder / "train" / "respond.jsonl"], [folder / "valid" / "respond.jsonl"]
-    plan = Plan(epochs=8, batch=1, learning_rate=2e-2, patience=8)
-    return replace(Job(base, *paths, folder / "out", plan, rank=8, pack=40), **changed)  # type: ignore[arg-type]
+    settings: dict[str, object] = {
+        "base": str(base),
+        "train": [folder / "train" / "respond.jsonl"],
+        "valid": [folder / "valid" / "respond.jsonl"],
+        "epochs": 8,
+        "learning_rate": 2e-2,
+        "patience": 8,
+        "rank": 8,
+        "row_tokens": 40,
+    }
+    recipe = LoraRecipe.model_validate(settings | fields)
+    return TrainingJob(recipe, folder / "out", resume=resume, notify=lambda _: None)
 
 
 def test_only_the_assistant_s_tokens_are_learned(base: Path) -> None:
     chat = ChatTokenizer(base)
     row = encode(TRACES[0], chat)
-    learned = [label for label in row.labels if label != NOT_LEARNED]
+    learned = [label for label in row.labels if label != IGNORED]
     assert chat.tokenizer.decode(learned) == "red <end>"
     assert chat.tokenizer.decode(row.ids) == "<user> kite says red <end> <assistant> red <end>"
 
 
-def test_every_message_of_the_assistant_is_learned_of_a_whole_dialogue(base: Path) -> None:
+def test_every_message_of_the_assistant_is_learned_if_the_trace_says_so(base: Path) -> None:
     chat = ChatTokenizer(base)
-    said = (Message("user", "kite says red"), Message("assistant", "red"), Message("user", "what is"))
-    one = replace(TRACES[0], messages=(*said, Message("assistant", "kite")))
+    context = (Message("user", "kite says red"), Message("assistant", "red"), Message("user", "what is"))
+    dialogue = replace(TRACES[0], messages=(*context, Message("assistant", "kite")))
     learned = {
-        whole: chat.tokenizer.decode([label for label in row.labels if label != NOT_LEARNED])
-        for whole in (True, False)
-        for row in [encode(replace(one, metadata=replace(one.metadata, whole=whole)), chat)]
+        every: chat.tokenizer.decode([label for label in row.labels if label != IGNORED])
+        for every in (True, False)
+        for row in [encode(replace(dialogue, metadata=replace(dialogue.metadata, whole=every)), chat)]
     }
     assert learned == {True: "red <end> kite <end>", False: "kite <end>"}
 
 
-def test_surprise_is_the_mean_over_what_is_learned() -> None:
+def test_the_loss_is_the_mean_over_the_learned_tokens() -> None:
     logits = torch.zeros(1, 3, 4)
-    wanted = torch.tensor([[1, NOT_LEARNED, 2]])
-    assert float(surprise(logits, wanted)) == pytest.approx(math.log(4))
-    assert float(surprise(logits, wanted, 4)) == pytest.approx(math.log(4) / 2)
+    targets = torch.tensor([[1, IGNORED, 2]])
+    assert float(token_loss(logits, targets)) == pytest.approx(math.log(4))
+    assert float(token_loss(logits, targets, 4)) == pytest.approx(math.log(4) / 2)
 
 
-def test_packed_rows_give_the_loss_of_rows_of_their_own(base: Path) -> None:
-    """A trace must not see the one before it in its row, and sees what all begin with as if it were its own."""
+def test_packed_rows_give_the_loss_of_separate_rows(base: Path) -> None:
+    """A trace must not attend to others in its row, and attends to the common prefix as if it were its own."""
     from transformers import AutoModelForCausalLM
 
     chat = ChatTokenizer(base)
-    rows = [encode(one, chat) for one in TRACES]
+    rows = [encode(trace, chat) for trace in TRACES]
     packed = pack(rows, 40, seed=0)
     assert 1 < len(packed) < len(rows)
     assert max(len(row.ids) for row in packed) <= 40
-    assert all(row.branches[0] == 0 for row in packed)  # they begin alike, and that is held once
+    assert all(row.branches[0] == 0 for row in packed)  # the common prefix is stored once
     assert sum(len(row.ids) for row in packed) < sum(len(row.ids) for row in rows)
     model = AutoModelForCausalLM.from_pretrained(str(base)).eval()
-    asked = ("input_ids", "position_ids", "attention_mask")
+    names = ("input_ids", "position_ids", "attention_mask")
 
-    def loss(held: list[Row]) -> float:
-        inputs = collate([{"row": row} for row in held])
+    def loss(batch: list[PackedRow]) -> float:
+        inputs = collate([{"row": row} for row in batch])
         with torch.inference_mode():
-            logits = model(**{name: inputs[name] for name in asked}, use_cache=False).logits
-        told = torch.nn.functional.cross_entropy(
-            logits[:, :-1].flatten(0, 1), inputs["labels"][:, 1:].flatten(), ignore_index=NOT_LEARNED, reduction="sum"
+            logits = model(**{name: inputs[name] for name in names}, use_cache=False).logits
+        total = torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), inputs["labels"][:, 1:].flatten(), ignore_index=IGNORED, reduction="sum"
         )
-        return float(told)
+        return float(total)
 
-    alone = sum(loss([row]) for row in rows)
-    assert sum(loss([row]) for row in packed) == pytest.approx(alone, rel=1e-5)
-    assert loss(list(packed)) == pytest.approx(alone, rel=1e-5)  # and side by side, padded
+    separate = sum(loss([row]) for row in rows)
+    assert sum(loss([row]) for row in packed) == pytest.approx(separate, rel=1e-5)
+    assert loss(list(packed)) == pytest.approx(separate, rel=1e-5)  # and as one padded batch
 
 
-def test_prompts_that_begin_otherwise_do_not_share_a_row(base: Path) -> None:
+def test_different_prompts_do_not_share_a_row(base: Path) -> None:
     chat = ChatTokenizer(base)
-    rows = [encode(one, chat) for one in TRACES]
+    rows = [encode(trace, chat) for trace in TRACES]
     other = [replace(row, prompt="other", ids=tuple(reversed(row.ids))) for row in rows]
     packed = pack([*rows, *other], 1000, seed=0)
     assert sorted(row.prompt for row in packed) == sorted({"other", rows[0].prompt})
@@ -114,16 +124,16 @@ def test_the_divergence_is_that_of_the_options_alone() -> None:
     logits = torch.zeros(1, 2, 5)
     logits[0, 1, 3] = 1.0
     at, ids = torch.tensor([[0, 1]]), torch.tensor([[2, 3, -1]])
-    ours = torch.tensor([0.0, 1.0]).log_softmax(-1).exp()
-    same = divergence(logits, at, ids, torch.tensor([[*ours.tolist(), 0.0]]))
+    student = torch.tensor([0.0, 1.0]).log_softmax(-1).exp()
+    same = divergence(logits, at, ids, torch.tensor([[*student.tolist(), 0.0]]))
     assert float(same) == pytest.approx(0.0, abs=1e-6)
     other = divergence(logits, at, ids, torch.tensor([[1.0, 0.0, 0.0]]))
-    assert float(other) == pytest.approx(-float(ours[0].log()), rel=1e-5)
+    assert float(other) == pytest.approx(-float(student[0].log()), rel=1e-5)
 
 
 def test_a_teacher_s_distribution_is_placed_before_the_answer(base: Path) -> None:
     chat = ChatTokenizer(base)
-    rows = [encode(one, chat) for one in (TRACES[0], trace("what is", "PASS", {"PASS": -0.5, "APPEND": -0.93}))]
+    rows = [encode(example, chat) for example in (TRACES[0], trace("what is", "PASS", {"PASS": -0.5, "APPEND": -0.93}))]
     (packed,) = pack(rows, 60, seed=0)
     (soft,) = packed.soft
     assert chat.tokenizer.decode([packed.ids[soft.at]]) == "<assistant>"
@@ -133,58 +143,58 @@ def test_a_teacher_s_distribution_is_placed_before_the_answer(base: Path) -> Non
 
 @pytest.fixture(scope="module")
 def student(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of one that has learned to say the colour."""
-    wanted = job(base, tmp_path_factory.mktemp("student"))
-    assert train(wanted, note=lambda _: None).measures["loss"] < 0.3
-    return wanted.out
+    """The folder of a student that has learned to say the colour."""
+    training = job(base, tmp_path_factory.mktemp("student"))
+    assert train(training).measures["loss"] < 0.3
+    return training.out
 
 
-def test_a_student_goes_on_from_an_adapter(base: Path, student: Path, tmp_path: Path) -> None:
-    wanted = job(base, tmp_path, start=student, plan=Plan(epochs=1, batch=1, learning_rate=1e-6))
-    assert train(wanted, note=lambda _: None).measures["loss"] < 0.3
+def test_training_can_continue_from_an_adapter(base: Path, student: Path, tmp_path: Path) -> None:
+    training = job(base, tmp_path / "first", start=student, epochs=1, learning_rate=1e-6)
+    assert train(training).measures["loss"] < 0.3
     with pytest.raises(BadInput, match="no adapter"):
-        train(replace(wanted, start=tmp_path, out=tmp_path / "other"), note=lambda _: None)
+        train(job(base, tmp_path / "second", start=tmp_path))
 
 
 def test_a_student_learns_and_is_served(base: Path, student: Path) -> None:
     llm = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
-    asked = Prompt("x/respond", (Message("user", "boat says green"),), max_tokens=4)
-    before = llm.generate([asked])[0].text
+    prompt = Prompt("x/respond", (Message("user", "boat says green"),), max_tokens=4)
+    before = llm.generate([prompt])[0].text
     llm.load_adapter("x/respond", student)
-    assert llm.generate([asked])[0].text == "green" != before
+    assert llm.generate([prompt])[0].text == "green" != before
     assert (student / "curves.png").stat().st_size > 1000
     assert "teacher" in (student / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def other(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of one that has learned to say the next colour."""
+    """The folder of a student that has learned to say the next colour."""
     following = dict(zip(WORDS[:3], (*WORDS[1:3], WORDS[0]), strict=True))
-    taught = [trace(one.asked[-1].content, following[one.answer]) for one in TRACES]
-    wanted = job(base, tmp_path_factory.mktemp("other"), taught)
-    train(wanted, note=lambda _: None)
-    return wanted.out
+    traces = [trace(original.context[-1].content, following[original.answer]) for original in TRACES]
+    training = job(base, tmp_path_factory.mktemp("other"), traces)
+    train(training)
+    return training.out
 
 
 def test_one_process_serves_the_base_model_and_two_students_by_prompt_name(
     base: Path, student: Path, other: Path
 ) -> None:
-    """As the setting llm.adapters has it: a prompt's whole name, or its system's."""
-    asked = [Message("user", "boat says green")]
+    """The setting llm.adapters names a prompt or a system."""
+    messages = [Message("user", "boat says green")]
     names = ("theanine/link", "rsum/update", "theanine/refine", "theanine/link")
-    prompts = [Prompt(name, tuple(asked), max_tokens=2) for name in names]
+    prompts = [Prompt(name, tuple(messages), max_tokens=2) for name in names]
     plain = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32")
-    (untaught,) = plain.generate(prompts[:1])
+    (untrained,) = plain.generate(prompts[:1])
     adapters = {"theanine/link": student, "rsum": other}
     llm = TransformersLLM(base, name="small", context_length=64, device="cpu", dtype="float32", adapters=adapters)
     together = [answer.text for answer in llm.generate(prompts)]
-    assert together == ["green", "red", untaught.text, "green"]
-    assert untaught.text not in ("green", "red")
+    assert together == ["green", "red", untrained.text, "green"]
+    assert untrained.text not in ("green", "red")
 
 
-def test_what_is_served_with_an_adapter_comes_without_a_tokenizer(base: Path, student: Path) -> None:
-    held = {path.name for path in student.iterdir()}
-    assert held == {
+def test_an_adapter_s_folder_has_no_tokenizer(base: Path, student: Path) -> None:
+    names = {path.name for path in student.iterdir()}
+    assert names == {
         "README.md",
         "adapter_config.json",
         "adapter_model.safetensors",
@@ -195,7 +205,7 @@ def test_what_is_served_with_an_adapter_comes_without_a_tokenizer(base: Path, st
     assert "Served with" in (student / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_merged_student_answers_as_with_its_adapter(base: Path, tmp_path: Path, student: Path) -> None:
+def test_a_merged_student_answers_as_the_adapter_does(base: Path, tmp_path: Path, student: Path) -> None:
     merge(student, base, tmp_path / "merged")
     llm = TransformersLLM(tmp_path / "merged", name="merged", context_length=64, device="cpu", dtype="float32")
     graded = grade(llm, "merged", "respond", TRACES, track=lambda _: None)
@@ -212,49 +222,47 @@ def test_a_merged_student_answers_as_with_its_adapter(base: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("epochs", [2.0, 2.4])
-def test_an_interrupted_run_goes_on_to_the_same_weights(base: Path, tmp_path: Path, epochs: float) -> None:
-    """Right after a checkpoint, and in the middle of an epoch, which is then begun again."""
-    plan = Plan(epochs=4, batch=1, learning_rate=2e-2, patience=9)
-    whole, cut = job(base, tmp_path / "whole", plan=plan), job(base, tmp_path / "cut", plan=plan)
-    final = train(whole, note=lambda _: None).measures["loss"]
-
-    _stopped_after(cut, epochs)
-    assert train(cut, resume=True, note=lambda _: None).measures["loss"] == pytest.approx(final, abs=1e-4)
-    ours, theirs = (_weights(one.out) for one in (whole, cut))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, epochs: float) -> None:
+    """After a checkpoint, and in the middle of an epoch, which is then repeated."""
+    complete, resumed = (job(base, tmp_path / name, epochs=4, patience=9) for name in ("complete", "resumed"))
+    loss = train(complete).measures["loss"]
+    _stop_after(resumed, epochs)
+    assert train(replace(resumed, resume=True)).measures["loss"] == pytest.approx(loss, abs=1e-4)
+    first, second = _weights(complete.out), _weights(resumed.out)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
     for resume in (False, True):
-        with pytest.raises(BadInput, match="holds a run that is done"):
-            train(whole, resume=resume, note=lambda _: None)
+        with pytest.raises(BadInput, match="holds a finished run"):
+            train(replace(complete, resume=resume))
 
 
-def _stopped_after(wanted: Job, epochs: float) -> None:
-    """Trains until so many epochs are done and a checkpoint of the whole ones is written, then breaks off."""
+def _stop_after(training: TrainingJob[LoraRecipe], epochs: float) -> None:
+    """Train for this many epochs and interrupt after the checkpoint of the last complete one."""
     from transformers import Trainer, TrainerCallback
 
     class Stop(TrainerCallback):
-        def _look(self, state: object) -> None:
+        def _stop(self, state: object) -> None:
             if getattr(state, "epoch", 0) >= epochs:
                 raise KeyboardInterrupt
 
         def on_save(self, args: object, state: object, control: object, **more: object) -> None:
-            self._look(state)
+            self._stop(state)
 
         def on_step_begin(self, args: object, state: object, control: object, **more: object) -> None:
             if epochs % 1:
-                self._look(state)
+                self._stop(state)
 
     patch = pytest.MonkeyPatch()
     plain = Trainer.__init__
 
-    def stopping(self: Trainer, *given: object, **named: object) -> None:
-        plain(self, *given, **named)
+    def stopping(self: Trainer, *arguments: object, **options: object) -> None:
+        plain(self, *arguments, **options)
         self.add_callback(Stop())
 
     patch.setattr(Trainer, "__init__", stopping)
     try:
         with pytest.raises(KeyboardInterrupt):
-            train(wanted, note=lambda _: None)
+            train(training)
     finally:
         patch.undo()
 
@@ -265,39 +273,40 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "adapter_model.safetensors")
 
 
-def test_of_several_processes_the_first_alone_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_of_several_processes_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `accelerate launch` numbers them."""
-    about = About("title", "what", "command", "base", [], "licence", {})
+    training = TrainingJob(TrainingRecipe(), tmp_path / "run", name="name")
     monkeypatch.setenv("RANK", "1")
-    save(tmp_path / "run", torch.nn.Linear(1, 1), None, about, Plan(), Trained({}, [], 0.0, 0), {})
-    assert register(tmp_path / "run", "name", "licence") is None
+    card = Card("title", "what", "base", [])
+    save_run(training, torch.nn.Linear(1, 1), None, card, TrainingResult({}, [], 0.0, 0), {})
+    register(training, "classifier")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_files_of_the_same_name_are_listed_with_their_folders(tmp_path: Path) -> None:
     paths = [tmp_path / folder / name for folder, name in (("train", "x.jsonl"), ("valid", "x.jsonl"), ("gold", "y"))]
     for path in paths:
         path.parent.mkdir()
         path.write_text(path.parent.name, encoding="utf-8")
-    assert [name for name, _ in hashes(paths)] == ["train/x.jsonl", "valid/x.jsonl", "y"]
-    assert len({found for _, found in hashes(paths)}) == 3
+    assert [name for name, _ in hash_files(paths)] == ["train/x.jsonl", "valid/x.jsonl", "y"]
+    assert len({digest for _, digest in hash_files(paths)}) == 3
 
 
-def test_segments_and_choices_have_scores_of_their_own() -> None:
-    told = '{"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}'
-    held = trace("x", told)
-    assert measure(Completion(told), held, "segment").score == 1.0
-    one = '{"segments": [{"first": 0, "last": 3}]}'
-    assert 0.0 < measure(Completion(one), held, "segment").score < 1.0
+def test_segments_and_choices_have_their_own_scores() -> None:
+    two_segments = '{"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}'
+    segmented = trace("x", two_segments)
+    assert score_answer(Completion(two_segments), segmented, "segment").score == 1.0
+    single = '{"segments": [{"first": 0, "last": 3}]}'
+    assert 0.0 < score_answer(Completion(single), segmented, "segment").score < 1.0
     choice = trace("what is", "PASS", {"PASS": 0.0})
-    assert measure(Completion("PASS"), choice, "operation")[:3] == (1.0, True, 0.0)
-    assert measure(Completion("LATER"), choice, "operation").valid is False
-    assert measure(Completion("kite", finish="length"), trace("kite", "kite"), "respond").score == 0.0
+    assert score_answer(Completion("PASS"), choice, "operation")[:3] == (1.0, True, 0.0)
+    assert score_answer(Completion("LATER"), choice, "operation").valid is False
+    assert score_answer(Completion("kite", finish="length"), trace("kite", "kite"), "respond").score == 0.0
 
 
-def test_traces_longer_than_a_row_are_left_out_and_none_left_is_an_error(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="none of at most 4 tokens"):
-        train(job(base, tmp_path, pack=4), note=lambda _: None)
+def test_rows_too_short_for_any_trace_and_broken_models_are_errors(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="has at most 4 tokens"):
+        train(job(base, tmp_path, row_tokens=4))
     shutil.copytree(base, tmp_path / "broken", ignore=shutil.ignore_patterns("*.safetensors"))
-    with pytest.raises(BadInput, match="is no chat model"):
-        train(job(tmp_path / "broken", tmp_path), note=lambda _: None)
+    with pytest.raises(BadInput, match="cannot be loaded as a chat model"):
+        train(job(tmp_path / "broken", tmp_path))

@@ -1,8 +1,6 @@
-"""A retriever is trained from a small encoder made on the spot, goes on after an interrupt, and is loaded to search."""
+"""A retriever trained from a small encoder searches better, and an interrupted training resumes."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -12,33 +10,32 @@ import torch
 from safetensors.torch import load_file
 
 import finetune.trainers.retriever as retriever_training
-from finetune.trainers.retriever import Job, table, train
-from finetune.trainers.training import CHECKPOINTS, Plan
-from finetune.triplets import Mining, Triplet, divided, read, triplets
+from finetune.trainers.retriever import RetrieverRecipe, comparison_table, describe_licence, train
+from finetune.trainers.training import CHECKPOINTS, TrainingJob
+from finetune.triplets import Corpus, Triplet, hold_out_questions, mine_triplets, read_corpus
 from localmem.errors import BadInput
 from localmem.retrieval.encoder import SentenceEncoder
 from tests.evaluation.fixtures import LOCOMO, written
 from tests.finetune.small import small_encoder
 
 TOPICS = ("cat", "car", "boat", "tea")
-ASKED = {"cat": "pet", "car": "drive", "boat": "sail", "tea": "drink"}
+VERBS = {"cat": "pet", "car": "drive", "boat": "sail", "tea": "drink"}
 GROUPS = ("ana", "ben", "cleo", "dora", "eve", "finn")  # ana and finn fall into the half that is learned from
-PLAN = Plan(epochs=12, batch=8, learning_rate=5e-3, patience=12)
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    words = ["what", "of", "the", "here", *TOPICS, *ASKED.values(), *GROUPS]
+    words = ["what", "of", "the", "here", *TOPICS, *VERBS.values(), *GROUPS]
     return small_encoder(tmp_path_factory.mktemp("base"), words)
 
 
 def pairs(folder: Path) -> Path:
-    """Everyone has the same four things and asks for them by other words: no word but small ones is shared."""
+    """Everyone has the same four things and asks for them in other words: only function words are shared."""
     return written(
         folder,
         [
             {
-                "query": f"what of the {ASKED[topic]}",
+                "query": f"what of the {VERBS[topic]}",
                 "positive": f"the {topic} of {name}",
                 "negatives": ["here of the what"],
                 "group": name,
@@ -51,110 +48,127 @@ def pairs(folder: Path) -> Path:
     )
 
 
-def job(base: Path, folder: Path, name: str = "run") -> Job:
-    path = pairs(folder)
-    return Job(base, [read("pairs", path, "turn")], [path], folder / name, PLAN, Mining(hard=1, far=2))
+def job(
+    base: Path, folder: Path, name: str = "run", *, resume: bool = False, **fields: object
+) -> TrainingJob[RetrieverRecipe]:
+    settings: dict[str, object] = {
+        "base": str(base),
+        "hard": 1,
+        "far": 2,
+        "epochs": 12,
+        "batch_size": 8,
+        "learning_rate": 5e-3,
+        "patience": 12,
+    }
+    recipe = RetrieverRecipe.model_validate(settings | fields)
+    return TrainingJob(recipe, folder / name, resume=resume, notify=lambda _: None)
 
 
-def test_what_was_learned_is_found_in_other_groups(base: Path, tmp_path: Path) -> None:
-    asked = job(base, tmp_path)
-    trained, (found,) = train(asked, note=lambda _: None)
-    assert found.before["recall@1"] < 0.6
-    assert found.after["recall@1"] > 0.7
-    assert found.gained["recall@1"].low > 0
-    assert trained.measures["mrr"] > 0.9
-    assert found.gained["recall@1"].mean == pytest.approx(found.after["recall@1"] - found.before["recall@1"])
-    assert found.questions + 4 * 2 == 4 * len(GROUPS)  # nobody is in both halves
-    encoder = SentenceEncoder(asked.out, name="trained", device="cpu")
-    asking = encoder.encode(["what of the pet"], "query")
-    near = encoder.encode([f"the {topic} of cleo" for topic in TOPICS], "passage") @ asking[0]
-    assert int(np.argmax(near)) == TOPICS.index("cat")
-    report = json.loads((asked.out / "run.json").read_text(encoding="utf-8"))
-    assert report["report"][0]["after"]["recall@1"] == found.after["recall@1"]
+def sources(folder: Path) -> list[tuple[str, Path]]:
+    return [("pairs", pairs(folder))]
+
+
+def test_the_trained_encoder_finds_answers_in_other_groups(base: Path, tmp_path: Path) -> None:
+    training = job(base, tmp_path)
+    result, (comparison,) = train(training, sources(tmp_path))
+    assert comparison.before["recall@1"] < 0.6
+    assert comparison.after["recall@1"] > 0.7
+    assert comparison.gain["recall@1"].low > 0
+    assert result.measures["mrr"] > 0.9
+    gain = comparison.after["recall@1"] - comparison.before["recall@1"]
+    assert comparison.gain["recall@1"].mean == pytest.approx(gain)
+    assert comparison.questions + 4 * 2 == 4 * len(GROUPS)  # nobody is in both halves
+    encoder = SentenceEncoder(training.out, name="trained", device="cpu")
+    question = encoder.encode(["what of the pet"], "query")
+    scores = encoder.encode([f"the {topic} of cleo" for topic in TOPICS], "passage") @ question[0]
+    assert int(np.argmax(scores)) == TOPICS.index("cat")
+    report = json.loads((training.out / "run.json").read_text(encoding="utf-8"))
+    assert report["report"][0]["after"]["recall@1"] == comparison.after["recall@1"]
     assert report["settings"]["margin"] == 0.2
     assert len(report["data"]["pairs.jsonl"]) == 64
-    assert (asked.out / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert (asked.out / "README.md").read_text(encoding="utf-8").startswith("# Retriever\n")
-    assert not (asked.out / CHECKPOINTS).exists()
-    assert "gained" in table([found])
+    assert (training.out / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (training.out / "README.md").read_text(encoding="utf-8").startswith("# Retriever\n")
+    assert not (training.out / CHECKPOINTS).exists()
+    assert "gain" in comparison_table([comparison])
 
 
-def test_an_interrupted_run_goes_on_to_the_same_weights(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = replace(PLAN, epochs=4, accumulate=2)
-    whole, broken = (replace(job(base, tmp_path, name), plan=plan) for name in ("whole", "broken"))
-    train(whole, note=lambda _: None)
-    calls, measured = count(), retriever_training._measures
+def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(job(base, tmp_path, "complete", epochs=4, accumulate=2), sources(tmp_path))
+    calls, measure = count(), retriever_training._mean_measures
 
-    def interrupted(*given: object) -> dict[str, float]:
+    def interrupt(*arguments: object) -> dict[str, float]:
         if next(calls) == 2:  # two epochs are saved, the third is lost
             raise KeyboardInterrupt
-        return measured(*given)  # type: ignore[arg-type]  # passed on as it came
+        return measure(*arguments)  # type: ignore[arg-type]  # passed on unchanged
 
     with monkeypatch.context() as patch:
-        patch.setattr(retriever_training, "_measures", interrupted)
+        patch.setattr(retriever_training, "_mean_measures", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            train(broken, note=lambda _: None)
+            train(job(base, tmp_path, "resumed", epochs=4, accumulate=2), sources(tmp_path))
     with pytest.raises(BadInput, match="--resume"):
-        train(broken, note=lambda _: None)
-    train(broken, resume=True, note=lambda _: None)
-    ours, theirs = (load_file(str(one.out / "model.safetensors")) for one in (whole, broken))
+        train(job(base, tmp_path, "resumed", epochs=4, accumulate=2), sources(tmp_path))
+    train(job(base, tmp_path, "resumed", epochs=4, accumulate=2, resume=True), sources(tmp_path))
+    complete, resumed = (load_file(str(tmp_path / name / "model.safetensors")) for name in ("complete", "resumed"))
     start = load_file(str(base / "model.safetensors"))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert any(not torch.equal(ours[name], start[name]) for name in ours)
+    assert complete.keys() == resumed.keys()
+    assert all(torch.equal(complete[name], resumed[name]) for name in complete)
+    assert any(not torch.equal(complete[name], start[name]) for name in complete)
+
+
+def mine(corpus: Corpus, *, hard: int, far: int, seed: int = 0) -> list[Triplet]:
+    return mine_triplets(corpus, positives=4, hard=hard, far=far, language="english", seed=seed)
 
 
 def test_wrong_texts_come_from_bm25_from_other_sessions_and_from_the_file(tmp_path: Path) -> None:
-    near, far = Mining(hard=1, far=0), Mining(hard=0, far=1)
-    said = read("locomo", written(tmp_path, LOCOMO), "turn")
-    first = "Ana: I adopted a grey parrot called Kiko."
-    questions = {one.query: one for one in triplets(said, far, 0)}
-    bird = questions["What bird does Ana have?"]
-    assert bird.positive == first
+    locomo = read_corpus("locomo", written(tmp_path, LOCOMO), "turn")
+    by_query = {triplet.query: triplet for triplet in mine(locomo, hard=0, far=1)}
+    bird = by_query["What bird does Ana have?"]
+    assert bird.positive == "Ana: I adopted a grey parrot called Kiko."
     assert bird.negative in ("Ben: I moved to Lisbon for a job in a bakery.", "Ana: Lovely, send me some bread.")
-    (moved,) = (one for one in triplets(said, near, 0) if one.query == "Did Ana move?")
+    (moved,) = (triplet for triplet in mine(locomo, hard=1, far=0) if triplet.query == "Did Ana move?")
     assert moved.positive == "Ben: I moved to Lisbon for a job in a bakery."
     assert moved.negative.startswith("Ana: ")  # the name is the word that they share
-    given = read("pairs", pairs(tmp_path), "turn")
-    named = triplets(given, Mining(hard=0, far=0), 0)
-    assert named[0] == Triplet("what of the pet", "the cat of ana", "here of the what")
-    assert len(named) == len(GROUPS) * len(TOPICS)
-    assert triplets(given, Mining(), 1) == triplets(given, Mining(), 1)
+    own = read_corpus("pairs", pairs(tmp_path), "turn")
+    listed = mine(own, hard=0, far=0)
+    assert listed[0] == Triplet("what of the pet", "the cat of ana", "here of the what")
+    assert len(listed) == len(GROUPS) * len(TOPICS)
+    assert mine(own, hard=2, far=1, seed=1) == mine(own, hard=2, far=1, seed=1)
 
 
-def test_what_stops_the_training_early_is_not_learned_from(tmp_path: Path) -> None:
-    learned, held = (list(questions) for questions in map(_questions, divided(read("pairs", pairs(tmp_path), "turn"))))
-    assert len(held) == 2  # one of ten
-    assert not set(learned) & set(held)
-    assert len(learned) + len(held) == len(GROUPS) * len(TOPICS)
+def test_validation_questions_are_not_trained_on(tmp_path: Path) -> None:
+    learned, held_out = map(_questions, hold_out_questions(read_corpus("pairs", pairs(tmp_path), "turn")))
+    assert len(held_out) == 2  # one of ten
+    assert not set(learned) & set(held_out)
+    assert len(learned) + len(held_out) == len(GROUPS) * len(TOPICS)
 
 
-def _questions(material: object) -> Iterator[str]:
-    yield from (probe.id for episode in material.data.episodes for probe in episode.probes)  # type: ignore[attr-defined]  # a Material
+def _questions(corpus: Corpus) -> list[str]:
+    return [probe.id for episode in corpus.dataset.episodes for probe in episode.probes]
 
 
-def test_mistakes_are_told_before_the_first_step(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = job(base, tmp_path)
-    with pytest.raises(BadInput, match="no encoder to start from"):
-        train(replace(asked, base=tmp_path), note=lambda _: None)
-    single = written(tmp_path, [{"query": "a", "positive": "b", "group": "ana"}] * 2, "one.jsonl", lines=True)
+def test_mistakes_are_reported_before_the_first_step(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BadInput, match="cannot be loaded as an encoder"):
+        train(job(tmp_path, tmp_path), sources(tmp_path))
+    single = written(tmp_path, [{"query": "a", "positive": "b", "group": "ana"}] * 2, "single.jsonl", lines=True)
     with pytest.raises(BadInput, match="falls into the half"):
-        train(replace(asked, materials=[read("pairs", single, "turn")]), note=lambda _: None)
+        train(job(base, tmp_path), [("pairs", single)])
     bare = [{"query": f"a {name}", "positive": "b", "group": name} for name in GROUPS]
     path = written(tmp_path, bare, "bare.jsonl", lines=True)
-    with pytest.raises(BadInput, match="one that does not"):
-        train(replace(asked, materials=[read("pairs", path, "turn")]), note=lambda _: None)
+    with pytest.raises(BadInput, match="both a right and a wrong text"):
+        train(job(base, tmp_path), [("pairs", path)])
     with pytest.raises(BadInput, match="line 1: positive"):
-        read("pairs", written(tmp_path, [{"query": "a", "group": "b"}], "bad.jsonl", lines=True), "turn")
+        read_corpus("pairs", written(tmp_path, [{"query": "a", "group": "b"}], "bad.jsonl", lines=True), "turn")
+    with pytest.raises(BadInput, match="cannot learn from the data set 'msc'"):
+        read_corpus("msc", path, "turn")
     with monkeypatch.context() as patch:
         patch.setattr("psutil.virtual_memory", type("Memory", (), {"available": 1000}))
         with pytest.raises(BadInput, match="training needs"):
-            train(replace(asked, out=tmp_path / "large"), note=lambda _: None)
-    assert not asked.out.exists()
+            train(job(base, tmp_path, "large"), sources(tmp_path))
+    assert not (tmp_path / "run").exists()
 
 
-def test_the_licence_says_what_the_data_allow(base: Path, tmp_path: Path) -> None:
-    said = read("locomo", written(tmp_path, LOCOMO), "turn")
-    assert "not for commercial use" in replace(job(base, tmp_path), materials=[said]).licence
+def test_the_licence_follows_from_the_data(tmp_path: Path) -> None:
+    locomo = read_corpus("locomo", written(tmp_path, LOCOMO), "turn")
+    assert "not for commercial use" in describe_licence(RetrieverRecipe(), [locomo])

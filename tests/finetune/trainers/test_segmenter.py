@@ -1,7 +1,6 @@
-"""A segmenter is trained from a small encoder made on the spot, goes on after an interrupt, and cuts sessions."""
+"""A segmenter trained from a small encoder divides sessions, and an interrupted training resumes."""
 
 import json
-from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
 
@@ -10,13 +9,13 @@ import torch
 from click.testing import CliRunner
 
 import finetune.trainers.segmenter as segmenter_training
-from finetune.trainers.segmenter import Job, train
-from finetune.trainers.training import CHECKPOINTS, Plan
+from finetune.trainers.segmenter import SegmenterRecipe, train
+from finetune.trainers.training import CHECKPOINTS, TrainingJob
 from localmem.classification.pair_classifier import PairModel
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput, ModelMissing
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
-from localmem.segmentation.boundary_classifier import BoundarySegmenter, Gaps
+from localmem.segmentation.boundary_classifier import BoundarySegmenter
 from localmem.types import Session
 from localmem.weights import Manifest
 from tests.fakes import session
@@ -24,7 +23,6 @@ from tests.finetune.small import small_encoder
 
 CATS = "user: anyway my cat sleeps all day[NEWLINE]agent: the cat purrs[NEWLINE]user: a cat wants food"
 CARS = "user: anyway the car broke down[NEWLINE]agent: a car is dear[NEWLINE]user: my car is red"
-PLAN = Plan(epochs=6, batch=8, learning_rate=5e-3, patience=6)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dialogues(folder: Path, number: int = 24) -> Path:
-    """Cats and cars one after the other; whoever turns to another topic says so."""
+    """Cats and cars alternate; every change of topic is announced."""
     path = folder / "dialogues.jsonl"
     lines = [
         {"id": f"d{at}", "dialogue": "[NEWLINE][BOUNDARY][NEWLINE]".join(parts)}
@@ -43,8 +41,21 @@ def dialogues(folder: Path, number: int = 24) -> Path:
     return path
 
 
-def job(base: Path, folder: Path, name: str = "run") -> Job:
-    return Job(base, [dialogues(folder)], (), folder / name, PLAN, gaps=Gaps(before=1, after=1))
+def job(
+    base: Path, folder: Path, name: str = "run", *, resume: bool = False, **fields: object
+) -> TrainingJob[SegmenterRecipe]:
+    settings: dict[str, object] = {
+        "base": str(base),
+        "train": [dialogues(folder)],
+        "before": 1,
+        "after": 1,
+        "epochs": 6,
+        "batch_size": 8,
+        "learning_rate": 5e-3,
+        "patience": 6,
+    }
+    recipe = SegmenterRecipe.model_validate(settings | fields)
+    return TrainingJob(recipe, folder / name, resume=resume, notify=lambda _: None)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -53,55 +64,51 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(str(folder / "model.safetensors"))
 
 
-def test_what_was_learned_cuts_sessions(base: Path, tmp_path: Path) -> None:
-    asked = job(base, tmp_path)
-    trained = train(asked, note=lambda _: None)
-    assert trained.measures["score"] > 0.9
-    segmenter = BoundarySegmenter(PairModel(asked.out, device="cpu"))
-    marked = read_segmented_dialogues(dialogues(tmp_path))[:3]
-    found = segmenter.segment([marked[0].session, session("hello", name="b"), Session("c"), marked[1].session])
-    assert found == [list(marked[0].segments), [range(1)], [], list(marked[1].segments)]
-    report = json.loads((asked.out / "run.json").read_text(encoding="utf-8"))
-    assert report["settings"]["threshold"] == trained.measures["threshold"]
+def test_the_trained_model_divides_sessions(base: Path, tmp_path: Path) -> None:
+    training = job(base, tmp_path)
+    result = train(training)
+    assert result.measures["score"] > 0.9
+    segmenter = BoundarySegmenter(PairModel(training.out, device="cpu"))
+    dialogue = read_segmented_dialogues(dialogues(tmp_path))[:3]
+    segments = segmenter.segment([dialogue[0].session, session("hello", name="b"), Session("c"), dialogue[1].session])
+    assert segments == [list(dialogue[0].segments), [range(1)], [], list(dialogue[1].segments)]
+    report = json.loads((training.out / "run.json").read_text(encoding="utf-8"))
+    assert report["settings"]["threshold"] == result.measures["threshold"]
     assert len(report["data"]["dialogues.jsonl"]) == 64
-    assert (asked.out / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert "| score |" in (asked.out / "README.md").read_text(encoding="utf-8")
-    assert not (asked.out / CHECKPOINTS).exists()
+    assert (training.out / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "| score |" in (training.out / "README.md").read_text(encoding="utf-8")
+    assert not (training.out / CHECKPOINTS).exists()
 
 
-def test_an_interrupted_run_goes_on_to_the_same_weights(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, broken = job(base, tmp_path, "whole"), job(base, tmp_path, "broken")
-    train(whole, note=lambda _: None)
-    calls, measured = count(), segmenter_training._measures
+def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(job(base, tmp_path, "complete"))
+    calls, measure = count(), segmenter_training._measure
 
-    def interrupted(*given: object) -> dict[str, float]:
+    def interrupt(*arguments: object) -> dict[str, float]:
         if next(calls) == 2:  # two epochs are saved, the third is lost
             raise KeyboardInterrupt
-        return measured(*given)  # type: ignore[arg-type]  # passed on as it came
+        return measure(*arguments)  # type: ignore[arg-type]  # passed on unchanged
 
     with monkeypatch.context() as patch:
-        patch.setattr(segmenter_training, "_measures", interrupted)
+        patch.setattr(segmenter_training, "_measure", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            train(broken, note=lambda _: None)
+            train(job(base, tmp_path, "resumed"))
     with pytest.raises(BadInput, match="--resume"):
-        train(broken, note=lambda _: None)
-    train(broken, resume=True, note=lambda _: None)
-    ours, theirs = weights(whole.out), weights(broken.out)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+        train(job(base, tmp_path, "resumed"))
+    train(job(base, tmp_path, "resumed", resume=True))
+    complete, resumed = weights(tmp_path / "complete"), weights(tmp_path / "resumed")
+    assert complete.keys() == resumed.keys()
+    assert all(torch.equal(complete[name], resumed[name]) for name in complete)
 
 
-def test_mistakes_are_told_before_the_first_step(base: Path, tmp_path: Path) -> None:
-    asked = job(base, tmp_path)
-    with pytest.raises(BadInput, match="no encoder to start from"):
-        train(replace(asked, base=tmp_path), note=lambda _: None)
+def test_mistakes_are_reported_before_the_first_step(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be loaded as an encoder"):
+        train(job(tmp_path, tmp_path))
     plain = tmp_path / "plain.jsonl"
     plain.write_text(json.dumps({"id": "a", "dialogue": CATS}) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="hold no boundary"):
-        train(replace(asked, train=[plain], valid=[plain]), note=lambda _: None)
-    assert not asked.out.exists()
+        train(job(base, tmp_path, train=[plain], valid=[plain]))
+    assert not (tmp_path / "run").exists()
     with pytest.raises(ModelMissing, match="localmem finetune"):
         PairModel(tmp_path / "nothing").probabilities([("a", "b")])
     with pytest.raises(BadInput, match="labels are"):
@@ -110,18 +117,8 @@ def test_mistakes_are_told_before_the_first_step(base: Path, tmp_path: Path) -> 
 
 def test_the_command_registers_what_it_trained(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
-    arguments = [
-        "segmenter",
-        "--base",
-        base,
-        "--train",
-        dialogues(tmp_path),
-        "--out",
-        tmp_path / "out",
-        "--epochs",
-        "1",
-    ]
-    result = CliRunner().invoke(finetune, [*map(str, arguments), "--name", "cutter", "--json"], catch_exceptions=False)
+    words = ["segmenter", "--base", base, "--train", dialogues(tmp_path), "--out", tmp_path / "out", "--epochs", "1"]
+    result = CliRunner().invoke(finetune, [*map(str, words), "--name", "cutter", "--json"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["name"] == "cutter"
     assert Manifest.load(tmp_path / "models").models["cutter"].role == "classifier"
