@@ -15,15 +15,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil  # type: ignore[import-untyped]  # it ships no types
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from localmem.benchmark.corpus import SPARE, Corpus, Rows, Track, make_corpus
 from localmem.benchmark.load import percentiles
+from localmem.benchmark.recipes import RetrievalRecipe
 from localmem.benchmark.sentences import batches
 from localmem.errors import BadInput
 from localmem.reporting.plots import save_plot
@@ -33,7 +33,6 @@ from localmem.types import Unit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Kind = Literal["flat", "hnsw", "ivf"]
 Row = dict[str, object]
 Search = Callable[[Sequence[str]], object]
 
@@ -47,30 +46,9 @@ _WARM_UP_CALLS = 3
 _CONSECUTIVE_CALLS = 10  # of one method before the other has its turn
 
 
-class RetrievalRecipe(BaseModel):
-    """What the retrieval benchmark measures."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    units: tuple[PositiveInt, ...] = (1_000, 10_000, 100_000)
-    """Units in the bank."""
-    kinds: tuple[Kind, ...] = ("flat", "hnsw", "ivf")
-    """Vector index; bm25 is always measured."""
-    dimension: int | None = Field(default=None, ge=2)
-    """Dimension of simple word vectors, used instead of the configured encoder."""
-    encode_all: bool = False
-    """Whether to encode every text; by default 10,000, and further vectors are mixtures of these."""
-    queries: int = Field(default=200, ge=10)
-    """Number of questions."""
-    batch: tuple[PositiveInt, ...] = (1, 32)
-    """Questions per call."""
-    seed: int = 0
-    """Seed of texts, questions and mixtures."""
-
-
 @dataclass(frozen=True, slots=True)
 class IndexCase:
-    """One index over the first `units` of the corpus in `folder`; the method is a Kind or `bm25`."""
+    """One index over the first `units` of the corpus in `folder`; the method is an IndexKind or `bm25`."""
 
     folder: Path
     units: int
@@ -232,7 +210,7 @@ def _measure_vectors(case: IndexCase, corpus: Corpus) -> list[Row]:
     from localmem.retrieval.dense import DenseRetriever
 
     encoder, brute = LookupEncoder(corpus), BruteForce(corpus.vectors[: case.units])
-    retriever = DenseRetriever(encoder, kind=case.method)  # type: ignore[arg-type]  # a Kind
+    retriever = DenseRetriever(encoder, kind=case.method)  # type: ignore[arg-type]  # an IndexKind
     figures = _measure_build(retriever, corpus, case.units, encoder)
     vectors = encoder.encode(corpus.questions, "query")
     figures["recall"] = _recall(retriever.search(corpus.questions, K), brute, vectors)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
-
+from localmem.benchmark.recipes import LoadRecipe
 from localmem.chat.conversation import Conversation
 from localmem.errors import LocalmemError
 from localmem.llm.streams import drain
@@ -33,41 +32,6 @@ _PAGE = bytes(4096)  # of the database
 _TEXT = """I we my the a garden sister train tomorrow bought lost green seven piano doctor moved again because market
 often never tea cycling Lisbon winter job letter broken evening called about her his with without more less blue"""
 _WORDS = _TEXT.split()
-
-
-class LoadRecipe(BaseModel):
-    """What the load benchmark simulates."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    users: PositiveInt = 100
-    """Concurrent users."""
-    turns: PositiveInt | None = None
-    """Turns per user; default: 20, unless seconds is set."""
-    seconds: PositiveFloat | None = None
-    """Stop after this many seconds."""
-    think: float = Field(default=1.0, ge=0)
-    """Mean pause of a user between turns, in seconds."""
-    words: PositiveInt = 20
-    """Words of a user's turn."""
-    answer: PositiveInt = 30
-    """Words of a reply."""
-    first_token: float = Field(default=0.2, ge=0)
-    """Seconds to the first word of a reply."""
-    per_token: float = Field(default=0.02, ge=0)
-    """Seconds between further words."""
-    seed: int = 0
-    """Seed of words and pauses."""
-
-    @model_validator(mode="after")
-    def _set_limit(self) -> Self:
-        """Without `seconds` the turns end a run."""
-        return self if self.turns or self.seconds else self.model_copy(update={"turns": 20})
-
-    @property
-    def backbone_seconds(self) -> float:
-        """Time of the scripted backbone for one reply."""
-        return self.first_token + self.per_token * (self.answer - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from localmem.files import write_jsonl
 from localmem.reporting.provenance import machine, versions
 
 if TYPE_CHECKING:
-    from localmem.benchmark.indexes import RetrievalRecipe
-    from localmem.benchmark.load import LoadRecipe
+    from localmem.benchmark.recipes import LoadRecipe, RetrievalRecipe
     from localmem.config import Settings
 
 _FSYNCS = 100  # before the run, and once more after it

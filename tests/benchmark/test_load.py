@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localmem.benchmark.load import LoadRecipe, fsync_ms, percentiles, reply_script, run_load
+from localmem.benchmark.load import fsync_ms, percentiles, reply_script, run_load
+from localmem.benchmark.recipes import LoadRecipe
 from localmem.chat.conversation import Announce, Conversation
 from localmem.cli import bench
 from localmem.errors import BadInput, StoreError

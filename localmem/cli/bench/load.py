@@ -8,7 +8,7 @@ from typing import cast
 
 import click
 
-from localmem.benchmark.load import LoadRecipe
+from localmem.benchmark.recipes import LoadRecipe
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 from localmem.cli.recipes import recipe_options
 

@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from localmem.benchmark.indexes import RetrievalRecipe, draw_retrieval
+from localmem.benchmark.recipes import RetrievalRecipe
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of
 from localmem.cli.recipes import recipe_options
 from localmem.files import write_json
@@ -31,6 +31,7 @@ def retrieval(recipe: RetrievalRecipe, out: Path | None, config: Path | None, as
     index is compared with brute force in numpy, or with bare bm25s; on a GPU too if FAISS sees one. Times exclude
     encoding, except in the rows that say so.
     """
+    from localmem.benchmark.indexes import draw_retrieval
     from localmem.experiments.benchmarks import measure_retrieval
 
     report = measure_retrieval(recipe, settings_of(config), _track)
