@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write the reference pages from the code: commands (localmem/cli/README.md) and settings (configs/README.md).
 
-    .venv/bin/python scripts/generate_docs.py           writes both pages
-    .venv/bin/python scripts/generate_docs.py --check   exit 1 if a page differs from the code
+.venv/bin/python scripts/generate_docs.py           writes both pages
+.venv/bin/python scripts/generate_docs.py --check   exit 1 if a page differs from the code
 """
 
 import argparse
@@ -79,7 +79,7 @@ def _system_section(name: str) -> list[str]:
     values = read_yaml(ROOT / "configs" / "systems" / f"{name}.yaml").get("options") or {}
     folder = ROOT / "configs" / "systems" / name
     variants = sorted(path.stem for path in folder.glob("*.yaml"))
-    lines = [f"### {name}", "", f"Remembers {system.remembers}. Asks the model: {system.calls}.", ""]
+    lines = [f"### {name}", "", f"Remembers {system.remembers}. Asks the model: {system.llm_calls}.", ""]
     if variants:
         lines += ["Variants: " + ", ".join(f"[`{name}/{v}`](systems/{name}/{v}.yaml)" for v in variants) + ".", ""]
     return lines + (_table("option", system.options, values) if system.options and values else [])

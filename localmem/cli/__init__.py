@@ -65,22 +65,20 @@ class _LazyGroup(click.Group):
 def _unavailable(name: str) -> click.Command:
     """A command that only says what it needs, whatever its arguments."""
 
-    def refuse(arguments: tuple[str, ...]) -> None:
+    def refuse() -> None:
         raise MissingExtra(
             f"`localmem {name}` needs a checkout of the project, because training is not part of the wheel; clone its "
             "repository, run scripts/setup there, and use .venv/bin/localmem"
         )
 
-    arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
     summary = f"{_COMMANDS[name][1]} Needs a checkout of the project."
-    return click.Command(
-        name, callback=refuse, params=[arguments], help=summary, context_settings={"ignore_unknown_options": True}
-    )
+    any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=refuse, help=summary, context_settings=any_arguments)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="localmem")
-def _root() -> None:
+def root() -> None:
     """Long-term memory for a private chatbot, on this machine alone."""
 
 
@@ -93,7 +91,7 @@ def main() -> None:
     # It is set here, in this program's own process: importing the package must not change its host.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        _root.main(standalone_mode=False)
+        root.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(2)

@@ -1,0 +1,157 @@
+"""What the documents show works: commands parse with their options, scripts and links exist, snippets run.
+
+Every Markdown page of the repository is read, but for those that are written by a program or hold a model's card.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+from localmem.benchmark.latency.recipe import LatencyRecipe
+from localmem.cli import root
+from localmem.cli.recipes import build_recipe
+from localmem.config import load_settings
+from localmem.resources import checkout_root, resource
+
+ROOT = checkout_root() or Path()
+GENERATED = {Path("localmem/cli/README.md")}
+README_LINES = 170
+
+
+@dataclass(frozen=True)
+class Document:
+    """A page, by its path from the root."""
+
+    path: Path
+
+    @property
+    def text(self) -> str:
+        return (ROOT / self.path).read_text(encoding="utf-8")
+
+    def blocks(self, language: str) -> list[str]:
+        """The code blocks of a language."""
+        return re.findall(rf"^```{language}\n(.*?)^```", self.text, re.DOTALL | re.MULTILINE)
+
+    def commands(self, program: str) -> list[list[str]]:
+        """The command lines of a program, from shell blocks and from code in the text, split into words."""
+        lines = [line for block in self.blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
+        prose = re.sub(r"^```.*?^```", "", self.text, flags=re.DOTALL | re.MULTILINE)
+        lines += [code for code in re.findall(r"`([^`\n]+)`", prose) if "..." not in code]
+        words = [_without_environment(shlex.split(line, comments=True)) for line in lines if _can_split(line)]
+        return [command for command in words if command and command[0].startswith(program)]
+
+
+def _can_split(line: str) -> bool:
+    return line.count("'") % 2 == 0 and line.count('"') % 2 == 0
+
+
+def _without_environment(words: list[str]) -> list[str]:
+    """The command without the variables in front of it and without the environment's path."""
+    while words and re.match(r"^[A-Z_]+=", words[0]):
+        words = words[1:]
+    return [words[0].removeprefix(".venv/bin/"), *words[1:]] if words else []
+
+
+def _documents() -> list[Document]:
+    tracked = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
+    names = tracked.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("*.md")]
+    skipped = ("localmem/prompts/", "tests/", "models/adapters/")
+    return [
+        Document(Path(name))
+        for name in names
+        if Path(name) not in GENERATED and not name.startswith(skipped) and (ROOT / name).exists()
+    ]
+
+
+DOCUMENTS = _documents()
+README = Document(Path("README.md"))
+
+
+def _all_commands(program: str) -> list[object]:
+    return [
+        pytest.param(command, id=f"{document.path}: {' '.join(command)}")
+        for document in DOCUMENTS
+        for command in document.commands(program)
+    ]
+
+
+@pytest.mark.parametrize("command", _all_commands("localmem"))
+def test_each_command_parses(command: list[str]) -> None:
+    context = click.Context(root, info_name="localmem")
+    parsed: click.Command = root
+    words = command[1:]
+    while isinstance(parsed, click.Group) and words and not words[0].startswith("-"):
+        child = parsed.get_command(context, words[0])
+        assert child is not None, f"there is no command {words[0]!r}"
+        context = click.Context(child, parent=context, info_name=words[0])
+        parsed, words = child, words[1:]
+    if words and not {"--help", "--version"} & {*words}:
+        parsed.parse_args(context, list(words))
+
+
+def test_there_are_commands_to_check() -> None:
+    assert len(README.commands("localmem")) > 10
+    assert len(README.commands("scripts/")) >= 3
+
+
+@pytest.mark.parametrize("command", _all_commands("scripts/"))
+def test_each_script_exists_and_can_be_run(command: list[str]) -> None:
+    script = ROOT / command[0]
+    assert script.is_file()
+    assert script.stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.path))
+def test_each_link_leads_somewhere(document: Document) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.text)
+    missing = [
+        target
+        for target in targets
+        if not re.match(r"[a-z]+:", target) and not (ROOT / document.path.parent / target).exists()
+    ]
+    assert missing == []
+
+
+def test_the_readme_is_short() -> None:
+    assert README.text.count("\n") <= README_LINES
+
+
+def test_the_settings_shown_load(tmp_path: Path) -> None:
+    (block,) = README.blocks("yaml")
+    path = tmp_path / "settings.yaml"
+    path.write_text(block)
+    assert load_settings(path).server.keys == {"a-long-secret": "ana", "another-secret": "ben"}
+
+
+@pytest.mark.slow
+def test_the_python_shown_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], starter_llm_dir: Path
+) -> None:
+    assert starter_llm_dir.is_dir()
+    monkeypatch.setenv("LOCALMEM_DATA", str(tmp_path))
+    (snippet,) = (block for block in README.blocks("python") if "LocalMem" in block)
+    exec(compile(snippet, "README.md", "exec"), {})  # noqa: S102  # our own README
+    recalled, *_ = capsys.readouterr().out.splitlines()
+    assert "Clara lives in Lyon" in recalled
+
+
+@pytest.mark.parametrize("path", sorted(resource("configs").rglob("*.yaml")), ids=lambda path: path.name)
+def test_each_shipped_settings_file_loads(path: Path) -> None:
+    folder = path.relative_to(resource("configs")).parts[0]
+    if folder == "bench" and path.stem in ("a100", "cpu"):
+        assert build_recipe(LatencyRecipe, path)
+    elif folder in ("systems", "models"):
+        assert load_settings(path)
+    # the recipes of training and evaluation are loaded by the tests of their commands
+
+
+def test_the_reference_pages_are_those_of_the_code() -> None:
+    command = [sys.executable, "scripts/generate_docs.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
