@@ -6,33 +6,56 @@
 """
 
 import argparse
+import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
-from pydantic import BaseModel
 
 from localmem.cli import root
 from localmem.cli.recipes import recipe_table
-from localmem.config import Settings, read_yaml
+from localmem.config import Settings
 from localmem.factory import SYSTEMS
 
 ROOT = Path(__file__).parent.parent
 
 
+COMMANDS_HEAD = """\
+# Commands
+
+Written by `scripts/generate_docs.py` from the code; a test compares. Results go to standard output, notes and progress to
+standard error. Exit status: 0 success, 1 failure, 2 wrong usage. `--json` prints one JSON document.
+"""
+
+SETTINGS_HEAD = """\
+# Settings
+
+Written by `scripts/generate_docs.py` from the code; a test compares. A setting comes from, in this order: a flag, an
+environment variable (`LOCALMEM_MODEL`, `LOCALMEM_LLM__URL`), the file named by `--config`, your own file
+(`~/.config/localmem/settings.yaml`, or the file that `LOCALMEM_CONFIG` names), the default. `localmem settings` prints
+every setting with its value and its source. Settings files are YAML:
+
+```yaml
+model: llama-3.1-8b-instruct
+llm: {url: http://127.0.0.1:8000}
+```
+"""
+
+SYSTEMS_HEAD = """\
+## Memory systems
+
+`localmem chat --system NAME` chooses a system, the setting `options` overrides its options. The files in
+[`systems`](systems) hold the papers' values; each system's variants and ablations are in a folder of its name:
+`localmem chat --config configs/systems/rsum/bm25.yaml`.
+"""
+
+
 def command_reference() -> str:
     """Every command with its help, as `localmem COMMAND --help` prints it at 80 columns."""
-    return "\n".join(
-        [
-            "# Commands",
-            "",
-            "Written by `scripts/generate_docs.py` from the code; a test compares. Results go to standard output, notes and",
-            "progress to standard error. Exit status: 0 success, 1 failure, 2 wrong usage. `--json` prints one JSON document.",
-            "",
-            *_command_sections(root, click.Context(root, info_name="localmem", terminal_width=80)),
-        ]
-    )
+    context = click.Context(root, info_name="localmem", terminal_width=80)
+    return "\n".join([COMMANDS_HEAD, *_command_sections(root, context)])
 
 
 def _command_sections(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -48,51 +71,46 @@ def _command_sections(command: click.Command, context: click.Context) -> Iterato
 
 def settings_reference() -> str:
     """Every setting and every option of a memory system, with its default and its sentence."""
-    return "\n".join(
-        [
-            "# Settings",
-            "",
-            "Written by `scripts/generate_docs.py` from the code; a test compares. A setting comes from, in this order: a flag,",
-            "an environment variable (`LOCALMEM_MODEL`, `LOCALMEM_LLM__URL`), the file named by `--config`, your own file",
-            "(`~/.config/localmem/settings.yaml`, or the file that `LOCALMEM_CONFIG` names), the default. `localmem settings`",
-            "prints every setting with its value and its source. Settings files are YAML:",
-            "",
-            "```yaml",
-            "model: llama-3.1-8b-instruct",
-            "llm: {url: http://127.0.0.1:8000}",
-            "```",
-            "",
-            *_table("setting", Settings),
-            "## Memory systems",
-            "",
-            "`localmem chat --system NAME` chooses a system, the setting `options` overrides its options. The files in",
-            "[`systems`](systems) hold the papers' values and, in a folder for each system, its variants and ablations:",
-            "`localmem chat --config configs/systems/rsum/bm25.yaml`.",
-            "",
-            *(line for name in SYSTEMS for line in _system_section(name)),
-        ]
-    )
+    systems = (line for name in SYSTEMS for line in _system_section(name))
+    return "\n".join([SETTINGS_HEAD, *_table("setting", _settings_rows()), SYSTEMS_HEAD, *systems])
 
 
 def _system_section(name: str) -> list[str]:
     system = SYSTEMS[name]
-    values = read_yaml(ROOT / "configs" / "systems" / f"{name}.yaml").get("options") or {}
-    folder = ROOT / "configs" / "systems" / name
-    variants = sorted(path.stem for path in folder.glob("*.yaml"))
+    folder = ROOT / "configs" / "systems"
+    variants = sorted(path.stem for path in (folder / name).glob("*.yaml"))
     lines = [f"### {name}", "", f"Remembers {system.remembers}. Asks the model: {system.llm_calls}.", ""]
     if variants:
         lines += ["Variants: " + ", ".join(f"[`{name}/{v}`](systems/{name}/{v}.yaml)" for v in variants) + ".", ""]
-    return lines + (_table("option", system.options, values) if system.options and values else [])
+    options = list(_commented_options(folder / f"{name}.yaml"))
+    return lines + (_table("option", options) if options else [])
 
 
-def _table(title: str, model: type[BaseModel], values: object = None) -> list[str]:
-    defaults = values if isinstance(values, dict) else {}
+def _commented_options(file: Path) -> Iterator[tuple[str, str, str]]:
+    """The options of a system's file: name, value and comment, which stands behind the value or above it."""
+    above: list[str] = []
+    _, _, text = file.read_text(encoding="utf-8").partition("\noptions:")
+    for line in text.splitlines():
+        option = re.match(r"  (\w+): (.*?)(?:\s+# (.*))?$", line)
+        if option:
+            name, value, comment = option.groups()
+            yield name, value, " ".join([*above, *filter(None, [comment])])
+            above = []
+        elif line.strip().startswith("#"):
+            above.append(line.strip().removeprefix("# "))
+
+
+def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
     lines = [f"| {title} | default | meaning |", "|---|---|---|"]
-    for key, default, sentence in recipe_table(model):
-        value = defaults.get(key, default)
-        shown = "" if value in (None, "", "null", "{}", "[]") else f"`{value}`"
-        lines.append(f"| `{key}` | {shown} | {' '.join(sentence.split())} |".replace("||", "| |"))
+    for name, default, sentence in rows:
+        value = "" if default in ("", '""', "null", "{}", "[]") else f"`{default}`"
+        lines.append(f"| `{name}` | {value} | {sentence.replace('|', chr(92) + '|')} |")
     return [*lines, ""]
+
+
+def _settings_rows() -> Iterator[tuple[str, str, str]]:
+    for name, default, sentence in recipe_table(Settings):
+        yield name, default.replace(str(Path.home()), "~").strip('"'), " ".join(sentence.split())
 
 
 PAGES = {ROOT / "localmem" / "cli" / "README.md": command_reference, ROOT / "configs" / "README.md": settings_reference}
@@ -103,6 +121,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare only")
     check = parser.parse_args().check
+    os.environ.pop("XDG_DATA_HOME", None)  # the default of `data` is shown as it is without it
     stale = False
     for path, make in PAGES.items():
         text = make().rstrip() + "\n"
