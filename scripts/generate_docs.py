@@ -25,8 +25,8 @@ ROOT = Path(__file__).parent.parent
 COMMANDS_HEAD = """\
 # Commands
 
-Written by `scripts/generate_docs.py` from the code; a test compares. Results go to standard output, notes and progress to
-standard error. Exit status: 0 success, 1 failure, 2 wrong usage. `--json` prints one JSON document.
+Written by `scripts/generate_docs.py` from the code; a test compares. Results go to standard output, notes and progress
+to standard error. Exit status: 0 success, 1 failure, 2 wrong usage. `--json` prints one JSON document.
 """
 
 SETTINGS_HEAD = """\
