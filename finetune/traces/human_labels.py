@@ -105,14 +105,14 @@ def link_traces(pairs: Sequence[EventPair], data: str) -> list[Trace]:
 
 
 def read_event_pairs(path: Path, count: int, seed: int = 0) -> list[EventPair]:
-    """`count` pairs of each relation from lines of ATOMIC ("head  relation<tab>tail| tail"), about invented people.
+    """`count` pairs of each relation from lines of ATOMIC ("head @@ relation<tab>tail| tail"), about invented people.
 
     Pairs for Changed come from the reply lessons, pairs for Other from two unrelated events. Raises BadInput.
     """
     random = Random(seed)  # noqa: S311  # not used for security
-    lines = [line for line in read_text(path).splitlines() if "  " in line]
+    lines = [line for line in read_text(path).splitlines() if " @@ " in line]
     if not lines:
-        raise BadInput(f"{path} holds no line of ATOMIC; write head, two spaces, relation, a tab, and tails")
+        raise BadInput(f"{path} holds no line of ATOMIC; write head @@ relation, a tab, and tails")
     random.shuffle(lines)
     candidates = [pair for line in lines if (pair := _parse_line(line, random))]
     pairs: list[EventPair] = []
@@ -140,7 +140,7 @@ def divide(traces: Sequence[Trace], sizes: Mapping[str, int]) -> dict[str, list[
 
 def _parse_line(line: str, random: Random) -> EventPair | None:
     """None for a relation that is not one of Theanine's, or for a line that gives no plain sentences."""
-    head, _, fields = line.partition("  ")
+    head, _, fields = line.partition(" @@ ")
     relation, _, tails = fields.partition("\t")
     if relation not in _SENTENCES or "___" in head or "PersonX" not in head or "PersonZ" in line:
         return None

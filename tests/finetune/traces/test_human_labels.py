@@ -32,7 +32,7 @@ def atomic(tmp_path: Path) -> Path:
         "xWant": "to sit down",
     }
     lines = [
-        f"PersonX {verb}s the {thing}  {relation}\t{tail}"
+        f"PersonX {verb}s the {thing} @@ {relation}\t{tail}"
         for verb in ("move", "wash", "paint")
         for thing in ("fence", "boat", "shed")
         for relation, tail in tails.items()
