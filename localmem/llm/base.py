@@ -1,7 +1,7 @@
-"""What an LLM part is, and the rules that all of them share: which prompts can be asked, how one that is too long is
-made to fit, what an answer must be.
+"""The contract of an LLM, and the rules that all backends share: which prompts are valid, how a prompt that is too long
+is trimmed, what an answer must be.
 
-Knows no backend. A backend counts tokens with the model's own tokenizer; the rule here decides what goes.
+Does not import any backend. A backend counts tokens with the model's own tokenizer; the rule here decides what to cut.
 """
 
 import json
@@ -15,16 +15,16 @@ from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 logger = logging.getLogger(__name__)
 
-# A prompt in less room than this would say nothing.
-_SMALLEST_ROOM = 32
+# A prompt of fewer tokens than this would be useless.
+_LEAST_ROOM = 32
 _GAP = "\n[...]\n"
-_SHOWN = 200
-# The OpenAI protocol's limit; servers refuse more.
-_HOTTEST = 2.0
+_MAX_QUOTE = 200
+# The limit of the OpenAI protocol; servers refuse more.
+_MAX_TEMPERATURE = 2.0
 
 
 class LLM(Protocol):
-    """A chat model. List in, list out, same order; safe for use from many threads."""
+    """A chat model. Safe for use from many threads."""
 
     @property
     def name(self) -> str:
@@ -37,17 +37,17 @@ class LLM(Protocol):
         ...
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        """An answer for each prompt.
+        """An answer for each prompt, in order.
 
         A prompt's format is enforced while decoding. Raises PartialFailure when some prompts fail and others do not,
-        and the error itself when there is but one prompt or all fail alike.
+        and the error itself when there is only one prompt or all fail in the same way.
         """
         ...
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
-        """Pieces of the answer as they come; the generator's return value is what `generate` would have given.
+        """Pieces of the answer as they come; the generator returns what `generate` would have returned.
 
-        Closing the generator stops the work behind it.
+        Closing the generator stops the decoding.
         """
         ...
 
@@ -57,28 +57,29 @@ class LLM(Protocol):
 
 
 def alternate(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Neighbours of one role joined by an empty line: most chat templates demand that user and assistant take turns."""
-    joined: list[Message] = []
+    """Joins neighbouring messages of one role by an empty line: most chat templates require that roles alternate."""
+    merged: list[Message] = []
     for message in messages:
-        if joined and joined[-1].role == message.role:
-            joined[-1] = Message(message.role, f"{joined[-1].content}\n\n{message.content}")
+        if merged and merged[-1].role == message.role:
+            merged[-1] = Message(message.role, f"{merged[-1].content}\n\n{message.content}")
         else:
-            joined.append(message)
-    return tuple(joined)
+            merged.append(message)
+    return tuple(merged)
 
 
 def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]], int]) -> tuple[Prompt, int]:
-    """The prompt, cut down to leave room for its answer, and the number of tokens that were cut.
+    """The prompt, trimmed to leave room for its answer, and the number of tokens that were cut.
 
     `count` gives the tokens of messages under the chat template. The rule: the system message and the last message
-    stay; of the dialogue between them the oldest messages go first, whole. If that is not enough, the longest of what
-    remains lose their middle, all down to one length. Raises PromptTooLong when the answer leaves no room for a prompt.
+    stay; of the dialogue between them the oldest messages are dropped first. If that is not enough, the longest
+    remaining messages lose their middle, down to one common length. Raises PromptTooLong when the answer leaves no room
+    for a prompt.
     """
     room = context_length - prompt.max_tokens
-    before = count(prompt.messages)
-    if before <= room:
+    length = count(prompt.messages)
+    if length <= room:
         return prompt, 0
-    if room < _SMALLEST_ROOM:
+    if room < _LEAST_ROOM:
         raise PromptTooLong(
             f"prompt {prompt.name!r} asks for {prompt.max_tokens} tokens of a context of {context_length}; "
             "lower max_tokens or use a model with a longer context"
@@ -86,9 +87,9 @@ def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]]
     messages = _without_oldest(prompt.messages, room, count)
     if count(messages) > room:
         messages = _without_middles(prompt.name, messages, room, count)
-    cut = before - count(messages)
+    cut = length - count(messages)
     logger.warning(
-        "prompt %r was cut by %d of %d tokens to fit a context of %d", prompt.name, cut, before, context_length
+        "prompt %r was cut by %d of %d tokens to fit a context of %d", prompt.name, cut, length, context_length
     )
     return replace(prompt, messages=messages), cut
 
@@ -99,8 +100,8 @@ def check(prompt: Prompt) -> None:
         raise BadInput(f"prompt {prompt.name!r} has no messages; give at least one")
     if prompt.max_tokens < 1:
         raise BadInput(f"prompt {prompt.name!r} has max_tokens={prompt.max_tokens}; give at least 1")
-    if not 0 <= prompt.temperature <= _HOTTEST:
-        raise BadInput(f"prompt {prompt.name!r} has temperature={prompt.temperature}; give 0 to {_HOTTEST:.0f}")
+    if not 0 <= prompt.temperature <= _MAX_TEMPERATURE:
+        raise BadInput(f"prompt {prompt.name!r} has temperature={prompt.temperature}; give 0 to {_MAX_TEMPERATURE:.0f}")
     if isinstance(prompt.format, Choice):
         options = prompt.format.options
         if len(options) < 2 or len(set(options)) < len(options) or "" in options:
@@ -108,41 +109,42 @@ def check(prompt: Prompt) -> None:
 
 
 def check_json(prompt: Prompt, text: str) -> None:
-    """Raises BadReply when a JSON answer is not JSON, which decoding leaves but one way to: its tokens ran out."""
+    """Raises BadReply for a JSON answer that is not JSON: decoding enforces the format, but its tokens may run out."""
     if not isinstance(prompt.format, JsonSchema):
         return
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadReply(
-            f"prompt {prompt.name!r} was answered {_shown(text)}, which is no JSON ({error}); "
+            f"prompt {prompt.name!r} was answered {_quote(text)}, which is not JSON ({error}); "
             f"raise its max_tokens above {prompt.max_tokens}, or bound its schema"
         ) from error
 
 
 def route(adapters: Mapping[str, str], prompt_name: str) -> str | None:
-    """The adapter for a prompt: under its whole name, else under the part before the slash, else none."""
+    """The adapter for a prompt: the one for its name, else the one for the part before the slash, else None."""
     return adapters.get(prompt_name) or adapters.get(prompt_name.partition("/")[0])
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}")
+def _quote(text: str) -> str:
+    short = text if len(text) <= _MAX_QUOTE else f"{text[: _MAX_QUOTE // 2]} [...] {text[-_MAX_QUOTE // 2 :]}"
+    return repr(short)
 
 
 def _without_oldest(
     messages: tuple[Message, ...], room: int, count: Callable[[Sequence[Message]], int]
 ) -> tuple[Message, ...]:
-    """The fewest oldest dialogue messages dropped that make the rest fit, or all of them."""
+    """Drops as few of the oldest dialogue messages as make the others fit, or all of them."""
     head = 1 if messages[0].role == "system" and len(messages) > 1 else 0
     low, high = head, len(messages) - 1
-    while low < high:  # how much is left falls with every message dropped, so bisect
+    while low < high:  # every dropped message makes it shorter, so bisect
         middle = (low + high) // 2
         if count(messages[:head] + messages[middle:]) <= room:
             high = middle
         else:
             low = middle + 1
     if messages[low].role == "assistant" and low < len(messages) - 1:
-        low += 1  # many chat templates refuse a dialogue that the assistant opens
+        low += 1  # many chat templates refuse a dialogue that begins with the assistant
     return messages[:head] + messages[low:]
 
 
@@ -150,7 +152,7 @@ def _without_middles(
     name: str, messages: tuple[Message, ...], room: int, count: Callable[[Sequence[Message]], int]
 ) -> tuple[Message, ...]:
     def cut(length: int) -> tuple[Message, ...]:
-        return tuple(replace(message, content=_shortened(message.content, length)) for message in messages)
+        return tuple(replace(message, content=_cut_middle(message.content, length)) for message in messages)
 
     low, high = 0, max(len(message.content) for message in messages)
     while low < high:
@@ -164,7 +166,7 @@ def _without_middles(
     return cut(low)
 
 
-def _shortened(content: str, length: int) -> str:
+def _cut_middle(content: str, length: int) -> str:
     """The content's first and last characters, `length` in all, when that makes it shorter."""
     if len(content) <= length + len(_GAP):
         return content

@@ -1,6 +1,6 @@
-"""An LLM whose answers come from a function: for unit tests, and to benchmark our own code with given token times.
+"""An LLM whose answers come from a function: for unit tests, and to benchmark our own code with fixed token times.
 
-Obeys the contract of the real backends: formats are checked, stop strings cut, prompts made to fit. Knows no weights.
+Follows the contract of the real backends: formats are checked, stop strings cut, prompts trimmed. Loads no weights.
 """
 
 import math
@@ -20,7 +20,7 @@ Script = Callable[[Prompt], str]
 class ScriptedLLM:
     """Answers with `script(prompt)`; a word is a token.
 
-    `first_token` and `per_token` are seconds that pass before the first and between the further words of an answer.
+    `first_token` and `per_token` are seconds that pass before the first word of an answer and before each other.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class ScriptedLLM:
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         check(prompt)
-        asked, trimmed = fit(prompt, self._context_length, self._count)
-        words, cut = self._answer(asked)
+        fitted, trimmed = fit(prompt, self._context_length, self._count)
+        words, cut = self._answer(fitted)
         _pause(self._first_token)
         for index, word in enumerate(words):
             if index:
@@ -60,8 +60,8 @@ class ScriptedLLM:
             yield word
         text = "".join(words)
         check_json(prompt, text)
-        choices = _certain(prompt.format, text) if isinstance(prompt.format, Choice) else None
-        usage = Usage(input=self._count(asked.messages), output=len(words))
+        choices = _certain_choice(prompt.format, text) if isinstance(prompt.format, Choice) else None
+        usage = Usage(input=self._count(fitted.messages), output=len(words))
         return Completion(text, "length" if cut else "stop", usage, choices, trimmed)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -77,21 +77,21 @@ class ScriptedLLM:
             return error
 
     def _answer(self, prompt: Prompt) -> tuple[list[str], bool]:
-        """The answer's words with the space before each, and whether the limit cut them."""
-        said = self._script(prompt)
+        """The answer's words, each with the space before it, and whether the limit cut them."""
+        reply = self._script(prompt)
         if isinstance(prompt.format, Choice):
             options = prompt.format.options
-            if said not in options:
-                raise BadReply(f"prompt {prompt.name!r} was answered {said!r}; it must be one of {list(options)}")
-            return _words(said), False
+            if reply not in options:
+                raise BadReply(f"prompt {prompt.name!r} was answered {reply!r}; it must be one of {list(options)}")
+            return _words(reply), False
         answer = AnswerText(prompt.stop)
-        answer.add(said)
+        answer.add(reply)
         words = _words(answer.text)
         return words[: prompt.max_tokens], len(words) > prompt.max_tokens
 
 
 def _pause(seconds: float) -> None:
-    if seconds:  # a sleep of no time would still hand the interpreter to another thread
+    if seconds:  # even a sleep of 0 s hands the interpreter to another thread
         time.sleep(seconds)
 
 
@@ -100,5 +100,5 @@ def _words(text: str) -> list[str]:
     return [pieces[0], *(f" {piece}" for piece in pieces[1:])] if text else []
 
 
-def _certain(choice: Choice, text: str) -> dict[str, float]:
+def _certain_choice(choice: Choice, text: str) -> dict[str, float]:
     return {option: 0.0 if option == text else -math.inf for option in choice.options}

@@ -1,6 +1,6 @@
-"""A model's own tokenizer and chat template: what a prompt costs, and what a model is really shown.
+"""A model's own tokenizer and chat template: what a prompt costs, and the text that the model gets.
 
-Shared by the backends. Knows no weights and no server; reads one folder on this machine.
+Shared by the backends. Reads one folder on this machine; loads no weights and opens no connection.
 """
 
 import sys
@@ -26,17 +26,15 @@ class ChatTokenizer:
         with one_at_a_time():
             self.tokenizer = _load(folder)
         if not self.tokenizer.chat_template:
-            raise BadSettings(
-                f"the model in {folder} has no chat template, so it cannot hold a dialogue; use an instruct model"
-            )
+            raise BadSettings(f"the model in {folder} has no chat template; use an instruct model")
 
     @property
     def template_sha256(self) -> str:
-        """By which it is known whether two models were shown a prompt in the same form."""
+        """Equal for two models whose prompts have the same form."""
         return sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
 
     def encode(self, messages: Sequence[Message], template: Mapping[str, object]) -> list[int]:
-        """Token ids of the messages and of the opening of the answer; `template` goes to the chat template."""
+        """Token ids of the messages and of the start of the answer; `template` holds fields for the chat template."""
         ids: list[int] = self.tokenizer.apply_chat_template(
             [{"role": message.role, "content": message.content} for message in alternate(messages)],
             add_generation_prompt=True,
@@ -47,22 +45,23 @@ class ChatTokenizer:
         return ids
 
     def count(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
-        """Tokens of the messages and of the opening of the answer."""
+        """Tokens of the messages and of the start of the answer."""
         return len(self.encode(messages, template))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text by itself."""
+        """Tokens of each text without the chat template."""
         if not texts:
             return []
         encoded = self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False)["input_ids"]
         return [len(ids) for ids in encoded]
 
     def detokenizer(self) -> "Detokenizer":
+        """For the tokens of one answer."""
         return Detokenizer(self.tokenizer)
 
 
 class Detokenizer:
-    """Turns one answer's tokens into text as they come; a character is given out once it is whole."""
+    """Turns one answer's tokens into text as they come; a character is returned once it is complete."""
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         from tokenizers.decoders import DecodeStream
@@ -71,11 +70,12 @@ class Detokenizer:
         self._stream = DecodeStream(skip_special_tokens=True)
 
     def add(self, token: int) -> str:
+        """The text that this token completes, perhaps empty."""
         return self._stream.step(self._backend, token) or ""
 
 
 def template_fields(extra: Mapping[str, object]) -> dict[str, object]:
-    """The fields of `Prompt.extra` that go to the chat template, under vLLM's name (Qwen3 has enable_thinking)."""
+    """The fields of `Prompt.extra` for the chat template, under vLLM's name (Qwen3 has enable_thinking)."""
     fields = extra.get("chat_template_kwargs")
     return dict(_string_keys(fields)) if isinstance(fields, Mapping) else {}
 
@@ -96,5 +96,5 @@ def _load(folder: Path) -> "PreTrainedTokenizerBase":
         raise ModelMissing(
             f"the tokenizer in {folder} cannot be read ({error}); check it with `localmem models verify`"
         ) from error
-    tokenizer.model_max_length = sys.maxsize  # a prompt too long is cut by our rule, so its warning would mislead
+    tokenizer.model_max_length = sys.maxsize  # our rule trims long prompts, so its warning would mislead
     return tokenizer

@@ -1,7 +1,7 @@
 """An LLM in this process, on Hugging Face transformers: the backbone where there is no vLLM server.
 
-Prompts of many threads are decoded together; whichever thread waits for its answer does the next step. Knows how
-prompts become rows and rows completions; the stepping itself is in decoding.
+Prompts of many threads are decoded together; the threads that wait for answers do the steps in turns. Prompts become
+rows here, and rows completions; the engine package does the steps.
 """
 
 import ctypes
@@ -41,12 +41,12 @@ _ARENA_MAX = -8  # the name of the setting in glibc's malloc.h
 class TransformersLLM:
     """The model in `path`, loaded into this process.
 
-    `device` is "auto" (a GPU where there is one), "cpu", "cuda" or the like. `dtype` is "auto", "float32", "bfloat16"
-    or "float16"; auto takes bfloat16 where the device computes in it, which on a CPU halves the time of a step. In
-    float32 the answer to a seed does not depend on what else is decoded at the time; in bfloat16 rounding can make it
-    differ. At most `batch_limit` prompts are decoded at a time (None: 64 on a GPU, 16 on a CPU). `adapters` maps a
-    prompt's name, or the part before its slash, to the folder of a peft adapter. `prefix_tokens` bounds how many tokens
-    of finished prompts are kept, so that a dialogue's next prompt is read from where it differs.
+    `device` is "auto" (a GPU where there is one), "cpu", "cuda" or another device of torch. `dtype` is "auto",
+    "float32", "bfloat16" or "float16"; auto is bfloat16 where the device computes in it, which on a CPU halves the time
+    of a step. In float32 the answer for a seed does not depend on the other prompts that are decoded; in bfloat16
+    rounding can change it. At most `batch_limit` prompts are decoded together (None: 64 on a GPU, 16 on a CPU).
+    `adapters` maps a prompt's name, or the part before its slash, to the folder of a peft adapter. `prefix_tokens`
+    limits the tokens of finished prompts in the prefix cache, where a dialogue's next prompt finds what it repeats.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TransformersLLM:
         limit = batch_limit or (16 if self._device.type == "cpu" else 64)
         self._decoder = Decoder(self._adapters, ends, limit=limit, prefix_tokens=prefix_tokens)
         self._turns = Turns(self._decoder.step, self._decoder.prune)
-        self._passed_over: set[str] = set()
+        self._ignored_fields: set[str] = set()
         for prompt_name, folder in (adapters or {}).items():
             self.load_adapter(prompt_name, Path(folder))
 
@@ -94,22 +94,22 @@ class TransformersLLM:
         return self._decoder.rows
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        prepared = [self._prepared(prompt) for prompt in prompts]
-        rows = [row for row in prepared if isinstance(row, Row)]
+        rows_or_errors = [self._try_row(prompt) for prompt in prompts]
+        rows = [row for row in rows_or_errors if isinstance(row, Row)]
         try:
             self._decoder.add(rows)
-            self._turns.work_until(lambda: all(row.done for row in rows))
+            self._turns.work_until(lambda: all(row.finished for row in rows))
         finally:
             self._drop(rows)
-        return results_or_raise([_result(row) if isinstance(row, Row) else row for row in prepared])
+        return results_or_raise([_result(row) if isinstance(row, Row) else row for row in rows_or_errors])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         row = self._row(prompt)
         try:
             self._decoder.add([row])
-            while not row.done or row.text.news:
-                self._turns.work_until(lambda: row.done or row.text.news)
-                if row.text.news:
+            while not row.finished or row.text.has_news:
+                self._turns.work_until(lambda: row.finished or row.text.has_news)
+                if row.text.has_news:
                     yield row.text.take()
         finally:
             self._drop([row])
@@ -119,25 +119,25 @@ class TransformersLLM:
         return self._tokenizer.count_tokens(texts)
 
     def load_adapter(self, name: str, path: Path) -> None:
-        """Prompts called `name`, or whose name begins with it and a slash, go through this adapter from now on."""
+        """Uses this adapter for prompts called `name`, or whose name begins with it and a slash."""
         if name in self._adapters.names:
             self.unload_adapter(name)
         warn_of_changes(path, self._tokenizer.template_sha256)
-        with self._turns.alone():
+        with self._turns.exclusive():
             self._adapters.load(name, path)
 
     def unload_adapter(self, name: str) -> None:
-        """Those prompts go to the model itself again; BadInput when no adapter has that name."""
-        adapter = self._adapters.forget(name)
-        while True:  # a look while another thread steps may err, so the last look is alone
-            self._turns.work_until(lambda: not self._decoder.answering_with(adapter))
-            with self._turns.alone():
-                if not self._decoder.answering_with(adapter):
+        """Uses the model itself for those prompts again. Raises BadInput when no adapter has that name."""
+        adapter = self._adapters.unroute(name)
+        while True:  # a check while another thread steps may be wrong, so the last one is exclusive
+            self._turns.work_until(lambda: not self._decoder.uses(adapter))
+            with self._turns.exclusive():
+                if not self._decoder.uses(adapter):
                     self._adapters.drop(adapter)
-                    self._decoder.prefixes.forget(adapter)
+                    self._decoder.prefixes.drop(adapter)
                     return
 
-    def _prepared(self, prompt: Prompt) -> Row | LocalmemError:
+    def _try_row(self, prompt: Prompt) -> Row | LocalmemError:
         try:
             return self._row(prompt)
         except LocalmemError as error:
@@ -145,7 +145,7 @@ class TransformersLLM:
 
     def _row(self, prompt: Prompt) -> Row:
         check(prompt)
-        self._tell_passed_over(prompt)
+        self._warn_of_ignored_fields(prompt)
         fields = template_fields(prompt.extra)
         choice = prompt.format if isinstance(prompt.format, Choice) else None
         limit = steps_to_decide(choice.options) if choice else prompt.max_tokens
@@ -168,14 +168,14 @@ class TransformersLLM:
             trimmed=trimmed,
         )
 
-    def _tell_passed_over(self, prompt: Prompt) -> None:
-        for field in sorted(set(prompt.extra) - KNOWN_FIELDS - self._passed_over):
-            self._passed_over.add(field)
-            logger.warning("prompt %r: an in-process model does not follow the field %r", prompt.name, field)
+    def _warn_of_ignored_fields(self, prompt: Prompt) -> None:
+        for field in sorted(set(prompt.extra) - KNOWN_FIELDS - self._ignored_fields):
+            self._ignored_fields.add(field)
+            logger.warning("prompt %r: an in-process model ignores the field %r", prompt.name, field)
 
     def _drop(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            row.dropped = not row.done
+            row.dropped = not row.finished
         self._turns.tidy()
 
 
@@ -193,8 +193,8 @@ def _result(row: Row) -> Completion | LocalmemError:
 
 
 def _share_heap() -> None:
-    """Threads take turns at decoding, and of a heap for each every one keeps what its turns let go: 11 GB where one
-    heap has 4, after an evaluation of 8 threads on a 135M model. Where malloc is not glibc's nothing is set."""
+    """One heap for all threads. They take turns at decoding, and with a heap for each, every heap keeps the memory that
+    its turns freed: 11 GB in place of 4 after an evaluation of 8 threads on a 135M model. Needs the malloc of glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_ARENA_MAX, 1)
@@ -223,8 +223,8 @@ def _load(path: Path, device: str, dtype: str) -> "PreTrainedModel":
 
 
 def _ends(model: "PreTrainedModel", tokenizer: ChatTokenizer) -> list[int]:
-    """Ids that end an answer: those of the model's generation settings, and the tokenizer's own."""
-    given = model.generation_config.eos_token_id if model.generation_config else None
-    ends = [given] if isinstance(given, int) else list(given or [])
+    """Ids that end an answer: those of the model's generation settings and of its tokenizer."""
+    configured = model.generation_config.eos_token_id if model.generation_config else None
+    ends = [configured] if isinstance(configured, int) else list(configured or [])
     own = tokenizer.tokenizer.eos_token_id
     return list(dict.fromkeys([*ends, own] if own is not None else ends))

@@ -1,6 +1,6 @@
 """Behaviour added around an LLM: metering by prompt name, recording of every request and answer.
 
-Each wrapper is an LLM itself and knows nothing of the one it wraps.
+Each wrapper is an LLM itself and does not depend on the one it wraps.
 """
 
 import threading
@@ -14,7 +14,7 @@ from localmem.types import Completion, Prompt
 
 
 class Wrapper:
-    """Passes everything on to `inner`; the base of the wrappers below."""
+    """Passes everything on to `inner`; the base class of wrappers."""
 
     def __init__(self, inner: LLM) -> None:
         self.inner = inner
@@ -33,27 +33,27 @@ class Wrapper:
         except PartialFailure as failure:
             for prompt, result in zip(prompts, failure.results, strict=True):
                 if isinstance(result, Completion):
-                    self._saw(prompt, result)
+                    self._on_answer(prompt, result)
             raise
         for prompt, completion in zip(prompts, completions, strict=True):
-            self._saw(prompt, completion)
+            self._on_answer(prompt, completion)
         return completions
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         completion = yield from self.inner.stream(prompt)
-        self._saw(prompt, completion)
+        self._on_answer(prompt, completion)
         return completion
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return self.inner.count_tokens(texts)
 
-    def _saw(self, prompt: Prompt, completion: Completion) -> None:
+    def _on_answer(self, prompt: Prompt, completion: Completion) -> None:
         """Called once for each answered prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptUsage:
-    """What the prompts of one name have cost so far. `trimmed` counts answers whose prompt was cut to fit."""
+    """What the prompts of one name have cost so far. `trimmed` counts answers whose prompt was trimmed to fit."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -62,13 +62,13 @@ class PromptUsage:
     trimmed: int = 0
     cut_short: int = 0
 
-    def plus(self, more: "PromptUsage") -> "PromptUsage":
-        """Both together."""
-        return PromptUsage(*(getattr(self, one.name) + getattr(more, one.name) for one in fields(self)))
+    def plus(self, other: "PromptUsage") -> "PromptUsage":
+        """The sum of both."""
+        return PromptUsage(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
-    def minus(self, before: "PromptUsage") -> "PromptUsage":
-        """What has been spent since an earlier reading."""
-        return PromptUsage(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))
+    def minus(self, earlier: "PromptUsage") -> "PromptUsage":
+        """The usage since an earlier reading."""
+        return PromptUsage(*(getattr(self, field.name) - getattr(earlier, field.name) for field in fields(self)))
 
 
 def usage_of(completion: Completion) -> PromptUsage:
@@ -89,24 +89,24 @@ class Meter(Wrapper):
     def __init__(self, inner: LLM) -> None:
         super().__init__(inner)
         self._guard = threading.Lock()
-        self._spent: dict[str, PromptUsage] = {}
+        self._usage: dict[str, PromptUsage] = {}
 
     def usage(self) -> dict[str, PromptUsage]:
         """A copy of the counts, by prompt name."""
         with self._guard:
-            return dict(self._spent)
+            return dict(self._usage)
 
-    def _saw(self, prompt: Prompt, completion: Completion) -> None:
+    def _on_answer(self, prompt: Prompt, completion: Completion) -> None:
         with self._guard:
-            self._spent[prompt.name] = self._spent.get(prompt.name, PromptUsage()).plus(usage_of(completion))
+            self._usage[prompt.name] = self._usage.get(prompt.name, PromptUsage()).plus(usage_of(completion))
 
 
 class Recorder(Wrapper):
-    """Hands each answered prompt to `write`, with the unix time at which the answer was complete."""
+    """Passes each answered prompt to `write`, with the unix time at which the answer was complete."""
 
     def __init__(self, inner: LLM, write: Callable[[Prompt, Completion, float], None]) -> None:
         super().__init__(inner)
         self._write = write
 
-    def _saw(self, prompt: Prompt, completion: Completion) -> None:
+    def _on_answer(self, prompt: Prompt, completion: Completion) -> None:
         self._write(prompt, completion, time.time())

@@ -22,9 +22,9 @@ def test_another_prompt_or_template_is_told_of(tmp_path: Path, caplog: pytest.Lo
     prompts = {"theanine/link": "0" * 64, "theanine/gone": "1" * 64}
     save_notes(tmp_path, AdapterNotes(base="small", prompts=prompts, template_sha256="abc"))
     warn_of_changes(tmp_path, "def")
-    assert "the prompt 'theanine/link' has changed since it was learned" in caplog.text
-    assert "'theanine/gone' that it learned is no more" in caplog.text
-    assert "the chat template is another" in caplog.text
+    assert "the prompt 'theanine/link' has changed since the training" in caplog.text
+    assert "'theanine/gone', which does not exist any more" in caplog.text
+    assert "the chat template differs" in caplog.text
 
 
 def test_an_adapter_from_elsewhere_has_no_notes(tmp_path: Path) -> None:
@@ -44,5 +44,5 @@ def test_an_adapter_that_is_served_merged_only_is_told_of(tmp_path: Path) -> Non
     config.write_text('{"use_dora": false}', encoding="utf-8")
     warn_of_changes(tmp_path, None)
     config.write_text('{"use_dora": true}', encoding="utf-8")
-    with pytest.raises(BadSettings, match="was trained with DoRA, which is served merged only"):
+    with pytest.raises(BadSettings, match="was trained with DoRA, which must be merged"):
         warn_of_changes(tmp_path, None)

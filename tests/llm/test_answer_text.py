@@ -10,21 +10,21 @@ stops = st.lists(st.text(alphabet="abc", max_size=4), max_size=3)
 
 
 @given(pieces, stops)
-def test_pieces_make_up_the_text_before_the_first_stop(said: list[str], stopping: list[str]) -> None:
-    answer = AnswerText(stopping)
-    given_out = ""
-    for piece in said:
+def test_pieces_make_up_the_text_before_the_first_stop(parts: list[str], stop_strings: list[str]) -> None:
+    answer = AnswerText(stop_strings)
+    released = ""
+    for piece in parts:
         answer.add(piece)
-        given_out += answer.take()
+        released += answer.take()
     answer.finish()
-    given_out += answer.take()
-    assert given_out == answer.text
-    assert not answer.news
-    whole = "".join(said)
-    assert whole.startswith(answer.text)
-    assert not any(stop in answer.text for stop in stopping if stop)
-    assert answer.stopped == any(stop in whole for stop in stopping if stop)
-    assert answer.stopped or answer.text == whole
+    released += answer.take()
+    assert released == answer.text
+    assert not answer.has_news
+    full_text = "".join(parts)
+    assert full_text.startswith(answer.text)
+    assert not any(stop in answer.text for stop in stop_strings if stop)
+    assert answer.stopped == any(stop in full_text for stop in stop_strings if stop)
+    assert answer.stopped or answer.text == full_text
 
 
 def test_only_what_may_begin_a_stop_is_held_back() -> None:
@@ -40,7 +40,7 @@ def test_only_what_may_begin_a_stop_is_held_back() -> None:
     assert answer.text == "Hello\nUsually so"
 
 
-def test_the_earliest_of_several_stops_cuts() -> None:
+def test_the_earliest_of_several_stop_stringscuts() -> None:
     answer = AnswerText(["later", "here"])
     answer.add("not here, later")
     assert answer.text == "not "

@@ -11,7 +11,7 @@ from localmem.llm.background import Background, in_background
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Wrapper
 from localmem.types import Completion, Prompt
-from tests.llm.asking import ask, collected
+from tests.llm.prompts import ask, collect
 
 
 class Crowd(Wrapper):
@@ -19,14 +19,14 @@ class Crowd(Wrapper):
 
     def __init__(self) -> None:
         super().__init__(ScriptedLLM(lambda prompt: prompt.messages[-1].content, first_token=0.005))
-        self.asked: list[Prompt] = []
+        self.prompts_seen: list[Prompt] = []
         self.most = 0
         self._now = 0
         self._guard = threading.Lock()
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         with self._guard:
-            self.asked += prompts
+            self.prompts_seen += prompts
             self._now += len(prompts)
             self.most = max(self.most, self._now)
         try:
@@ -36,7 +36,7 @@ class Crowd(Wrapper):
                 self._now -= len(prompts)
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
-        self.asked.append(prompt)
+        self.prompts_seen.append(prompt)
         return super().stream(prompt)
 
 
@@ -45,11 +45,11 @@ def test_what_somebody_waits_for_goes_through_as_it_is() -> None:
     llm = Background(crowd, limit=2)
 
     answers = llm.generate([ask(f"question {number}") for number in range(6)])
-    collected(llm.stream(ask("and this")))
+    collect(llm.stream(ask("and this")))
 
-    assert [one.text for one in answers] == [f"question {number}" for number in range(6)]
+    assert [completion.text for completion in answers] == [f"question {number}" for number in range(6)]
     assert crowd.most == 6
-    assert not any(prompt.background for prompt in crowd.asked)
+    assert not any(prompt.background for prompt in crowd.prompts_seen)
 
 
 def test_in_the_background_prompts_are_marked_and_few_at_a_time() -> None:
@@ -58,14 +58,14 @@ def test_in_the_background_prompts_are_marked_and_few_at_a_time() -> None:
 
     def job(name: int) -> list[str]:
         with in_background():
-            return [one.text for one in llm.generate([ask(f"{name}/{number}") for number in range(7)])]
+            return [completion.text for completion in llm.generate([ask(f"{name}/{number}") for number in range(7)])]
 
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(job, range(4)))
 
     assert answers == [[f"{name}/{number}" for number in range(7)] for name in range(4)]
     assert crowd.most == 3
-    assert all(prompt.background for prompt in crowd.asked)
+    assert all(prompt.background for prompt in crowd.prompts_seen)
 
 
 def test_the_thread_is_in_the_background_no_longer_than_it_says() -> None:
@@ -74,7 +74,7 @@ def test_the_thread_is_in_the_background_no_longer_than_it_says() -> None:
     with in_background():
         llm.generate([ask()])
     llm.generate([ask()])
-    assert [prompt.background for prompt in crowd.asked] == [True, False]
+    assert [prompt.background for prompt in crowd.prompts_seen] == [True, False]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 8])
@@ -89,6 +89,6 @@ def test_one_that_fails_takes_no_place_and_no_neighbour_with_it(limit: int) -> N
         for _ in range(2):  # twice: what failed gave its place back
             with pytest.raises(PartialFailure) as caught:
                 llm.generate([ask("fine"), ask("bad"), ask("fine")])
-            assert [isinstance(one, Completion) for one in caught.value.results] == [True, False, True]
+            assert [isinstance(completion, Completion) for completion in caught.value.results] == [True, False, True]
         with pytest.raises(BadReply, match="ask another"):
             llm.generate([ask("bad")])

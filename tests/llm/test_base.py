@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from localmem.errors import BadInput, BadReply, PromptTooLong
 from localmem.llm.base import alternate, check, check_json, fit, route
 from localmem.types import Message, Prompt
-from tests.llm.asking import ask
+from tests.llm.prompts import ask
 
 _OVERHEAD = 4
 
 texts = st.text(alphabet="ab ", max_size=400)
 dialogues = st.lists(texts, min_size=1, max_size=12).map(
-    lambda said: tuple(Message("user" if n % 2 == 0 else "assistant", text) for n, text in enumerate(said))
+    lambda contents: tuple(Message("user" if n % 2 == 0 else "assistant", text) for n, text in enumerate(contents))
 )
 
 
@@ -32,8 +32,8 @@ def prompt_of(messages: Sequence[Message], max_tokens: int) -> Prompt:
 
 
 @given(dialogues, st.none() | texts, st.integers(1, 60), st.integers(200, 1200))
-def test_what_is_fitted_fits(said: tuple[Message, ...], system: str | None, max_tokens: int, context: int) -> None:
-    messages = said if system is None else (Message("system", system), *said)
+def test_what_is_fitted_fits(contents: tuple[Message, ...], system: str | None, max_tokens: int, context: int) -> None:
+    messages = contents if system is None else (Message("system", system), *contents)
     prompt = prompt_of(messages, max_tokens)
     fitted, cut = fit(prompt, context, count)
     assert count(fitted.messages) + max_tokens <= context
@@ -48,8 +48,8 @@ def _assert_ends_stay(prompt: Prompt, fitted: Prompt) -> None:
     assert _is_cut_of(fitted.messages[-1], prompt.messages[-1])
     if prompt.messages[0].role == "system":
         assert _is_cut_of(fitted.messages[0], prompt.messages[0])
-    kept = fitted.messages[1:] if prompt.messages[0].role == "system" else fitted.messages
-    assert all(_is_cut_of(new, old) for new, old in zip(kept, prompt.messages[-len(kept) :], strict=True) if kept)
+    middle = fitted.messages[1:] if prompt.messages[0].role == "system" else fitted.messages
+    assert all(_is_cut_of(new, old) for new, old in zip(middle, prompt.messages[-len(middle) :], strict=True) if middle)
 
 
 def _is_cut_of(new: Message, old: Message) -> bool:
@@ -65,18 +65,18 @@ def test_what_fits_is_left_alone() -> None:
 
 
 def test_the_oldest_go_first_and_no_more_than_must(caplog: pytest.LogCaptureFixture) -> None:
-    said = [Message("user" if n % 2 == 0 else "assistant", str(n) * 20) for n in range(7)]
-    prompt = prompt_of([Message("system", "s" * 20), *said], 20)
+    contents = [Message("user" if n % 2 == 0 else "assistant", str(n) * 20) for n in range(7)]
+    prompt = prompt_of([Message("system", "s" * 20), *contents], 20)
     with caplog.at_level(logging.WARNING):
         fitted, cut = fit(prompt, 20 + 24 * 4 + 8, count)
-    assert fitted.messages == (prompt.messages[0], *said[4:])
+    assert fitted.messages == (prompt.messages[0], *contents[4:])
     assert cut == 4 * 24
     assert "'test/fit' was cut by 96 of 192 tokens" in caplog.text
 
 
 def test_the_dialogue_left_is_not_opened_by_the_assistant() -> None:
-    said = [Message("user" if n % 2 == 0 else "assistant", "x" * 20) for n in range(5)]
-    fitted, _ = fit(prompt_of(said, 20), 20 + 24 * 4 + 8, count)
+    contents = [Message("user" if n % 2 == 0 else "assistant", "x" * 20) for n in range(5)]
+    fitted, _ = fit(prompt_of(contents, 20), 20 + 24 * 4 + 8, count)
     assert [message.role for message in fitted.messages] == ["user", "assistant", "user"]
 
 
@@ -102,10 +102,10 @@ def test_messages_that_cannot_be_cut_are_refused() -> None:
 
 
 @given(dialogues)
-def test_alternating_keeps_all_that_is_said(said: tuple[Message, ...]) -> None:
-    doubled = tuple(message for message in said for _ in range(2))
+def test_alternating_keeps_all_that_is_said(contents: tuple[Message, ...]) -> None:
+    doubled = tuple(message for message in contents for _ in range(2))
     joined = alternate(doubled)
-    assert all(left.role != right.role for left, right in itertools.pairwise(joined))
+    assert all(first.role != second.role for first, second in itertools.pairwise(joined))
     assert "\n\n".join(message.content for message in joined) == "\n\n".join(message.content for message in doubled)
 
 
@@ -129,7 +129,7 @@ def test_what_no_model_can_answer_is_refused(prompt: Prompt, complaint: str) -> 
 def test_json_is_checked_where_json_was_asked_for() -> None:
     check_json(ask(), "{")
     check_json(ask(schema={}), "{}")
-    with pytest.raises(BadReply, match=r"'test/ask' was answered '\{', which is no JSON"):
+    with pytest.raises(BadReply, match=r"'test/ask' was answered '\{', which is not JSON"):
         check_json(ask(schema={}), "{")
     with pytest.raises(BadReply, match=r"\[\.\.\.\]") as caught:
         check_json(ask(schema={}), "[" * 10_000)

@@ -18,15 +18,15 @@ def shares(mass: ChoiceMass, answer: str) -> dict[str, float]:
     return {option: math.exp(weight) for option, weight in mass.end(answer).items()}
 
 
-def decided(mass: ChoiceMass) -> str | None:
+def decision(mass: ChoiceMass) -> str | None:
     """What is decided by now; a call, for a type checker takes an attribute to stay what it was."""
-    return mass.decided
+    return mass.decision
 
 
 def test_options_that_part_at_once_are_weighed_exactly() -> None:
     mass = ChoiceMass(("yes", "no", "maybe"))
     mass.step(tokens({"yes": 0.2, "y": 0.1, "no": 0.05, "may": 0.1, "m": 0.05}), b"yes")
-    assert decided(mass) == "yes"
+    assert decision(mass) == "yes"
     mass.step([], b"ignored")
     assert shares(mass, "yes") == pytest.approx({"yes": 0.6, "no": 0.1, "maybe": 0.3})
 
@@ -34,9 +34,9 @@ def test_options_that_part_at_once_are_weighed_exactly() -> None:
 def test_what_the_path_shares_is_decided_further_on() -> None:
     mass = ChoiceMass(("the cat", "the dog", "a cow"))
     mass.step(tokens({"the": 0.5, "t": 0.3, "a": 0.2}), b"the")
-    assert decided(mass) is None
+    assert decision(mass) is None
     mass.step(tokens({" cat": 0.25, " d": 0.75}), b" d")
-    assert decided(mass) == "the dog"
+    assert decision(mass) == "the dog"
     assert shares(mass, "the dog") == pytest.approx({"the cat": 0.2, "the dog": 0.6, "a cow": 0.2})
 
 
@@ -49,9 +49,9 @@ def test_options_that_leave_together_share_evenly() -> None:
 def test_an_option_may_end_where_another_goes_on() -> None:
     mass = ChoiceMass(("A", "AB"))
     mass.step(tokens({"A": 0.9, "AB": 0.1}), b"A")
-    assert decided(mass) is None
+    assert decision(mass) is None
     mass.step(tokens({"<end>": 0.25, "B": 0.75}), b"<end>")
-    assert decided(mass) == "A"
+    assert decision(mass) == "A"
     assert shares(mass, "A") == pytest.approx({"A": 0.225, "AB": 0.775})
 
 
@@ -79,7 +79,7 @@ def test_any_path_gives_probabilities(options: set[str], data: st.DataObject) ->
     """Random decodings, token by token of one or two characters, end within the steps that were foretold."""
     ordered = sorted(options)
     mass, path, steps = ChoiceMass(ordered), "", 0
-    while mass.decided is None:
+    while mass.decision is None:
         going_on = {
             option[len(path) : end]
             for option in ordered
@@ -92,9 +92,9 @@ def test_any_path_gives_probabilities(options: set[str], data: st.DataObject) ->
         mass.step(tokens(weights), chosen.encode())
         path += "" if chosen == "<end>" else chosen
         steps += 1
-    assert mass.decided.startswith(path)
+    assert mass.decision.startswith(path)
     assert steps <= steps_to_decide(ordered)
-    assert sum(shares(mass, mass.decided).values()) == pytest.approx(1)
+    assert sum(shares(mass, mass.decision).values()) == pytest.approx(1)
 
 
 def test_steps_to_decide() -> None:

@@ -17,8 +17,8 @@ from localmem.llm.transformers import TransformersLLM
 from localmem.llm.vllm.llm import VllmLLM
 from localmem.llm.vllm.vllm_server import VllmServer
 from localmem.types import Choice, Completion, Message, Prompt
-from tests.llm.asking import ask, collected
 from tests.llm.conftest import CONTEXT
+from tests.llm.prompts import ask, collect
 
 OPTION_SETS = (
     ("yes", "no"),
@@ -91,58 +91,58 @@ def test_says_who_it_is(llm: LLM) -> None:
 
 def test_answers_stand_in_the_order_of_their_prompts(llm: LLM) -> None:
     prompts = [ask(f"Say {n}", schema={"const": f"item {n}"}, max_tokens=24) for n in range(12)]
-    assert [json.loads(done.text) for done in llm.generate(prompts)] == [f"item {n}" for n in range(12)]
+    assert [json.loads(completion.text) for completion in llm.generate(prompts)] == [f"item {n}" for n in range(12)]
 
 
 def test_threads_get_their_own_answers(llm: LLM) -> None:
-    def one(number: int) -> str:
-        done = llm.generate([ask(f"Say {number}", schema={"const": f"item {number}"}, max_tokens=24)])
-        return str(json.loads(done[0].text))
+    def ask_one(number: int) -> str:
+        completion = llm.generate([ask(f"Say {number}", schema={"const": f"item {number}"}, max_tokens=24)])
+        return str(json.loads(completion[0].text))
 
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(one, range(16))) == [f"item {number}" for number in range(16)]
+        assert list(pool.map(ask_one, range(16))) == [f"item {number}" for number in range(16)]
 
 
 def test_choices_are_never_left(model: LLM) -> None:
-    asked = [
+    prompts = [
         ask("Write a long poem, please!", choice=OPTION_SETS[n % 5], temperature=2.0, seed=n, max_tokens=1)
         for n in range(100)
     ]
-    for prompt, done in zip(asked, model.generate(asked), strict=True):
+    for prompt, completion in zip(prompts, model.generate(prompts), strict=True):
         assert isinstance(prompt.format, Choice)
-        assert done.text in prompt.format.options
-        assert done.finish == "stop"
-        assert done.choices is not None
-        assert set(done.choices) == set(prompt.format.options)
-        assert sum(map(math.exp, done.choices.values())) == pytest.approx(1)
+        assert completion.text in prompt.format.options
+        assert completion.finish == "stop"
+        assert completion.choices is not None
+        assert set(completion.choices) == set(prompt.format.options)
+        assert sum(map(math.exp, completion.choices.values())) == pytest.approx(1)
 
 
 def test_schemas_are_never_left(model: LLM) -> None:
-    asked = [
+    prompts = [
         ask("Write a long poem, please!", schema=SCHEMAS[n % 4], temperature=2.0, seed=n, max_tokens=120)
         for n in range(100)
     ]
-    for prompt, done in zip(asked, model.generate(asked), strict=True):
-        jsonschema.validate(json.loads(done.text), prompt.format.schema)  # type: ignore[union-attr]
-        assert done.finish == "stop"
+    for prompt, completion in zip(prompts, model.generate(prompts), strict=True):
+        jsonschema.validate(json.loads(completion.text), prompt.format.schema)  # type: ignore[union-attr]
+        assert completion.finish == "stop"
 
 
 def test_the_likeliest_choice_is_the_greedy_one(llm: LLM) -> None:
-    asked = [
+    prompts = [
         ask(text, choice=("yes", "no", "maybe"))
         for text in ("Is the sea wet?", "Can stones swim?", "Will it rain?", "Do you like tea?")
     ]
-    for done in llm.generate(asked):
-        assert done.choices is not None
-        assert done.text == max(done.choices, key=lambda option: done.choices[option])  # type: ignore[index]
+    for completion in llm.generate(prompts):
+        assert completion.choices is not None
+        assert completion.text == max(completion.choices, key=lambda option: completion.choices[option])  # type: ignore[index]
 
 
 def test_an_answer_ends_before_its_stop_string(llm: LLM) -> None:
-    whole = llm.generate([ask(max_tokens=40)])[0].text
+    complete = llm.generate([ask(max_tokens=40)])[0].text
     for stop in (" ", ",", "and"):
-        assert stop in whole
+        assert stop in complete
         cut = llm.generate([ask(max_tokens=40, stop=["never said", stop])])[0]
-        assert cut.text == whole.partition(stop)[0]
+        assert cut.text == complete.partition(stop)[0]
         assert cut.finish == "stop"
 
 
@@ -159,29 +159,29 @@ def test_an_answer_ends_before_its_stop_string(llm: LLM) -> None:
     ids=["greedy", "drawn", "characters", "stop", "choice", "schema"],
 )
 def test_a_stream_says_what_generate_says(llm: LLM, prompt: Prompt) -> None:
-    pieces, streamed = collected(llm.stream(prompt))
-    whole = llm.generate([prompt])[0]
-    assert "".join(pieces) == streamed.text == whole.text
-    assert streamed.finish == whole.finish
-    assert streamed.usage.output == whole.usage.output
+    pieces, streamed = collect(llm.stream(prompt))
+    complete = llm.generate([prompt])[0]
+    assert "".join(pieces) == streamed.text == complete.text
+    assert streamed.finish == complete.finish
+    assert streamed.usage.output == complete.usage.output
 
 
 def test_a_stream_comes_in_pieces(llm: LLM) -> None:
-    pieces, done = collected(llm.stream(ask(max_tokens=20)))
+    pieces, completion = collect(llm.stream(ask(max_tokens=20)))
     assert len(pieces) > 5
-    assert done.finish == "length"
-    assert done.usage.output == 20
-    assert done.usage.input > 0
+    assert completion.finish == "length"
+    assert completion.usage.output == 20
+    assert completion.usage.input > 0
 
 
 def test_a_prompt_too_long_is_cut_and_says_so(llm: LLM, caplog: pytest.LogCaptureFixture) -> None:
     old = tuple(Message("user" if n % 2 == 0 else "assistant", "word " * 100) for n in range(30))
     prompt = Prompt("test/long", (Message("system", "Be brief."), *old, Message("user", "And now?")), max_tokens=8)
     with caplog.at_level(logging.WARNING, "localmem"):
-        done = llm.generate([prompt])[0]
-    assert done.trimmed > 1000
-    assert done.usage.input + 8 <= CONTEXT
-    assert done.usage.input > CONTEXT - 8 - 250  # not more was cut than had to be
+        completion = llm.generate([prompt])[0]
+    assert completion.trimmed > 1000
+    assert completion.usage.input + 8 <= CONTEXT
+    assert completion.usage.input > CONTEXT - 8 - 250  # not more was cut than had to be
     assert "test/long" in caplog.text
 
 
@@ -210,25 +210,25 @@ def test_json_cut_by_its_limit_is_a_bad_reply(model: LLM) -> None:
     with pytest.raises(BadReply, match="max_tokens"):
         model.generate([prompt])
     with pytest.raises(BadReply, match="max_tokens"):
-        collected(model.stream(prompt))
+        collect(model.stream(prompt))
 
 
 def test_a_seed_says_the_same_again(llm: LLM) -> None:
-    asked = [ask(temperature=1.0, seed=seed, max_tokens=12) for seed in (1, 2, 3)]
-    first = [done.text for done in llm.generate(asked)]
-    assert [llm.generate([prompt])[0].text for prompt in asked] == first
+    prompts = [ask(temperature=1.0, seed=seed, max_tokens=12) for seed in (1, 2, 3)]
+    first = [completion.text for completion in llm.generate(prompts)]
+    assert [llm.generate([prompt])[0].text for prompt in prompts] == first
     assert len(set(first)) == 3
 
 
 def test_no_seed_draws_anew(model: LLM) -> None:
-    asked = [ask(temperature=1.0, seed=None, max_tokens=12)] * 3
-    assert len({done.text for done in model.generate(asked)}) > 1
+    prompts = [ask(temperature=1.0, seed=None, max_tokens=12)] * 3
+    assert len({completion.text for completion in model.generate(prompts)}) > 1
 
 
 def test_sampling_fields_are_followed(model: LLM) -> None:
     greedy = model.generate([ask()])[0].text
     drawn = [ask(temperature=2.0, seed=3, extra={"top_k": 1}), ask(temperature=2.0, seed=3, extra={"top_p": 0.00001})]
-    assert [done.text for done in model.generate(drawn)] == [greedy, greedy]
+    assert [completion.text for completion in model.generate(drawn)] == [greedy, greedy]
     assert model.generate([ask(extra={"repetition_penalty": 1.8}, max_tokens=40)])[0].text != greedy
 
 
@@ -263,8 +263,8 @@ def test_giving_up_a_stream_of_the_server_frees_its_work(vllm_llm: VllmLLM, vllm
 @pytest.mark.xdist_group("vllm")
 def test_long_prompts_with_seeds_do_not_end_the_server(vllm_llm: VllmLLM, vllm_server: VllmServer) -> None:
     """A CPU build that read a part of one dies of it, and restarts; these do not fit into one step together."""
-    asked = [ask(f"{number} " + "and so on " * 220, temperature=0.8, seed=number) for number in range(4)]
-    assert len(vllm_llm.generate(asked)) == 4
+    prompts = [ask(f"{number} " + "and so on " * 220, temperature=0.8, seed=number) for number in range(4)]
+    assert len(vllm_llm.generate(prompts)) == 4
     assert vllm_server.starts == 1
 
 
@@ -276,23 +276,23 @@ def _running(server: VllmServer) -> float:
 @pytest.mark.vllm
 @pytest.mark.xdist_group("vllm")
 def test_both_models_weigh_choices_alike(transformers_llm: TransformersLLM, vllm_llm: VllmLLM) -> None:
-    asked = [
+    prompts = [
         ask(text, choice=options)
         for text in ("Is the sea wet?", "What follows?", "Which of them?")
         for options in OPTION_SETS[:4]
     ]
-    for mine, its in zip(transformers_llm.generate(asked), vllm_llm.generate(asked), strict=True):
+    for mine, theirs in zip(transformers_llm.generate(prompts), vllm_llm.generate(prompts), strict=True):
         assert mine.choices is not None
-        assert its.choices is not None
+        assert theirs.choices is not None
         assert {option: math.exp(weight) for option, weight in mine.choices.items()} == pytest.approx(
-            {option: math.exp(weight) for option, weight in its.choices.items()}, abs=0.01
+            {option: math.exp(weight) for option, weight in theirs.choices.items()}, abs=0.01
         )
 
 
 def test_an_adapter_answers_its_prompts_alone(model: TransformersLLM | VllmLLM, random_adapter: Path) -> None:
     plain, routed, other = ask(name="other/task"), ask(name="lora/task"), ask(name="loranot/task")
     base = model.generate([plain])[0].text
-    assert [done.text for done in model.generate([plain, routed, other])] == [base] * 3
+    assert [completion.text for completion in model.generate([plain, routed, other])] == [base] * 3
     model.load_adapter("lora", random_adapter)
     before = model.generate([plain, routed, other])
     assert [before[0].text, before[2].text] == [base, base]

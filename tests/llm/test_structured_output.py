@@ -1,4 +1,4 @@
-"""Answers outside their format are told apart from a backbone that failed."""
+"""Structured output: bounded schemas, and fallbacks for answers outside their format but not for failures."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,12 +7,22 @@ import pytest
 
 from localmem.errors import BadReply, LLMError, LLMUnavailable, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
-from localmem.llm.structured_output import generate_usable, repeats_instructions
+from localmem.llm.structured_output import (
+    answer_format,
+    array,
+    boolean,
+    generate_usable,
+    integer,
+    is_informative,
+    record,
+    repeats_instructions,
+    string,
+)
 from localmem.types import Completion, JsonSchema, Message, Prompt
 
 
-def _prompt(name: str, asked: str) -> Prompt:
-    return Prompt(name, (Message("user", asked),), format=JsonSchema({"type": "object"}))
+def _prompt(name: str, texts: str) -> Prompt:
+    return Prompt(name, (Message("user", texts),), format=JsonSchema({"type": "object"}))
 
 
 def _llm(*broken: str, error: LLMError | None = None) -> ScriptedLLM:
@@ -24,9 +34,9 @@ def _llm(*broken: str, error: LLMError | None = None) -> ScriptedLLM:
     return ScriptedLLM(script)
 
 
-def _texts(llm: ScriptedLLM, *asked: str) -> tuple[list[str | None], Counter[str]]:
+def _texts(llm: ScriptedLLM, *texts: str) -> tuple[list[str | None], Counter[str]]:
     fallbacks: Counter[str] = Counter()
-    answers = generate_usable(llm, [_prompt("a/b", text) for text in asked], fallbacks)
+    answers = generate_usable(llm, [_prompt("a/b", text) for text in texts], fallbacks)
     return [answer.text if answer else None for answer in answers], fallbacks
 
 
@@ -51,11 +61,11 @@ def test_an_error_that_all_prompts_share_is_as_one() -> None:
 
 
 def test_a_backbone_that_fails_is_not_a_fallback() -> None:
-    gone = LLMUnavailable("no server answers")
+    error = LLMUnavailable("no server answers")
     with pytest.raises(LLMUnavailable):
-        _texts(_llm("1", error=gone), "1")
+        _texts(_llm("1", error=error), "1")
     with pytest.raises(PartialFailure):
-        _texts(_llm("1", error=gone), "1", "2")
+        _texts(_llm("1", error=error), "1", "2")
 
 
 def test_a_sentence_of_the_instructions_is_told_from_one_of_the_dialogue() -> None:
@@ -63,8 +73,31 @@ def test_a_sentence_of_the_instructions_is_told_from_one_of_the_dialogue() -> No
     assert repeats_instructions(prompt, "Ana has a parrot.")
     assert not repeats_instructions(prompt, "Bo has a dog, too.")
     assert not repeats_instructions(prompt, "Ana has a dog.")
-    assert not repeats_instructions(prompt, "a parrot."), "so few words may stand there by chance"
+    assert not repeats_instructions(prompt, "a parrot."), "so few words may occur there by chance"
+    assert is_informative("Bo has a dog, too.", prompt)
+    assert not is_informative("For  example: Ana has a parrot.", prompt)
+    assert not is_informative("... -- !", prompt)
 
 
 def test_no_prompts_ask_nothing() -> None:
     assert _texts(ScriptedLLM(lambda _: pytest.fail("nothing is to be asked"))) == ([], Counter())
+
+
+def test_an_answer_is_an_object_with_all_its_fields_and_no_other() -> None:
+    form = answer_format(names=array(string(9), 2), line=integer(1, 4), sure=boolean(), note=string(5, empty=True))
+    assert form.schema == {
+        "type": "object",
+        "properties": {
+            "names": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 9}, "maxItems": 2},
+            "line": {"type": "integer", "minimum": 1, "maximum": 4},
+            "sure": {"type": "boolean"},
+            "note": {"type": "string", "minLength": 0, "maxLength": 5},
+        },
+        "required": ["names", "line", "sure", "note"],
+        "additionalProperties": False,
+    }
+
+
+def test_records_nest() -> None:
+    inner = record(line=integer(1, 2))
+    assert array(inner, 3)["items"] == inner

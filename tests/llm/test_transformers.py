@@ -10,27 +10,27 @@ import pytest
 from localmem.errors import BadInput, BadSettings, ModelMissing
 from localmem.llm.transformers import TransformersLLM
 from localmem.types import Message, Prompt
-from tests.llm.asking import ask, collected
+from tests.llm.prompts import ask, collect
 
 
 def test_a_seed_says_the_same_in_any_company(transformers_llm: TransformersLLM) -> None:
-    asked = [ask(f"Tell me about the number {n}.", temperature=1.0, seed=n, max_tokens=24) for n in range(4)]
-    alone = [transformers_llm.generate([prompt])[0].text for prompt in asked]
+    prompts = [ask(f"Tell me about the number {n}.", temperature=1.0, seed=n, max_tokens=24) for n in range(4)]
+    alone = [transformers_llm.generate([prompt])[0].text for prompt in prompts]
     company = [ask("word " * (20 * n), temperature=1.0, seed=n, max_tokens=4 * n + 1) for n in range(8)]
-    mixed = transformers_llm.generate([*company[:4], *asked, *company[4:]])
-    assert [done.text for done in mixed[4:8]] == alone
+    mixed = transformers_llm.generate([*company[:4], *prompts, *company[4:]])
+    assert [completion.text for completion in mixed[4:8]] == alone
     with ThreadPoolExecutor(12) as pool:
         busy = [pool.submit(transformers_llm.generate, [prompt]) for prompt in company]
-        streamed = pool.map(lambda prompt: collected(transformers_llm.stream(prompt))[1].text, asked)
+        streamed = pool.map(lambda prompt: collect(transformers_llm.stream(prompt))[1].text, prompts)
         assert list(streamed) == alone
-        assert all(done.result() for done in busy)
+        assert all(completion.result() for completion in busy)
     assert transformers_llm.active == 0
 
 
 def test_a_dialogue_is_read_from_where_it_differs(transformers_llm: TransformersLLM) -> None:
-    said = (Message("system", "You are a sailor, and " + "patient " * 60), Message("user", "Where are you from?"))
-    first = transformers_llm.generate([Prompt("test/dialogue", said, max_tokens=12)])[0]
-    longer = (*said, Message("assistant", first.text), Message("user", "And where to?"))
+    messages = (Message("system", "You are a sailor, and " + "patient " * 60), Message("user", "Where are you from?"))
+    first = transformers_llm.generate([Prompt("test/dialogue", messages, max_tokens=12)])[0]
+    longer = (*messages, Message("assistant", first.text), Message("user", "And where to?"))
     second = transformers_llm.generate([Prompt("test/dialogue", longer, max_tokens=12)])[0]
     assert second.usage.cached >= first.usage.input
     fresh = Prompt("test/dialogue", (Message("system", "Other"), *longer[1:]), max_tokens=12)
@@ -40,14 +40,14 @@ def test_a_dialogue_is_read_from_where_it_differs(transformers_llm: Transformers
 def test_a_slow_reader_holds_nobody_up(transformers_llm: TransformersLLM) -> None:
     slow = transformers_llm.stream(ask(max_tokens=30))
     begun = next(slow)
-    whole = transformers_llm.generate([ask(max_tokens=30)])[0].text
-    pieces, done = collected(slow)
-    assert begun + "".join(pieces) == done.text == whole
+    complete = transformers_llm.generate([ask(max_tokens=30)])[0].text
+    pieces, completion = collect(slow)
+    assert begun + "".join(pieces) == completion.text == complete
 
 
 def test_a_thread_that_gives_up_leaves_its_work_to_none(transformers_llm: TransformersLLM) -> None:
-    kept = transformers_llm.stream(ask(max_tokens=40))
-    next(kept)
+    remaining = transformers_llm.stream(ask(max_tokens=40))
+    next(remaining)
     given_up = [transformers_llm.stream(ask(max_tokens=900, seed=n, temperature=1.0)) for n in range(3)]
     for stream in given_up:
         next(stream)
@@ -55,37 +55,39 @@ def test_a_thread_that_gives_up_leaves_its_work_to_none(transformers_llm: Transf
     given_up.clear()  # as a server does whose client hangs up: the generators are simply dropped
     del stream
     assert transformers_llm.active == 1
-    assert collected(kept)[1].usage.output == 40
+    assert collect(remaining)[1].usage.output == 40
     assert transformers_llm.active == 0
 
 
 def test_an_adapter_is_unloaded_once_its_answers_are_done(
     transformers_llm: TransformersLLM, random_adapter: Path
 ) -> None:
-    asked = ask(name="lora/story", max_tokens=20)
+    prompts = ask(name="lora/story", max_tokens=20)
     transformers_llm.load_adapter("lora", random_adapter)
-    whole = transformers_llm.generate([asked])[0].text
-    stream = transformers_llm.stream(asked)
+    complete = transformers_llm.generate([prompts])[0].text
+    stream = transformers_llm.stream(prompts)
     begun = next(stream)
     unloading = threading.Thread(target=transformers_llm.unload_adapter, args=("lora",))
     unloading.start()
-    pieces, _ = collected(stream)
+    pieces, _ = collect(stream)
     unloading.join(60)
-    assert begun + "".join(pieces) == whole
-    assert transformers_llm.generate([asked])[0].text != whole
+    assert begun + "".join(pieces) == complete
+    assert transformers_llm.generate([prompts])[0].text != complete
 
 
 def test_adapters_are_mixed_in_a_batch(transformers_llm: TransformersLLM, random_adapter: Path) -> None:
     transformers_llm.load_adapter("one", random_adapter)
     transformers_llm.load_adapter("two/exact", random_adapter)
     names = ["one/a", "none/a", "two/exact", "two/other"]
-    mixed = [done.text for done in transformers_llm.generate([ask(name=name) for name in names])]
+    mixed = [completion.text for completion in transformers_llm.generate([ask(name=name) for name in names])]
     alone = [transformers_llm.generate([ask(name=name)])[0].text for name in names]
     assert mixed == alone
     assert mixed[0] == mixed[2] != mixed[1] == mixed[3]
     transformers_llm.unload_adapter("one")
     transformers_llm.unload_adapter("two/exact")
-    assert {done.text for done in transformers_llm.generate([ask(name=name) for name in names])} == {mixed[1]}
+    assert {completion.text for completion in transformers_llm.generate([ask(name=name) for name in names])} == {
+        mixed[1]
+    }
 
 
 def test_fields_that_are_not_followed_are_named_once(
@@ -95,7 +97,7 @@ def test_fields_that_are_not_followed_are_named_once(
         transformers_llm.generate([ask(max_tokens=1, extra={"best_of": 2, "top_p": 0.9})] * 2)
         transformers_llm.generate([ask(max_tokens=1, extra={"best_of": 2})])
     assert [record.getMessage() for record in caplog.records] == [
-        "prompt 'test/ask': an in-process model does not follow the field 'best_of'"
+        "prompt 'test/ask': an in-process model ignores the field 'best_of'"
     ]
 
 
@@ -115,7 +117,7 @@ def test_penalties_change_what_is_said(transformers_llm: TransformersLLM) -> Non
 @pytest.mark.parametrize("word", ["uniqueItems", "multipleOf", "contains", "not"])
 def test_schemas_that_decoding_cannot_keep_are_refused(transformers_llm: TransformersLLM, word: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", word: {}}}, "required": ["a"]}
-    with pytest.raises(BadInput, match=f"no decoder enforces {word}"):
+    with pytest.raises(BadInput, match=f"the decoder does not enforce {word}"):
         transformers_llm.generate([ask(schema=schema)])
     named = {"type": "object", "properties": {word: {"const": 1}}, "required": [word]}
     assert transformers_llm.generate([ask(schema=named, max_tokens=30)])[0].text == f'{{"{word}": 1}}'
@@ -142,15 +144,15 @@ def test_an_adapter_of_another_model_is_refused(transformers_llm: TransformersLL
     other.save_pretrained(str(tmp_path))
     before = transformers_llm.generate([ask()])[0].text
     for _ in range(2):
-        with pytest.raises(BadSettings, match="does not suit the model"):
+        with pytest.raises(BadSettings, match="does not fit the model"):
             transformers_llm.load_adapter("lora", tmp_path)
     assert transformers_llm.generate([ask(name="lora/ask")])[0].text == before
 
 
 def test_half_precision_answers_alike(starter_llm_dir: Path, transformers_llm: TransformersLLM) -> None:
     half = TransformersLLM(starter_llm_dir, name="starter", context_length=1024, device="cpu", dtype="bfloat16")
-    asked = [ask(text, choice=("yes", "no")) for text in ("Is the sea wet?", "Can stones swim?", "Is it so?")]
-    for mine, its in zip(half.generate(asked), transformers_llm.generate(asked), strict=True):
+    prompts = [ask(text, choice=("yes", "no")) for text in ("Is the sea wet?", "Can stones swim?", "Is it so?")]
+    for mine, theirs in zip(half.generate(prompts), transformers_llm.generate(prompts), strict=True):
         assert mine.choices is not None
-        assert its.choices is not None
-        assert mine.choices["yes"] == pytest.approx(its.choices["yes"], abs=0.15)
+        assert theirs.choices is not None
+        assert mine.choices["yes"] == pytest.approx(theirs.choices["yes"], abs=0.15)

@@ -6,18 +6,18 @@ import pytest
 
 from localmem.errors import BadReply, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
-from localmem.llm.wrappers import Meter, Recorder, PromptUsage, Wrapper
+from localmem.llm.wrappers import Meter, PromptUsage, Recorder, Wrapper
 from localmem.types import Completion, Message, Prompt
-from tests.llm.asking import ask, collected
+from tests.llm.prompts import ask, collect
 
 
-def said(prompt: Prompt) -> str:
+def script(prompt: Prompt) -> str:
     return "{" if prompt.name == "bad/json" else "one two three"
 
 
 @pytest.fixture
 def inner() -> ScriptedLLM:
-    return ScriptedLLM(said, name="inner", context_length=256)
+    return ScriptedLLM(script, name="inner", context_length=256)
 
 
 def test_a_wrapper_is_the_llm_it_wraps(inner: ScriptedLLM) -> None:
@@ -25,13 +25,13 @@ def test_a_wrapper_is_the_llm_it_wraps(inner: ScriptedLLM) -> None:
     assert (wrapped.name, wrapped.context_length) == ("inner", 256)
     assert wrapped.count_tokens(["a b", "c"]) == [2, 1]
     assert wrapped.generate([ask()]) == inner.generate([ask()])
-    assert collected(wrapped.stream(ask())) == collected(inner.stream(ask()))
+    assert collect(wrapped.stream(ask())) == collect(inner.stream(ask()))
 
 
 def test_the_meter_counts_by_name(inner: ScriptedLLM) -> None:
     meter = Meter(inner)
     meter.generate([ask("a b", name="one"), ask("a b", name="two"), ask("a b c", name="one", max_tokens=2)])
-    collected(meter.stream(ask("a", name="two")))
+    collect(meter.stream(ask("a", name="two")))
     assert meter.usage() == {
         "one": PromptUsage(calls=2, input_tokens=15, output_tokens=5, cut_short=1),
         "two": PromptUsage(calls=2, input_tokens=13, output_tokens=6),
@@ -42,7 +42,7 @@ def test_the_meter_counts_prompts_that_were_cut(inner: ScriptedLLM) -> None:
     meter = Meter(inner)
     long = Prompt("long", (Message("user", "a " * 100), Message("assistant", "b " * 100), Message("user", "c " * 90)))
     meter.generate([ask(name="short"), Prompt("long", long.messages, max_tokens=20)])
-    assert {name: spent.trimmed for name, spent in meter.usage().items()} == {"short": 0, "long": 1}
+    assert {name: usage.trimmed for name, usage in meter.usage().items()} == {"short": 0, "long": 1}
 
 
 def test_a_partial_failure_is_metered_for_what_succeeded(inner: ScriptedLLM) -> None:
@@ -65,11 +65,11 @@ def test_a_stream_given_up_is_not_an_answer(inner: ScriptedLLM) -> None:
 def test_the_recorder_hands_on_prompt_and_answer(inner: ScriptedLLM) -> None:
     records: list[tuple[Prompt, Completion, float]] = []
     recorder = Recorder(inner, lambda *record: records.append(record))
-    done = recorder.generate([ask("one"), ask("two")])
-    collected(recorder.stream(ask("three")))
+    completions = recorder.generate([ask("one"), ask("two")])
+    collect(recorder.stream(ask("three")))
     assert [(prompt.messages[-1].content, completion) for prompt, completion, _ in records] == [
-        ("one", done[0]),
-        ("two", done[1]),
-        ("three", done[0]),
+        ("one", completions[0]),
+        ("two", completions[1]),
+        ("three", completions[0]),
     ]
     assert all(time > 1.7e9 for _, _, time in records)

@@ -1,1 +1,1 @@
-"""What decodes answers in this process: rows, their formats and samplers, the keys and values, the steps."""
+"""Decoding in this process: rows with their formats and samplers, the cache of keys and values, the steps."""

@@ -1,6 +1,6 @@
-"""LoRA adapters of an in-process model: loaded and dropped while it runs, chosen by prompt name.
+"""LoRA adapters of an in-process model: loaded and dropped while it runs, selected by prompt name.
 
-Knows peft; knows no tokens and no threads.
+Depends on peft. Not locked: the caller makes sure that no step runs meanwhile.
 """
 
 from collections.abc import Mapping
@@ -16,57 +16,59 @@ if TYPE_CHECKING:
 
 
 class Adapters:
-    """`model` is what to call: the model itself, or peft's wrapper of it while there are adapters."""
+    """`model` is what to call: the model itself, or while there are adapters the wrapper of peft around it."""
 
     def __init__(self, model: "PreTrainedModel") -> None:
         self.model: torch.nn.Module = model
         self._base = model
         self._ids: dict[str, str] = {}
         self._loaded: set[str] = set()
-        self._made = 0
+        self._count = 0
 
     @property
-    def mixed(self) -> bool:
-        """Whether the model must be told which adapter each row goes through."""
+    def needs_names(self) -> bool:
+        """Whether a call of the model must name each row's adapter."""
         return bool(self._loaded)
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Prompt names, and the id under which each one's adapter is loaded."""
+        """Prompt names, each with the id of its adapter."""
         return dict(self._ids)
 
     def route(self, prompt_name: str) -> str | None:
-        """The id of the adapter that answers this prompt."""
+        """The id of the adapter for this prompt, or None for the model itself."""
         return route(self._ids, prompt_name)
 
     def load(self, name: str, folder: Path) -> None:
-        """Loads an adapter for prompts called `name`; any other loaded under that name stays until it is dropped."""
+        """Loads an adapter for prompts called `name`; an earlier one of that name stays loaded until it is dropped."""
         if not (folder / "adapter_config.json").is_file():
             raise ModelMissing(f"no adapter in {folder}; give a folder that holds adapter_config.json")
-        self._made += 1
-        # peft uses ids as module names, which may hold no dot.
-        adapter = f"adapter{self._made}"
+        self._count += 1
+        # peft uses ids as module names, which must not contain a dot.
+        adapter = f"adapter{self._count}"
         try:
             self._load(adapter, folder)
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise BadSettings(
-                f"the adapter in {folder} does not suit the model: {reason}; train it on this one"
+                f"the adapter in {folder} does not fit the model: {reason}; train it on this model"
             ) from error
         self._loaded.add(adapter)
         self._ids[name] = adapter
 
-    def forget(self, name: str) -> str:
-        """Prompts called `name` go to the model itself from now on; the id to drop once nothing uses it."""
+    def unroute(self, name: str) -> str:
+        """Uses the model itself for prompts called `name`; returns the id to drop once no row uses it."""
         if name not in self._ids:
-            raise BadInput(f"no adapter is loaded under {name!r}; loaded are: {', '.join(sorted(self._ids)) or 'none'}")
+            raise BadInput(
+                f"no adapter is loaded under {name!r}; loaded adapters: {', '.join(sorted(self._ids)) or 'none'}"
+            )
         return self._ids.pop(name)
 
     def drop(self, adapter: str) -> None:
         """Frees an adapter's weights."""
         self._loaded.remove(adapter)
         if self._loaded:
-            self.model.set_adapter(next(iter(self._loaded)))  # peft complains of losing the one it calls active
+            self.model.set_adapter(next(iter(self._loaded)))  # peft warns when the active adapter is deleted
             self.model.delete_adapter(adapter)
         else:
             self._base = self.model.unload()
@@ -76,22 +78,22 @@ class Adapters:
         try:
             from peft import PeftConfig, PeftModel
         except ImportError as error:
-            raise MissingExtra("adapters need the package peft; install localmem[cpu] or localmem[gpu]") from error
+            raise MissingExtra("adapters need the package peft; run `pip install 'localmem[cpu]'`") from error
         wrapped = self.model
         if wrapped is self._base:
             config = PeftConfig.from_pretrained(str(folder))
             config.inference_mode = True
-            # The adapter computes in the model's own precision: widening it is for training.
+            # The adapter computes in the model's own precision; a wider one is for training.
             wrapped = PeftModel(self._base, config, adapter_name=adapter, autocast_adapter_dtype=False)
         try:
             wrapped.load_adapter(str(folder), adapter, autocast_adapter_dtype=False)
         except (RuntimeError, ValueError):
-            self._take_out(adapter, wrapped)
+            self._remove_layers(adapter, wrapped)
             raise
         self.model = wrapped.eval()
 
-    def _take_out(self, adapter: str, wrapped: "torch.nn.Module") -> None:
-        """Undoes an adapter whose layers are in the model while its weights are not."""
+    def _remove_layers(self, adapter: str, wrapped: "torch.nn.Module") -> None:
+        """Undoes a failed load, which leaves the adapter's layers in the model."""
         if not self._loaded:
             self._base = wrapped.unload()
         elif adapter in wrapped.peft_config:

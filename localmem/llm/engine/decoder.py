@@ -1,7 +1,6 @@
-"""Answers decoded together in process: a changing batch of rows goes through the model, one token a step.
+"""Decoder: a changing batch of answers goes through the model together, one token a step.
 
-A row joins between steps and leaves when it is done, so short answers never wait for long ones. Knows token ids and how
-to read them; what a row makes of its logits is the row's affair. Its caller steps from one thread at a time.
+Works on token ids; what a row does with its logits is the row's own matter. One thread at a time may call it.
 """
 
 import logging
@@ -15,79 +14,105 @@ import torch
 from localmem.errors import LLMError
 from localmem.llm.engine.adapters import Adapters
 from localmem.llm.engine.keyvalues import RowCache
-from localmem.llm.engine.prefixes import Prefixes, Saved
+from localmem.llm.engine.prefixes import PrefixCache, SavedRow
 from localmem.llm.engine.row import Row
 
 logger = logging.getLogger(__name__)
 
-# Tokens read in one forward pass, padding included: bounds the memory that reading takes.
+# Why a loop of our own and not `model.generate`: generate decodes a fixed batch until its longest answer is complete,
+# so a short answer waits for a long one and a new prompt for both. Here a row joins between two steps and leaves when
+# it is finished. And each row has its own format, sampler, adapter and stop strings, and some rows collect the
+# probabilities of their options; in a call of generate none of these can differ by row.
+#
+# A step reads the prompts of some waiting rows, then decodes one token of every row in the batch. It reads one group
+# at most, so the rows in the batch never wait for the reading of all that arrived. A group is limited in two ways.
+# Padding included it has at most _READ_TOKENS tokens, which bounds the memory of a forward pass; and at most
+# _READ_PADDING of them are padding, because reading a long and a short prompt one after the other is cheaper than
+# reading the short one at the length of the long one. A row with a saved prefix is read alone, since the others would
+# have to be padded by the columns of that prefix.
+#
+# The cache holds one token less than a row: the last token of the output has been picked but not read. It is read by
+# the next step, and it is left out when a finished row is saved (`_save`).
+#
+# Errors. A forward pass that fails may have appended to the caches of some layers and not of others, so the batch
+# cannot be used any more. No answer is lost by that: the rows return to the queue with their output so far, and
+# are read again as prompt + output (`_start_over`). Their samplers keep their state, so an interrupted answer goes on
+# exactly as it would have. What happens then depends on the error. Out of memory: the saved prefixes are freed and the
+# batch may only have half the rows from then on, down to one, where the row itself must be too large and fails. Another
+# RuntimeError is torch's way to say that the pass was impossible, so the rows of this pass fail and no others. Anything
+# else (a KeyboardInterrupt in the thread that happens to step) does not concern the rows: they go on in whichever
+# thread steps next.
+#
+# Why background rows have no priority number: only rows that somebody waits for are read as long as there are any, and
+# at most a few background prompts exist at a time (see llm/background.py). A row in the batch is never interrupted.
+
 _READ_TOKENS = 8192
-# Padding that reading prompts of different lengths together may cost.
 _READ_PADDING = 256
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Rows under way, their keys and values, and which columns are theirs (rows x columns, 1 or 0; padding is left)."""
+    """Rows in decoding, their keys and values, and the columns they use (rows x columns, 1 or 0; padding is left)."""
 
     rows: list[Row]
     cache: RowCache
     mask: torch.Tensor
 
-    def without(self, gone: Callable[[Row], bool]) -> "_Batch | None":
-        kept = [index for index, row in enumerate(self.rows) if not gone(row)]
-        if not kept:
+    def without(self, leaves: Callable[[Row], bool]) -> "_Batch | None":
+        """The batch after some rows left, None if that was all of them."""
+        staying = [index for index, row in enumerate(self.rows) if not leaves(row)]
+        if not staying:
             return None
-        if len(kept) < len(self.rows):
-            mask = self.mask[kept]
+        if len(staying) < len(self.rows):
+            mask = self.mask[staying]
             crop = int(mask.argmax(1).min()) if self.cache.joinable else 0
-            self.cache.select(torch.tensor(kept, device=mask.device), crop)
-            self.rows, self.mask = [self.rows[index] for index in kept], mask[:, crop:]
+            self.cache.select(torch.tensor(staying, device=mask.device), crop)
+            self.rows, self.mask = [self.rows[index] for index in staying], mask[:, crop:]
         return self
 
-    def joined(self, other: "_Batch") -> "_Batch":
+    def join(self, other: "_Batch") -> None:
+        """Appends the rows of another batch."""
         width = max(self.cache.width, other.cache.width)
-        self.mask = torch.cat([_left_padded(self.mask, width), _left_padded(other.mask, width)])
+        self.mask = torch.cat([_pad_left(self.mask, width), _pad_left(other.mask, width)])
         self.cache.join(other.cache)
         self.rows = self.rows + other.rows
-        return self
 
 
 class Decoder:
-    """Steps up to `limit` rows through the model at a time.
+    """Decodes up to `limit` rows together.
 
-    `ends` are the ids that end an answer; `prefix_tokens` bounds what is kept of finished rows. An answer that does not
-    fit the device's memory beside others is tried again with fewer beside it.
+    `ends` are the ids that end an answer; `prefix_tokens` limits the tokens of finished rows in the prefix cache. Where
+    the device's memory does not suffice for an answer beside the others, it is tried again beside fewer.
     """
 
     def __init__(self, model: Adapters, ends: Sequence[int], *, limit: int, prefix_tokens: int) -> None:
         self._adapters = model
-        self.prefixes = Prefixes(prefix_tokens)
-        self._arrived: SimpleQueue[Row] = SimpleQueue()
+        self.prefixes = PrefixCache(prefix_tokens)
+        self._arrivals: SimpleQueue[Row] = SimpleQueue()
         self._waiting: deque[Row] = deque()
         self._batch: _Batch | None = None
-        self._at_work: list[Row] = []
+        self._in_pass: list[Row] = []
         self._ends = tuple(ends)
         self._limit = limit
 
     @property
     def rows(self) -> int:
         """Rows waiting and running."""
-        return self._arrived.qsize() + len(self._waiting) + len(self._running)
+        return self._arrivals.qsize() + len(self._waiting) + len(self._running)
 
-    def answering_with(self, adapter: str) -> bool:
-        """Whether a row under way goes through this adapter."""
+    def uses(self, adapter: str) -> bool:
+        """Whether an unfinished row uses this adapter."""
         return any(row.adapter == adapter for row in (*self._waiting, *self._running))
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Rows to be answered; may be called while another thread steps."""
+        """Queues rows; may be called while another thread steps."""
         for row in rows:
-            self._arrived.put(row)
+            self._arrivals.put(row)
 
     def prune(self) -> None:
-        """Takes in the rows that arrived and lets go of those that were dropped."""
-        while not self._arrived.empty():
-            self._waiting.append(self._arrived.get())
+        """Collects the rows that arrived and removes those that were dropped."""
+        while not self._arrivals.empty():
+            self._waiting.append(self._arrivals.get())
         for row in [row for row in self._waiting if row.dropped]:
             self._waiting.remove(row)
         if any(row.dropped for row in self._running):
@@ -96,15 +121,15 @@ class Decoder:
 
     @torch.inference_mode()
     def step(self) -> None:
-        """Reads the prompts of some waiting rows, then gives every row under way its next token."""
+        """Reads the prompts of some waiting rows, then decodes the next token of every row in the batch."""
         try:
             self.prune()
             self._admit()
             self._advance()
         except torch.OutOfMemoryError as error:
-            self._make_room(error)
-        except RuntimeError as error:  # torch's name for whatever a forward pass ran into
-            self._fail(error)
+            self._free_memory(error)
+        except RuntimeError as error:
+            self._fail_pass(error)
         except BaseException:
             self._start_over()
             raise
@@ -118,17 +143,20 @@ class Decoder:
         if not self._waiting or not joinable or len(self._running) >= self._limit:
             return
         group = self._next_group()
-        new = self._read(group)
+        batch = self._read(group)
         for row in group:
             self._waiting.remove(row)
-        if new:
-            self._batch = self._batch.joined(new) if self._batch else new
+        if batch and self._batch:
+            self._batch.join(batch)
+        else:
+            self._batch = batch or self._batch
 
     def _next_group(self) -> list[Row]:
-        """The first waiting rows that are worth reading together; a row with a saved beginning is read alone."""
+        """The first waiting rows that can be read together."""
         group: list[Row] = []
         longest = total = 0
-        for row in self._first()[: self._limit - len(self._running)]:
+        foreground = [row for row in self._waiting if not row.prompt.background]
+        for row in (foreground or list(self._waiting))[: self._limit - len(self._running)]:
             if not row.output:
                 row.adapter = self._adapters.route(row.prompt.name)
             length = len(row.ids) + len(row.output)
@@ -142,14 +170,9 @@ class Decoder:
                 break
         return group
 
-    def _first(self) -> list[Row]:
-        """What somebody waits for; when there is nothing of that, what stands in the background."""
-        waited_for = [row for row in self._waiting if not row.prompt.background]
-        return waited_for or list(self._waiting)
-
     def _read(self, rows: list[Row]) -> _Batch | None:
-        """Puts the rows' prompts through the model and gives each its first token; None when none goes on after it."""
-        self._at_work = rows
+        """Reads the rows' prompts and decodes a first token of each; None when that finishes all of them."""
+        self._in_pass = rows
         texts = [[*row.ids, *row.output] for row in rows]
         cache = RowCache(self._adapters.model.config)
         start = self._reuse(rows[0], cache) if len(rows) == 1 and cache.joinable else 0
@@ -159,14 +182,14 @@ class Decoder:
         mask = torch.tensor([[0] * (width - len(text)) + [1] * len(text) for text in texts], device=device)
         positions = (mask.cumsum(1) - 1).clamp(min=0)
         logits = self._forward(rows, cache, ids[:, start:], mask, positions[:, start:])
-        batch = _Batch(list(rows), cache, mask)
-        return self._took(batch, logits)
+        return self._pick_tokens(_Batch(list(rows), cache, mask), logits)
 
     def _reuse(self, row: Row, cache: RowCache) -> int:
-        found = None if row.output else self.prefixes.find(row.ids, row.adapter, row.salt)
-        if found is None:
+        """Fills the cache from a saved prefix; returns its columns."""
+        match = None if row.output else self.prefixes.find(row.ids, row.adapter, row.salt)
+        if match is None:
             return 0
-        saved, columns = found
+        saved, columns = match
         cache.fill(saved.layers, columns)
         row.cached = columns
         return columns
@@ -175,19 +198,19 @@ class Decoder:
         if self._batch is None:
             return
         batch = self._batch
-        self._at_work = batch.rows
+        self._in_pass = batch.rows
         device = self._adapters.model.device
         ids = torch.tensor([[row.output[-1]] for row in batch.rows], device=device)
         positions = batch.mask.sum(1, keepdim=True)
         batch.mask = torch.cat([batch.mask, batch.mask.new_ones(len(batch.rows), 1)], dim=1)
         logits = self._forward(batch.rows, batch.cache, ids, batch.mask, positions)
-        self._batch = self._took(batch, logits)
+        self._batch = self._pick_tokens(batch, logits)
 
     def _forward(
         self, rows: Sequence[Row], cache: RowCache, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
     ) -> torch.Tensor:
         """Float32 logits after the last column (rows x vocabulary)."""
-        adapters = {"adapter_names": [row.adapter or "__base__" for row in rows]} if self._adapters.mixed else {}
+        adapters = {"adapter_names": [row.adapter or "__base__" for row in rows]} if self._adapters.needs_names else {}
         output = self._adapters.model(
             input_ids=ids,
             attention_mask=mask,
@@ -199,49 +222,50 @@ class Decoder:
         )
         return output.logits[:, -1].float()
 
-    def _took(self, batch: _Batch, logits: torch.Tensor) -> _Batch | None:
-        """Gives each row its logits; the batch without the rows that are done."""
+    def _pick_tokens(self, batch: _Batch, logits: torch.Tensor) -> _Batch | None:
+        """Gives each row its logits; returns the batch without the finished rows."""
         for index, row in enumerate(batch.rows):
             try:
                 row.take(logits[index : index + 1])
             except RuntimeError as error:
-                row.finish(error=LLMError(f"prompt {row.prompt.name!r} could not be answered: {_line(error)}"))
+                row.finish(error=_answer_error(row, error))
         for index, row in enumerate(batch.rows):
             self._save(batch.cache, index, row)
-        return batch.without(lambda row: row.done)
+        return batch.without(lambda row: row.finished)
 
     def _save(self, cache: RowCache, index: int, row: Row) -> None:
-        read = (*row.ids, *row.output[:-1])
-        if row.done and not row.error and cache.joinable and self.prefixes.wants(len(read)):
-            layers = cache.row(index, cache.width - len(read), cache.width)
-            self.prefixes.keep(Saved(read, row.adapter, layers, row.salt))
+        ids = (*row.ids, *row.output[:-1])
+        if row.finished and not row.error and cache.joinable and self.prefixes.accepts(len(ids)):
+            layers = cache.row(index, cache.width - len(ids), cache.width)
+            self.prefixes.add(SavedRow(ids, row.adapter, layers, row.salt))
 
     def _start_over(self) -> None:
-        """Sends running rows back to wait; they are read again with what they had, so nothing of them is lost."""
-        self._waiting.extendleft(reversed([row for row in self._running if not row.done]))
+        """Returns the running rows to the front of the queue."""
+        self._waiting.extendleft(reversed([row for row in self._running if not row.finished]))
         self._batch = None
 
-    def _make_room(self, error: RuntimeError) -> None:
+    def _free_memory(self, error: RuntimeError) -> None:
         self._start_over()
         self.prefixes.clear()
         if self._limit == 1:
-            self._fail(error)
+            self._fail_pass(error)
             return
         self._limit = max(1, self._limit // 2)
-        logger.warning("the device's memory is full; going on with at most %d answers at a time", self._limit)
+        logger.warning("the device's memory is full; continuing with at most %d answers at a time", self._limit)
 
-    def _fail(self, error: RuntimeError) -> None:
-        """The rows at work fail; the others that ran with them are read again."""
+    def _fail_pass(self, error: RuntimeError) -> None:
+        """Fails the rows of the current pass; all others are read again."""
         self._start_over()
-        for row in self._at_work:
-            if not row.done:
-                row.finish(error=LLMError(f"prompt {row.prompt.name!r} could not be answered: {_line(error)}"))
-        self._waiting = deque(row for row in self._waiting if not row.done)
+        for row in self._in_pass:
+            if not row.finished:
+                row.finish(error=_answer_error(row, error))
+        self._waiting = deque(row for row in self._waiting if not row.finished)
 
 
-def _left_padded(mask: torch.Tensor, width: int) -> torch.Tensor:
+def _answer_error(row: Row, error: Exception) -> LLMError:
+    reason = " ".join(str(error).split())[:300]
+    return LLMError(f"prompt {row.prompt.name!r} could not be answered: {reason}")
+
+
+def _pad_left(mask: torch.Tensor, width: int) -> torch.Tensor:
     return torch.nn.functional.pad(mask, (width - mask.shape[1], 0))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -1,6 +1,6 @@
 """The attention keys and values of a changing set of answers, and attention that reads them without copying.
 
-Rows are padded on the left, so all end at the same column. Knows shapes only: no tokens, no prompts.
+Rows are padded on the left, so that all end at the same column. Works on shapes only: no tokens, no prompts.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,31 @@ from transformers.masking_utils import sdpa_mask
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
+# Why a layer of our own. The DynamicLayer of transformers appends a step's column with torch.cat, which copies all keys
+# and values for one new column, in every layer at every token. RowLayer allocates _SLACK columns more than it needs
+# and writes the new column in place, so the copy comes once in _SLACK steps. `keys` and `values` are views of the
+# part that is filled, and that is all that the model's attention sees.
+#
+# Why left padding. Every row's next column is then the same one, so a step is one write for the whole batch, and rows
+# join by padding the narrower side on the left. When the rows that leave were the longest, the columns that are padding
+# for all others are cut off; otherwise a single long answer would widen the batch for the rest of its life.
+#
+# Which models. Only layers that are plain columns can be padded, cropped and joined. A sliding window drops columns by
+# itself, and a convolution or recurrent layer keeps a state that has no columns. For a model with such layers
+# `joinable` is False: its rows are read and answered together, and others wait until they have finished.
+#
+# Why attention of our own. Most models share keys and values among several query heads. The sdpa attention of
+# transformers repeats the keys and values for each of these heads first, which copies the cache at every step: at 8
+# rows of 1,000 tokens a step on a CPU is 3 times faster without it. When there is one query column, the heads that
+# share keys can stand where query columns stand, since all of them see the same columns and no mask lies between them.
+# With more columns (reading a prompt) that is not so, and the ordinary function runs.
+
 _SLACK = 128
 _ATTENTION = "localmem_rows"
 
 
 class RowLayer(DynamicLayer):
-    """One layer's keys and values (rows x heads x columns x size); spare columns let a step append in place."""
+    """One layer's keys and values (rows x heads x columns x size), with spare columns for the steps to come."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -31,26 +50,26 @@ class RowLayer(DynamicLayer):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if not self.is_initialized:
-            self.hold(key_states, value_states)
+            self.assign(key_states, value_states)
             return self.keys, self.values
         start, end = self.keys.shape[-2], self.keys.shape[-2] + key_states.shape[-2]
         if end > self._spare_keys.shape[-2]:
-            self.hold(self.keys, self.values, spare=key_states.shape[-2] + _SLACK)
+            self.assign(self.keys, self.values, spare=key_states.shape[-2] + _SLACK)
         self._spare_keys[..., start:end, :] = key_states
         self._spare_values[..., start:end, :] = value_states
         self.keys = self._spare_keys[..., :end, :]
         self.values = self._spare_values[..., :end, :]
         return self.keys, self.values
 
-    def hold(self, keys: torch.Tensor, values: torch.Tensor, *, spare: int = _SLACK) -> None:
-        """Takes a copy of these in place of what it had."""
+    def assign(self, keys: torch.Tensor, values: torch.Tensor, *, spare: int = _SLACK) -> None:
+        """Replaces the content by a copy of these."""
         self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
         self._spare_keys, self.keys = _with_spare(keys, spare)
         self._spare_values, self.values = _with_spare(values, spare)
 
 
 class RowCache:
-    """A model's cache over rows. `joinable` models can take rows in while others are under way."""
+    """A model's cache over rows. `joinable` says whether rows can join while others are decoded."""
 
     def __init__(self, config: "PretrainedConfig") -> None:
         self.cache = DynamicCache(config=config)
@@ -60,40 +79,39 @@ class RowCache:
 
     @property
     def width(self) -> int:
-        """Columns held."""
+        """The number of columns."""
         return int(self.cache.get_seq_length())
 
     def select(self, rows: torch.Tensor, crop: int) -> None:
-        """Keeps these rows; where rows can join, drops the first `crop` columns."""
+        """Drops all other rows; where rows can join, also the first `crop` columns."""
         if not self.joinable:
             self.cache.reorder_cache(rows)
             return
         for layer in self.cache.layers:
-            layer.hold(layer.keys[rows, :, crop:], layer.values[rows, :, crop:])
+            layer.assign(layer.keys[rows, :, crop:], layer.values[rows, :, crop:])
 
     def join(self, other: "RowCache") -> None:
-        """Takes the other's rows in below its own."""
+        """Appends the rows of another cache."""
         width = max(self.width, other.width)
-        for mine, its in zip(self.cache.layers, other.cache.layers, strict=True):
-            mine.hold(_stack(mine.keys, its.keys, width), _stack(mine.values, its.values, width))
+        for mine, theirs in zip(self.cache.layers, other.cache.layers, strict=True):
+            mine.assign(_stack(mine.keys, theirs.keys, width), _stack(mine.values, theirs.values, width))
 
     def row(self, index: int, start: int, end: int) -> "list[tuple[torch.Tensor, torch.Tensor]]":
-        """A copy of one row's columns, for each layer."""
-        at = slice(index, index + 1)
+        """A copy of some columns of one row, for each layer."""
+        rows = slice(index, index + 1)
         return [
-            (layer.keys[at, :, start:end].clone(), layer.values[at, :, start:end].clone())
+            (layer.keys[rows, :, start:end].clone(), layer.values[rows, :, start:end].clone())
             for layer in self.cache.layers
         ]
 
-    def fill(self, saved: "Sequence[tuple[torch.Tensor, torch.Tensor]]", columns: int) -> None:
+    def fill(self, layers: "Sequence[tuple[torch.Tensor, torch.Tensor]]", columns: int) -> None:
         """Starts with the first columns of a saved row."""
-        for layer, (keys, values) in zip(self.cache.layers, saved, strict=True):
-            layer.hold(keys[:, :, :columns], values[:, :, :columns])
+        for layer, (keys, values) in zip(self.cache.layers, layers, strict=True):
+            layer.assign(keys[:, :, :columns], values[:, :, :columns])
 
 
 def use_row_attention(model: "PreTrainedModel") -> None:
-    """Lets a model whose query heads share keys and values read them as they are; at 8 rows of 1,000 tokens a step on a
-    CPU is 3 times faster than with the keys copied for each head. Prefill is left as it was."""
+    """Makes a model whose query heads share keys and values read them without copying them for each head."""
     if getattr(model.config, "_attn_implementation", None) != "sdpa":
         return
     AttentionInterface.register(_ATTENTION, _row_attention)
@@ -114,7 +132,6 @@ def _row_attention(
     if length != 1 or heads == shared or kwargs.get("position_bias") is not None:
         ordinary: Callable[..., tuple[torch.Tensor, None]] = sdpa_attention_forward
         return ordinary(module, query, key, value, attention_mask, **kwargs)
-    # The heads that share keys stand where query positions stand: each sees the same columns.
     grouped = query.view(rows, shared, heads // shared, size)
     output = torch.nn.functional.scaled_dot_product_attention(
         grouped, key, value, attn_mask=attention_mask, scale=kwargs.get("scaling")
@@ -124,11 +141,10 @@ def _row_attention(
 
 def _with_spare(states: torch.Tensor, spare: int) -> tuple[torch.Tensor, torch.Tensor]:
     rows, heads, columns, size = states.shape
-    room = states.new_empty((rows, heads, columns + spare, size))
-    room[..., :columns, :] = states
-    return room, room[..., :columns, :]
+    buffer = states.new_empty((rows, heads, columns + spare, size))
+    buffer[..., :columns, :] = states
+    return buffer, buffer[..., :columns, :]
 
 
 def _stack(above: torch.Tensor, below: torch.Tensor, width: int) -> torch.Tensor:
-    padded = [torch.nn.functional.pad(part, (0, 0, width - part.shape[-2], 0)) for part in (above, below)]
-    return torch.cat(padded)
+    return torch.cat([torch.nn.functional.pad(part, (0, 0, width - part.shape[-2], 0)) for part in (above, below)])

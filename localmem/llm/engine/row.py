@@ -1,6 +1,6 @@
-"""One answer under way in process: its tokens, its format, its text, and how it ends.
+"""One answer while it is decoded in process: its tokens, its format, its text, and how it ends.
 
-Knows logits and stop strings; knows no model, no cache and no threads.
+Works on logits and stop strings; does not depend on the model, its cache or threads.
 """
 
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ from localmem.types import Prompt
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A prompt as token ids, and the answer to it so far (at most `limit` tokens; `ends` finish it).
+    """A prompt as token ids, and its answer so far (at most `limit` tokens; one of `ends` finishes it).
 
-    Another thread may watch `text` and `done`: `done` is set last, when nothing of the row changes any more.
+    Another thread may read `text` and `finished`: `finished` is set last, when nothing of the row changes any more.
     """
 
     prompt: Prompt
@@ -38,12 +38,12 @@ class Row:
     cached: int = 0
     cut: bool = False
     error: LLMError | None = None
-    done: bool = False
+    finished: bool = False
     dropped: bool = False
 
     @property
     def salt(self) -> str | None:
-        """What keeps its prefix apart from others'."""
+        """Rows of different salts do not share prefixes."""
         salt = self.prompt.extra.get("cache_salt")
         return None if salt is None else str(salt)
 
@@ -58,35 +58,35 @@ class Row:
         if token in self.ends:
             self.finish()
         else:
-            self._go_on(token)
+            self._append(token)
 
     def finish(self, *, cut: bool = False, error: LLMError | None = None) -> None:
-        """Ends the answer: in the ordinary way, cut by its limit, or by an error."""
+        """Ends the answer: regularly, cut by its limit, or by an error."""
         self.cut, self.error = cut, error
-        if self.mass is not None and self.mass.decided is not None:
-            self.text.add(self.mass.decided)
+        if self.mass is not None and self.mass.decision is not None:
+            self.text.add(self.mass.decision)
         self.text.finish()
-        self.done = True
+        self.finished = True
 
-    def _go_on(self, token: int) -> None:
+    def _append(self, token: int) -> None:
         if self.constraint:
             self.constraint.accept(token)
         if self.mass is None:
             self.text.add(self.pieces.add(token))
-        if self.text.stopped or self._formed():
+        if self.text.stopped or self._is_complete():
             self.finish()
         elif len(self.output) >= self.limit:
             self.finish(cut=True)
 
-    def _formed(self) -> bool:
+    def _is_complete(self) -> bool:
         """Whether the format leaves nothing to decode."""
-        if self.mass is not None and self.mass.decided is not None:
+        if self.mass is not None and self.mass.decision is not None:
             return True
         return self.constraint is not None and self.constraint.complete
 
 
 def _weigh(mass: ChoiceMass, constraint: Constraint, logits: torch.Tensor, token: int) -> None:
-    allowed = constraint.allowed()
-    weights = logits[0, torch.from_numpy(allowed).to(logits.device)].tolist()
-    pairs = [(constraint.bytes_of(int(one)), weight) for one, weight in zip(allowed, weights, strict=True)]
+    tokens = constraint.allowed_tokens()
+    weights = logits[0, torch.from_numpy(tokens).to(logits.device)].tolist()
+    pairs = [(constraint.bytes_of(int(allowed)), weight) for allowed, weight in zip(tokens, weights, strict=True)]
     mass.step(pairs, constraint.bytes_of(token))

@@ -1,6 +1,7 @@
-"""How one answer picks its next token from logits: greedy, or drawn by a generator of its own.
+"""Picks the next token of one answer from logits: the likeliest, or sampled with the answer's own generator.
 
-Each answer has its own generator, so what a seed gives does not depend on the other answers of a batch. Knows no model.
+With its own generator the result of a seed does not depend on the other answers of a batch. Does not depend on the
+model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ _SHAPERS: Mapping[str, Callable[[float], LogitsProcessor]] = {
     "top_k": lambda value: TopKLogitsWarper(int(value)),
     "top_p": lambda value: TopPLogitsWarper(float(value)),
 }
-# The values by which a client says "off".
+# The values that mean "off".
 _OFF: Mapping[str, tuple[float, ...]] = {
     "min_p": (0,),
     "top_k": (0, -1),
@@ -39,7 +40,7 @@ KNOWN_FIELDS = frozenset({*_OFF, "chat_template_kwargs", "cache_salt"})
 class Sampler:
     """Picks the tokens of one answer.
 
-    Of `Prompt.extra` it follows top_p, top_k, min_p and the repetition, presence and frequency penalties, with vLLM's
+    Of `Prompt.extra` it uses top_p, top_k, min_p and the repetition, presence and frequency penalties, with vLLM's
     meanings and order.
     """
 
@@ -47,14 +48,9 @@ class Sampler:
         settings = _numbers(prompt)
         self._penalties = {name: value for name, value in settings.items() if name not in _SHAPERS}
         self._prompt_ids = prompt_ids
-        drawn = prompt.temperature >= _GREEDY_BELOW
-        self._shapers = _shapers(prompt, settings) if drawn else []
-        self._generator = _generator(prompt, device) if drawn else None
-
-    @property
-    def plain(self) -> bool:
-        """The likeliest token is the one: no draw, no penalty."""
-        return self._generator is None and not self._penalties
+        random = prompt.temperature >= _GREEDY_BELOW
+        self._shapers = _shapers(prompt, settings) if random else []
+        self._generator = _generator(prompt, device) if random else None
 
     def pick(self, logits: torch.Tensor, output: Sequence[int]) -> int:
         """The next token, given float32 logits (1 x vocabulary) and the answer's tokens so far."""
@@ -64,25 +60,25 @@ class Sampler:
         no_ids = torch.empty((1, 0), dtype=torch.long, device=scores.device)
         for shaper in self._shapers:
             scores = shaper(no_ids, scores)
-        return _draw(scores, self._generator)
+        return _sample(scores, self._generator)
 
     def _penalise(self, logits: torch.Tensor, output: Sequence[int]) -> torch.Tensor:
         repetition = self._penalties.get("repetition_penalty")
         if repetition is not None:
-            seen = torch.tensor([[*self._prompt_ids, *output]], device=logits.device)
-            logits = RepetitionPenaltyLogitsProcessor(repetition)(seen, logits)
+            tokens = torch.tensor([[*self._prompt_ids, *output]], device=logits.device)
+            logits = RepetitionPenaltyLogitsProcessor(repetition)(tokens, logits)
         counts = torch.bincount(torch.tensor(output, dtype=torch.long), minlength=logits.shape[1]).to(logits)
         frequency, presence = (self._penalties.get(f"{kind}_penalty", 0.0) for kind in ("frequency", "presence"))
         return logits - frequency * counts - presence * (counts > 0)
 
 
-def _draw(scores: torch.Tensor, generator: torch.Generator) -> int:
-    """A token drawn with one random number (torch.multinomial takes one for each token of the vocabulary)."""
+def _sample(scores: torch.Tensor, generator: torch.Generator) -> int:
+    """A token sampled with one random number; torch.multinomial uses one for each token of the vocabulary."""
     heights = scores[0].double().softmax(-1).cumsum(-1)
     if not torch.isfinite(heights[-1]):
-        raise RuntimeError("the model gave no probabilities (its numbers overflowed; try dtype float32)")
-    at = torch.rand(1, generator=generator, device=scores.device, dtype=torch.float64) * heights[-1]
-    return min(int(torch.searchsorted(heights, at, right=True)), len(heights) - 1)
+        raise RuntimeError("the model returned no probabilities because its numbers overflowed; try dtype float32")
+    point = torch.rand(1, generator=generator, device=scores.device, dtype=torch.float64) * heights[-1]
+    return min(int(torch.searchsorted(heights, point, right=True)), len(heights) - 1)
 
 
 def _numbers(prompt: Prompt) -> dict[str, float]:
@@ -100,8 +96,8 @@ def _numbers(prompt: Prompt) -> dict[str, float]:
 
 def _shapers(prompt: Prompt, settings: Mapping[str, float]) -> list[LogitsProcessor]:
     try:
-        chosen = [_SHAPERS[name](settings[name]) for name in sorted(_SHAPERS) if name in settings]
-        return [TemperatureLogitsWarper(float(prompt.temperature)), *chosen]
+        shapers = [_SHAPERS[name](settings[name]) for name in sorted(_SHAPERS) if name in settings]
+        return [TemperatureLogitsWarper(float(prompt.temperature)), *shapers]
     except ValueError as error:
         raise BadInput(f"prompt {prompt.name!r} cannot be sampled: {error}") from error
 

@@ -1,1 +1,1 @@
-"""What talks to a model server, and what keeps a server of our own alive."""
+"""An LLM behind a vLLM server, and a server of our own: its command, its process, its requests."""

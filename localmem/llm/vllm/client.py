@@ -1,6 +1,6 @@
-"""Requests to a vLLM server: sent, checked, and sent once more when the server was gone and is back.
+"""VllmClient: requests to a vLLM server, checked, and repeated once when the server had gone and is back.
 
-Knows HTTP and the server's addresses; knows no prompts beyond the name that errors carry.
+Covers HTTP and the server's addresses; of prompts it only uses the name, for errors.
 """
 
 import logging
@@ -26,14 +26,14 @@ _MESSAGE_WIDTH = 400
 
 
 class _Broken(Exception):
-    """The server did not answer, or answered that it failed; another try may help."""
+    """The server did not answer, or reported a failure of its own; another attempt may succeed."""
 
 
 class VllmClient:
-    """Talks to the server at `url`; `timeout` is in seconds, for one answer or the pause between two pieces of it.
+    """A client of the server at `url`; `timeout` is in seconds, for one answer or the pause between two pieces of it.
 
-    A request that finds no server is sent again once: when `server` is ours, after its restart; when it is not, if its
-    health address answers. A request that the server refuses is never sent again.
+    A request that reaches no server is repeated once: with a `server` of ours after its restart, otherwise if its
+    health address answers. A request that the server rejects is never repeated.
     """
 
     def __init__(self, url: str, *, api_key: str | None, server: VllmServer | None, timeout: float) -> None:
@@ -48,21 +48,21 @@ class VllmClient:
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout, connect=10.0),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            trust_env=False,  # a proxy set for the web must not see what stays on this network
+            trust_env=False,  # a proxy for the web must not see requests within this network
         )
 
     def chat(self, name: str, body: Mapping[str, object]) -> Response:
-        """A whole answer to the prompt called `name`."""
+        """The complete answer to the prompt called `name`."""
         response = self._post(_CHAT, body, f"prompt {name!r}")
-        parsed = _parsed(Response, response.content)
+        parsed = _parse(Response, response.content)
         if not parsed.choices:
             raise LLMError(
-                f"the server at {self.url} answered prompt {name!r} with no choices; is it an OpenAI server?"
+                f"the server at {self.url} answered prompt {name!r} without choices; use an OpenAI-compatible server"
             )
         return parsed
 
     def events(self, name: str, body: Mapping[str, object]) -> Generator[Event, None, None]:
-        """The answer's events as they come. Closing the generator closes the connection, and vLLM stops its work."""
+        """The answer's events as they come. Closing the generator closes the connection, and vLLM stops decoding."""
         what = f"prompt {name!r}"
         started = False
         for last in (False, True):
@@ -82,18 +82,18 @@ class VllmClient:
                 self._revive(error, what)
 
     def tokens(self, body: Mapping[str, object]) -> int:
-        """Tokens of messages or of a text, as the server counts them."""
-        return _parsed(TokenCount, self._post("/tokenize", body, "a request to count tokens").content).count
+        """Tokens of messages or of a text, counted by the server."""
+        return _parse(TokenCount, self._post("/tokenize", body, "a request to count tokens").content).count
 
     def models(self) -> dict[str, int]:
-        """The names that the server serves, adapters among them, with the model's context length."""
+        """The names of the server's models and adapters, with the context length."""
         response = self._send(lambda: self._client.get("/v1/models"), "a request for its models")
-        served = _parsed(Models, response.content).data
+        served = _parse(Models, response.content).data
         longest = max((model.max_model_len or 0 for model in served), default=0)
         return {model.id: model.max_model_len or longest for model in served}
 
     def load_adapter(self, name: str, path: Path) -> None:
-        """Has the server serve the adapter in `path` as `name`, in place of one of that name; again after a restart."""
+        """Loads the adapter in `path` as `name`, replacing one of that name; repeated after a restart of the server."""
         self._check_limit(name)
         if name in self.models():
             self._unload(name)
@@ -102,35 +102,37 @@ class VllmClient:
             self._adapters[name] = path
 
     def unload_adapter(self, name: str) -> None:
+        """Unloads the adapter called `name`."""
         with self._guard:
             self._adapters.pop(name, None)
         self._unload(name)
 
     def healthy(self, seconds: float) -> bool:
-        """Whether the server's health address answers within this time; nothing is sent again or started."""
+        """Whether the server's health address answers within this time; never repeats a request or starts a server."""
         try:
             return self._client.get("/health", timeout=seconds).is_success
         except httpx.TransportError:
             return False
 
     def prefix_cache(self) -> tuple[int, int] | None:
-        """Tokens looked up in the prefix cache and tokens found, as the server's own counters say."""
+        """Tokens looked up in the prefix cache and tokens that were in it, from the server's own counters."""
         text = self._send(lambda: self._client.get("/metrics"), "a request for its metrics").text
-        asked, found = (counter(text, f"vllm:prefix_cache_{what}_total") for what in ("queries", "hits"))
-        return None if asked is None or found is None else (asked, found)
+        queries, hits = (counter(text, f"vllm:prefix_cache_{name}_total") for name in ("queries", "hits"))
+        return None if queries is None or hits is None else (queries, hits)
 
     def close(self) -> None:
+        """Closes the connections."""
         self._client.close()
 
     def _check_limit(self, name: str) -> None:
-        """Only a server of our own has a limit that we know; past it, vLLM would drop adapters in silence."""
+        """Only the limit of a server of ours is known; above it, vLLM would drop adapters without an error."""
         if self._server is None:
             return
         served = {*self._server.adapters, *self._adapters, name}
         if len(served) > self._server.adapter_limit:
             raise BadSettings(
-                f"adapter {name!r} is one more than the {self._server.adapter_limit} that the server was started for; "
-                "unload one or raise its limit"
+                f"adapter {name!r} exceeds the server's limit of {self._server.adapter_limit}; "
+                "unload one or raise the limit"
             )
 
     def _unload(self, name: str) -> None:
@@ -156,10 +158,10 @@ class VllmClient:
         if response.is_success:
             return
         status = response.status_code
-        told = f"{status}: {_message(response)}"
+        reply = f"{status}: {_message(response)}"
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise _Broken(told)
-        raise LLMError(f"the server at {self.url} refused {what} ({told})")
+            raise _Broken(reply)
+        raise LLMError(f"the server at {self.url} rejected {what} ({reply})")
 
     def _events_of(self, response: httpx.Response, what: str) -> Iterator[Event]:
         for line in response.iter_lines():
@@ -168,17 +170,17 @@ class VllmClient:
                 continue
             if data == "[DONE]":
                 return
-            event = _parsed(Event, data.encode())
+            event = _parse(Event, data.encode())
             if event.error:
-                raise LLMError(f"the server at {self.url} refused {what} ({event.error.code}: {event.error.message})")
+                raise LLMError(f"the server at {self.url} rejected {what} ({event.error.code}: {event.error.message})")
             yield event
         raise _Broken("the stream ended before the answer did")
 
     def _revive(self, error: Exception, what: str) -> None:
-        """Returns when another try may help, or raises LLMUnavailable."""
-        if isinstance(error, httpx.ReadTimeout):  # it is at work; the same again would only add to that
+        """Returns when another attempt may succeed, or raises LLMUnavailable."""
+        if isinstance(error, httpx.ReadTimeout):  # the server is busy; a second request would only add work
             raise self._lost(error, what) from error
-        logger.warning("the server at %s did not answer %s (%s); trying once more", self.url, what, _reason(error))
+        logger.warning("the server at %s did not answer %s (%s); trying again", self.url, what, _reason(error))
         if self._server:
             self._server.ensure_ready()
             return
@@ -188,14 +190,16 @@ class VllmClient:
     def _lost(self, error: Exception, what: str) -> LLMError:
         if isinstance(error, httpx.ReadTimeout):
             return LLMUnavailable(
-                f"the server at {self.url} gave no answer to {what} in {self._timeout:.0f} s; see its log"
+                f"the server at {self.url} did not answer {what} within {self._timeout:.0f} s; see its log"
             )
         if isinstance(error, _Broken):
             return LLMError(f"the server at {self.url} failed at {what} ({error}); see its log")
-        return LLMUnavailable(f"no server answers at {self.url} ({_reason(error)}); start one or mend the address")
+        return LLMUnavailable(
+            f"no server answers at {self.url} ({_reason(error)}); start the server or check `llm.url`"
+        )
 
     def _keep_adapters(self) -> None:
-        """A server that was started again has lost what was loaded into it."""
+        """Loads the adapters again after a restart, which lost them."""
         if self._server is None or self._server.starts == self._adapters_at:
             return
         with self._guard:
@@ -208,12 +212,12 @@ class VllmClient:
             self._adapters_at = starts
 
 
-def _parsed(kind: type[Parsed], content: bytes) -> Parsed:
+def _parse(kind: type[Parsed], content: bytes) -> Parsed:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        shown = content[:_MESSAGE_WIDTH].decode(errors="replace")
-        raise LLMError(f"the server's answer is not what the OpenAI protocol says: {shown!r}") from error
+        start = content[:_MESSAGE_WIDTH].decode(errors="replace")
+        raise LLMError(f"the server's answer does not follow the OpenAI protocol: {start!r}") from error
 
 
 def _adapter(name: str, path: Path) -> dict[str, str]:
@@ -221,16 +225,15 @@ def _adapter(name: str, path: Path) -> dict[str, str]:
 
 
 def _message(response: httpx.Response) -> str:
-    """What a server says of its error, whichever of the usual shapes it has."""
+    """The message of an error response, in any of the usual forms."""
     try:
-        told = response.json()
+        message = response.json()
     except ValueError:
-        told = response.text
-    if isinstance(told, dict):
-        told = told.get("error", told)
-    if isinstance(told, dict):
-        told = told.get("message", told)
-    return " ".join(str(told).split())[:_MESSAGE_WIDTH]
+        message = response.text
+    for key in ("error", "message"):
+        if isinstance(message, dict):
+            message = message.get(key, message)
+    return " ".join(str(message).split())[:_MESSAGE_WIDTH]
 
 
 def _reason(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """An LLM behind a vLLM server, over the OpenAI protocol.
 
-Knows how prompts are fitted, routed to adapters and sent side by side. What requests say, how they travel and
-how a server of our own is kept alive is in serving.
+Prompts are trimmed, routed to adapters and sent in parallel here; the other modules of this package hold the format of
+requests, their transport, and the process of a server of our own.
 """
 
 import threading
@@ -21,20 +21,20 @@ from localmem.llm.vllm.vllm_server import VllmServer
 from localmem.llm.vllm.wire import WireUsage, answer_limit, finish, read_choice, request_body
 from localmem.types import Choice, Completion, Message, Prompt
 
-# A prompt of n bytes has at most n tokens, and a template adds a few to it; below that no server need count.
+# A prompt of n bytes has at most n tokens, plus a few of the template; a prompt below that need not be counted.
 _TEMPLATE_TOKENS = 512
 _MESSAGE_TOKENS = 32
-_BEHIND = 1  # the priority of background prompts; vLLM takes lower numbers first, and those without one as 0
+_BACKGROUND = 1  # the priority of background prompts; vLLM serves lower numbers first, and has 0 as its default
 
 
 class VllmLLM:
     """The model that the server at `url` serves under `name`.
 
-    `tokenizer` is a folder with the model's tokenizer; without it the server is asked to count. `context_length` None
-    asks the server. `adapters` maps a prompt's name, or the part before its slash, to the served name of an adapter.
-    `server` is given when the server is ours: then a request that finds it gone waits for its restart. At most
-    `concurrency` prompts of one `generate` are under way at a time; `timeout` is in seconds, for one answer. A server
-    of ours ranks prompts, another does if `priorities` says so: one that does not may refuse a ranked prompt.
+    `tokenizer` is a folder with the model's tokenizer; without it the server counts tokens. `context_length` None asks
+    the server. `adapters` maps a prompt's name, or the part before its slash, to the served name of an adapter. With
+    `server`, a server of ours, a request that does not reach it waits for its restart. At most `concurrency` prompts of
+    one `generate` run at a time; `timeout` is in seconds, for one answer. A server of ours supports priorities, another
+    one if `priorities` is set: without support it may reject a prompt that has one.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class VllmLLM:
         self._tokenizer = ChatTokenizer(tokenizer) if tokenizer else None
         self._context_length = context_length
         self._concurrency = concurrency
-        self._ranks = priorities or server is not None
+        self._has_priorities = priorities or server is not None
         self._client = VllmClient(url, api_key=api_key, server=server, timeout=timeout)
         self._adapters = dict(adapters or {})
         self._guard = threading.Lock()
@@ -86,11 +86,11 @@ class VllmLLM:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
-        if isinstance(prompt.format, Choice):  # decided at its first tokens, so there is nothing to see grow
+        if isinstance(prompt.format, Choice):  # decided by its first tokens, so there is nothing to stream
             completion = self._complete(prompt)
             yield completion.text
             return completion
-        fitted, trimmed = self._fitted(prompt)
+        fitted, trimmed = self._fit(prompt)
         pieces: list[str] = []
         reason: str | None = None
         usage = WireUsage()
@@ -114,28 +114,28 @@ class VllmLLM:
         ]
 
     def load_adapter(self, name: str, path: Path) -> None:
-        """Has the server load a LoRA adapter, in a folder it can read, for prompts called `name` or `name/...`."""
+        """Loads a LoRA adapter, in a folder that the server can read, for prompts called `name` or `name/...`."""
         warn_of_changes(path, self._tokenizer.template_sha256 if self._tokenizer else None)
         self._client.load_adapter(name, path)
         with self._guard:
             self._adapters = {**self._adapters, name: name}
 
     def unload_adapter(self, name: str) -> None:
-        """Those prompts go to the model itself again."""
+        """Uses the model itself for those prompts again."""
         with self._guard:
             self._adapters = {key: served for key, served in self._adapters.items() if key != name}
         self._client.unload_adapter(name)
 
     def is_healthy(self) -> bool:
-        """Whether the server is there right now; a look of at most two seconds, which starts nothing."""
+        """Whether the server answers now; takes at most two seconds and starts nothing."""
         return self._client.healthy(2.0)
 
     def prefix_cache(self) -> tuple[int, int] | None:
-        """Tokens that the server has looked up in its prefix cache so far, and those found; None if it does not say."""
+        """Tokens that the server looked up in its prefix cache so far, and hits; None if it has no such counters."""
         return self._client.prefix_cache()
 
     def close(self) -> None:
-        """Gives the connections back; the server runs on."""
+        """Closes the connections; the server keeps running."""
         self._client.close()
 
     def _attempt(self, prompt: Prompt) -> Completion | LocalmemError:
@@ -145,29 +145,29 @@ class VllmLLM:
             return error
 
     def _complete(self, prompt: Prompt) -> Completion:
-        fitted, trimmed = self._fitted(prompt)
+        fitted, trimmed = self._fit(prompt)
         response = self._client.chat(prompt.name, self._body(fitted, stream=False))
-        answered = response.choices[0]
+        answer = response.choices[0]
         usage = response.usage.usage()
         if isinstance(prompt.format, Choice):
-            option, choices = read_choice(prompt, prompt.format.options, answered)
+            option, choices = read_choice(prompt, prompt.format.options, answer)
             return Completion(option, "stop", usage, choices, trimmed)
-        text = answered.message.content or ""
+        text = answer.message.content or ""
         check_json(prompt, text)
-        return Completion(text, finish(answered.finish_reason), usage, None, trimmed)
+        return Completion(text, finish(answer.finish_reason), usage, None, trimmed)
 
     def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         model = route(self._adapters, prompt.name) or self._name
         body = request_body(prompt, alternate(prompt.messages), model=model, stream=stream)
-        return body | {"priority": _BEHIND} if self._ranks and prompt.background else body
+        return body | {"priority": _BACKGROUND} if self._has_priorities and prompt.background else body
 
-    def _fitted(self, prompt: Prompt) -> tuple[Prompt, int]:
+    def _fit(self, prompt: Prompt) -> tuple[Prompt, int]:
         check(prompt)
-        asked = replace(prompt, max_tokens=answer_limit(prompt))
-        if self._tokenizer is None and self._surely_fits(asked):
-            return asked, 0
+        limited = replace(prompt, max_tokens=answer_limit(prompt))
+        if self._tokenizer is None and self._surely_fits(limited):
+            return limited, 0
         fields = template_fields(prompt.extra)
-        return fit(asked, self.context_length, lambda messages: self._count(messages, fields))
+        return fit(limited, self.context_length, lambda messages: self._count(messages, fields))
 
     def _surely_fits(self, prompt: Prompt) -> bool:
         most = sum(len(message.content.encode()) + _MESSAGE_TOKENS for message in prompt.messages)
@@ -176,6 +176,6 @@ class VllmLLM:
     def _count(self, messages: Sequence[Message], fields: Mapping[str, object]) -> int:
         if self._tokenizer:
             return self._tokenizer.count(messages, fields)
-        shown = [{"role": message.role, "content": message.content} for message in alternate(messages)]
-        body = {"model": self._name, "messages": shown, "chat_template_kwargs": dict(fields)}
+        merged = [{"role": message.role, "content": message.content} for message in alternate(messages)]
+        body = {"model": self._name, "messages": merged, "chat_template_kwargs": dict(fields)}
         return self._client.tokens(body)

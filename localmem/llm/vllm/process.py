@@ -1,6 +1,6 @@
-"""A server that this program started: waited for, watched, restarted once when it dies, ended with this program.
+"""ServerProcess: a server of our own that is started, awaited, watched, restarted once and ended with this program.
 
-Knows a command, a health address and a log file; knows nothing of what is served.
+Works with a command, a health address and a log file; does not depend on what is served.
 """
 
 import atexit
@@ -24,15 +24,35 @@ from localmem.llm.vllm import guard
 
 logger = logging.getLogger(__name__)
 
+# How a server is kept alive. One thread, the watcher, starts the guard with the server under it, waits for readiness,
+# waits for the end, and decides about a restart. It makes the process itself, because Linux sends the death signal
+# (see guard.py) when the thread that made a child ends, not when its process does: started from a request's thread, the
+# server would be killed as soon as that thread finished. All other threads only read the state under the condition.
+#
+# When a restart helps. A server that has served before and died (out of memory, a driver's error) is started once more;
+# a server that never became ready would fail in the same way again, so its log is reported instead. After
+# _STABLE_SECONDS of service a death counts as the first again, so that a server may die once a day for ever, but
+# never restarts in a loop.
+#
+# Why a health address and not the exit code. A model server that hangs in a GPU kernel lives and answers nothing.
+# `ensure_ready` is called by requests that got no answer: it asks the health address until _DEAF_SECONDS have
+# passed and then ends the process, which the watcher treats like any other death. `starts` tells whether another thread
+# has brought a restart about meanwhile; without that check the fresh server would be killed in place of the deaf one.
+#
+# How it ends. Closing the guard's standard input is the request to end, so the same thing happens on `stop`, on a
+# regular exit (atexit) and when this program is killed. A server that is still loading is killed at once: it does
+# not react to a request to end before it has loaded, and has no work to finish.
+#
+# The log is made by us, mode 0600, for prompts may appear in it; the one before is renamed to *.before, because the
+# reason of a death is in there when the restart succeeds. `-I` keeps PYTHONPATH and the current folder from
+# replacing a module of the standard library in the guard.
+
 Progress = Callable[[str, float], None]
 
 _POLL_SECONDS = 0.25
-# A server that has served this long has earned another restart.
 _STABLE_SECONDS = 600.0
-# A process that lives but does not answer for this long is taken for dead.
 _DEAF_SECONDS = 30.0
-# What the guard may take to kill what did not end.
-_KILL_SECONDS = 5.0
+_KILL_SECONDS = 5.0  # for the guard to kill what did not end
 _TAIL_BYTES = 16384
 _TAIL_LINES = 3
 _TAIL_WIDTH = 300
@@ -40,11 +60,11 @@ _TAIL_WIDTH = 300
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """How to start a server and tell how it is.
+    """How to start a server and see how it is.
 
-    `health` answers 200 once it serves. `stages` are patterns of its log and what they mean to a user, in the order of
-    a start. `environment` is added to this program's. After `grace_seconds` of being asked to end it is killed. `nice`
-    is by how much it yields a core to others.
+    `health` answers 200 once it serves. `stages` are patterns of its log with a description for the user, in the order
+    of a start. `environment` is added to this program's. It is killed `grace_seconds` after a request to end. `nice` is
+    added to its niceness.
     """
 
     name: str
@@ -69,21 +89,21 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: threading.Thread | None = None
         self._starts = 0
-        self._late = False
+        self._timed_out = False
         self._reason = ""
 
     @property
     def starts(self) -> int:
-        """How often the server was started; what was told to an earlier one is lost."""
+        """How often the server was started; what an earlier process had loaded at run time is lost."""
         return self._starts
 
     @property
     def process_id(self) -> int | None:
-        """Of the guard that holds the server."""
+        """The process id of the guard."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Starts the server and waits until it serves; LLMUnavailable with the end of its log when it does not."""
+        """Starts the server and waits until it serves. Raises LLMUnavailable with the end of its log."""
         self.start_soon()
         self.ensure_ready()
 
@@ -94,23 +114,22 @@ class ServerProcess:
                 return
             self._state = "starting"
         atexit.register(self.stop)
-        # The operating system ties a child's life to the thread that made it, so one thread makes and watches it.
         self._watcher = threading.Thread(target=self._watch, name=f"{self._how.name}-watcher", daemon=True)
         self._watcher.start()
 
     def ensure_ready(self) -> None:
-        """Waits while the server starts, or starts again; LLMUnavailable when it is gone for good."""
+        """Waits while the server starts or restarts. Raises LLMUnavailable when it has ended for good."""
         deaf_since: float | None = None
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._state != "starting")
                 self._raise_if_gone()
                 starts = self._starts
-            if self._answers():
+            if self._is_healthy():
                 return
             deaf_since = deaf_since or time.monotonic()
             if time.monotonic() - deaf_since > _DEAF_SECONDS:
-                self._kill(starts)
+                self._end_deaf(starts)
                 deaf_since = None
             time.sleep(_POLL_SECONDS)
 
@@ -119,7 +138,6 @@ class ServerProcess:
         with self._changed:
             if self._state in ("new", "stopped"):
                 return
-            # A server that is still loading is deaf to requests to end, and has nothing to put in order.
             self._end(at_once=self._state == "starting")
             self._state = "stopped"
             self._changed.notify_all()
@@ -143,15 +161,15 @@ class ServerProcess:
                 if self._state == "stopped":
                     return
                 restarts = 0 if ready_for > _STABLE_SECONDS else restarts
-                again = restarts == 0 and ready_for > 0  # what never served would fail in the same way again
-                self._reason = self._why()
-                self._state = "starting" if again else "dead"
+                restart = restarts == 0 and ready_for > 0
+                self._reason = self._death_report()
+                self._state = "starting" if restart else "dead"
                 self._changed.notify_all()
-            if not again:
+            if not restart:
                 logger.error("%s", self._reason)
                 return
             restarts += 1
-            logger.warning("%s; starting it again", self._reason)
+            logger.warning("%s; restarting it", self._reason)
 
     def _run_once(self) -> float:
         """Runs the server until it ends; the seconds it served."""
@@ -184,10 +202,10 @@ class ServerProcess:
             )
 
     def _await_ready(self, process: "subprocess.Popen[bytes]") -> bool:
-        began = time.monotonic()
+        start = time.monotonic()
         while process.poll() is None and self._state != "stopped":
-            seconds = time.monotonic() - began
-            if self._answers():
+            seconds = time.monotonic() - start
+            if self._is_healthy():
                 with self._changed:
                     if self._state == "starting":
                         self._state = "ready"
@@ -195,13 +213,13 @@ class ServerProcess:
                 self._progress("ready", seconds)
                 return True
             if seconds > self._how.start_seconds:
-                self._late = True
+                self._timed_out = True
                 return False
             self._progress(self._stage(), seconds)
             time.sleep(_POLL_SECONDS)
         return False
 
-    def _answers(self) -> bool:
+    def _is_healthy(self) -> bool:
         try:
             return httpx.get(self._how.health, timeout=5.0, trust_env=False).status_code == httpx.codes.OK
         except httpx.TransportError:
@@ -209,32 +227,32 @@ class ServerProcess:
 
     def _stage(self) -> str:
         log = _tail(self._how.log)
-        reached = [words for pattern, words in self._how.stages if re.search(pattern, log)]
-        return reached[-1] if reached else "starting"
+        stages = [stage for pattern, stage in self._how.stages if re.search(pattern, log)]
+        return stages[-1] if stages else "starting"
 
-    def _kill(self, starts: int) -> None:
-        """Ends a server that is deaf, unless another was started meanwhile; the watcher does the rest."""
+    def _end_deaf(self, starts: int) -> None:
+        """Ends a server that does not answer, unless another was started meanwhile; the watcher restarts it."""
         with self._changed:
             if self._starts == starts and self._process and self._process.poll() is None:
-                logger.warning("the %s server lives but has not answered for %.0f s", self._how.name, _DEAF_SECONDS)
+                logger.warning("the %s server runs but has not answered for %.0f s", self._how.name, _DEAF_SECONDS)
                 self._state = "starting"
                 self._end()
 
     def _end(self, *, at_once: bool = False) -> None:
-        """Closing its input tells the guard to end everything, if it has not ended."""
+        """Closes the guard's input, which ends everything under it."""
         stdin = self._process.stdin if self._process else None
         if stdin is None or stdin.closed:
             return
-        with suppress(BrokenPipeError):  # the guard has ended by itself
+        with suppress(BrokenPipeError):  # the guard has already ended
             if at_once:
                 stdin.write(b"!")
             stdin.close()
 
-    def _why(self) -> str:
+    def _death_report(self) -> str:
         code = self._process.returncode if self._process else None
-        how = f"was not ready after {self._how.start_seconds:.0f} s" if self._late else f"ended with code {code}"
+        how = f"was not ready after {self._how.start_seconds:.0f} s" if self._timed_out else f"ended with code {code}"
         log = self._how.log
-        return f"the {self._how.name} server {how}; its log says: {_telling(_tail(log))} (all of it: {log})"
+        return f"the {self._how.name} server {how}; its log says: {_summarize(_tail(log))} (whole log: {log})"
 
 
 def _tail(log: Path) -> str:
@@ -247,9 +265,9 @@ def _tail(log: Path) -> str:
         return ""
 
 
-def _telling(text: str) -> str:
-    """The lines of a log's end that name an error, or else the last ones, as one line."""
+def _summarize(text: str) -> str:
+    """The last lines that name an error, or else the last lines, as one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\b\w*(Error|Exception)\b.*:", line)]
-    chosen = list(dict.fromkeys(errors or lines))[-_TAIL_LINES:]
-    return " | ".join(line[-_TAIL_WIDTH:] for line in chosen) or "nothing"
+    last = list(dict.fromkeys(errors or lines))[-_TAIL_LINES:]
+    return " | ".join(line[-_TAIL_WIDTH:] for line in last) or "nothing"

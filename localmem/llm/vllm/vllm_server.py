@@ -1,6 +1,6 @@
 """A vLLM server of our own: the command, the environment and the flags that serve one model on this machine.
 
-Knows vLLM's command line, on GPU and CPU builds; keeping the process alive is process.py's affair.
+Covers vLLM's command line for GPU and CPU builds; process.py keeps the process alive.
 """
 
 import secrets
@@ -14,16 +14,16 @@ from localmem.errors import BadSettings, MissingExtra, ModelMissing
 from localmem.llm.device import core_count, fastest_cpu_dtype
 from localmem.llm.vllm.process import Progress, ServerCommand, ServerProcess
 
-# Of niceness: on a core that both want it takes a third of what this program takes. On a CPU its threads fill the
-# cores, and a question's embedding, which is short, would wait for whole steps.
-_YIELDING = 5
-# A CPU build computes in a process of its own and keeps a core for the one that schedules, which spins while it waits.
-# Of two cores that is half: with both in one process the first token comes 1.7 times as soon
-# (benchmark/results/latency-cpu.md). Beyond so many cores it is little, and vLLM binds threads to cores only where it
-# has two.
+# Niceness of a server on a CPU: its threads fill the cores, and a question's embedding, which is short, would wait for
+# whole steps. With 5 it gets a third of this program's share of a core that both want.
+_CPU_NICENESS = 5
+# A CPU build computes in a process of its own and reserves a core for the one that schedules, which spins while it
+# waits. Of two cores that is half: with both in one process the first token comes 1.7 times as soon (latency-cpu.md).
+# With more cores the reserved one matters less, and vLLM needs two processes to bind threads to cores.
 _FEW_CORES = 4
-# How long a thread of OpenMP spins before it sleeps: its own default, which what this program sets for itself would
-# shorten. A step waits a hundred times for all threads, and each wake-up costs (ITL 25 ms in place of 17).
+# How long a thread of OpenMP spins before it sleeps. It is OpenMP's default; this program sets a shorter time for
+# itself, which the server would inherit. A step waits a hundred times for all threads, and each wake-up costs time
+# (25 ms between tokens in place of 17).
 _SPINS = "300000"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _STAGES = (
@@ -39,13 +39,13 @@ _STAGES = (
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
-    """What a server is asked for.
+    """Settings of a server.
 
     `context_length` None is the model's own. `adapters` are LoRA folders served from the start, by served name; `lora`
-    lets more be loaded while it runs, `adapter_limit` in all, of rank `lora_rank` at most. `eager` None compiles on a
-    GPU and not on a CPU, where compiling takes minutes. `gpu_memory` is the share of the GPU's memory to take,
-    `cpu_cache_gib` the cache of a CPU build. `arguments` are passed to vLLM as they are. `python` is the interpreter
-    that has vLLM.
+    allows loading more at run time, `adapter_limit` in all, of rank `lora_rank` at most. `eager` None compiles on a GPU
+    and not on a CPU, where compiling takes minutes. `gpu_memory` is the share of the GPU's memory to use,
+    `cpu_cache_gib` the cache of a CPU build. `arguments` are passed to vLLM unchanged. `python` is an interpreter with
+    vLLM installed.
     """
 
     context_length: int | None = None
@@ -67,7 +67,8 @@ class VllmSettings:
 class VllmServer:
     """Serves the model in `path` under `name`. Use as a context manager, or call `start` and `stop`.
 
-    It listens on loopback unless told otherwise and asks for a key that only this program knows. `log` is a file.
+    It listens on loopback unless the settings name another host, and requires a key that only this program knows. `log`
+    is a file.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class VllmServer:
         settings = settings or VllmSettings()
         if len(settings.adapters) > settings.adapter_limit:
             raise BadSettings(
-                f"{len(settings.adapters)} adapters exceed the limit of {settings.adapter_limit}; raise it"
+                f"{len(settings.adapters)} adapters exceed the limit of {settings.adapter_limit}; raise the limit"
             )
         if not (path / "config.json").is_file():
             raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
         port = settings.port or _free_port(settings.host)
         self.name = name
         self.api_key = secrets.token_urlsafe(24)
-        self.url = f"http://{_reachable(settings.host)}:{port}"
+        self.url = f"http://{_client_host(settings.host)}:{port}"
         self.adapters = tuple(settings.adapters)
         self.adapter_limit = settings.adapter_limit if settings.lora or settings.adapters else 0
         on_gpu = _on_gpu(settings)
@@ -101,17 +102,18 @@ class VllmServer:
             environment=_environment(settings, self.api_key, on_gpu=on_gpu),
             stages=_STAGES,
             start_seconds=settings.start_seconds,
-            nice=0 if on_gpu else _YIELDING,
+            nice=0 if on_gpu else _CPU_NICENESS,
         )
         self._process = ServerProcess(how, progress=progress)
 
     @property
     def starts(self) -> int:
-        """How often it was started; adapters loaded into an earlier one are lost."""
+        """How often it was started; adapters loaded into an earlier process are lost."""
         return self._process.starts
 
     @property
     def process_id(self) -> int | None:
+        """The process id of the guard."""
         return self._process.process_id
 
     def start(self) -> None:
@@ -123,10 +125,11 @@ class VllmServer:
         self._process.start_soon()
 
     def ensure_ready(self) -> None:
-        """Waits while it starts; LLMUnavailable, with the end of its log, when it is gone for good."""
+        """Waits while it starts. Raises LLMUnavailable, with the end of its log, when it has ended for good."""
         self._process.ensure_ready()
 
     def stop(self) -> None:
+        """Ends the server and all its processes."""
         self._process.stop()
 
     def __enter__(self) -> "VllmServer":
@@ -143,19 +146,20 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
     command += ["--model", str(path), "--served-model-name", name, "--host", settings.host, "--port", str(port)]
     command += ["--dtype", _dtype(settings, on_gpu=on_gpu)]
     command += ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
-    # What somebody waits for goes ahead of what is done in the background.
+    # Prompts that a user waits for come before background prompts.
     command += ["--scheduling-policy", "priority"]
-    # A prompt says how it is to be sampled; the model's own settings must not change that behind its back.
+    # Sampling follows the prompt; the model's own settings must not change it.
     command += ["--generation-config", "vllm"]
-    # Free whitespace would let a small model write blanks until its tokens are spent.
+    # With free whitespace a small model may write blanks until its tokens run out.
     command += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
     if settings.context_length:
         command += ["--max-model-len", str(settings.context_length)]
     if on_gpu:
         command += ["--gpu-memory-utilization", str(settings.gpu_memory)]
-    else:  # the smallest that its attention takes; with the default of 128 most of a short shared prefix is read anew
+    else:
+        # The smallest that its attention supports: with the default of 128 most of a short shared prefix is read again.
         command += ["--block-size", "32"]
-        # A CPU build (0.32) dies of a prompt with a seed that it reads in parts: its generator cannot be wound back.
+        # A CPU build (0.32) crashes on a prompt with a seed that it reads in parts: it cannot rewind the generator.
         command += ["--no-enable-chunked-prefill"]
     if settings.eager if settings.eager is not None else not on_gpu:
         command.append("--enforce-eager")
@@ -171,8 +175,8 @@ def _dtype(settings: VllmSettings, *, on_gpu: bool) -> str:
 
 
 def _lora_flags(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
-    # A CPU build (0.32) gives the last slot's adapter to requests that asked for none, when they share a step with one
-    # that did: it looks their adapter up at index -1. So the last slot must stay empty there.
+    # A CPU build (0.32) applies the last slot's adapter to requests without one when they share a step with a request
+    # that has one: it looks their adapter up at index -1. So the last slot must stay empty there.
     slots = settings.adapter_limit if on_gpu else settings.adapter_limit + 1
     flags = ["--enable-lora", "--max-lora-rank", str(settings.lora_rank), "--max-loras", str(slots)]
     if settings.adapters:
@@ -190,7 +194,8 @@ def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[
         "PYTHONUNBUFFERED": "1",
     }
     if settings.host in _LOOPBACK:
-        environment["VLLM_HOST_IP"] = "127.0.0.1"  # where its own processes meet; otherwise the machine's outer address
+        # Where its processes connect to each other; by default it is the machine's outer address.
+        environment["VLLM_HOST_IP"] = "127.0.0.1"
     if settings.lora:
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     if not on_gpu:
@@ -202,13 +207,13 @@ def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[
 
 
 def _on_gpu(settings: VllmSettings) -> bool:
-    """Whether the interpreter that has vLLM sees a GPU; asked of this one, since it is nearly always the same."""
+    """Whether there is a GPU, as this interpreter's torch sees it; nearly always vLLM runs in the same one."""
     if settings.python != sys.executable and not Path(settings.python).is_file():
-        raise BadSettings(f"no interpreter at {settings.python!r} to run vLLM with; give the python of its environment")
+        raise BadSettings(f"no interpreter at {settings.python!r} to run vLLM; give the python of its environment")
     try:
         import torch
     except ImportError as error:
-        raise MissingExtra("vLLM needs torch; run scripts/setup, or give the URL of a running server") from error
+        raise MissingExtra("vLLM needs torch; run scripts/setup, or set `llm.url` to a running server") from error
     return bool(torch.cuda.is_available())
 
 
@@ -220,7 +225,7 @@ def _free_port(host: str) -> int:
         return port
 
 
-def _reachable(host: str) -> str:
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # told apart, not bound
-    address = everywhere.get(host, host)
+def _client_host(host: str) -> str:
+    wildcards = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared, not bound
+    address = wildcards.get(host, host)
     return f"[{address}]" if ":" in address else address

@@ -1,6 +1,6 @@
-"""Prompts and answers in the words of the OpenAI protocol as vLLM speaks it.
+"""Prompts and answers in the OpenAI protocol with vLLM's extensions: requests, responses and stream events.
 
-Knows the fields of requests, responses and stream events; opens no connection.
+Opens no connection.
 """
 
 from collections.abc import Iterable
@@ -12,52 +12,67 @@ from localmem.errors import BadReply
 from localmem.llm.choices import UNKNOWN, ChoiceMass, steps_to_decide
 from localmem.types import Choice, JsonSchema, Message, Prompt, Usage
 
-# The fields that are the prompt's own; its extra fields never replace them.
+# Fields with a value of their own in a prompt; its extra fields never replace them.
 _OWN = ("messages", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "n")
 _TOP_LOGPROBS = 20
 # vLLM writes minus infinity, the mark of a token that the format forbids, as -9999.
 _FORBIDDEN = -9000.0
-# How far below the last listed token an unlisted one is put.
+# An unlisted token is assumed to be so far below the last listed one.
 _UNLISTED_STEP = 1.0
 
 
 class Token(BaseModel):
+    """A token and its log-probability."""
+
     token: str
     logprob: float
     values: list[int] | None = Field(None, alias="bytes")
 
     def raw(self) -> bytes:
-        """What the token says: nothing for the beginning of a character, the whole of it for what completes it."""
+        """The token's text: empty for the beginning of a character, all of it for the token that completes it."""
         return bytes(self.values) if self.values is not None else self.token.encode()
 
 
 class DecodedToken(Token):
+    """A token of the answer and the likeliest in its place."""
+
     top_logprobs: list[Token] = []
 
 
 class Logprobs(BaseModel):
+    """The tokens of an answer."""
+
     content: list[DecodedToken] | None = None
 
 
 class Content(BaseModel):
+    """A message or a piece of one."""
+
     content: str | None = None
 
 
 class TokenDetails(BaseModel):
+    """Tokens of the prompt that the prefix cache held."""
+
     cached_tokens: int | None = None
 
 
 class WireUsage(BaseModel):
+    """Tokens of the prompt and the answer."""
+
     prompt_tokens: int = 0
     completion_tokens: int | None = 0
     prompt_tokens_details: TokenDetails | None = None
 
     def usage(self) -> Usage:
+        """The same as localmem's type."""
         cached = self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else 0
         return Usage(input=self.prompt_tokens, output=self.completion_tokens or 0, cached=cached or 0)
 
 
-class Answered(BaseModel):
+class AnswerChoice(BaseModel):
+    """One answer to a prompt."""
+
     message: Content
     finish_reason: str | None = None
     logprobs: Logprobs | None = None
@@ -66,16 +81,20 @@ class Answered(BaseModel):
 class Response(BaseModel):
     """A chat completion, as far as we read it."""
 
-    choices: list[Answered]
+    choices: list[AnswerChoice]
     usage: WireUsage = WireUsage()
 
 
 class Delta(BaseModel):
+    """A piece of a streamed answer."""
+
     delta: Content
     finish_reason: str | None = None
 
 
 class WireError(BaseModel):
+    """An error in a stream."""
+
     message: str
     code: int | str | None = None
 
@@ -89,20 +108,26 @@ class Event(BaseModel):
 
 
 class TokenCount(BaseModel):
+    """The answer to a request to count tokens."""
+
     count: int
 
 
 class ServedModel(BaseModel):
+    """A model or an adapter of the server."""
+
     id: str
     max_model_len: int | None = None
 
 
 class Models(BaseModel):
+    """All that the server serves."""
+
     data: list[ServedModel]
 
 
 def answer_limit(prompt: Prompt) -> int:
-    """The tokens an answer may take. A choice is decided long before it is spelled out, if its characters are bytes."""
+    """The most tokens of an answer. A choice is decided long before it is complete, if its characters are bytes."""
     if not isinstance(prompt.format, Choice):
         return prompt.max_tokens
     options = prompt.format.options
@@ -145,32 +170,33 @@ def _format_fields(prompt: Prompt) -> dict[str, object]:
 
 
 def finish(reason: str | None) -> Literal["stop", "length"]:
+    """How an answer ended."""
     return "length" if reason == "length" else "stop"
 
 
-def read_choice(prompt: Prompt, options: tuple[str, ...], answered: Answered) -> tuple[str, dict[str, float]]:
-    """The option that was decoded, even if its end was not waited for, and the log-probabilities of all."""
+def read_choice(prompt: Prompt, options: tuple[str, ...], answer: AnswerChoice) -> tuple[str, dict[str, float]]:
+    """The decoded option, which may be incomplete in the answer, and the log-probabilities of all options."""
     mass = ChoiceMass(options)
-    tokens = answered.logprobs.content if answered.logprobs else None
+    tokens = answer.logprobs.content if answer.logprobs else None
     for token in tokens or ():
         _weigh(mass, token)
-    text = answered.message.content or ""
-    option = text if text in options else mass.decided
+    text = answer.message.content or ""
+    option = text if text in options else mass.decision
     if option is None:
-        raise BadReply(f"prompt {prompt.name!r} was answered {text!r}; the server did not keep to {list(options)}")
+        raise BadReply(f"prompt {prompt.name!r} was answered {text!r}; the server did not enforce {list(options)}")
     return option, mass.end(option)
 
 
 def _weigh(mass: ChoiceMass, token: DecodedToken) -> None:
-    allowed = [one for one in token.top_logprobs if one.logprob > _FORBIDDEN]
-    whole = len(allowed) < len(token.top_logprobs) or not allowed
-    floor = None if whole else min(one.logprob for one in allowed) - _UNLISTED_STEP
-    others = [one for one in allowed if (one.raw(), one.logprob) != (token.raw(), token.logprob)]
-    pairs = [(one.raw() or UNKNOWN, one.logprob) for one in others]
+    allowed = [top for top in token.top_logprobs if top.logprob > _FORBIDDEN]
+    complete = len(allowed) < len(token.top_logprobs) or not allowed
+    floor = None if complete else min(top.logprob for top in allowed) - _UNLISTED_STEP
+    others = [top for top in allowed if (top.raw(), top.logprob) != (token.raw(), token.logprob)]
+    pairs = [(top.raw() or UNKNOWN, top.logprob) for top in others]
     mass.step([(token.raw(), token.logprob), *pairs], token.raw(), floor=floor)
 
 
 def counter(metrics: str, name: str) -> int | None:
-    """A counter of a Prometheus text, summed over its labels; None where it is not in there."""
+    """A counter of a Prometheus text, summed over its labels; None where the text does not contain it."""
     lines = [line for line in metrics.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
     return sum(int(float(line.rpartition(" ")[2])) for line in lines) if lines else None

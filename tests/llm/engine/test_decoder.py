@@ -16,7 +16,7 @@ from localmem.llm.engine.decoder import Decoder
 from localmem.llm.engine.keyvalues import RowCache, use_row_attention
 from localmem.llm.engine.row import Row
 from localmem.llm.engine.sampling import Sampler
-from tests.llm.asking import ask
+from tests.llm.prompts import ask
 
 VOCABULARY = 97
 END = 2
@@ -101,18 +101,18 @@ def some_rows(count: int, seed: int = 0) -> list[Row]:
 
 
 @torch.inference_mode()
-def plainly(model: PreTrainedModel, asked: Row) -> list[int]:
+def plainly(model: PreTrainedModel, prompt_row: Row) -> list[int]:
     """The greedy answer, one full forward pass a token."""
     output: list[int] = []
-    while len(output) < asked.limit and (not output or output[-1] != END):
-        logits = model(input_ids=torch.tensor([[*asked.ids, *output]]), use_cache=False).logits
+    while len(output) < prompt_row.limit and (not output or output[-1] != END):
+        logits = model(input_ids=torch.tensor([[*prompt_row.ids, *output]]), use_cache=False).logits
         output.append(int(logits[0, -1].argmax()))
     return output
 
 
 def finish(decoder: Decoder, rows: Sequence[Row]) -> None:
     for _ in range(1000):
-        if all(row.done for row in rows):
+        if all(row.finished for row in rows):
             return
         decoder.step()
     pytest.fail("it does not end")
@@ -133,42 +133,42 @@ def test_rows_that_come_and_go_are_answered_as_if_alone(kind: str, model: PreTra
 
 def test_a_dropped_row_leaves_the_others_as_they_were(model: PreTrainedModel) -> None:
     rows = some_rows(6, seed=1)
-    for one in rows:
-        one.limit = 10
+    for item in rows:
+        item.limit = 10
     batch = decoder(model, limit=4)
     batch.add(rows)
     for _ in range(4):
         batch.step()
     rows[0].dropped = rows[5].dropped = True
     batch.prune()
-    assert batch.rows == len([one for one in rows if not one.done and not one.dropped])
-    kept = rows[1:5]
-    finish(batch, kept)
-    assert [row.output for row in kept] == [plainly(model, row) for row in kept]
+    assert batch.rows == len([item for item in rows if not item.finished and not item.dropped])
+    remaining = rows[1:5]
+    finish(batch, remaining)
+    assert [row.output for row in remaining] == [plainly(model, row) for row in remaining]
 
 
 def test_a_beginning_read_before_is_not_read_again(llama: PreTrainedModel) -> None:
     batch = decoder(llama, prefix_tokens=400)
     shared = list(range(3, 63))
     first, second, other = row([*shared, 70]), row([*shared, 80, 81]), row([90, *shared])
-    for one in (first, second, other):
-        batch.add([one])
-        finish(batch, [one])
+    for item in (first, second, other):
+        batch.add([item])
+        finish(batch, [item])
     assert (first.cached, second.cached, other.cached) == (0, 60, 0)
     again = row([*first.ids, *first.output, 5, 6])
     batch.add([again])
     finish(batch, [again])
     assert again.cached >= len(first.ids)
-    for one in (first, second, other, again):
-        assert one.output == plainly(llama, one)
+    for item in (first, second, other, again):
+        assert item.output == plainly(llama, item)
 
 
 def test_the_same_prompt_again_reads_its_last_token(llama: PreTrainedModel) -> None:
     batch = decoder(llama, prefix_tokens=200)
     twice = [row(range(3, 53)), row(range(3, 53))]
-    for one in twice:
-        batch.add([one])
-        finish(batch, [one])
+    for item in twice:
+        batch.add([item])
+        finish(batch, [item])
     assert twice[1].cached == 49
     assert twice[1].output == twice[0].output
 
@@ -237,7 +237,7 @@ def test_an_interrupt_loses_nothing_of_what_goes_on(llama: PreTrainedModel) -> N
     failing = Failing(llama, KeyboardInterrupt(), lambda call, count: call in (2, 5, 9))
     batch.add(rows)
     interrupts = 0
-    while not all(row.done for row in rows):
+    while not all(row.finished for row in rows):
         try:
             batch.step()
         except KeyboardInterrupt:
@@ -260,7 +260,7 @@ def test_numbers_that_overflow_fail_their_row_alone(llama: PreTrainedModel) -> N
     batch.add([rows[1]])
     batch.step()
     handle.remove()
-    assert rows[1].done
+    assert rows[1].finished
     assert "overflowed" in str(rows[1].error)
     batch.add([rows[0]])
     finish(batch, rows)
@@ -270,22 +270,22 @@ def test_numbers_that_overflow_fail_their_row_alone(llama: PreTrainedModel) -> N
 def test_what_somebody_waits_for_is_read_before_what_stands_in_the_background(llama: PreTrainedModel) -> None:
     chance = random.Random(5)
     ids = [[chance.randrange(3, VOCABULARY) for _ in range(8)] for _ in range(4)]
-    behind, ahead = [row(one, background=True) for one in ids[:2]], [row(one) for one in ids[2:]]
+    background, foreground = [row(item, background=True) for item in ids[:2]], [row(item) for item in ids[2:]]
     batch = decoder(llama, limit=8)
-    batch.add([*behind, *ahead])
+    batch.add([*background, *foreground])
     batch.step()
-    assert all(one.output for one in ahead)
-    assert not any(one.output for one in behind)
-    finish(batch, [*behind, *ahead])
-    assert [one.output for one in behind] == [plainly(llama, one) for one in behind]
+    assert all(item.output for item in foreground)
+    assert not any(item.output for item in background)
+    finish(batch, [*background, *foreground])
+    assert [item.output for item in background] == [plainly(llama, item) for item in background]
 
 
 def test_a_prefix_is_found_again_under_its_own_salt_alone(llama: PreTrainedModel) -> None:
     ids = list(range(3, 60))
     batch = decoder(llama, prefix_tokens=400)
     for salt, cached in (("a", False), ("a", True), ("b", False), (None, False), (None, True), ("b", True)):
-        asked = row(ids, salt=salt)
-        batch.add([asked])
-        finish(batch, [asked])
-        assert bool(asked.cached) == cached, salt
-        assert asked.output == plainly(llama, asked)
+        prompt_row = row(ids, salt=salt)
+        batch.add([prompt_row])
+        finish(batch, [prompt_row])
+        assert bool(prompt_row.cached) == cached, salt
+        assert prompt_row.output == plainly(llama, prompt_row)

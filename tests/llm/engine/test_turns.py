@@ -13,7 +13,7 @@ class Work:
     """Each step serves every waiting number once; a number is done after as many steps as it says."""
 
     def __init__(self) -> None:
-        self.left: dict[int, int] = {}
+        self.remaining: dict[int, int] = {}
         self.steps = 0
         self.inside = 0
         self.tidied = 0
@@ -27,28 +27,28 @@ class Work:
         if self.fail:
             self.inside = 0
             raise ValueError("a step failed")
-        for number in list(self.left):
-            self.left[number] -= 1
+        for number in list(self.remaining):
+            self.remaining[number] -= 1
         self.inside -= 1
 
     def tidy(self) -> None:
         self.tidied += 1
 
-    def done(self, number: int) -> bool:
-        return self.left[number] <= 0
+    def is_done(self, number: int) -> bool:
+        return self.remaining[number] <= 0
 
 
 def test_all_get_their_answer_and_share_the_steps() -> None:
     work = Work()
     turns = Turns(work.step, work.tidy)
 
-    def one(number: int) -> None:
-        work.left[number] = 10 + number % 5
-        turns.work_until(lambda: work.done(number))
+    def work_on(number: int) -> None:
+        work.remaining[number] = 10 + number % 5
+        turns.work_until(lambda: work.is_done(number))
 
     with ThreadPoolExecutor(32) as pool:
-        list(pool.map(one, range(32)))
-    assert all(left <= 0 for left in work.left.values())
+        list(pool.map(work_on, range(32)))
+    assert all(remaining <= 0 for remaining in work.remaining.values())
     assert work.steps < 32 * 10
 
 
@@ -61,29 +61,29 @@ def test_nothing_is_done_for_what_is_done() -> None:
 def test_an_error_reaches_who_worked_and_others_go_on() -> None:
     work = Work()
     turns = Turns(work.step, work.tidy)
-    work.left[1] = 3
+    work.remaining[1] = 3
     work.fail = True
     with pytest.raises(ValueError, match="a step failed"):
-        turns.work_until(lambda: work.done(1))
+        turns.work_until(lambda: work.is_done(1))
     work.fail = False
-    turns.work_until(lambda: work.done(1))
-    assert work.done(1)
+    turns.work_until(lambda: work.is_done(1))
+    assert work.is_done(1)
 
 
-def test_alone_means_no_step_is_under_way() -> None:
+def test_exclusive_means_no_step_runs() -> None:
     work = Work()
     turns = Turns(work.step, work.tidy)
-    work.left[1] = 200
-    working = threading.Thread(target=turns.work_until, args=(lambda: work.done(1),))
+    work.remaining[1] = 200
+    working = threading.Thread(target=turns.work_until, args=(lambda: work.is_done(1),))
     working.start()
     for _ in range(20):
-        with turns.alone():
+        with turns.exclusive():
             assert work.inside == 0
             before = work.steps
             time.sleep(0.002)
             assert work.steps == before
     working.join(10)
-    assert work.done(1)
+    assert work.is_done(1)
 
 
 def test_tidying_inside_a_step_does_not_wait_for_itself() -> None:

@@ -132,10 +132,10 @@ def test_the_log_is_the_owners_alone(stub: Stub) -> None:
 
 
 def test_it_waits_while_the_server_loads_and_says_what_happens(tmp_path: Path, unused_port: int) -> None:
-    said: list[str] = []
-    stub = Stub(tmp_path, unused_port, progress=lambda stage, _seconds: said.append(stage))
+    stages: list[str] = []
+    stub = Stub(tmp_path, unused_port, progress=lambda stage, _seconds: stages.append(stage))
     stub.server.start_soon()
-    eventually(lambda: "loading weights" in said)
+    eventually(lambda: "loading weights" in stages)
     waiting = threading.Thread(target=stub.server.ensure_ready)
     waiting.start()
     waiting.join(0.2)
@@ -143,7 +143,7 @@ def test_it_waits_while_the_server_loads_and_says_what_happens(tmp_path: Path, u
     stub.say("ready")
     waiting.join(10)
     assert not waiting.is_alive()
-    assert said[-1] == "ready"
+    assert stages[-1] == "ready"
     stub.server.stop()
 
 
@@ -174,7 +174,7 @@ def test_a_server_that_served_long_has_another_restart(stub: Stub, monkeypatch: 
     stub.server.start()
     for starts in (2, 3, 4):
         stub.kill()
-        eventually(lambda wanted=starts: stub.server.starts == wanted)  # type: ignore[misc]
+        eventually(lambda expected=starts: stub.server.starts == expected)  # type: ignore[misc]
         stub.server.ensure_ready()
 
 
@@ -219,7 +219,7 @@ def test_it_ends_with_the_program_that_started_it(tmp_path: Path, unused_port: i
     (tmp_path / "ready").touch()
     program = (
         "import sys, pathlib, time; sys.path.insert(0, '.')\n"
-        "from tests.llm.serving.test_process import Stub\n"
+        "from tests.llm.vllm.test_process import Stub\n"
         f"Stub(pathlib.Path({str(tmp_path)!r}), {unused_port}).server.start()\n"
         "print('serving', flush=True); time.sleep(600)"
     )
@@ -238,7 +238,7 @@ def test_an_exit_without_stop_leaves_nothing_behind(tmp_path: Path, unused_port:
     (tmp_path / "ready").touch()
     program = (
         "import sys, pathlib; sys.path.insert(0, '.')\n"
-        "from tests.llm.serving.test_process import Stub\n"
+        "from tests.llm.vllm.test_process import Stub\n"
         f"Stub(pathlib.Path({str(tmp_path)!r}), {unused_port}).server.start()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=Path(__file__).parents[3])
@@ -253,11 +253,11 @@ def test_a_command_yields_by_its_niceness_within_its_session_and_among_sessions(
     arguments = ["1", str(nice), sys.executable, "-c", tell if groups.exists() else "import os; print(os.nice(0))"]
     with subprocess.Popen(
         [sys.executable, guard.__file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as asked:
-        assert asked.stdout is not None
-        said = asked.stdout.read().split()
-    assert int(said[0]) == os.nice(0) + nice
-    assert not groups.exists() or int(said[-1]) == nice
+    ) as child:
+        assert child.stdout is not None
+        stages = child.stdout.read().split()
+    assert int(stages[0]) == os.nice(0) + nice
+    assert not groups.exists() or int(stages[-1]) == nice
 
 
 def test_a_killed_guard_takes_the_server_with_it(stub: Stub) -> None:

@@ -14,7 +14,7 @@ def command(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
     return _command(Path("weights"), "m", 8000, settings, on_gpu=on_gpu)
 
 
-def given(words: list[str], flag: str) -> str:
+def option_value(words: list[str], flag: str) -> str:
     return words[words.index(flag) + 1]
 
 
@@ -23,21 +23,21 @@ def test_a_processor_without_bfloat16_computes_in_single_precision(
     narrow: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": narrow})
-    assert given(command(VllmSettings(), on_gpu=False), "--dtype") == expected
-    assert given(command(VllmSettings(), on_gpu=True), "--dtype") == "auto"
-    assert given(command(VllmSettings(dtype="bfloat16"), on_gpu=False), "--dtype") == "bfloat16"
+    assert option_value(command(VllmSettings(), on_gpu=False), "--dtype") == expected
+    assert option_value(command(VllmSettings(), on_gpu=True), "--dtype") == "auto"
+    assert option_value(command(VllmSettings(dtype="bfloat16"), on_gpu=False), "--dtype") == "bfloat16"
 
 
 @pytest.mark.parametrize(("on_gpu", "nice"), [(False, 5), (True, 0)])
 def test_on_a_processor_it_yields_to_this_program(
     on_gpu: bool, nice: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[ServerCommand] = []
+    commands: list[ServerCommand] = []
     monkeypatch.setattr(vllm_server, "_on_gpu", lambda _: on_gpu)
-    monkeypatch.setattr(vllm_server, "ServerProcess", lambda how, progress: made.append(how))
+    monkeypatch.setattr(vllm_server, "ServerProcess", lambda how, progress: commands.append(how))
     (tmp_path / "config.json").touch()
     VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings(port=8000))
-    assert [how.nice for how in made] == [nice]
+    assert [how.nice for how in commands] == [nice]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_on_a_processor_it_yields_to_this_program(
 def test_on_few_cores_it_schedules_and_computes_in_one_process(
     cores: int, on_gpu: bool, alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_server, "cores", lambda: cores)
+    monkeypatch.setattr(vllm_server, "core_count", lambda: cores)
     environment = vllm_server._environment(VllmSettings(), "key", on_gpu=on_gpu)
     assert environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") == ("0" if alone else None)
 

@@ -17,7 +17,7 @@ from localmem.errors import BadReply, BadSettings, LLMError, LLMUnavailable, Par
 from localmem.llm.vllm.llm import VllmLLM
 from localmem.llm.vllm.vllm_server import VllmServer
 from localmem.types import Completion, Message, Prompt, Usage
-from tests.llm.asking import ask, collected
+from tests.llm.prompts import ask, collect
 
 Json = dict[str, object]
 Reply = tuple[int, object] | None
@@ -31,7 +31,7 @@ class Peer:
     """A server: what it was asked, and how it answers. `reply` None drops the connection; a list is a stream."""
 
     port: int = 0
-    asked: list[tuple[str, Json]] = field(default_factory=list)
+    requests: list[tuple[str, Json]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     reply: Callable[[str, Json], Reply] = lambda path, body: (200, answer("fine"))
     sent: threading.Event = field(default_factory=threading.Event)
@@ -42,7 +42,7 @@ class Peer:
         return f"http://127.0.0.1:{self.port}"
 
     def bodies(self, path: str = CHAT) -> list[Json]:
-        return [body for asked, body in self.asked if asked == path]
+        return [body for requests, body in self.requests if requests == path]
 
 
 def answer(text: str | None, finish: str = "stop", logprobs: object = None) -> Json:
@@ -51,7 +51,7 @@ def answer(text: str | None, finish: str = "stop", logprobs: object = None) -> J
     return {"choices": [choice | {"logprobs": logprobs}], "usage": usage}
 
 
-def streamed(*texts: str, finish: str = "stop") -> list[str]:
+def stream_events(*texts: str, finish: str = "stop") -> list[str]:
     pieces: list[object] = [{"choices": [{"delta": {"role": "assistant", "content": ""}}]}]
     pieces += [{"choices": [{"delta": {"content": text}, "finish_reason": None}]} for text in texts]
     pieces += [{"choices": [{"delta": {}, "finish_reason": finish}]}]
@@ -90,7 +90,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def _answer(self, body: Json) -> None:
-        self.peer.asked.append((self.path, body))
+        self.peer.requests.append((self.path, body))
         self.peer.headers.append(dict(self.headers))
         reply = self.peer.reply(self.path, body)
         if reply is None:
@@ -98,9 +98,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif isinstance(reply[1], list):
             self._stream(reply[1])
         else:
-            self._whole(*reply)
+            self._send(*reply)
 
-    def _whole(self, status: int, content: object) -> None:
+    def _send(self, status: int, content: object) -> None:
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
@@ -155,7 +155,9 @@ def remote(peer: Peer) -> Iterator[VllmLLM]:
 
 
 def test_a_prompt_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
-    done = remote.generate([ask("Hi", max_tokens=9, temperature=0.5, seed=3, stop=["\n"], extra={"top_p": 0.9})])[0]
+    completion = remote.generate([ask("Hi", max_tokens=9, temperature=0.5, seed=3, stop=["\n"], extra={"top_p": 0.9})])[
+        0
+    ]
     assert peer.bodies() == [
         {
             "model": "model",
@@ -171,7 +173,7 @@ def test_a_prompt_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
             "top_p": 0.9,
         }
     ]
-    assert done == Completion("fine", "stop", Usage(input=7, output=3, cached=5))
+    assert completion == Completion("fine", "stop", Usage(input=7, output=3, cached=5))
     assert peer.headers[0]["Authorization"] == "Bearer secret"
 
 
@@ -193,11 +195,11 @@ def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: VllmLL
 
 
 def test_what_is_done_in_the_background_is_ranked_behind_where_the_server_ranks(peer: Peer, remote: VllmLLM) -> None:
-    behind = replace(ask(), background=True)
+    background = replace(ask(), background=True)
     ranking = VllmLLM(peer.url, name="m", context_length=4096, priorities=True)
     ranking.generate([ask()])
-    ranking.generate([behind])
-    remote.generate([behind])
+    ranking.generate([background])
+    remote.generate([background])
     ranking.close()
     assert [body.get("priority") for body in peer.bodies()] == [None, 1, None]
 
@@ -231,15 +233,15 @@ def test_the_choice_goes_over_the_wire_and_is_cut_where_it_is_decided(peer: Peer
         200,
         answer("REPL", "length", {"content": [step, logprob("PL", {"PL": 0.75, "TI": 0.25})]}),
     )
-    done = remote.generate([ask(choice=["REPLACE", "RETIRE", "PASS"], stop=["E"], max_tokens=50)])[0]
+    completion = remote.generate([ask(choice=["REPLACE", "RETIRE", "PASS"], stop=["E"], max_tokens=50)])[0]
     body = peer.bodies()[0]
     assert body["structured_outputs"] == {"choice": ["REPLACE", "RETIRE", "PASS"]}
     assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 3)
     assert "stop" not in body
     assert "guided_choice" not in body
-    assert (done.text, done.finish) == ("REPLACE", "stop")
-    assert done.choices is not None
-    assert {option: math.exp(weight) for option, weight in done.choices.items()} == pytest.approx(
+    assert (completion.text, completion.finish) == ("REPLACE", "stop")
+    assert completion.choices is not None
+    assert {option: math.exp(weight) for option, weight in completion.choices.items()} == pytest.approx(
         {"REPLACE": 0.2 + 0.6 * 0.75, "RETIRE": 0.6 * 0.25, "PASS": 0.2}
     )
 
@@ -247,15 +249,15 @@ def test_the_choice_goes_over_the_wire_and_is_cut_where_it_is_decided(peer: Peer
 def test_options_past_the_twentieth_are_below_it(peer: Peer, remote: VllmLLM) -> None:
     listed = {f"{chr(97 + n)}": 0.04 for n in range(19)} | {"t": 0.02}
     peer.reply = lambda path, body: (200, answer("a", "length", {"content": [logprob("a", listed)]}))
-    done = remote.generate([ask(choice=[*listed, "zebra"])])[0]
-    assert done.choices is not None
-    assert done.choices["zebra"] == pytest.approx(done.choices["t"] - 1.0)
+    completion = remote.generate([ask(choice=[*listed, "zebra"])])[0]
+    assert completion.choices is not None
+    assert completion.choices["zebra"] == pytest.approx(completion.choices["t"] - 1.0)
 
 
 def test_a_server_that_leaves_the_options_is_told_on(peer: Peer, remote: VllmLLM) -> None:
     peer.reply = lambda path, body: (200, answer("perhaps"))
     with pytest.raises(
-        BadReply, match=r"'test/ask' was answered 'perhaps'; the server did not keep to \['yes', 'no'\]"
+        BadReply, match=r"'test/ask' was answered 'perhaps'; the server did not enforce \['yes', 'no'\]"
     ):
         remote.generate([ask(choice=["yes", "no"])])
 
@@ -275,19 +277,19 @@ def test_a_batch_is_sent_side_by_side_and_kept_in_order(peer: Peer, remote: Vllm
         return 200, answer(messages[-1]["content"])
 
     peer.reply = reply
-    done = remote.generate([ask(str(number)) for number in range(16)])
-    assert [completion.text for completion in done] == [str(number) for number in range(16)]
+    completion = remote.generate([ask(str(number)) for number in range(16)])
+    assert [completion.text for completion in completion] == [str(number) for number in range(16)]
 
 
 def test_what_the_server_refuses_is_one_line_and_not_sent_again(peer: Peer, remote: VllmLLM) -> None:
     peer.reply = lambda path, body: (400, refusal("no such\nparameter"))
-    with pytest.raises(LLMError, match=r"refused prompt 'test/ask' \(400: no such parameter\)") as caught:
+    with pytest.raises(LLMError, match=r"rejected prompt 'test/ask' \(400: no such parameter\)") as caught:
         remote.generate([ask()])
     assert "\n" not in str(caught.value)
-    assert len(peer.asked) == 1
-    with pytest.raises(LLMError, match="refused"):
-        collected(remote.stream(ask()))
-    assert len(peer.asked) == 2
+    assert len(peer.requests) == 1
+    with pytest.raises(LLMError, match="rejected"):
+        collect(remote.stream(ask()))
+    assert len(peer.requests) == 2
 
 
 def test_one_refusal_does_not_fail_its_neighbours(peer: Peer, remote: VllmLLM) -> None:
@@ -301,17 +303,17 @@ def test_one_refusal_does_not_fail_its_neighbours(peer: Peer, remote: VllmLLM) -
 def test_what_failed_is_sent_once_more_when_the_server_is_well(peer: Peer, remote: VllmLLM, first: Reply) -> None:
     peer.reply = lambda path, body: first if len(peer.bodies()) == 1 and path == CHAT else (200, answer("fine"))
     assert remote.generate([ask()])[0].text == "fine"
-    assert [path for path, _ in peer.asked] == [CHAT, "/health", CHAT]
+    assert [path for path, _ in peer.requests] == [CHAT, "/health", CHAT]
 
 
 def test_a_stream_that_failed_before_it_began_is_asked_for_once_more(peer: Peer, remote: VllmLLM) -> None:
     def reply(path: str, body: Json) -> Reply:
         if path != CHAT:
             return 200, {}
-        return None if len(peer.bodies()) == 1 else (200, streamed("fi", "ne"))
+        return None if len(peer.bodies()) == 1 else (200, stream_events("fi", "ne"))
 
     peer.reply = reply
-    assert collected(remote.stream(ask()))[1].text == "fine"
+    assert collect(remote.stream(ask()))[1].text == "fine"
 
 
 def test_what_fails_twice_is_an_error(peer: Peer, remote: VllmLLM) -> None:
@@ -325,33 +327,33 @@ def test_no_server_is_unavailable(unused_port: int) -> None:
     remote = VllmLLM(f"http://127.0.0.1:{unused_port}/v1/", name="model", context_length=4096)
     with pytest.raises(LLMUnavailable, match=f"no server answers at http://127.0.0.1:{unused_port} "):
         remote.generate([ask()])
-    with pytest.raises(LLMUnavailable, match="mend the address"):
-        collected(remote.stream(ask()))
+    with pytest.raises(LLMUnavailable, match=r"start the server or check `llm\.url`"):
+        collect(remote.stream(ask()))
     remote.close()
 
 
 def test_an_answer_that_takes_too_long_is_not_asked_for_again(peer: Peer) -> None:
-    held = threading.Event()
-    peer.reply = lambda path, body: (held.wait(10), (200, answer("late")))[1]
+    release = threading.Event()
+    peer.reply = lambda path, body: (release.wait(10), (200, answer("late")))[1]
     remote = VllmLLM(peer.url, name="model", context_length=4096, timeout=0.2)
-    with pytest.raises(LLMUnavailable, match="gave no answer to prompt 'test/ask' in 0 s"):
+    with pytest.raises(LLMUnavailable, match="did not answer prompt 'test/ask' within 0 s"):
         remote.generate([ask()])
-    held.set()
+    release.set()
     assert len(peer.bodies()) == 1
     remote.close()
 
 
 def test_a_stream_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
-    peer.reply = lambda path, body: (200, streamed("Hel", "lo", finish="length"))
-    pieces, done = collected(remote.stream(ask()))
+    peer.reply = lambda path, body: (200, stream_events("Hel", "lo", finish="length"))
+    pieces, completion = collect(remote.stream(ask()))
     assert pieces == ["Hel", "lo"]
-    assert done == Completion("Hello", "length", Usage(input=7, output=2))
+    assert completion == Completion("Hello", "length", Usage(input=7, output=2))
     assert peer.bodies()[0]["stream"] is True
     assert peer.bodies()[0]["stream_options"] == {"include_usage": True}
 
 
 def test_a_stream_given_up_hangs_up(peer: Peer, remote: VllmLLM) -> None:
-    peer.reply = lambda path, body: (200, [*streamed("Hel")[:2], WAIT])
+    peer.reply = lambda path, body: (200, [*stream_events("Hel")[:2], WAIT])
     stream = remote.stream(ask())
     assert next(stream) == "Hel"
     assert peer.sent.wait(10)
@@ -363,16 +365,16 @@ def test_a_stream_given_up_hangs_up(peer: Peer, remote: VllmLLM) -> None:
 @pytest.mark.parametrize(
     ("events", "complaint"),
     [
-        (streamed("Hel")[:2], "the stream ended before the answer did"),
-        ([streamed("Hel")[1], json.dumps(refusal("too warm"))], r"refused prompt 'test/ask' \(400: too warm\)"),
-        (["{"], "not what the OpenAI protocol says"),
+        (stream_events("Hel")[:2], "the stream ended before the answer did"),
+        ([stream_events("Hel")[1], json.dumps(refusal("too warm"))], r"rejected prompt 'test/ask' \(400: too warm\)"),
+        (["{"], "does not follow the OpenAI protocol"),
     ],
 )
 def test_a_broken_stream_is_an_error(peer: Peer, remote: VllmLLM, events: list[str], complaint: str) -> None:
     peer.reply = lambda path, body: (200, events)
     with pytest.raises(LLMError, match=complaint):
-        collected(remote.stream(ask()))
-    assert len(peer.asked) == 1
+        collect(remote.stream(ask()))
+    assert len(peer.requests) == 1
 
 
 def test_another_protocol_is_an_error(peer: Peer, remote: VllmLLM) -> None:
@@ -394,7 +396,7 @@ def test_the_server_says_how_much_it_can_hold(peer: Peer) -> None:
     remote = VllmLLM(peer.url, name="model")
     assert remote.context_length == 700
     assert remote.context_length == 700
-    assert len(peer.asked) == 1
+    assert len(peer.requests) == 1
     other = VllmLLM(peer.url, name="other")
     with pytest.raises(LLMError, match="does not serve 'other'; it serves model, adapter"):
         other.generate([ask()])
@@ -406,24 +408,24 @@ def test_the_server_counts_where_no_tokenizer_is_given(peer: Peer) -> None:
     def reply(path: str, body: Json) -> Reply:
         if path != "/tokenize":
             return 200, answer("fine")
-        shown = body.get("messages") or [{"content": body.get("prompt")}]
-        assert isinstance(shown, list)
-        return 200, {"count": sum(len(message["content"].split()) for message in shown)}
+        messages = body.get("messages") or [{"content": body.get("prompt")}]
+        assert isinstance(messages, list)
+        return 200, {"count": sum(len(message["content"].split()) for message in messages)}
 
     peer.reply = reply
     remote = VllmLLM(peer.url, name="model", context_length=300)
     assert remote.count_tokens(["a b c", ""]) == [3, 0]
-    done = remote.generate(
+    completion = remote.generate(
         [ask("word " * 500, max_tokens=10, extra={"chat_template_kwargs": {"enable_thinking": False}})]
     )
-    assert 210 < done[0].trimmed < 260
+    assert 210 < completion[0].trimmed < 260
     counted = peer.bodies("/tokenize")[-1]
     assert counted["chat_template_kwargs"] == {"enable_thinking": False}
     assert counted["model"] == "model"
     roomy = VllmLLM(peer.url, name="model", context_length=4096)
-    asked = len(peer.bodies("/tokenize"))
+    requests = len(peer.bodies("/tokenize"))
     roomy.generate([ask("surely short enough")])
-    assert len(peer.bodies("/tokenize")) == asked
+    assert len(peer.bodies("/tokenize")) == requests
     remote.close()
     roomy.close()
 
@@ -452,7 +454,7 @@ def test_adapters_on_the_wire(peer: Peer, remote: VllmLLM, tmp_path: Path) -> No
     remote.generate([ask(name="rsum/update")])
     remote.unload_adapter("rsum")
     remote.generate([ask(name="rsum/update")])
-    assert [path for path, _ in peer.asked if "lora" in path] == [
+    assert [path for path, _ in peer.requests if "lora" in path] == [
         "/v1/load_lora_adapter",
         "/v1/unload_lora_adapter",
         "/v1/load_lora_adapter",
@@ -500,12 +502,12 @@ def test_a_restart_is_waited_for_and_adapters_are_loaded_again(
             return None
         return 200, answer("fine") if path == CHAT else b"ok"
 
-    peer.asked.clear()
+    peer.requests.clear()
     peer.reply = reply
     assert remote.generate([ask(name="rsum/update")])[0].text == "fine"
-    assert [path for path, _ in peer.asked] == [CHAT, "/v1/load_lora_adapter", CHAT]
+    assert [path for path, _ in peer.requests] == [CHAT, "/v1/load_lora_adapter", CHAT]
     assert server.waited == 2
-    with pytest.raises(BadSettings, match="one more than the 1"):
+    with pytest.raises(BadSettings, match="exceeds the server's limit of 1"):
         remote.load_adapter("other", tmp_path)
 
 
@@ -516,7 +518,7 @@ def test_a_server_gone_for_good_is_reported_with_its_log(peer: Peer, own: tuple[
     with pytest.raises(LLMUnavailable, match="its log says: RuntimeError: full"):
         remote.generate([ask()])
     with pytest.raises(LLMUnavailable, match="its log says: RuntimeError: full"):
-        collected(remote.stream(ask()))
+        collect(remote.stream(ask()))
     assert len(peer.bodies()) == 2
 
 

@@ -17,11 +17,11 @@ def ask(
     schema: Mapping[str, object] | None = None,
     extra: Mapping[str, object] | None = None,
 ) -> Prompt:
-    wanted: Format = FreeText()
+    form: Format = FreeText()
     if choice:
-        wanted = Choice(tuple(choice))
+        form = Choice(tuple(choice))
     if schema is not None:
-        wanted = JsonSchema(schema)
+        form = JsonSchema(schema)
     return Prompt(
         name,
         (Message("system", "You are a helpful assistant."), Message("user", text)),
@@ -29,12 +29,12 @@ def ask(
         temperature=temperature,
         seed=seed,
         stop=tuple(stop),
-        format=wanted,
+        format=form,
         extra=dict(extra or {}),
     )
 
 
-def collected(stream: Generator[str, None, Completion]) -> tuple[list[str], Completion]:
+def collect(stream: Generator[str, None, Completion]) -> tuple[list[str], Completion]:
     """A stream's pieces and what it returns."""
     pieces: list[str] = []
     while True:
