@@ -6,12 +6,12 @@ options are in configs/systems/<name>.yaml.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import EnvSettingsSource, SettingsError
 
 from localmem.errors import BadSettings
 from localmem.files import nearest, read_yaml, validation_line
@@ -118,12 +118,8 @@ class ServerSettings(Section):
     """Seconds that replies may continue after the server was told to stop."""
 
 
-class Settings(BaseSettings):
-    """All settings of localmem."""
-
-    model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, env_prefix=_PREFIX, env_nested_delimiter="__"
-    )
+class Settings(Section):
+    """All settings of localmem. `load_settings` reads them from their sources."""
 
     data: Path = Field(default_factory=user_data_dir)
     """Data directory with conversations and memory."""
@@ -156,7 +152,7 @@ class Settings(BaseSettings):
 
 
 class SettingRow(NamedTuple):
-    """One setting: its dotted key, its value (secrets masked), the source of the value, and its description."""
+    """One setting: its dotted key, its value as JSON (secrets masked), the source of the value, its description."""
 
     key: str
     value: object
@@ -169,29 +165,28 @@ def load_settings(config: str | Path | None = None, flags: Mapping[str, object] 
 
     Raises BadInput for an unreadable file, BadSettings for an unknown key or a wrong value.
     """
-    return _load(_Sources.read(config, flags or {}))
+    return _merge(_read_sources(config, flags or {}))
 
 
 def list_settings(config: str | Path | None = None, flags: Mapping[str, object] | None = None) -> list[SettingRow]:
     """Every setting with its current value and where that comes from. Raises as `load_settings` does."""
-    sources = _Sources.read(config, flags or {})
-    values = dict(_leaves(_load(sources)))
+    sources = _read_sources(config, flags or {})
     return [
-        SettingRow(key, _mask(key, values[key]), sources.describe(key), description)
-        for key, description in _descriptions(Settings)
+        SettingRow(key, _mask(key, value), _source_of(key, sources), description)
+        for key, value, description in _leaves(_merge(sources))
     ]
 
 
 def default_settings() -> dict[str, object]:
     """The default of every setting by dotted key, as JSON values."""
-    return dict(_leaves(Settings.model_construct()))
+    return {key: value for key, value, _ in _leaves(Settings.model_construct())}
 
 
 def decisive_settings(settings: Settings) -> dict[str, object]:
     """The settings that decide what is recalled from a data directory, by dotted key, as JSON values."""
     roots = ("database", "system", "options", "chat.user_name", "retrieval.")
     resources = ("retrieval.device", "retrieval.memory_mb")
-    return {key: value for key, value in _leaves(settings) if key.startswith(roots) and key not in resources}
+    return {key: value for key, value, _ in _leaves(settings) if key.startswith(roots) and key not in resources}
 
 
 def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, object]:
@@ -216,58 +211,68 @@ def system_names() -> list[str]:
     return sorted(path.stem for path in resource("configs/systems").glob("*.yaml"))
 
 
+def overlay(values: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
+    """Nested values with the overrides in their place, at every depth."""
+    merged = dict(values)
+    for key, value in overrides.items():
+        previous = merged.get(key)
+        is_group = isinstance(value, Mapping) and isinstance(previous, Mapping)
+        merged[key] = overlay(previous, value) if is_group else value  # type: ignore[arg-type]  # both are mappings
+    return merged
+
+
 # -- sources -------------------------------------------------------------------------------------------------------
 
 
-class _Sources(NamedTuple):
-    """What each source sets, as nested keys."""
+class _Source(NamedTuple):
+    """One source of settings: its name, and what it sets as nested keys."""
 
-    flags: Mapping[str, object]
-    config: str | Path | None
-    config_values: Mapping[str, object]
-    user_file: Path | None
-    user_values: Mapping[str, object]
-
-    @classmethod
-    def read(cls, config: str | Path | None, flags: Mapping[str, object]) -> "_Sources":
-        _check_environment()
-        user_file = user_settings_file()
-        return cls(
-            _without_absent(flags),
-            config,
-            read_yaml(Path(config)) if config else {},
-            user_file,
-            read_yaml(user_file) if user_file else {},
-        )
-
-    def describe(self, key: str) -> str:
-        """Where the value of a setting comes from."""
-        if _has(self.flags, key):
-            return "flag"
-        if variable := _environment_variable(key):
-            return f"environment variable {variable}"
-        if _has(self.config_values, key):
-            return f"--config {self.config}"
-        return f"user file {self.user_file}" if _has(self.user_values, key) else "default"
+    name: str
+    values: Mapping[str, object]
 
 
-def _load(sources: _Sources) -> Settings:
-    class Sourced(Settings):
-        @classmethod
-        def settings_customise_sources(  # type: ignore[override]  # the sources that are not used are not named
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            **_unused: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            files = (sources.config_values, sources.user_values)
-            return init_settings, env_settings, *(InitSettingsSource(settings_cls, dict(values)) for values in files)
+def _read_sources(config: str | Path | None, flags: Mapping[str, object]) -> list[_Source]:
+    """The sources, strongest first."""
+    sources = [_Source("flag", _without_absent(flags)), _Source("environment variable", _read_environment())]
+    if config:
+        sources.append(_Source(f"--config {config}", read_yaml(Path(config))))
+    if user_file := user_settings_file():
+        sources.append(_Source(f"user file {user_file}", read_yaml(user_file)))
+    return sources
 
+
+def _merge(sources: Sequence[_Source]) -> Settings:
+    values: dict[str, object] = {}
+    for source in reversed(sources):
+        values = overlay(values, source.values)
     try:
-        return Sourced(**sources.flags)  # type: ignore[arg-type]  # checked by pydantic
+        return Settings.model_validate(values)
     except ValidationError as error:
         raise BadSettings(validation_line(error, Settings, "setting")) from error
+
+
+def _read_environment() -> Mapping[str, object]:
+    """What the environment sets. Raises BadSettings for an unknown variable, or one that should be JSON and is not."""
+    fields = {f"{_PREFIX}{name}".upper() for name in Settings.model_fields}
+    for variable in os.environ:
+        is_setting = variable.split("__")[0].upper() in fields or variable in _OTHER_VARIABLES
+        if variable.startswith(_PREFIX) and not is_setting:
+            hint = nearest(variable, fields | _OTHER_VARIABLES)
+            raise BadSettings(f"environment variable {variable} is not a setting{hint}; unset it")
+    try:
+        return EnvSettingsSource(Settings, env_prefix=_PREFIX, env_nested_delimiter="__")()  # type: ignore[arg-type]  # any model will do
+    except SettingsError as error:
+        raise BadSettings(f"environment: {error}; give JSON") from error
+
+
+def _source_of(key: str, sources: Sequence[_Source]) -> str:
+    """Where the value of a setting comes from; an environment variable by its name."""
+    name = next((source.name for source in sources if _has(source.values, key)), "default")
+    if name != "environment variable":
+        return name
+    variable = f"{_PREFIX}{key.replace('.', '__')}".upper()
+    matches = [other for other in os.environ if other.upper() == variable or other.upper().startswith(f"{variable}__")]
+    return f"{name} {matches[0] if matches else variable.partition('__')[0]}"
 
 
 def _without_absent(flags: Mapping[str, object]) -> dict[str, object]:
@@ -284,45 +289,15 @@ def _has(values: object, key: str) -> bool:
     return True
 
 
-def _environment_variable(key: str) -> str | None:
-    """The variable that sets a key: by its own name, by that of its group (as JSON), or of one entry in a mapping."""
-    name = f"{_PREFIX}{key.replace('.', '__')}".upper()
-    group = name.partition("__")[0]
-    for variable in os.environ:
-        if variable.upper() in (name, group) or variable.upper().startswith(f"{name}__"):
-            return variable
-    return None
-
-
-def _check_environment() -> None:
-    fields = {f"{_PREFIX}{name}".upper() for name in Settings.model_fields}
-    for variable in os.environ:
-        is_setting = variable.split("__")[0].upper() in fields or variable in _OTHER_VARIABLES
-        if variable.startswith(_PREFIX) and not is_setting:
-            hint = nearest(variable, fields | _OTHER_VARIABLES)
-            raise BadSettings(f"environment variable {variable} is not a setting{hint}; unset it")
-
-
-# -- listing -------------------------------------------------------------------------------------------------------
-
-
-def _leaves(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Each setting by dotted key as a JSON value; a mapping such as `options` is one value."""
+def _leaves(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, str]]:
+    """Each setting as (dotted key, JSON value, description); a mapping such as `options` is one value."""
     document = settings.model_dump(mode="json")
-    for name in type(settings).model_fields:
+    for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if isinstance(value, BaseModel):
             yield from _leaves(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", document[name]
-
-
-def _descriptions(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _descriptions(field.annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", " ".join((field.description or "").split())
+            yield f"{prefix}{name}", document[name], " ".join((field.description or "").split())
 
 
 def _mask(key: str, value: object) -> object:

@@ -89,3 +89,12 @@ def test_every_system_has_a_file_and_its_options_can_be_overridden() -> None:
         system_options("rsum", {"limits": 5})
     with pytest.raises(BadSettings, match=r"rsumm.*did you mean 'rsum'"):
         system_options("rsumm", {})
+
+
+def test_an_environment_variable_that_is_not_json_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALMEM_OPTIONS", "{k: 3")
+    with pytest.raises(BadSettings, match=r'"options".*give JSON'):
+        load_settings()
+    monkeypatch.setenv("LOCALMEM_OPTIONS", '{"k": 3}')
+    monkeypatch.setenv("LOCALMEM_OPTIONS__J", "4")
+    assert load_settings(None, {"options": {"n": 1}}).options == {"k": 3, "j": "4", "n": 1}

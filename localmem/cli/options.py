@@ -19,7 +19,6 @@ Option = Callable[[Command], Command]
 
 config_option = click.option("--config", type=click.Path(path_type=Path), help="YAML settings file.", metavar="FILE")
 data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory.", metavar="DIR")
-data_option = click.option("--data-dir", "data", type=click.Path(path_type=Path), help="Data directory.", metavar="DIR")
 user_option = click.option("--user", help="User whose memory to use.", metavar="NAME")
 system_option = click.option("--system", help="Memory system (see `localmem systems`).", metavar="NAME")
 model_option = click.option("--model", help="Backbone (see `localmem models list`).", metavar="NAME")
@@ -109,23 +108,6 @@ dataset_option = click.option(
     help="Data set and its file. Repeatable.",
     metavar="NAME=FILE",
 )
-
-
-class Sizes(click.ParamType[tuple[int, ...]]):
-    """Whole numbers with commas between them, such as 1e3,1e4."""
-
-    name = "sizes"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            sizes = tuple(int(float(size)) for size in str(value).split(","))
-        except (ValueError, OverflowError):
-            sizes = ()
-        if not sizes or min(sizes) < 1:
-            self.fail(f"{value!r} are no sizes; write them like 1e3,1e4", param, ctx)
-        return sizes
 
 
 def settings_of(

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from localmem.config import overlay
 from localmem.errors import BadSettings
 from localmem.files import nearest, read_yaml, validation_line
 
@@ -65,12 +66,10 @@ def build_recipe(
 ) -> Model:
     """A recipe from its sources. A flag that is None or empty counts as absent. Raises BadInput or BadSettings."""
     fields = _fields_by_key(model)
-    values: dict[str, object] = dict(read_yaml(file)) if file else {}
-    for key, value in _parse_assignments(assignments, fields).items():
-        _set_nested(values, key, value)
-    for key, value in (flags or {}).items():
-        if value is not None and value != ():
-            _set_nested(values, key, value)
+    flag_values = {key: value for key, value in (flags or {}).items() if value is not None and value != ()}
+    values = read_yaml(file) if file else {}
+    for key, value in (*_parse_assignments(assignments, fields).items(), *flag_values.items()):
+        values = overlay(values, _nest(key, value))
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -213,12 +212,7 @@ def _parse_yaml(assignment: str, text: str) -> object:
         raise BadSettings(f"--set {assignment}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def _set_nested(values: dict[str, object], key: str, value: object) -> None:
+def _nest(key: str, value: object) -> dict[str, object]:
+    """A dotted key as nested mappings."""
     head, _, remaining = key.partition(".")
-    if not remaining:
-        values[head] = value
-        return
-    inner = values.get(head)
-    section = dict(inner) if isinstance(inner, Mapping) else {}
-    _set_nested(section, remaining, value)
-    values[head] = section
+    return {head: _nest(remaining, value) if remaining else value}

@@ -158,7 +158,7 @@ def system_settings(settings: "Settings", name: str) -> "Settings":
 
     Options of the settings' own system do not apply to other systems. Raises BadSettings and BadInput.
     """
-    from localmem.config import Settings, system_options
+    from localmem.config import Settings, overlay, system_options
 
     system, _, variant = name.partition("/")
     system_options(system, {})
@@ -166,7 +166,7 @@ def system_settings(settings: "Settings", name: str) -> "Settings":
     values = settings.model_dump()
     if system != settings.system:
         values["options"] = {}
-    return Settings(**_merge(values, overrides))
+    return Settings.model_validate(overlay(values, overrides))
 
 
 def _variant(system: str, variant: str) -> dict[str, object]:
@@ -175,14 +175,6 @@ def _variant(system: str, variant: str) -> dict[str, object]:
     if variant not in names:
         raise BadInput(f"system {system!r} has no variant {variant!r}; it has {', '.join(names) or 'none'}")
     return read_yaml(folder / f"{variant}.yaml")
-
-
-def _merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(values)
-    for name, value in overrides.items():
-        previous = merged.get(name)
-        merged[name] = _merge(previous, value) if isinstance(previous, Mapping) and value is not None else value
-    return merged
 
 
 def select_probes(dataset: "Dataset", *, split: Split | None, limit: int | None, sessions: int | None) -> "Dataset":

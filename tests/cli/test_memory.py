@@ -1,6 +1,9 @@
 """remember, recall, show and forget as a user runs them."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,22 @@ def test_no_command_that_looks_at_a_memory_needs_the_backbone(
     for command in commands:
         finished = localmem(*command, env=env)
         assert finished.returncode == 0, (command, finished.stderr)
+
+
+@pytest.mark.usefixtures("starter_encoder_dir")
+def test_recall_with_the_default_settings_imports_no_library_of_large_models(session_log: Path, tmp_path: Path) -> None:
+    program = (
+        "import contextlib, sys\n"
+        "from localmem.cli import main\n"
+        "for arguments in (['remember', sys.argv[1]], ['recall', 'what is my dog called?']):\n"
+        "    sys.argv[1:] = arguments\n"
+        "    main()\n"
+        "heavy = {'transformers', 'sentence_transformers', 'sklearn', 'peft', 'xgrammar', 'vllm'}\n"
+        "print(sorted(heavy & {*sys.modules}))"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LOCALMEM_")}
+    env["XDG_DATA_HOME"] = str(tmp_path / "xdg")
+    command = [sys.executable, "-c", program, str(session_log)]
+    finished = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert "Bruno" in finished.stdout
+    assert finished.stdout.splitlines()[-1] == "[]"
