@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Gets the public data sets that the evaluation reads, where there is a network: scripts/fetch_data.py NAME ...
+"""Downloads the public data sets that the evaluation reads: scripts/fetch_data.py NAME ...
 
-Without a name it lists them with licence and size; `all` means all. What may not be used commercially is fetched with
---accept-nc only. What was fetched stands in fetched.json with its sha256, and is verified by it from then on; an
-interrupted download goes on where it stopped. What is there is left as it is.
+Without a name it lists them with licence and size; `all` means all. Data sets that forbid commercial use need
+--accept-nc. fetched.json records the sha256 of every file, and a file is verified against it from then on. An
+interrupted download is resumed; existing files are not changed.
 
-Not among them, for it cannot be fetched as it is read: msc_cc (made of talzoomanzoo/theanine-geval), TeaBag (`localmem
-eval teafarm` makes such sets), and the Korean original of CareCall-memory (had from NAVER on request).
+Three data sets cannot be downloaded in the form that is read: msc_cc (made from talzoomanzoo/theanine-geval), TeaBag
+(`localmem eval teafarm` makes such sets), and the Korean original of CareCall-memory (from NAVER on request).
 """
 
 import argparse
@@ -25,17 +25,19 @@ from urllib.parse import urlsplit
 try:
     import httpx
     from tqdm import tqdm
+
+    from localmem.files import write_json, write_jsonl
 except ImportError as error:
     sys.exit(f"fetch_data: {error}; run scripts/setup, then .venv/bin/python scripts/fetch_data.py")
 
-LOCK = "fetched.json"
-_PIECE = 1 << 16
+RECORD = "fetched.json"
+_CHUNK = 1 << 16
 _TIMEOUT = httpx.Timeout(30, read=120)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to fetch; its `sha256` and its size in megabytes where its publisher tells them."""
+    """A file to download, with its `sha256` and size in megabytes where the publisher states them."""
 
     url: str
     size: int | None = None
@@ -44,21 +46,21 @@ class Source:
 
     @property
     def file(self) -> str:
-        """What it is called here: as in the address, if it has no better name."""
+        """The local file name: `name`, else that in the URL."""
         return self.name or PurePosixPath(urlsplit(self.url).path).name
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Files of one set, under one licence; `commercial` is False where that forbids commercial use."""
+    """The files of a data set with their licence; `commercial` is False where it forbids commercial use."""
 
     licence: str
     sources: tuple[Source, ...]
     commercial: bool = True
 
 
-class Failed(Exception):
-    """Something that a user must know, in one line."""
+class FetchError(Exception):
+    """A failure, as one line for the user."""
 
 
 def _github(path: str) -> Source:
@@ -84,7 +86,7 @@ SETS: Mapping[str, DataSet] = {
     "msc": DataSet(
         f"{_NONE} (ParlAI is MIT; Theanine takes it to be for academic, non-commercial use)",
         (
-            Source(  # the checksum is ParlAI's own
+            Source(  # the checksum is from ParlAI
                 "http://parl.ai/downloads/msc/msc_v0.1.tar.gz",
                 sha256="e640e37cf4317cd09fc02a4cd57ef130a185f23635f4003b0cee341ffcb45e60",
             ),
@@ -137,196 +139,202 @@ SETS: Mapping[str, DataSet] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when all that was asked for is there, 1 when something is not, 2 for misuse."""
-    given = _parser().parse_args(arguments)
-    unknown = [name for name in given.names if name not in SETS and name != "all"]
+    """Returns 0 when all requested files are present, 1 when some are missing, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    unknown = [name for name in options.names if name not in SETS and name != "all"]
     if unknown:
-        print(f"fetch_data: no data set {unknown[0]!r}; give some of {', '.join(SETS)}", file=sys.stderr)
+        print(f"fetch_data: no data set {unknown[0]!r}; choose from {', '.join(SETS)}", file=sys.stderr)
         return 2
-    if not given.names:
+    if not options.names:
         _list()
         return 0
-    names = list(SETS) if "all" in given.names else list(dict.fromkeys(given.names))
-    missing = [name for name in names if not _fetched(name, given.into, accept=given.accept_nc)]
+    names = list(SETS) if "all" in options.names else list(dict.fromkeys(options.names))
+    missing = [name for name in names if not _try_fetch(name, options.into, accept=options.accept_nc)]
     if missing:
-        _say(f"not there: {', '.join(missing)}")
+        _notify(f"missing: {', '.join(missing)}")
     return 1 if missing else 0
 
 
 def fetch(name: str, into: Path) -> list[Path]:
-    """The files of a set, below `into`/`name`: fetched, checked, archives unpacked. Raises Failed."""
+    """Downloads, verifies and unpacks a data set below `into`/`name`, and returns its files. Raises FetchError."""
     folder = into / name
     folder.mkdir(parents=True, exist_ok=True)
-    lock = Lock(into / LOCK)
-    found: list[Path] = []
+    record = Record(into / RECORD)
+    files: list[Path] = []
     for source in SETS[name].sources:
         path = folder / source.file
-        kept = lock.sha256(path)
         if path.is_file():
-            _verify(path, source.sha256 or kept)
-            _say(f"{name}: {source.file} is here already")
+            _verify(path, source.sha256 or record.sha256(path))
+            _notify(f"{name}: {source.file} is already present")
         else:
             download(source.url, path)
             _verify(path, source.sha256)
-        lock.add(path, source.url)
-        found += _unpacked(path)
-    return found
+        record.add(path, source.url)
+        files += _unpack(path)
+    return files
 
 
 def download(url: str, path: Path) -> None:
-    """Fetches a file, going on where an earlier try stopped if the other end has it unchanged. Raises Failed."""
+    """Downloads a file, and resumes an earlier attempt if the file has not changed on the server. Raises FetchError.
+
+    Appending to an old part is only safe if the server still has the same bytes. So the ETag of the first answer is
+    stored beside the part, and a resumed request sends it as If-Range: the server then answers 206 with the remaining
+    bytes for the same file, or 200 with all of a changed one, which replaces the part. 416 means that nothing remains:
+    the earlier attempt was killed between the last byte and the rename.
+    """
     part, tag = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.etag")
-    done = part.stat().st_size if part.is_file() and tag.is_file() else 0
-    asked = {"Accept-Encoding": "identity"}
-    if done:
-        asked |= {"Range": f"bytes={done}-", "If-Range": tag.read_text()}
-    with _failures(url), httpx.stream("GET", url, headers=asked, follow_redirects=True, timeout=_TIMEOUT) as answer:
-        if answer.status_code != httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:  # that is: all of it is here
-            answer.raise_for_status()
-            _note_tag(answer, tag)
-            _write(answer, part, done if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0)
+    size = part.stat().st_size if part.is_file() and tag.is_file() else 0
+    headers = {"Accept-Encoding": "identity"}
+    if size:
+        headers |= {"Range": f"bytes={size}-", "If-Range": tag.read_text()}
+    with (
+        _translated_errors(url),
+        httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=_TIMEOUT) as response,
+    ):
+        if response.status_code != httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            response.raise_for_status()
+            _store_tag(response, tag)
+            _write(response, part, size if response.status_code == httpx.codes.PARTIAL_CONTENT else 0)
         part.replace(path)
         tag.unlink(missing_ok=True)
 
 
-def _note_tag(answer: httpx.Response, tag: Path) -> None:
-    """Only a file with an ETag can be gone on with: a weak one would not do for If-Range."""
-    found = answer.headers.get("ETag", "")
-    if found and not found.startswith("W/"):
-        tag.write_text(found)
+def _store_tag(response: httpx.Response, tag: Path) -> None:
+    """Weak ETags do not promise equal bytes, so a file with one, or without any, cannot be resumed."""
+    value = response.headers.get("ETag", "")
+    if value and not value.startswith("W/"):
+        tag.write_text(value)
     else:
         tag.unlink(missing_ok=True)
 
 
-class Lock:
-    """What was fetched, in a file: by path, the address, the size and the sha256 that it had."""
+class Record:
+    """fetched.json: the URL, size and sha256 of every downloaded file, by path."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: dict[str, dict[str, object]] = json.loads(path.read_text()) if path.is_file() else {}
+        self._entries: dict[str, dict[str, object]] = json.loads(path.read_text()) if path.is_file() else {}
 
     def sha256(self, path: Path) -> str | None:
-        """That of the file when it was fetched."""
-        held = self._held.get(self._key(path))
-        return str(held["sha256"]) if held else None
+        """The checksum of the file when it was downloaded."""
+        entry = self._entries.get(self._key(path))
+        return str(entry["sha256"]) if entry else None
 
     def add(self, path: Path, url: str) -> None:
-        """Notes a file as it is now."""
-        self._held[self._key(path)] = {"url": url, "size": path.stat().st_size, "sha256": checksum(path)}
-        fresh = self._path.with_name(f"{self._path.name}.part")
-        fresh.write_text(json.dumps(self._held, indent=2, sort_keys=True) + "\n")
-        fresh.replace(self._path)
+        """Records a file as it is now."""
+        self._entries[self._key(path)] = {"url": url, "size": path.stat().st_size, "sha256": checksum(path)}
+        write_json(self._path, dict(sorted(self._entries.items())))
 
     def _key(self, path: Path) -> str:
         return path.relative_to(self._path.parent).as_posix()
 
 
 def checksum(path: Path) -> str:
-    """sha256 of a file."""
+    """The sha256 of a file."""
     with path.open("rb") as stream:
         return file_digest(stream, "sha256").hexdigest()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Gets public data sets for `localmem eval`.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="data sets, or all; without one they are listed")
-    parser.add_argument("--into", type=Path, default=Path("data/local"), help="where they go (default: %(default)s)")
-    parser.add_argument("--accept-nc", action="store_true", help="fetch what may not be used commercially, too")
+    parser = argparse.ArgumentParser(description="Download public data sets for `localmem eval`.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="data sets, or all; without a name they are listed")
+    parser.add_argument("--into", type=Path, default=Path("data/local"), help="target folder (default: %(default)s)")
+    parser.add_argument("--accept-nc", action="store_true", help="include data sets that forbid commercial use")
     return parser
 
 
 def _list() -> None:
-    for name, held in SETS.items():
-        known = [source.size for source in held.sources if source.size]
-        size = f"{sum(known):,} MB" if len(known) == len(held.sources) else "-"
-        print(f"{name:30} {size:>9}  {held.licence}{'' if held.commercial else '  [--accept-nc]'}")
+    for name, data_set in SETS.items():
+        sizes = [source.size for source in data_set.sources if source.size]
+        size = f"{sum(sizes):,} MB" if len(sizes) == len(data_set.sources) else "-"
+        print(f"{name:30} {size:>9}  {data_set.licence}{'' if data_set.commercial else '  [--accept-nc]'}")
 
 
-def _fetched(name: str, into: Path, *, accept: bool) -> bool:
-    held = SETS[name]
-    _say(f"{name}: licence: {held.licence}")
-    if not (held.commercial or accept):
-        _say(f"{name}: forbids commercial use, so it is left out; give --accept-nc to fetch it all the same")
+def _try_fetch(name: str, into: Path, *, accept: bool) -> bool:
+    data_set = SETS[name]
+    _notify(f"{name}: licence: {data_set.licence}")
+    if not (data_set.commercial or accept):
+        _notify(f"{name}: skipped, because it forbids commercial use; give --accept-nc to fetch it")
         return False
     try:
         for path in fetch(name, into):
-            _say(f"{name}: {path}")
-    except Failed as error:
-        _say(f"{name}: {error}")
+            _notify(f"{name}: {path}")
+    except FetchError as error:
+        _notify(f"{name}: {error}")
         return False
     return True
 
 
-def _write(answer: httpx.Response, part: Path, done: int) -> None:
-    length = answer.headers.get("Content-Length")
-    total = done + int(length) if length else None
+def _write(response: httpx.Response, part: Path, offset: int) -> None:
+    length = response.headers.get("Content-Length")
+    total = offset + int(length) if length else None
     with (
-        part.open("ab" if done else "wb") as stream,
-        tqdm(desc=part.stem, total=total, initial=done, unit="B", unit_scale=True, disable=None) as bar,
+        part.open("ab" if offset else "wb") as stream,
+        tqdm(desc=part.stem, total=total, initial=offset, unit="B", unit_scale=True, disable=None) as bar,
     ):
-        for piece in answer.iter_raw(_PIECE):
-            stream.write(piece)
-            bar.update(len(piece))
+        for chunk in response.iter_raw(_CHUNK):
+            stream.write(chunk)
+            bar.update(len(chunk))
 
 
-def _verify(path: Path, wanted: str | None) -> None:
-    if wanted and (found := checksum(path)) != wanted:
-        raise Failed(f"{path} has the sha256 {found[:16]} and should have {wanted[:16]}; delete it and fetch it anew")
+def _verify(path: Path, expected: str | None) -> None:
+    if expected and (actual := checksum(path)) != expected:
+        raise FetchError(f"{path} has sha256 {actual[:16]} instead of {expected[:16]}; delete it and fetch it again")
 
 
-def _unpacked(path: Path) -> list[Path]:
-    """The file itself, or what is in an archive, unpacked beside it; a table of Parquet is written as JSONL."""
+def _unpack(path: Path) -> list[Path]:
+    """The file itself, or the files of an archive, unpacked in its folder; a Parquet table is converted to JSONL."""
     try:
         if path.name.endswith(".tar.gz"):
             with tarfile.open(path) as tar:
-                return [_written(tar, one, path.parent) for one in tar.getmembers() if one.isfile()]
+                return [_extract(tar, member, path.parent) for member in tar.getmembers() if member.isfile()]
         if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:  # its extract takes no path out of the folder
-                return [Path(archive.extract(one, path.parent)) for one in archive.infolist() if not one.is_dir()]
-        return [_as_lines(path)] if path.suffix == ".parquet" else [path]
+            with zipfile.ZipFile(path) as archive:  # `extract` removes `..` from paths
+                members = [member for member in archive.infolist() if not member.is_dir()]
+                return [Path(archive.extract(member, path.parent)) for member in members]
+        return [_to_jsonl(path)] if path.suffix == ".parquet" else [path]
     except (tarfile.TarError, zipfile.BadZipFile, OSError, ValueError) as error:
-        raise Failed(f"{path} cannot be unpacked ({error}); delete it and fetch it anew") from error
+        raise FetchError(f"cannot unpack {path} ({error}); delete it and fetch it again") from error
 
 
-def _written(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Path:
-    """A file of the archive, in `folder` and nowhere else; Python before 3.11.4 has no filter that sees to it."""
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> Path:
+    """Writes a member below `folder`, never elsewhere; Python before 3.11.4 has no extraction filter for that."""
     target = (folder / member.name).resolve()
     content = tar.extractfile(member)
     if content is None or not target.is_relative_to(folder.resolve()):
-        raise ValueError(f"{member.name} would lie outside")
+        raise ValueError(f"{member.name} is outside of the folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     with content, target.open("wb") as stream:
         shutil.copyfileobj(content, stream)
     return folder / member.name
 
 
-def _as_lines(path: Path) -> Path:
+def _to_jsonl(path: Path) -> Path:
     from pyarrow import parquet  # type: ignore[import-untyped]
 
     lines = path.with_suffix(".jsonl")
-    rows = parquet.read_table(path).to_pylist()
-    lines.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+    write_jsonl(lines, parquet.read_table(path).to_pylist())
     return lines
 
 
 @contextmanager
-def _failures(url: str) -> Iterator[None]:
-    """Turns what goes wrong on the way into one line with the cure."""
+def _translated_errors(url: str) -> Iterator[None]:
+    """Translates errors of the network and the disk into one line with the cure."""
     host = urlsplit(url).hostname
     try:
         yield
     except httpx.HTTPStatusError as error:
-        raise Failed(f"{url} answers {error.response.status_code}; it may have moved: look at its home page") from error
+        raise FetchError(
+            f"{url} returned {error.response.status_code}; it may have moved, see its home page"
+        ) from error
     except httpx.HTTPError as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise Failed(
-            f"{host} cannot be reached ({reason}); check the network and run this again, it goes on where it stopped"
-        ) from error
+        raise FetchError(f"cannot reach {host} ({reason}); check the network and run this again to resume") from error
     except OSError as error:
-        raise Failed(f"cannot write ({error}); make room, or choose another --into") from error
+        raise FetchError(f"cannot write ({error}); free some space or choose another --into") from error
 
 
-def _say(text: str) -> None:
+def _notify(text: str) -> None:
     print(f"fetch_data: {text}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""The same as `localmem models pull`: fetches models by name, the starters when no name is given."""
+"""Downloads models by name, by default the starters. The same as `localmem models pull`."""
 
 import sys
 

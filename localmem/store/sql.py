@@ -46,7 +46,7 @@ class Store:
         self._log = ChangeLog(database, ChangeSerializer())
         self._writer = Writer(database)
         self.embeddings = EmbeddingTable(database, self._writer)
-        self.vectors = MemoryVectors(database, self._writer, self.embeddings)
+        self.vectors = MemoryVectors(database, self._writer)
         self.indexes = indexes
 
     @classmethod

@@ -31,8 +31,18 @@ class EmbeddingTable:
 
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
         """The stored vectors of these digests, as the bytes that were put."""
+        vectors: dict[str, bytes] = {}
         with self._database.read() as connection:
-            return _read(connection, identity, digests)
+            self._check(connection, identity)
+            for part in chunks(sorted(set(digests))):
+                rows = connection.execute(_matching(identity, part).add_columns(embeddings.c.vector))
+                vectors.update({row[0]: bytes(row[1]) for row in rows})
+        return vectors
+
+    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
+        """Store vectors. Existing ones are replaced, so that a damaged one does not stay."""
+        if rows:
+            self._writer.run(lambda connection: self._put(connection, identity, rows))
 
     def find_digests(self, identity: str, digests: Sequence[str]) -> set[str]:
         """Those of the digests that have a vector."""
@@ -43,30 +53,22 @@ class EmbeddingTable:
                 for digest in connection.execute(_matching(identity, part)).scalars()
             }
 
-    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
-        """Store vectors. Existing ones are replaced, so that a damaged one does not stay."""
-        if rows:
-            self._writer.run(lambda connection: self.write(connection, identity, rows))
+    def _check(self, connection: Connection, identity: str) -> None:
+        """Raises EncoderMismatch where the encoder may not be used; here every encoder may."""
 
-    def write(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
-        """`put` inside a transaction."""
+    def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
         for part in chunks(sorted(rows)):
             old = delete(embeddings).where(embeddings.c.identity == identity, embeddings.c.digest.in_(part))
             connection.execute(old)
         self._insert.run(connection, [(digest, identity, vector) for digest, vector in rows.items()])
 
 
-class MemoryVectors:
+class MemoryVectors(EmbeddingTable):
     """An `EmbeddingCache` for the encoder that the store records. Safe for many threads.
 
-    The first vector that is put records its encoder. From then on another encoder raises EncoderMismatch, also when
-    another process has changed the encoder in between.
+    The first vector that is put records its encoder. From then on `get` and `put` raise EncoderMismatch for another
+    encoder, also when another process has changed the encoder in between.
     """
-
-    def __init__(self, database: Database, writer: Writer, table: EmbeddingTable) -> None:
-        self._database = database
-        self._writer = writer
-        self._table = table
 
     def encoder(self) -> EncoderRecord | None:
         """The identity and the dimension of the encoder; None before the first vector."""
@@ -77,17 +79,6 @@ class MemoryVectors:
         """Raises EncoderMismatch for an encoder that may not open a memory of this store."""
         with self._database.read() as connection:
             self._check(connection, identity)
-
-    def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
-        """The stored vectors of these digests, as the bytes that were put. Raises EncoderMismatch."""
-        with self._database.read() as connection:
-            self._check(connection, identity)
-            return _read(connection, identity, digests)
-
-    def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
-        """Store vectors, in place of existing ones. Raises EncoderMismatch."""
-        if rows:
-            self._writer.run(lambda connection: self._put(connection, identity, rows))
 
     def change_encoder(self, identity: str, dimension: int) -> int:
         """Search memories with this encoder from now on. Deletes all vectors of others and returns their number."""
@@ -100,19 +91,19 @@ class MemoryVectors:
 
         return self._writer.run(write)
 
-    def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
-        if self._check(connection, identity) is None:
-            _record_encoder(connection, identity, len(next(iter(rows.values()))) // 4)
-        self._table.write(connection, identity, rows)
-
-    def _check(self, connection: Connection, identity: str) -> EncoderRecord | None:
+    def _check(self, connection: Connection, identity: str) -> None:
         record = _recorded_encoder(connection)
         if record is not None and record[0] != identity:
             raise EncoderMismatch(
                 f"the vectors in {self._database.where} were made by the encoder {record[0]!r}, not {identity!r}; run "
                 f"`localmem reindex` to re-embed them, or set retrieval.encoder to {record[0].partition('@')[0]!r}"
             )
-        return record
+
+    def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
+        self._check(connection, identity)
+        if _recorded_encoder(connection) is None:
+            _record_encoder(connection, identity, len(next(iter(rows.values()))) // 4)
+        super()._put(connection, identity, rows)
 
 
 def delete_vectors(connection: Connection, texts: Iterable[str]) -> int:
@@ -121,14 +112,6 @@ def delete_vectors(connection: Connection, texts: Iterable[str]) -> int:
     for part in chunks(sorted(map(passage_digest, texts))):
         count += connection.execute(delete(embeddings).where(embeddings.c.digest.in_(part))).rowcount
     return count
-
-
-def _read(connection: Connection, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
-    vectors: dict[str, bytes] = {}
-    for part in chunks(sorted(set(digests))):
-        rows = connection.execute(_matching(identity, part).add_columns(embeddings.c.vector))
-        vectors.update({row[0]: bytes(row[1]) for row in rows})
-    return vectors
 
 
 def _matching(identity: str, digests: Sequence[str]) -> Select[str]:

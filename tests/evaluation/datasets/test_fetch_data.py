@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[3]
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files` with ranges, ends a body early after `cut` bytes once, and keeps what was asked."""
+    """Serves `files` with ranges, ends a body early after `cut` bytes once, and records the requests."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         self.cut: int | None = None
 
     def url(self, name: str) -> str:
@@ -38,15 +38,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         name = self.path.removeprefix("/")
-        self.server.asked.append((name, self.headers.get("Range")))
+        self.server.requests.append((name, self.headers.get("Range")))
         content = self.server.files.get(name)
         if content is None:
             self.send_error(404)
             return
         tag = f'"{sha256(content).hexdigest()}"'
         start = 0
-        if (wanted := self.headers.get("Range")) and self.headers.get("If-Range") == tag:
-            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+        if (requested := self.headers.get("Range")) and self.headers.get("If-Range") == tag:
+            start = int(requested.removeprefix("bytes=").rstrip("-"))
         if start and start >= len(content):
             self.send_error(416)
             return
@@ -63,13 +63,13 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    held = Server()
-    thread = threading.Thread(target=held.serve_forever)
+    local = Server()
+    thread = threading.Thread(target=local.serve_forever)
     thread.start()
-    yield held
-    held.shutdown()
+    yield local
+    local.shutdown()
     thread.join()
-    held.server_close()
+    local.server_close()
 
 
 @pytest.fixture
@@ -102,17 +102,17 @@ def test_a_file_is_fetched_noted_and_then_left_as_it_is(
     _offer(script, monkeypatch, small=_set(script, script.Source(server.url("a.json"))))
     assert script.main(["small", "--into", str(tmp_path)]) == 0
     assert (tmp_path / "small" / "a.json").read_bytes() == b"[1, 2]"
-    held = json.loads((tmp_path / "fetched.json").read_text())
-    assert held["small/a.json"] == {
+    record = json.loads((tmp_path / "fetched.json").read_text())
+    assert record["small/a.json"] == {
         "url": server.url("a.json"),
         "size": 6,
         "sha256": sha256(b"[1, 2]").hexdigest(),
     }
     assert script.main(["small", "--into", str(tmp_path)]) == 0
-    assert server.asked == [("a.json", None)]
-    said = capsys.readouterr().err
-    assert "small: licence: MIT" in said
-    assert "a.json is here already" in said
+    assert server.requests == [("a.json", None)]
+    message = capsys.readouterr().err
+    assert "small: licence: MIT" in message
+    assert "a.json is already present" in message
 
 
 def test_what_has_changed_since_is_told(
@@ -127,7 +127,7 @@ def test_what_has_changed_since_is_told(
     script.main(["small", "--into", str(tmp_path)])
     (tmp_path / "small" / "a.json").write_bytes(b"[1, 3]")
     assert script.main(["small", "--into", str(tmp_path)]) == 1
-    assert "delete it and fetch it anew" in capsys.readouterr().err
+    assert "delete it and fetch it again" in capsys.readouterr().err
 
 
 def test_a_known_checksum_is_checked_at_once(
@@ -140,7 +140,7 @@ def test_a_known_checksum_is_checked_at_once(
     server.files["a.json"] = b"[1, 2]"
     _offer(script, monkeypatch, small=_set(script, script.Source(server.url("a.json"), sha256="0" * 64)))
     assert script.main(["small", "--into", str(tmp_path)]) == 1
-    assert "should have 0000000000000000" in capsys.readouterr().err
+    assert "instead of 0000000000000000" in capsys.readouterr().err
     assert not (tmp_path / "fetched.json").exists()
 
 
@@ -148,15 +148,15 @@ def test_a_download_goes_on_where_it_stopped(script: ModuleType, server: Server,
     content = bytes(range(256)) * 2000
     server.files["big"] = content
     server.cut = 300_000
-    with pytest.raises(script.Failed, match="it goes on where it stopped"):
+    with pytest.raises(script.FetchError, match="run this again to resume"):
         script.download(server.url("big"), tmp_path / "big")
     assert not (tmp_path / "big").exists()
-    done = (tmp_path / "big.part").stat().st_size
-    assert 0 < done <= 300_000
+    size = (tmp_path / "big.part").stat().st_size
+    assert 0 < size <= 300_000
     script.download(server.url("big"), tmp_path / "big")
     assert (tmp_path / "big").read_bytes() == content
-    assert server.asked[-1] == ("big", f"bytes={done}-")
-    assert [one.name for one in tmp_path.iterdir()] == ["big"]
+    assert server.requests[-1] == ("big", f"bytes={size}-")
+    assert [path.name for path in tmp_path.iterdir()] == ["big"]
 
 
 def test_what_changed_at_the_other_end_is_fetched_from_its_start(
@@ -164,7 +164,7 @@ def test_what_changed_at_the_other_end_is_fetched_from_its_start(
 ) -> None:
     server.files["big"] = b"old " * 100_000
     server.cut = 200_000
-    with pytest.raises(script.Failed):
+    with pytest.raises(script.FetchError):
         script.download(server.url("big"), tmp_path / "big")
     server.files["big"] = b"new " * 100_000
     script.download(server.url("big"), tmp_path / "big")
@@ -187,26 +187,26 @@ def test_a_licence_that_forbids_commercial_use_must_be_accepted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     server.files |= {"a.json": b"[]", "b.json": b"[]"}
-    held = _set(script, script.Source(server.url("a.json")), licence="CC BY-NC 4.0", commercial=False)
-    _offer(script, monkeypatch, closed=held, free=_set(script, script.Source(server.url("b.json"))))
+    data_set = _set(script, script.Source(server.url("a.json")), licence="CC BY-NC 4.0", commercial=False)
+    _offer(script, monkeypatch, closed=data_set, free=_set(script, script.Source(server.url("b.json"))))
     assert script.main(["all", "--into", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert "closed: licence: CC BY-NC 4.0" in said
-    assert "give --accept-nc" in said
-    assert "not there: closed" in said
+    message = capsys.readouterr().err
+    assert "closed: licence: CC BY-NC 4.0" in message
+    assert "give --accept-nc" in message
+    assert "missing: closed" in message
     assert (tmp_path / "free" / "b.json").is_file()
     assert script.main(["closed", "--accept-nc", "--into", str(tmp_path)]) == 0
     assert (tmp_path / "closed" / "a.json").is_file()
 
 
 def _tar(names: dict[str, bytes]) -> bytes:
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w:gz") as tar:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         for name, content in names.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-    return held.getvalue()
+    return archive.getvalue()
 
 
 def test_archives_are_unpacked_and_keep_to_their_folder(
@@ -226,16 +226,16 @@ def test_archives_are_unpacked_and_keep_to_their_folder(
     }
     sources = [script.Source(server.url(name)) for name in server.files]
     _offer(script, monkeypatch, packed=_set(script, *sources))
-    found = script.fetch("packed", tmp_path)
-    assert [path.relative_to(tmp_path).as_posix() for path in found] == [
+    files = script.fetch("packed", tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in files] == [
         "packed/deep/a.txt",
         "packed/in/b.json",
         "packed/x.jsonl",
     ]
-    assert json.loads(found[2].read_text()) == {"conversation_id": "0", "sessions": [["[human]: hi"]]}
+    assert json.loads(files[2].read_text()) == {"conversation_id": "0", "sessions": [["[human]: hi"]]}
     server.files["x.tar.gz"] = _tar({"../out.txt": b"a"})
     _offer(script, monkeypatch, evil=_set(script, sources[0]))
-    with pytest.raises(script.Failed, match="cannot be unpacked"):
+    with pytest.raises(script.FetchError, match="cannot unpack"):
         script.fetch("evil", tmp_path)
     assert not (tmp_path / "out.txt").exists()
 
@@ -257,21 +257,21 @@ def test_no_network_no_file_and_no_such_name_are_one_line(
         gone=_set(script, script.Source(server.url("gone"))),
     )
     assert script.main(["away", "gone", "--into", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert "127.0.0.1 cannot be reached" in said
-    assert "check the network" in said
-    assert f"{server.url('gone')} answers 404" in said
+    message = capsys.readouterr().err
+    assert "cannot reach 127.0.0.1" in message
+    assert "check the network" in message
+    assert f"{server.url('gone')} returned 404" in message
     assert script.main(["nothing"]) == 2
-    assert "no data set 'nothing'; give some of away, gone" in capsys.readouterr().err
+    assert "no data set 'nothing'; choose from away, gone" in capsys.readouterr().err
 
 
 def test_the_list_names_every_licence(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(script.SETS)
-    for line, (name, held) in zip(lines, script.SETS.items(), strict=True):
+    for line, (name, data_set) in zip(lines, script.SETS.items(), strict=True):
         assert line.startswith(name)
-        assert held.licence in line
-        assert ("--accept-nc" in line) == (not held.commercial)
-    files = [source.file for held in script.SETS.values() for source in held.sources]
+        assert data_set.licence in line
+        assert ("--accept-nc" in line) == (not data_set.commercial)
+    files = [source.file for data_set in script.SETS.values() for source in data_set.sources]
     assert len(files) == len(set(files))
