@@ -1,1 +1,1 @@
-"""Measurements of localmem itself: how fast, how many at a time, on which machine. Results carry all that made them."""
+"""Benchmarks of latency, load, retrieval and cost. Depends on no system, no settings and no command line."""

@@ -1,1 +1,1 @@
-"""How long every stage of memory takes: real agents over a real backbone, each request timed and kept raw."""
+"""The latency benchmark: load generator, stopwatch, figures and report."""

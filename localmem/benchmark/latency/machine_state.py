@@ -72,6 +72,8 @@ class MachineUsage:
 class MachineMonitor:
     """Observes the machine while its `with` block runs, from a thread; afterwards `usage` has the result."""
 
+    usage: MachineUsage
+
     def __init__(self, interval: float = 0.25) -> None:
         self._interval = interval
         self._stop = threading.Event()
@@ -81,7 +83,6 @@ class MachineMonitor:
         self._host_mb = 0.0
         self._device_mb: float | None = None
         self._slowed: set[str] = set()
-        self._usage: MachineUsage | None = None
 
     def __enter__(self) -> "MachineMonitor":
         self._states = self._gpus.states({process.pid for process in _process_tree()})
@@ -100,7 +101,7 @@ class MachineMonitor:
         grown = {name: _increase(self._start[name], value) for name, value in end.items()}
         seconds = grown["seconds"] or 1e-9
         own, busy, stolen = ((grown[name] or 0.0) / seconds for name in ("own", "busy", "stolen"))
-        self._usage = MachineUsage(
+        self.usage = MachineUsage(
             seconds=round(seconds, 2),
             cores=psutil.cpu_count() or 1,
             ours_cores=round(own, 3),
@@ -115,13 +116,6 @@ class MachineMonitor:
             slowed_gpus=tuple(sorted(self._slowed)),
             gpus=self._states,
         )
-
-    @property
-    def usage(self) -> MachineUsage:
-        """What was observed. Raises RuntimeError before the block has ended."""
-        if self._usage is None:
-            raise RuntimeError("the monitor is still running; read `usage` after the `with` block")
-        return self._usage
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):

@@ -116,24 +116,18 @@ def headline_setting(points: Sequence[Measurement]) -> Setting:
     return max(systems, key=preference)
 
 
-def longest_lines(points: Sequence[Measurement], axis: Literal["load", "history"]) -> tuple[Setting, Lines]:
-    """Each system's measurements along one axis, and their setting: where most values of that axis were measured."""
-
-    def group_of(setting: Setting) -> tuple[object, ...]:
-        return setting[1:] if axis == "load" else (setting.load, setting.cache)
+def lines_along(points: Sequence[Measurement], setting: Setting, axis: Literal["load", "history"]) -> Lines:
+    """Each system's measurements along one axis, with everything else as in the setting."""
 
     def position(point: Measurement) -> float:
         return point.load.amount if axis == "load" else float(point.history)
 
-    preferred = group_of(headline_setting(points))
-    groups: defaultdict[tuple[object, ...], list[Measurement]] = defaultdict(list)
-    for point in sorted(points, key=position):
-        groups[group_of(setting_of(point))].append(point)
-    best = max(groups, key=lambda group: (len(set(map(position, groups[group]))), group == preferred))
     lines: defaultdict[str, dict[float, Measurement]] = defaultdict(dict)
-    for point in groups[best]:
-        lines[point.system][position(point)] = point
-    return setting_of(groups[best][0]), lines
+    for point in sorted(points, key=position):
+        other = point.history == setting.history if axis == "load" else point.load == setting.load
+        if other and point.cache == setting.cache:
+            lines[point.system][position(point)] = point
+    return lines
 
 
 def pair_idle_and_busy(points: Sequence[Measurement]) -> list[tuple[Measurement, Measurement]]:
@@ -179,7 +173,7 @@ class _Report:
         if "arguments.scripted.first_token" in settings:
             notes.append("The backbone is scripted with fixed times: only what localmem adds is measured.")
         notes += map(headline, self._compared)
-        _, lines = longest_lines(self._idle, "load")
+        lines = lines_along(self._idle, self._setting, "load")
         limit = float(settings.get("arguments.goodput.ttft", 0))
         if limit and _is_line(lines):
             loads = ", ".join(f"{system} {_highest_load(line, limit)}" for system, line in lines.items())
@@ -188,7 +182,7 @@ class _Report:
 
     def _along(self, axis: Literal["load", "history"]) -> Section:
         """The first token by load or by history."""
-        setting, lines = longest_lines(self._idle, axis)
+        setting, lines = self._setting, lines_along(self._idle, self._setting, axis)
         words = f"{setting.history} past sessions, {setting.cache} cache"
         rows = [tables.first_token_table(lines, rank, words) for rank in ("p50", "p95") if axis == "load"]
         if not _is_line(lines):

@@ -207,9 +207,9 @@ def test_the_folder_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_timing_changes_no_answer() -> None:
     llm = synthetic_history.scripted_llm(5)
-    from tests.llm.asking import ask, collected
+    from tests.llm.prompts import ask, collect
 
-    assert collected(TimedLLM(llm, Stopwatch()).stream(ask(name="agent/respond"))) == collected(
+    assert collect(TimedLLM(llm, Stopwatch()).stream(ask(name="agent/respond"))) == collect(
         llm.stream(ask(name="agent/respond"))
     )
 

@@ -11,10 +11,11 @@ from click.testing import CliRunner
 from localmem.benchmark.latency.report import (
     headline,
     headline_setting,
-    longest_lines,
+    lines_along,
     pair_idle_and_busy,
     read_chapters,
     read_scores,
+    setting_of,
 )
 from localmem.benchmark.latency.result import CacheHit, Kind, Load, Measurement, Overhead, RequestStats
 from localmem.cli.bench import bench
@@ -104,12 +105,9 @@ def test_the_headline_setting_is_shared_by_most_systems() -> None:
 def test_lines_differ_in_one_axis_only() -> None:
     points = [build_point("rsum", 2, 10), build_point("rsum", 1, 10), build_point("rsum", 2, 100)]
     points += [build_point("none", 2, 10), replace(build_point("rsum", 4, 10), cache="cold")]
-    setting, lines = longest_lines(points, "load")
-    assert (setting.history, setting.cache) == (10, "warm")
-    assert lines == {"rsum": {1: points[1], 2: points[0]}, "none": {2: points[3]}}
-    setting, lines = longest_lines(points, "history")
-    assert (setting.load.concurrency, setting.cache) == (2, "warm")
-    assert lines == {"rsum": {10: points[0], 100: points[2]}, "none": {10: points[3]}}
+    setting = setting_of(points[0])
+    assert lines_along(points, setting, "load") == {"rsum": {1: points[1], 2: points[0]}, "none": {2: points[3]}}
+    assert lines_along(points, setting, "history") == {"rsum": {10: points[0], 100: points[2]}, "none": {10: points[3]}}
 
 
 def test_a_busy_measurement_is_paired_with_its_idle_one() -> None:

@@ -10,7 +10,7 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Completion, Prompt
 from tests.fakes import WordEncoder, WordRetriever, unit
-from tests.llm.asking import ask, collected
+from tests.llm.prompts import ask, collect
 
 
 class ManualClock:
@@ -153,5 +153,5 @@ def test_prompts_get_salts() -> None:
     numbers = iter("abc")
     llm = SaltedLLM(ScriptedLLM(script), lambda: next(numbers))
     llm.generate([ask(), ask(extra={"cache_salt": "own"})])
-    collected(llm.stream(ask()))
+    collect(llm.stream(ask()))
     assert [prompt.extra["cache_salt"] for prompt in prompts] == ["a", "own", "c"]

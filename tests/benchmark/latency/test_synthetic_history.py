@@ -15,7 +15,7 @@ from localmem.factory import SYSTEMS
 from localmem.journal import Journal
 from localmem.types import AddUnit, Change
 from tests.fakes import MemoryJournal, WordRetriever
-from tests.llm.asking import ask
+from tests.llm.prompts import ask
 
 
 def _changes(system: str) -> Sequence[Change]:
