@@ -1,0 +1,36 @@
+"""The checks behind `localmem doctor`."""
+
+from pathlib import Path
+
+import pytest
+
+from localmem.config import load_settings
+from localmem.runtime.diagnostics import Finding, check_all
+
+
+def check(flags: dict[str, object]) -> dict[tuple[str, str], Finding]:
+    return {(finding.area, finding.subject): finding for finding in check_all(load_settings(None, flags))}
+
+
+def test_settings_that_reach_beyond_this_machine_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HF_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    local = {"data": tmp_path, "llm": {"backend": "vllm", "url": "http://127.0.0.1:1/v1"}}
+    findings = check(local)
+    assert findings["models", "backbone"].detail.endswith("served at http://127.0.0.1:1/v1")
+    remote = {
+        "data": tmp_path,
+        "llm": {"backend": "vllm", "url": "http://10.1.2.3:1/v1"},
+        "server": {"host": "192.168.1.5", "keys": {"long-enough": "ana"}},
+    }
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example")
+    findings = check(remote)
+    for subject in ("llm.url", "server.host", "HF_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        assert findings["network", subject].state == "note"
+
+
+def test_a_damaged_store_is_bad(tmp_path: Path) -> None:
+    (tmp_path / "memory.db").write_bytes(b"not a database" * 100)
+    assert check({"data": tmp_path})["store", "open"].state == "bad"
+    assert check({"data": tmp_path / "new"})["store", "data directory"].state == "ok"
