@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Distils the starter model's work on memory, end to end and unattended, from conversations that are shipped with localmem:
-# collect, sift, train, merge, evaluate. Everything goes into DIR (default: runs/distill); what is there already is kept.
+# Distils the starter model's memory steps end to end, unattended, from conversations that are shipped with localmem:
+# collect, sift, train, merge, evaluate. Everything goes into DIR (default: runs/distill); finished steps are skipped.
 #
 #   scripts/reproduce_distill.sh [DIR]
 #
-# The settings are small, for two CPU cores: this shows that the way works, not how good a student can become.
+# The settings are small, for two CPU cores: they show that every step works, not how good a student can become.
 set -euo pipefail
 out=$(realpath -m "${1:-runs/distill}")
 cd "$(dirname "$0")/.."
@@ -16,8 +16,8 @@ $localmem models pull starters >/dev/null
 starter=smollm2-135m-instruct
 lessons=$out/lessons
 
-# CareCall asks for a summary of each session and for an operation on each pair of sentences.
-$localmem distill collect --system carecall --data jsonl=finetune/data/conversations.jsonl --half all \
+# CareCall asks for a summary of each session and for an operation for each pair of sentences.
+$localmem distill collect --system carecall --dataset jsonl=finetune/data/conversations.jsonl --set split=null \
   --teacher $starter --out "$lessons" --resume
 $localmem distill sift "$lessons"
 
@@ -28,6 +28,6 @@ $localmem distill sift "$lessons"
 [ -f "$out/merged/config.json" ] || $localmem distill merge "$out/chooser" --student $starter --out "$out/merged"
 
 $localmem distill evaluate "$lessons" --stage operation --student $starter --adapter "$out/chooser" --adapter "$out/part" \
-  --merged "$out/merged" --card --limit 60 --out "$out/figures"
+  --set merged="$out/merged" --set card=true --limit 60 --out "$out/figures"
 $localmem eval report "$out/figures" >/dev/null
 echo "the adapter is in $out/chooser, the merged model in $out/merged, the report in $out/figures/report.html"

@@ -19,7 +19,7 @@ from finetune.compression_labels import (
 from localmem.errors import BadInput
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
-from tests.evaluation.fixtures import written
+from tests.evaluation.fixtures import write_records
 
 TALK = "Ana: Well, I have been having trouble with the two parrots lately."
 
@@ -69,10 +69,10 @@ def test_unreliable_texts_are_dropped_and_counted() -> None:
 
 
 def test_both_forms_of_file_are_read(tmp_path: Path) -> None:
-    path = written(tmp_path, [{"dialogue": "a b", "summary": "b"}, {"text": "c d", "kept": "d"}], lines=True)
+    path = write_records(tmp_path, [{"dialogue": "a b", "summary": "b"}, {"text": "c d", "kept": "d"}], lines=True)
     assert read_compression_pairs(path) == [("a b", "b"), ("c d", "d")]
     assert read_texts(path) == ["a b", "c d"]
-    bare = written(tmp_path, [{"text": "a b"}], "bare.jsonl", lines=True)
+    bare = write_records(tmp_path, [{"text": "a b"}], "bare.jsonl", lines=True)
     with pytest.raises(BadInput, match="line 1: neither kept nor summary is set"):
         read_compression_pairs(bare)
     with pytest.raises(BadInput, match="unknown stemmer language 'klingon'"):

@@ -1,4 +1,4 @@
-"""The wheel holds the package and its data, and neither training code nor results; there, training says what it needs."""
+"""The wheel has the package and its data, but no training code and no results; training says what it needs."""
 
 import subprocess
 import sys
@@ -62,6 +62,6 @@ def _yaml_files(folder: str) -> list[Path]:
 
 def _run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """The command of the wheel that was unpacked into the folder; `-P` keeps the checkout off the path."""
-    code = f"import sys; sys.path.insert(0, {str(folder)!r}); sys.argv[0] = 'localmem'; from localmem.cli import main; main()"
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); from localmem.cli import main; main()"
     command = [sys.executable, "-P", "-c", code, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -143,7 +143,7 @@ def test_traces_without_recorded_inputs_must_be_collected_again(tmp_path: Path) 
     traces = write_operations(tmp_path)
     old = [replace(trace, metadata=replace(trace.metadata, inputs=None)) for trace in traces]
     write_traces(tmp_path / "train" / "operation.jsonl", old)
-    with pytest.raises(BadInput, match="records no inputs of the prompt carecall/operation.*collect again"):
+    with pytest.raises(BadInput, match=r"records no inputs of the prompt carecall/operation.*collect again"):
         write_lesson(tmp_path, "operation")
 
 

@@ -29,7 +29,7 @@ def operations(
     """Compare classifiers of memory operations.
 
     Reports accuracy, F1, confusion, set F1, speed, and what a shortlist costs and saves at the end of a session. Scores
-    of a model on its own training pairs are too high; `localmem finetune operations --folds` holds pairs out.
+    of a model on its own training pairs are too high; `localmem finetune compare-operations` holds pairs out.
     """
     report = compare_classifiers(settings_of(config, model=model), recipe, pairs, out=out, notify=note)
     print_report(report, as_json=as_json)

@@ -15,7 +15,7 @@ from finetune.trainers.compressor import CompressorRecipe, train
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
 from localmem.errors import BadInput
 from localmem.factory.parts import compressor as build_compressor
-from tests.evaluation.fixtures import written
+from tests.evaluation.fixtures import write_records
 from tests.finetune.small import small_encoder
 
 NAMES, FILLER = ("ana", "ben", "cleo", "dora"), ("well", "you", "know", "so")
@@ -35,7 +35,7 @@ def texts(folder: Path) -> Path:
         }
         for n in range(40)
     ]
-    return written(folder, rows, "texts.jsonl", lines=True)
+    return write_records(folder, rows, "texts.jsonl", lines=True)
 
 
 def job(
@@ -103,7 +103,7 @@ def test_the_measures_keep_as_many_tokens_as_the_labels() -> None:
 
 def test_labels_may_come_from_a_model(base: Path, tmp_path: Path) -> None:
     pairs = [CompressionPair("well ana moved .", "ana moved")] * 10 + [CompressionPair("so you know .", "nothing")]
-    path = written(tmp_path, [{"text": "any"}], "bare.jsonl", lines=True)
+    path = write_records(tmp_path, [{"text": "any"}], "bare.jsonl", lines=True)
     training = job(base, tmp_path, train=[path], label_with="m", epochs=1, licence="mine")
     train(training, lambda _: pairs)
     report = json.loads((training.out / "run.json").read_text(encoding="utf-8"))
@@ -115,10 +115,10 @@ def test_labels_may_come_from_a_model(base: Path, tmp_path: Path) -> None:
 def test_mistakes_are_reported_before_the_first_step(base: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be loaded as an encoder"):
         train(job(tmp_path, tmp_path))
-    nothing = written(tmp_path, [{"text": "well so", "kept": "you"}] * 10, "nothing.jsonl", lines=True)
+    nothing = write_records(tmp_path, [{"text": "well so", "kept": "you"}] * 10, "nothing.jsonl", lines=True)
     with pytest.raises(BadInput, match="no word of the training texts"):
         train(job(base, tmp_path, train=[nothing]))
-    everything = written(tmp_path, [{"text": "ana moved", "kept": "ana moved"}] * 10, "all.jsonl", lines=True)
+    everything = write_records(tmp_path, [{"text": "ana moved", "kept": "ana moved"}] * 10, "all.jsonl", lines=True)
     with pytest.raises(BadInput, match="training texts is labelled drop"):
         train(job(base, tmp_path, train=[everything]))
     with pytest.raises(BadInput, match="validation texts is labelled drop"):

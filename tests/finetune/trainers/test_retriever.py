@@ -15,7 +15,7 @@ from finetune.trainers.training import CHECKPOINTS, TrainingJob
 from finetune.triplets import Corpus, Triplet, hold_out_questions, mine_triplets, read_corpus
 from localmem.errors import BadInput
 from localmem.retrieval.encoder import SentenceEncoder
-from tests.evaluation.fixtures import LOCOMO, written
+from tests.evaluation.fixtures import LOCOMO, write_records
 from tests.finetune.small import small_encoder
 
 TOPICS = ("cat", "car", "boat", "tea")
@@ -31,7 +31,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pairs(folder: Path) -> Path:
     """Everyone has the same four things and asks for them in other words: only function words are shared."""
-    return written(
+    return write_records(
         folder,
         [
             {
@@ -120,7 +120,7 @@ def mine(corpus: Corpus, *, hard: int, far: int, seed: int = 0) -> list[Triplet]
 
 
 def test_wrong_texts_come_from_bm25_from_other_sessions_and_from_the_file(tmp_path: Path) -> None:
-    locomo = read_corpus("locomo", written(tmp_path, LOCOMO), "turn")
+    locomo = read_corpus("locomo", write_records(tmp_path, LOCOMO), "turn")
     by_query = {triplet.query: triplet for triplet in mine(locomo, hard=0, far=1)}
     bird = by_query["What bird does Ana have?"]
     assert bird.positive == "Ana: I adopted a grey parrot called Kiko."
@@ -151,15 +151,15 @@ def test_mistakes_are_reported_before_the_first_step(
 ) -> None:
     with pytest.raises(BadInput, match="cannot be loaded as an encoder"):
         train(job(tmp_path, tmp_path), sources(tmp_path))
-    single = written(tmp_path, [{"query": "a", "positive": "b", "group": "ana"}] * 2, "single.jsonl", lines=True)
+    single = write_records(tmp_path, [{"query": "a", "positive": "b", "group": "ana"}] * 2, "single.jsonl", lines=True)
     with pytest.raises(BadInput, match="falls into the half"):
         train(job(base, tmp_path), [("pairs", single)])
     bare = [{"query": f"a {name}", "positive": "b", "group": name} for name in GROUPS]
-    path = written(tmp_path, bare, "bare.jsonl", lines=True)
+    path = write_records(tmp_path, bare, "bare.jsonl", lines=True)
     with pytest.raises(BadInput, match="both a right and a wrong text"):
         train(job(base, tmp_path), [("pairs", path)])
     with pytest.raises(BadInput, match="line 1: positive"):
-        read_corpus("pairs", written(tmp_path, [{"query": "a", "group": "b"}], "bad.jsonl", lines=True), "turn")
+        read_corpus("pairs", write_records(tmp_path, [{"query": "a", "group": "b"}], "bad.jsonl", lines=True), "turn")
     with pytest.raises(BadInput, match="cannot learn from the data set 'msc'"):
         read_corpus("msc", path, "turn")
     with monkeypatch.context() as patch:
@@ -170,5 +170,5 @@ def test_mistakes_are_reported_before_the_first_step(
 
 
 def test_the_licence_follows_from_the_data(tmp_path: Path) -> None:
-    locomo = read_corpus("locomo", written(tmp_path, LOCOMO), "turn")
+    locomo = read_corpus("locomo", write_records(tmp_path, LOCOMO), "turn")
     assert "not for commercial use" in describe_licence(RetrieverRecipe(), [locomo])

@@ -1,0 +1,47 @@
+"""The shipped recipes: every field with its default and its sentence, so that a copy is a good start."""
+
+from pathlib import Path
+
+import pytest
+
+from finetune.trainers.compressor import CompressorRecipe
+from finetune.trainers.lora import LoraRecipe
+from finetune.trainers.operation_classifier import OperationRecipe
+from finetune.trainers.retriever import RetrieverRecipe
+from finetune.trainers.segmenter import SegmenterRecipe
+from finetune.trainers.texttiling import TextTilingRecipe
+from finetune.trainers.training import Recipe
+from localmem.files import read_yaml
+from localmem.resources import resource
+
+RECIPES: dict[str, type[Recipe]] = {
+    "compressor": CompressorRecipe,
+    "lora": LoraRecipe,
+    "operations": OperationRecipe,
+    "retriever": RetrieverRecipe,
+    "segmenter": SegmenterRecipe,
+    "texttiling": TextTilingRecipe,
+}
+
+
+def _file(name: str) -> Path:
+    return resource("configs/finetune") / f"{name}.yaml"
+
+
+def test_every_trainer_has_a_recipe() -> None:
+    assert {path.stem for path in resource("configs/finetune").glob("*.yaml")} == set(RECIPES)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_shipped_recipe_states_the_defaults(name: str) -> None:
+    values = read_yaml(_file(name))
+    assert list(values) == list(RECIPES[name].model_fields)
+    assert RECIPES[name].model_validate(values) == RECIPES[name]()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_field_has_a_sentence_that_the_file_repeats(name: str) -> None:
+    comments = " ".join(_file(name).read_text(encoding="utf-8").replace("#", "").split())
+    for field, about in RECIPES[name].model_fields.items():
+        assert about.description, field
+        assert " ".join(about.description.split()) in comments
