@@ -3,13 +3,18 @@
 
 Starts its own vLLM server, loads the adapters while it runs, sends it held-out prompts for the base model and for each
 adapter mixed together, decodes greedily, and compares with transformers and peft in this process.
+
+Rounding differs between engines, so if the two most likely tokens are within a margin of each other, either is right.
+The engine in this process, the reference, measures the margin: the difference of the two tokens' log-probabilities at
+the point where the answers diverge.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -20,19 +25,22 @@ try:
 
     from localmem.cli.options import DatasetFile, note, print_json
     from localmem.errors import BadInput, LocalmemError
+    from localmem.types import Choice, Completion, FreeText, Prompt
 except ImportError as error:
     sys.exit(f"check_adapters: {error}; run scripts/setup, then .venv/bin/python scripts/check_adapters.py")
 
 if TYPE_CHECKING:
-    from finetune.engine_parity import Margin, Parity
+    from torch.nn import Module
+
     from localmem.llm.base import LLM
+    from localmem.llm.tokenizer import ChatTokenizer
     from localmem.llm.vllm.llm import VllmLLM
-    from localmem.types import Completion, Prompt
 
 BASE = "base"
 
-Prompts = Mapping[str, Sequence["Prompt"]]  # by the name of the model that answers
-Answers = Mapping[str, Sequence["Completion"]]
+Prompts = Mapping[str, Sequence[Prompt]]  # by the name of the model that answers
+Answers = Mapping[str, Sequence[Completion]]
+Margin = Callable[[Prompt, str, str], float]  # between two answers to a prompt, in nats
 
 
 @click.command()
@@ -63,7 +71,6 @@ def main(
     out: Path | None,
 ) -> None:
     """Compare a vLLM server's greedy answers with peft's, adapter by adapter; exit 1 below the share."""
-    from finetune.engine_parity import compare_engines
     from finetune.trainers.training import base_folder
     from localmem.files import write_json
 
@@ -88,7 +95,7 @@ def main(
 
 def _read_prompts(
     adapters: Sequence[tuple[str, Path]], runs: Mapping[str, Path], limit: int, tokens: int
-) -> "dict[str, list[Prompt]]":
+) -> dict[str, list[Prompt]]:
     """The prompts of each adapter, under its name; the base model gets as many, from all of them."""
     from finetune.traces.trace import read_traces
 
@@ -104,30 +111,27 @@ def _read_prompts(
     return {BASE: [replace(prompt, name=BASE) for prompt in mixed[: limit // len(adapters)]], **prompts}
 
 
-def _greedy(prompt: "Prompt", name: str, tokens: int) -> "Prompt":
+def _greedy(prompt: Prompt, name: str, tokens: int) -> Prompt:
     limit = min(prompt.max_tokens, tokens) if _is_text(prompt) else prompt.max_tokens
     return replace(prompt, name=name, max_tokens=limit, temperature=0.0, seed=None)
 
 
-def _interleave(prompts: Prompts) -> "list[Prompt]":
+def _interleave(prompts: Prompts) -> list[Prompt]:
     return [prompt for row in zip_longest(*prompts.values()) for prompt in row if prompt is not None]
 
 
-def _is_text(prompt: "Prompt") -> bool:
-    from localmem.types import FreeText
-
+def _is_text(prompt: Prompt) -> bool:
     return isinstance(prompt.format, FreeText)
 
 
 def _answer_in_process(
     folder: Path, runs: Mapping[str, Path], prompts: Prompts, dtype: str
-) -> "tuple[dict[str, list[Completion]], dict[str, Margin]]":
+) -> tuple[dict[str, list[Completion]], dict[str, Margin]]:
     """The answers of transformers and peft, and functions that measure the margin between two answers."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    from finetune.engine_parity import Margin, ModelMargin
     from localmem.llm.tokenizer import ChatTokenizer
     from localmem.llm.transformers import TransformersLLM
 
@@ -146,7 +150,7 @@ def _answer_in_process(
 
 def _answer_on_server(
     folder: Path, runs: Mapping[str, Path], prompts: Prompts, dtype: str
-) -> "tuple[dict[str, list[Completion]], float]":
+) -> tuple[dict[str, list[Completion]], float]:
     """The server's answers to all prompts, mixed, and the seconds that they took together."""
     with _server(folder, dtype) as llm:
         for name, run in runs.items():
@@ -161,10 +165,9 @@ def _answer_on_server(
     }, seconds
 
 
-def _generate(llm: "LLM", prompts: "Sequence[Prompt]") -> "list[Completion]":
+def _generate(llm: "LLM", prompts: Sequence[Prompt]) -> list[Completion]:
     """An answer to each prompt; on both engines, one that was cut off within its JSON counts as empty."""
     from localmem.errors import PartialFailure
-    from localmem.types import Completion
 
     try:
         return llm.generate(prompts)
@@ -194,7 +197,6 @@ def _report(
     dtype: str,
     margin: float,
 ) -> dict[str, object]:
-    from finetune.engine_parity import largest_choice_difference
     from localmem.reporting.provenance import machine, versions
 
     return {
@@ -220,6 +222,93 @@ def _count_changed(prompts: Prompts, answers: Answers) -> dict[str, str]:
         both = [(answer.text, base[prompt.messages]) for prompt, answer in pairs if prompt.messages in base]
         changed[name] = f"{sum(own != plain for own, plain in both)} of {len(both)}"
     return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """How many answers to `prompts` prompts are equal, how many diverge at a tie, and the widest divergence."""
+
+    name: str
+    prompts: int
+    equal: int
+    ties: int
+    widest: float
+
+    @property
+    def share(self) -> float:
+        """Share of answers that are equal or diverge at a tie."""
+        return (self.equal + self.ties) / self.prompts
+
+    def row(self) -> dict[str, object]:
+        """The figures by column of a table."""
+        return {
+            "model": self.name,
+            "prompts": self.prompts,
+            "equal": self.equal,
+            "ties": self.ties,
+            "share equal": self.equal / self.prompts,
+            "share with ties": self.share,
+            "widest margin": self.widest,
+        }
+
+
+def compare_engines(
+    name: str,
+    prompts: Sequence[Prompt],
+    reference: Sequence[Completion],
+    other: Sequence[Completion],
+    margin_of: Margin,
+    margin: float,
+) -> Parity:
+    """Compare another engine's answers with the reference's. `widest` is the widest margin of a divergence."""
+    margins = [
+        margin_between(prompt, first, second, margin_of)
+        for prompt, first, second in zip(prompts, reference, other, strict=True)
+        if first.text != second.text
+    ]
+    ties = sum(value <= margin for value in margins)
+    return Parity(name, len(prompts), len(prompts) - len(margins), ties, max(margins, default=0.0))
+
+
+def largest_choice_difference(reference: Sequence[Completion], other: Sequence[Completion]) -> float | None:
+    """The largest difference of the log-probabilities of the option that the reference chose; None without choices."""
+    differences = [
+        abs(first.choices[first.text] - second.choices[first.text])
+        for first, second in zip(reference, other, strict=True)
+        if first.choices and second.choices and first.text in first.choices and first.text in second.choices
+    ]
+    return max(differences, default=None)
+
+
+def margin_between(prompt: Prompt, reference: Completion, other: Completion, margin_of: Margin) -> float:
+    """How much more likely the reference's answer was than the other's, at the point of divergence."""
+    if isinstance(prompt.format, Choice) and reference.choices:
+        first, second = (reference.choices.get(answer.text, -inf) for answer in (reference, other))
+        return first - second
+    return margin_of(prompt, reference.text, other.text)
+
+
+class ModelMargin:
+    """Margins by a causal language model: a forward pass of transformers, or of peft around it."""
+
+    def __init__(self, model: "Module", chat: "ChatTokenizer") -> None:
+        self._model, self._chat = model, chat
+
+    def __call__(self, prompt: Prompt, reference: str, other: str) -> float:
+        import torch
+
+        first, second = (self._token_ids(text) for text in (reference, other))
+        common = next(place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+        ids = [*self._chat.encode(prompt.messages, {}), *first[:common]]
+        with torch.inference_mode():
+            logits = self._model(input_ids=torch.tensor([ids])).logits[0, -1].float()
+        scores = logits.log_softmax(-1)
+        return float(scores[first[common]] - scores[second[common]])
+
+    def _token_ids(self, text: str) -> list[int]:
+        """With the token that ends an answer, because one answer may be a prefix of the other."""
+        ids: list[int] = self._chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [*ids, int(self._chat.tokenizer.eos_token_id)]
 
 
 if __name__ == "__main__":

@@ -30,8 +30,7 @@ from finetune.trainers.training import (
     base_folder,
     check_checkpoints,
     fit,
-    reject_base,
-    without_progress,
+    load_encoder,
 )
 from localmem.errors import BadInput
 from localmem.text.compress import KEEP, LABELS, Word, WordReader
@@ -39,7 +38,6 @@ from localmem.text.compress import KEEP, LABELS, Word, WordReader
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     Floats = NDArray[np.float32]
     Integers = NDArray[np.int64]
@@ -84,7 +82,9 @@ def train(job: TrainingJob[CompressorRecipe], extract: Extract | None = None) ->
     check_checkpoints(job)
     set_seed(recipe.seed)
     base = base_folder(recipe.base)
-    model, tokenizer = _load_base(base)
+    model, tokenizer = load_encoder(base, "TokenClassification", LABELS)
+    if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+        raise BadInput(f"{base} cannot be used: its tokenizer has no CLS and SEP tokens; use a BERT-like model")
     learned, held_out, dropped = _read_labelled_texts(recipe, extract)
     reading = WordReader(tokenizer, model.config.max_position_embeddings)
     examples, checked = (_encode(texts, reading) for texts in (learned, held_out))
@@ -135,24 +135,6 @@ def _align(paths: Sequence[Path], stem: Stem, extract: Extract | None, limit: in
     else:
         pairs = extract([text for path in paths for text in read_texts(path)][:limit])
     return [align_words(pair, stem) for pair in pairs]
-
-
-def _load_base(base: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerFast]":
-    """The encoder with an untrained head of two labels."""
-    from transformers import AutoModelForTokenClassification, AutoTokenizer
-
-    local = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(base), use_fast=True, **local)
-        with without_progress():
-            model: PreTrainedModel = AutoModelForTokenClassification.from_pretrained(
-                str(base), num_labels=len(LABELS), id2label=dict(enumerate(LABELS)), **local
-            )
-    except (OSError, ValueError) as error:
-        reject_base(base, "an encoder", error)
-    if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
-        raise BadInput(f"{base} cannot be used: its tokenizer has no CLS and SEP tokens; use a BERT-like model")
-    return model, tokenizer
 
 
 def _encode(texts: Sequence[LabelledText], reading: WordReader) -> list[dict[str, object]]:

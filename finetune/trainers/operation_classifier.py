@@ -115,7 +115,7 @@ def prepare_inference_model(job: TrainingJob[OperationRecipe]) -> str:
     recipe = job.recipe
     if not recipe.nli:
         if recipe.base.startswith(FRESH) or not _is_inference_model(base_folder(recipe.base)):
-            raise BadInput(f"{recipe.base} is not an inference model, and there are no inference pairs; add --nli FILE")
+            raise BadInput(f"{recipe.base} is not an inference model, and there are no inference pairs; add --nli-pairs FILE")
         return recipe.base
     if job.resume and (job.out / REPORT).is_file():
         job.notify(f"{job.out} already holds the inference model")
@@ -193,7 +193,7 @@ def _train_inference(job: TrainingJob[OperationRecipe]) -> TrainingResult:
 
 def _inference_lesson(recipe: OperationRecipe) -> PairLesson:
     if not recipe.nli:
-        raise BadInput("there are no inference pairs to learn from; add --nli FILE")
+        raise BadInput("there are no inference pairs to learn from; add --nli-pairs FILE")
     pairs = [pair for path in recipe.nli for pair in read_inference(path).pairs][: recipe.limit]
     count_labels(pairs, INFERENCES)
     valid = [pair for path in recipe.nli_valid for pair in read_inference(path).pairs]

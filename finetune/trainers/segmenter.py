@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from finetune.run_folder import Card, save_run
-from finetune.trainers.training import (
-    TrainingJob,
-    TrainingRecipe,
-    TrainingResult,
-    base_folder,
-    fit,
-    reject_base,
-    without_progress,
-)
+from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult, base_folder, fit, load_encoder
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
 from localmem.evaluation.metrics.segmentation import Agreement, agreement, mean_agreement
@@ -29,7 +21,7 @@ from localmem.segmentation.segmenters import segments_between
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 LABELS = ("inside", BOUNDARY)
 _THRESHOLDS = tuple(number / 20 for number in range(2, 19))
@@ -72,7 +64,7 @@ def train(job: TrainingJob[SegmenterRecipe]) -> TrainingResult:
         _check_boundaries("validation", held_out)
     set_seed(recipe.seed)
     base = base_folder(recipe.base)
-    model, tokenizer = _load_base(base)
+    model, tokenizer = load_encoder(base, "SequenceClassification", LABELS)
     gaps = Gaps(before=recipe.before, after=recipe.after)
     examples, checked = (_encode(part, gaps, recipe.window, tokenizer) for part in (learned, held_out))
     job.notify(f"{len(learned)} training dialogues with {len(examples)} gaps, {len(held_out)} validation dialogues")
@@ -124,22 +116,6 @@ def best_threshold(segments: Sequence[Sequence[range]], scores: Sequence[float])
 def _check_boundaries(part: str, dialogues: Sequence[SegmentedDialogue]) -> None:
     if not any(len(dialogue.segments) > 1 for dialogue in dialogues):
         raise BadInput(f"the {len(dialogues)} {part} dialogues hold no boundary; use labelled dialogues")
-
-
-def _load_base(base: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """The encoder with an untrained head of two labels."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    local = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(base), **local)
-        with without_progress():
-            model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
-                str(base), num_labels=len(LABELS), id2label=dict(enumerate(LABELS)), **local
-            )
-    except (OSError, ValueError) as error:
-        reject_base(base, "an encoder", error)
-    return model, tokenizer
 
 
 def _encode(

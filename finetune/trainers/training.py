@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
-    from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, PreTrainedModel, Trainer
+    from transformers import (
+        DataCollatorForTokenClassification,
+        DataCollatorWithPadding,
+        PreTrainedModel,
+        PreTrainedTokenizerFast,
+        Trainer,
+    )
 
 Notify = Callable[[str], None]
 Example = Mapping[str, object]
@@ -116,6 +122,25 @@ def base_folder(base: str) -> Path:
 def reject_base(base: Path, kind: str, error: Exception) -> NoReturn:
     """Raise BadInput for a folder that transformers cannot load as this kind of model."""
     raise BadInput(f"{base} cannot be loaded as {kind}: {' '.join(str(error).split())[:200]}") from error
+
+
+def load_encoder(base: Path, kind: str, labels: Sequence[str]) -> "tuple[PreTrainedModel, PreTrainedTokenizerFast]":
+    """An encoder with an untrained head for these labels, and its tokenizer.
+
+    `kind` is the end of the auto class's name: SequenceClassification or TokenClassification. Raises BadInput.
+    """
+    import transformers
+
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer: PreTrainedTokenizerFast = transformers.AutoTokenizer.from_pretrained(str(base), **local)
+        with without_progress():
+            model: PreTrainedModel = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
+                str(base), num_labels=len(labels), id2label=dict(enumerate(labels)), **local
+            )
+    except (OSError, ValueError) as error:
+        reject_base(base, "an encoder", error)
+    return model, tokenizer
 
 
 def fit(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,20 +118,7 @@ def _costs(
     if not ends:
         return {}
     cost = measure_session_end_cost(classifier, bare_encoder(settings), ends, recipe.shortlist)
-    return {
-        "session_end": {
-            "pairs": cost.pairs,
-            "shortlisted_pairs": cost.short_pairs,
-            "together_seconds": cost.together_seconds,
-            "one_by_one_seconds": cost.one_by_one_seconds,
-            "shortlist_seconds": cost.short_seconds,
-            "batch_gain": cost.batch_gain,
-            "shortlist_gain": cost.short_gain,
-            "set_f1": cost.set_f1,
-            "shortlist_set_f1": cost.short_set_f1,
-            "shortlist_loss_points": cost.loss,
-        }
-    }
+    return {"session_end": asdict(cost)}
 
 
 def _tables(caption: str, rows: Sequence[dict[str, Any]]) -> tuple[Table, ...]:

@@ -32,9 +32,11 @@ from localmem.classification.pair_classifier import PairModel
 from localmem.classification.pair_weights import config_of, labels_of
 from localmem.classification.trained_classifier import classifier_of
 from localmem.errors import BadInput
-from localmem.experiments.operation_evaluation import classify_pairs, score_operations
+from localmem.experiments.operation_evaluation import OperationScores, classify_pairs, score_operations
 from localmem.files import JsonlLog, write_atomic, write_json
+from localmem.reporting.pages import markdown_table
 from localmem.reporting.provenance import machine, versions
+from localmem.reporting.sections import Table
 
 RUNS = "runs.jsonl"
 
@@ -64,10 +66,7 @@ class FoldResult:
     regime: str
     seed: int
     fold: int
-    accuracy: float
-    macro_f1: float
-    set_f1: float
-    confusion: list[list[int]]
+    scores: OperationScores
     pairs_per_second: float
     bytes: int
     seconds: float
@@ -171,40 +170,25 @@ def _missing_folds(
             job.notify(f"{name}, {regime}: seed {seed}, fold {number + 1} of {recipe.folds}")
             out = job.out / f"{name.replace(':', '-')}-{regime}-{seed}-{number}"
             fold_recipe = update_recipe(job.recipe, regime=regime, seed=seed)
-            result = _run_fold(replace(job, recipe=fold_recipe, out=out), start, fold)
-            yield replace(result, base=name, fold=number)
+            scores = _run_fold(replace(job, recipe=fold_recipe, out=out), start, fold)
+            yield FoldResult(name, regime, seed, number, *scores)
 
 
-def _run_fold(job: TrainingJob[OperationRecipe], start: str, fold: Fold) -> FoldResult:
+def _run_fold(job: TrainingJob[OperationRecipe], start: str, fold: Fold) -> tuple[OperationScores, float, int, float]:
+    """Scores, pairs a second, bytes of the weights, and seconds of training."""
     recipe, seconds, model = job.recipe, 0.0, job.out
     if recipe.regime == "zero-shot":
         model = base_folder(start)
     else:
         inner = hold_out(fold.train, recipe.validation_share, recipe.seed)
-        lesson = PairLesson(OPERATIONS, inner, recipe.data, "Memory operations")
-        seconds = train_pairs(job, start, lesson).seconds
+        seconds = train_pairs(job, start, PairLesson(OPERATIONS, inner, recipe.data, "Memory operations")).seconds
     labels, speed = classify_pairs(load_classifier(model), fold.held_out)
-    scores = score_operations(fold.held_out, labels)
     size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
     shutil.rmtree(job.out, ignore_errors=True)
-    return FoldResult(
-        base=recipe.base,
-        regime=recipe.regime,
-        seed=recipe.seed,
-        fold=0,
-        accuracy=scores.accuracy,
-        macro_f1=scores.macro_f1,
-        set_f1=scores.set_f1,
-        confusion=scores.confusion,
-        pairs_per_second=speed,
-        bytes=size,
-        seconds=seconds,
-    )
+    return score_operations(fold.held_out, labels), speed, size, seconds
 
 
 def _write_report(job: TrainingJob[OperationComparisonRecipe], rows: Sequence[ComparisonRow]) -> None:
-    from tabulate import tabulate
-
     recipe, training = job.recipe, job.recipe.training
     report = {
         "command": job.command,
@@ -216,33 +200,40 @@ def _write_report(job: TrainingJob[OperationComparisonRecipe], rows: Sequence[Co
         "versions": versions(),
     }
     write_json(job.out / "comparison.json", report)
-    table = tabulate([row.cells() for row in rows], headers="keys", tablefmt="github", disable_numparse=True)
     matrices = [
         f"{row.base}, {row.regime} (rows are the true labels):\n\n"
-        + tabulate(
-            [[name, *cells] for name, cells in zip(OPERATIONS, row.confusion, strict=True)],
-            headers=["", *OPERATIONS],
-            tablefmt="github",
+        + markdown_table(
+            Table.of(
+                "",
+                [
+                    {"": name, **dict(zip(OPERATIONS, cells, strict=True))}
+                    for name, cells in zip(OPERATIONS, row.confusion, strict=True)
+                ],
+            )
         )
         for row in rows
     ]
     runs = f"{recipe.folds} folds by group, seeds: {recipe.seeds}; ± is the standard deviation over the folds."
-    text = "\n\n".join([f"`{job.command}`", runs, table, *matrices]) + "\n"
+    text = (
+        "\n\n".join([f"`{job.command}`", runs, markdown_table(Table.of("", [row.cells() for row in rows])), *matrices])
+        + "\n"
+    )
     write_atomic(job.out / "comparison.md", text)
 
 
 def _summarise(results: Sequence[FoldResult], base: str, regime: str) -> ComparisonRow:
     runs = [result for result in results if (result.base, result.regime) == (base, regime)]
     confusion = [
-        [sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*(run.confusion for run in runs), strict=True)
+        [sum(cells) for cells in zip(*rows, strict=True)]
+        for rows in zip(*(run.scores.confusion for run in runs), strict=True)
     ]
     return ComparisonRow(
         base=base,
         regime=regime,
         runs=len(runs),
-        accuracy=Spread.of([run.accuracy for run in runs]),
-        macro_f1=Spread.of([run.macro_f1 for run in runs]),
-        set_f1=Spread.of([run.set_f1 for run in runs]),
+        accuracy=Spread.of([run.scores.accuracy for run in runs]),
+        macro_f1=Spread.of([run.scores.macro_f1 for run in runs]),
+        set_f1=Spread.of([run.scores.set_f1 for run in runs]),
         pairs_per_second=mean(run.pairs_per_second for run in runs),
         megabytes=runs[0].bytes / 1e6,
         minutes=mean(run.seconds for run in runs) / 60,

@@ -10,6 +10,7 @@ is the mean over all session ends.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import fmean
 from time import perf_counter
 
 import numpy as np
@@ -65,32 +66,20 @@ class OperationScores:
 class SessionEndCost:
     """Mean cost of a session end: all pairs in one batch, pair by pair, and only the pairs on a shortlist.
 
-    `short_seconds` covers encoding the new sentences and searching; the remembered ones are encoded beforehand, as in
-    an index.
+    `shortlist_seconds` covers encoding the new sentences and searching; the remembered ones are encoded beforehand, as
+    in an index. The gains are speed-ups over pair by pair. `shortlist_loss_points` is the loss in points of set F1.
     """
 
     pairs: int
-    short_pairs: int
+    shortlisted_pairs: int
     together_seconds: float
     one_by_one_seconds: float
-    short_seconds: float
+    shortlist_seconds: float
+    batch_gain: float
+    shortlist_gain: float
     set_f1: float
-    short_set_f1: float
-
-    @property
-    def batch_gain(self) -> float:
-        """Speed-up of one batch over pair by pair."""
-        return self.one_by_one_seconds / self.together_seconds
-
-    @property
-    def short_gain(self) -> float:
-        """Speed-up of the shortlist over all pairs, one by one."""
-        return self.one_by_one_seconds / self.short_seconds
-
-    @property
-    def loss(self) -> float:
-        """Points of set F1 that the shortlist costs; negative if it gains."""
-        return 100 * (self.set_f1 - self.short_set_f1)
+    shortlist_set_f1: float
+    shortlist_loss_points: float
 
 
 def session_ends(pairs: Iterable[LabelledPair]) -> list[SessionEnd]:
@@ -171,15 +160,22 @@ def measure_session_end_cost(
     classifier.classify(ends[0].pairs()[:2])  # load both models before the clock starts
     encoder.encode(ends[0].new, "query")
     timings = [_time_session_end(classifier, encoder, end, shortlist) for end in ends]
-    count = len(ends)
+    together, single, short = (
+        fmean(seconds) for seconds in zip(*((run.together, run.one_by_one, run.short) for run in timings), strict=True)
+    )
+    set_f1 = fmean(end.f1(run.labels) for end, run in zip(ends, timings, strict=True))
+    short_set_f1 = fmean(end.f1(run.short_labels) for end, run in zip(ends, timings, strict=True))
     return SessionEndCost(
-        pairs=sum(len(end.pairs()) for end in ends) // count,
-        short_pairs=sum(len(timing.short_labels) for timing in timings) // count,
-        together_seconds=sum(timing.together for timing in timings) / count,
-        one_by_one_seconds=sum(timing.one_by_one for timing in timings) / count,
-        short_seconds=sum(timing.short for timing in timings) / count,
-        set_f1=sum(end.f1(timing.labels) for end, timing in zip(ends, timings, strict=True)) / count,
-        short_set_f1=sum(end.f1(timing.short_labels) for end, timing in zip(ends, timings, strict=True)) / count,
+        pairs=sum(len(end.pairs()) for end in ends) // len(ends),
+        shortlisted_pairs=sum(len(run.short_labels) for run in timings) // len(ends),
+        together_seconds=together,
+        one_by_one_seconds=single,
+        shortlist_seconds=short,
+        batch_gain=single / together,
+        shortlist_gain=single / short,
+        set_f1=set_f1,
+        shortlist_set_f1=short_set_f1,
+        shortlist_loss_points=100 * (set_f1 - short_set_f1),
     )
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from finetune.engine_parity import ModelMargin, compare_engines, largest_choice_difference, margin_between
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.types import Choice, Completion, Message, Prompt
+from scripts.check_adapters import ModelMargin, compare_engines, largest_choice_difference, margin_between
 from tests.finetune.small import small_chat
 
 PROMPT = Prompt("x", (Message("user", "kite says red"),))

@@ -1,5 +1,6 @@
 """The wheel has the package and its data, but no training code and no results; training says what it needs."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -54,6 +55,18 @@ def test_an_installed_wheel_lists_training_and_says_that_it_needs_a_checkout(
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.count("\n") == 1
     assert "needs a checkout of the project" in refused.stderr
+
+
+def test_only_pipelines_and_commands_of_training_import_finetune() -> None:
+    """The wheel must work without it, so that all other modules may not even import it inside of functions."""
+    importing = {
+        path.relative_to(ROOT / "localmem").as_posix()
+        for path in (ROOT / "localmem").rglob("*.py")
+        if re.search(r"^\s*(from|import) finetune\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    pipelines = {"distillation", "end_to_end", "operation_comparison", "student_comparison"}
+    allowed = {f"experiments/{name}.py" for name in pipelines}
+    assert {name for name in importing if not name.startswith(("cli/distill/", "cli/finetune/"))} == allowed
 
 
 def _yaml_files(folder: str) -> list[Path]:

@@ -173,7 +173,7 @@ def test_mistakes_are_reported_before_the_first_step(job: Job, tmp_path: Path) -
         train(change(job, base=str(tmp_path / "empty")))
     with pytest.raises(BadInput, match="size 'huge'"):
         train(change(job, base="t5:huge"))
-    with pytest.raises(BadInput, match="--nli"):
+    with pytest.raises(BadInput, match="--nli-pairs"):
         train(change(job, regime="transfer"))
     assert not job.out.exists()
 
