@@ -20,7 +20,7 @@ from localmem.config import load_settings
 from localmem.resources import checkout_root, resource
 
 ROOT = checkout_root() or Path()
-GENERATED = {Path("localmem/cli/README.md")}
+GENERATED = {Path("localmem/cli/README.md"), Path("configs/README.md")}
 README_LINES = 170
 
 
@@ -42,7 +42,7 @@ class Document:
         """The command lines of a program, from shell blocks and from code in the text, split into words."""
         lines = [line for block in self.blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
         prose = re.sub(r"^```.*?^```", "", self.text, flags=re.DOTALL | re.MULTILINE)
-        lines += [code for code in re.findall(r"`([^`\n]+)`", prose) if "..." not in code]
+        lines += [code for code in re.findall(r"`([^`\n]+)`", prose) if "..." not in code and "[" not in code]
         words = [_without_environment(shlex.split(line, comments=True)) for line in lines if _can_split(line)]
         return [command for command in words if command and command[0].startswith(program)]
 
