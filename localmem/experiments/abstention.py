@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
 from localmem.evaluation import DATA
 from localmem.evaluation.metrics.text import contains_answer
+from localmem.experiments.demo import DemoQuestion, ask_each
 from localmem.experiments.runs import Notify
 from localmem.files import parse, read_yaml
 
@@ -33,30 +34,19 @@ RULE = re.compile(
 )
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AnsweredQuestion(_Strict):
-    """A question that the conversation answers: any accepted text makes a reply right, any rejected one wrong."""
-
-    question: str
-    accept: tuple[str, ...]
-    reject: tuple[str, ...] = ()
-    about: str = ""
-
-
-class AbstentionCase(_Strict):
+class AbstentionCase(BaseModel):
     """A conversation, the day of the questions, and questions with and without an answer in it.
 
     `questions` is a file with further answered questions. Paths are relative to `localmem.evaluation.DATA`.
     """
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     conversation: str
     user: str
     today: AwareDatetime
     unanswered: tuple[str, ...]
-    answered: tuple[AnsweredQuestion, ...] = ()
+    answered: tuple[DemoQuestion, ...] = ()
     questions: str | None = None
 
 
@@ -72,11 +62,11 @@ def read_cases(path: Path) -> list[AbstentionCase]:
     return [case.model_copy(update={"answered": case.answered + _read_answered(case.questions)}) for case in cases]
 
 
-def _read_answered(name: str | None) -> tuple[AnsweredQuestion, ...]:
+def _read_answered(name: str | None) -> tuple[DemoQuestion, ...]:
     if name is None:
         return ()
     questions = read_yaml(DATA / name).get("questions")
-    return parse(name, questions, TypeAdapter(tuple[AnsweredQuestion, ...]), "give a mapping with `questions`")
+    return parse(name, questions, TypeAdapter(tuple[DemoQuestion, ...]), "give a mapping with `questions`")
 
 
 def measure_abstention(
@@ -101,7 +91,6 @@ def measure_abstention(
 
 def _ask_case(case: AbstentionCase, settings: "Settings", notify: Notify) -> list[dict[str, object]]:
     """The replies to a case's questions, in a temporary memory of its conversation."""
-    from localmem.experiments.demo import ask_each
     from localmem.runtime import Runtime
     from localmem.store.conversation_files import SpeakerNames, read_sessions
 
@@ -120,7 +109,7 @@ def _ask_case(case: AbstentionCase, settings: "Settings", notify: Notify) -> lis
     return [_row(case.user, *row) for row in zip(texts, replies, golds, strict=True)]
 
 
-def _row(user: str, question: str, reply: str, gold: AnsweredQuestion | None) -> dict[str, object]:
+def _row(user: str, question: str, reply: str, gold: DemoQuestion | None) -> dict[str, object]:
     right = contains_answer(reply, gold.accept, gold.reject) if gold else None
     return {"user": user, "question": question, "answer": reply, "right": right, "abstains": abstains(reply)}
 

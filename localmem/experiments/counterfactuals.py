@@ -137,7 +137,7 @@ def _correctness_judge(name: str, samples: int | None) -> "Judge":
     if RIGHT not in judge.scales:
         suitable = [judge.name for judge in JUDGES.values() if RIGHT in judge.scales]
         raise BadInput(f"the judge {name!r} does not decide what is right; use {' or '.join(suitable)}")
-    return judge.sampled(samples) if samples else judge
+    return judge.with_samples(samples) if samples else judge
 
 
 def _judge_answers(

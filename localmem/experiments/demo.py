@@ -34,7 +34,7 @@ class DemoQuestion(BaseModel):
     question: str
     accept: tuple[str, ...]
     reject: tuple[str, ...] = ()
-    about: str
+    about: str = ""
 
 
 class DemoScene(BaseModel):

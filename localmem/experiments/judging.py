@@ -68,7 +68,7 @@ def select_judges(
         raise BadInput(f"an NLI model judges entailment only; omit --nli for the criteria {', '.join(names)}")
     if nli and samples:
         raise BadInput("an NLI model always gives the same verdict; omit --samples")
-    return [judge.sampled(samples) for judge in judges] if samples else judges
+    return [judge.with_samples(samples) for judge in judges] if samples else judges
 
 
 def judge_run(

@@ -71,10 +71,10 @@ HAYSTACK: Records = [
 
 
 def _mt(name: str, kind: str, *requests: tuple[str, str]) -> dict[str, object]:
-    said: list[dict[str, str]] = []
+    messages: list[dict[str, str]] = []
     for info, text in requests:
-        said += [{"from": "human", "value": text, "turn-info": info}, {"from": "chatbot", "value": ""}]
-    return {"id": name, "type": kind, "conversations": said}
+        messages += [{"from": "human", "value": text, "turn-info": info}, {"from": "chatbot", "value": ""}]
+    return {"id": name, "type": kind, "conversations": messages}
 
 
 MTBENCHPLUS: Records = [
@@ -96,7 +96,7 @@ MTBENCHPLUS: Records = [
 ]
 
 
-def written(folder: Path, records: Records, name: str = "data.json", *, lines: bool = False) -> Path:
+def write_records(folder: Path, records: Records, name: str = "data.json", *, lines: bool = False) -> Path:
     """A file of these records, as a JSON list or as JSONL."""
     path = folder / name
     text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records)

@@ -24,7 +24,7 @@ from localmem.evaluation.evidence_retrieval import MeasureOptions, RetrievalMeth
 from localmem.evaluation.unit_builders import build_turns
 from localmem.retrieval.base import Side
 from localmem.retrieval.bm25 import BM25Retriever
-from tests.evaluation.fixtures import LOCOMO, written
+from tests.evaluation.fixtures import LOCOMO, write_records
 
 VOCABULARY = ("bird", "parrot", "soup", "lisbon")
 RESAMPLING = Resampling(0, 200)
@@ -55,7 +55,7 @@ class WordDrop:
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    return read_dataset("locomo", written(tmp_path, LOCOMO))
+    return read_dataset("locomo", write_records(tmp_path, LOCOMO))
 
 
 def count_words(texts: Sequence[str]) -> list[int]:

@@ -28,7 +28,7 @@ from localmem.evaluation.unit_builders import build_sessions, build_turns
 from localmem.reporting.pages import terminal
 from localmem.reporting.sections import Report, read_section
 from localmem.retrieval.bm25 import BM25Retriever
-from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, written
+from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, write_records
 
 
 def count_words(texts: Sequence[str]) -> list[int]:
@@ -43,7 +43,7 @@ def search(path: Path, name: str = "turns", **changes: object) -> RetrievalResul
 
 
 def test_each_question_with_evidence_is_measured(tmp_path: Path) -> None:
-    result = search(written(tmp_path, LOCOMO))
+    result = search(write_records(tmp_path, LOCOMO))
     assert [row.probe for row in result.rows] == ["conv-1/q0", "conv-1/q1", "conv-1/q2"]  # two have no evidence
     assert result.units == 5
     soup = result.rows[1]
@@ -56,7 +56,7 @@ def test_each_question_with_evidence_is_measured(tmp_path: Path) -> None:
 
 
 def test_sessions_can_be_the_gold_evidence(tmp_path: Path) -> None:
-    path = written(tmp_path, LOCOMO)
+    path = write_records(tmp_path, LOCOMO)
     turns, sessions = search(path, gold="sessions"), search(path, "sessions", gold="sessions")
     assert [row.measures["recall@1"] for row in turns.rows] == [row.measures["recall@1"] for row in sessions.rows]
     assert sessions.rows[0].measures["tokens@1"] > turns.rows[0].measures["tokens@1"]
@@ -64,7 +64,7 @@ def test_sessions_can_be_the_gold_evidence(tmp_path: Path) -> None:
 
 
 def test_the_query_can_include_the_dialogue(tmp_path: Path) -> None:
-    dataset = read_dataset("mtbenchplus", written(tmp_path, MTBENCHPLUS))
+    dataset = read_dataset("mtbenchplus", write_records(tmp_path, MTBENCHPLUS))
     method = RetrievalMethod("turns", build_turns, BM25Retriever)
     question, dialogue = (
         merge_results(measure_retrieval(method, dataset, options)).rows[0].units
@@ -78,7 +78,7 @@ def test_the_query_can_include_the_dialogue(tmp_path: Path) -> None:
 
 
 def test_the_report_compares_runs_and_contains_no_words_of_the_data(tmp_path: Path) -> None:
-    path = written(tmp_path, LOCOMO)
+    path = write_records(tmp_path, LOCOMO)
     results = [search(path), search(path, "sessions")]
     runs, compared = summaries(results, 0, 200), differences(results, 0, 200)
     report = Report(document(runs, compared), tuple(tables(runs, compared)))
@@ -101,7 +101,7 @@ def test_the_report_compares_runs_and_contains_no_words_of_the_data(tmp_path: Pa
 
 
 def test_an_earlier_run_over_the_same_questions_can_be_compared_with(tmp_path: Path) -> None:
-    path = written(tmp_path, LOCOMO)
+    path = write_records(tmp_path, LOCOMO)
     previous, current = search(path), search(path, "sessions")
     write_results(tmp_path, Report(document(summaries([previous], 0, 50), []), ()), [previous])
     baselines = read_baselines(tmp_path / "rows.jsonl", [current])

@@ -16,49 +16,51 @@ from localmem.types import JsonSchema, Prompt
 from tests.fakes import session
 
 
-def _labelled(name: str, *sizes: int) -> SegmentedDialogue:
+def _dialogue(name: str, *sizes: int) -> SegmentedDialogue:
     ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
     segments = tuple(range(end - size, end) for end, size in zip(ends, sizes, strict=True))
     return SegmentedDialogue(session(*(f"{name} remark {n}" for n in range(2 * ends[-1])), name=name), segments)
 
 
-def _silent(_step: str, _done: int, _of: int) -> None:
+def _silent(_step: str, _completed: int, _of: int) -> None:
     pass
 
 
-def _judged(count: int) -> list[PredictedSegments]:
+def _predictions(count: int) -> list[PredictedSegments]:
     """Dialogue d1 is a little wrong, the last one most; d0 is right."""
     return [
-        PredictedSegments(_labelled(f"d{n}", 2, 2), (range(4),), Agreement(0.0, 0.0, n / count)) for n in range(count)
+        PredictedSegments(_dialogue(f"d{n}", 2, 2), (range(4),), Agreement(0.0, 0.0, n / count)) for n in range(count)
     ]
 
 
-def _answers(asked: list[Prompt], *, example: int = 1, replaces: int = 0) -> Callable[[Prompt], str]:
+def _answers(prompts: list[Prompt], *, example: int = 1, replaces: int = 0) -> Callable[[Prompt], str]:
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
-        item = f"Criterion {len(asked)}."
-        return json.dumps({"reflection": f"Why {len(asked)}.", "example": example, "item": item, "replaces": replaces})
+        prompts.append(prompt)
+        item = f"Criterion {len(prompts)}."
+        return json.dumps(
+            {"reflection": f"Why {len(prompts)}.", "example": example, "item": item, "replaces": replaces}
+        )
 
     return script
 
 
 def test_every_dialogue_is_judged_by_its_right_segments() -> None:
-    told: list[tuple[str, int, int]] = []
-    dialogues = [_labelled(f"d{n}", 3, 3) for n in range(20)]
-    judged = evaluate_segmenter(EvenSegmenter(3), dialogues, lambda *step: told.append(step))
-    assert [one.error for one in judged] == [0.0] * 20
-    assert told == [("segmenting", 16, 20), ("segmenting", 20, 20)]
+    steps: list[tuple[str, int, int]] = []
+    dialogues = [_dialogue(f"d{n}", 3, 3) for n in range(20)]
+    predictions = evaluate_segmenter(EvenSegmenter(3), dialogues, lambda *step: steps.append(step))
+    assert [item.error for item in predictions] == [0.0] * 20
+    assert steps == [("segmenting", 16, 20), ("segmenting", 20, 20)]
     assert evaluate_segmenter(EvenSegmenter(1), dialogues[:1], _silent)[0].error > 0.5
 
 
 def test_the_worst_in_mini_batches_give_an_item_and_an_example_each() -> None:
-    asked: list[Prompt] = []
-    reflector = RubricLearner(ScriptedLLM(_answers(asked, example=2)), hard=6, batches=3, items=10, examples=2)
-    rubric = reflector.learn(_judged(10), _silent)
+    prompts: list[Prompt] = []
+    reflector = RubricLearner(ScriptedLLM(_answers(prompts, example=2)), hard=6, batches=3, items=10, examples=2)
+    rubric = reflector.learn(_predictions(10), _silent)
     assert rubric.items == ("Criterion 1.", "Criterion 2.", "Criterion 3.")
     assert [example.reflection for example in rubric.examples] == ["Why 1.", "Why 2."]
     assert "d8 remark 0" in rubric.examples[0].dialogue  # the second of the worst two, d9 and d8
-    first, second, _ = (prompt.messages[-1].content for prompt in asked)
+    first, second, _ = (prompt.messages[-1].content for prompt in prompts)
     assert "d9 remark 0" in first
     assert "d7 remark 0" not in first
     assert "d7 remark 0" in second
@@ -69,16 +71,16 @@ def test_the_worst_in_mini_batches_give_an_item_and_an_example_each() -> None:
 
 
 def test_an_item_may_replace_another_and_the_oldest_goes_when_there_are_too_many() -> None:
-    corrected = RubricLearner(ScriptedLLM(_answers([], replaces=1)), hard=3, batches=3).learn(_judged(4), _silent)
+    corrected = RubricLearner(ScriptedLLM(_answers([], replaces=1)), hard=3, batches=3).learn(_predictions(4), _silent)
     assert corrected.items == ("Criterion 3.",)
-    few = RubricLearner(ScriptedLLM(_answers([])), hard=3, batches=3, items=2).learn(_judged(4), _silent)
+    few = RubricLearner(ScriptedLLM(_answers([])), hard=3, batches=3, items=2).learn(_predictions(4), _silent)
     assert few.items == ("Criterion 2.", "Criterion 3.")
 
 
 def test_the_schema_names_conversations_and_items_that_are_there() -> None:
-    asked: list[Prompt] = []
-    RubricLearner(ScriptedLLM(_answers(asked)), hard=4, batches=2).learn(_judged(9), _silent)
-    form = asked[1].format
+    prompts: list[Prompt] = []
+    RubricLearner(ScriptedLLM(_answers(prompts)), hard=4, batches=2).learn(_predictions(9), _silent)
+    form = prompts[1].format
     assert isinstance(form, JsonSchema)
     fields = json.loads(json.dumps(form.schema))["properties"]
     assert (fields["example"]["minimum"], fields["example"]["maximum"]) == (1, 2)
@@ -86,11 +88,11 @@ def test_the_schema_names_conversations_and_items_that_are_there() -> None:
 
 
 def test_a_mini_batch_is_shown_as_far_as_it_fits() -> None:
-    asked: list[Prompt] = []
-    llm = ScriptedLLM(_answers(asked), context_length=1300)
-    dialogues = [PredictedSegments(_labelled(f"d{n}", 20, 5), (range(25),), Agreement(0.0, 1.0, 1.0)) for n in range(4)]
+    prompts: list[Prompt] = []
+    llm = ScriptedLLM(_answers(prompts), context_length=1300)
+    dialogues = [PredictedSegments(_dialogue(f"d{n}", 20, 5), (range(25),), Agreement(0.0, 1.0, 1.0)) for n in range(4)]
     RubricLearner(llm, hard=4, batches=1).learn(dialogues, _silent)
-    text = asked[0].messages[-1].content
+    text = prompts[0].messages[-1].content
     assert "d0 remark 0" in text
     assert "d3 remark 0" not in text
     assert "numbered 1 to 1." in text
@@ -101,12 +103,12 @@ def test_an_answer_that_cannot_be_used_adds_nothing_and_is_counted() -> None:
         raise BadReply(f"{prompt.name} was cut")
 
     cut = RubricLearner(ScriptedLLM(script), hard=2, batches=2)
-    assert cut.learn(_judged(4), _silent) == Rubric()
+    assert cut.learn(_predictions(4), _silent) == Rubric()
     assert cut.fallbacks == {"secom/reflect": 2}
     elsewhere = RubricLearner(ScriptedLLM(_answers([], example=9)), hard=2, batches=2)
-    assert elsewhere.learn(_judged(4), _silent) == Rubric()
+    assert elsewhere.learn(_predictions(4), _silent) == Rubric()
     assert elsewhere.fallbacks == {"secom/reflect": 2}
 
 
 def test_where_nothing_is_wrong_there_is_nothing_to_learn() -> None:
-    assert RubricLearner(ScriptedLLM(lambda _: pytest.fail("asked"))).learn(_judged(1), _silent) == Rubric()
+    assert RubricLearner(ScriptedLLM(lambda _: pytest.fail("asked"))).learn(_predictions(1), _silent) == Rubric()

@@ -141,12 +141,12 @@ def writer(**changed: Callable[[Prompt], str]) -> ScriptedLLM:
 
 
 def test_five_sessions_become_a_question_of_each_speaker() -> None:
-    seen: list[Prompt] = []
+    requests: list[Prompt] = []
     inner = writer()
 
     class Seen(ScriptedLLM):
         def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-            seen.extend(prompts)
+            requests.extend(prompts)
             return inner.generate(prompts)
 
     farm = Farm(Seen(lambda _: ""))
@@ -161,10 +161,10 @@ def test_five_sessions_become_a_question_of_each_speaker() -> None:
     assert ana.time is not None
     assert ana.time > result.sessions[-1].turns[-1].time
     assert farm.counts["questions made"] == 2
-    shown = next(p for p in seen if p.name == "teafarm/question").messages[1].content
-    places = [shown.index(f"Conversation {number}:") for number in range(1, 6)]
+    text = next(p for p in requests if p.name == "teafarm/question").messages[1].content
+    places = [text.index(f"Conversation {number}:") for number in range(1, 6)]
     assert places == sorted(places)  # in order, so that the latest state of things is last
-    led = next(p for p in seen if p.name == "teafarm/lead").messages[1].content
+    led = next(p for p in requests if p.name == "teafarm/lead").messages[1].content
     assert "Talk 5 0" in led
     assert "Talk 4 0" not in led
 

@@ -21,7 +21,9 @@ nli_option = click.option("--nli", help="Trained NLI model for entailment, by na
 @judge_model_option
 @samples_option
 @nli_option
-@click.option("--against", default=FULL_HISTORY, show_default=True, help="Baseline of pairwise judges.", metavar="NAME")
+@click.option(
+    "--baseline", default=FULL_HISTORY, show_default=True, help="Baseline of pairwise judges.", metavar="NAME"
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for samples.")
 @settings_options("config", "data_dir")
 @json_option
@@ -31,7 +33,7 @@ def judge(
     judge_model: str | None,
     samples: int | None,
     nli: str | None,
-    against: str,
+    baseline: str,
     seed: int,
     flags: SettingsFlags,
     as_json: bool,
@@ -44,7 +46,7 @@ def judge(
     """
     settings = flags.load(model=judge_model)
     counts = judge_run(
-        folder, settings, criteria=criteria, samples=samples, nli=nli, baseline=against, seed=seed, notify=note
+        folder, settings, criteria=criteria, samples=samples, nli=nli, baseline=baseline, seed=seed, notify=note
     )
     if as_json:
         print_json(counts)

@@ -10,15 +10,14 @@ previous session. The last session has none. The sentences of `summary` are what
 `summaries` returns them.
 """
 
-from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from localmem.evaluation.datasets.dialogues import UNDATED, UniqueNames, build_session, memory_unit, next_turn_probes
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
+from localmem.evaluation.datasets.files import Reading, Record, read_episodes, read_records
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe, half_of
 from localmem.types import Session, Unit
 
@@ -60,26 +59,21 @@ class _Episode(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per list of sessions. Raises BadInput with file and record."""
-    oddities: Counter[str] = Counter()
-    names = UniqueNames()
-    episodes = [_episode(record, names, oddities) for _, record in read_records(path, _Episode)]
-    count = sum(len(episode.sessions) for episode in episodes)
-    notes = size_note("episodes", len(episodes), COUNTS), size_note("sessions", count, SESSIONS)
-    return build_dataset("carecall", path, episodes, oddities, *notes)
+    return read_episodes("carecall", path, _Episode, _episode, episodes=COUNTS, sessions=SESSIONS)
 
 
 def summaries(path: Path) -> dict[str, tuple[str, ...]]:
     """Session id -> the sentences that summarise that session alone."""
-    names = UniqueNames()
+    reading = Reading()
     sentences: dict[str, tuple[str, ...]] = {}
     for _, record in read_records(path, _Episode):
-        name = names.add(record.name)
+        name = reading.unique(record.name)
         sentences |= {f"{name}/{session.number}": tuple(session.summary) for session in record.sessions}
     return sentences
 
 
-def _episode(record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
-    name = names.add(record.name)
+def _episode(_place: str, record: _Episode, reading: Reading) -> Episode:
+    name = reading.unique(record.name)
     sessions = tuple(_session(f"{name}/{item.number}", item) for item in record.sessions)
     probes: list[Probe] = []
     golds: dict[str, tuple[Unit, ...]] = {}
@@ -89,9 +83,9 @@ def _episode(record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Ep
         probes += next_turn_probes(session.id, session.turns, kind=kind, after=previous, repliers=(_SERVICE,))
         if previous != BEFORE_ALL:
             golds[previous] = _memory(previous, item, session.turns[0].time - _GAP)
-        oddities["episodes that start with a memory, which is given"] += previous == BEFORE_ALL and bool(item.memory)
         previous = session.id
     memories = _memory(f"{name}/0", record.sessions[0], UNDATED)
+    reading.oddities["episodes that start with a memory, which is given"] += bool(memories)
     return Episode(name, half_of(record.name), sessions, tuple(probes), memories, golds)
 
 

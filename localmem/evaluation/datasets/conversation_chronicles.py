@@ -9,29 +9,22 @@ episode takes the user's role. `summary` says what each session was about: its s
 memory.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import (
-    SAME_SPEAKER,
-    UNDATED,
-    UniqueNames,
-    build_session,
-    memory_unit,
-    next_turn_probes,
-)
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
+from localmem.evaluation.datasets.files import Reading, Record, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 from localmem.text.parse import sentences
 from localmem.types import Session, Unit
 
 COUNTS = (160_000, 20_000)  # episodes in train, and in valid and test (Jang et al., section 3.4)
 
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _GAPS: Mapping[str, timedelta] = {
     "a few hours after": timedelta(hours=3),
     "a few days after": timedelta(days=3),
@@ -41,76 +34,65 @@ _GAPS: Mapping[str, timedelta] = {
 }
 
 
+class _Session(Record):
+    dialogue: list[str]
+    speakers: list[str]
+
+
 class _Episode(Record):
     id: str = Field(alias="dataID")
     time_interval: list[str]
     summary: list[str] = Field(default_factory=list)
-    first_session_dialogue: list[str] = Field(min_length=1)
-    first_session_speakers: list[str]
-    second_session_dialogue: list[str] = Field(default_factory=list)
-    second_session_speakers: list[str] = Field(default_factory=list)
-    third_session_dialogue: list[str] = Field(default_factory=list)
-    third_session_speakers: list[str] = Field(default_factory=list)
-    fourth_session_dialogue: list[str] = Field(default_factory=list)
-    fourth_session_speakers: list[str] = Field(default_factory=list)
-    fifth_session_dialogue: list[str] = Field(default_factory=list)
-    fifth_session_speakers: list[str] = Field(default_factory=list)
+    sessions: list[_Session] = Field(min_length=1)
 
-    def sessions(self) -> list[tuple[list[str], list[str]]]:
-        """The utterances and the speakers of each session that has any."""
-        pairs = [
-            (self.first_session_dialogue, self.first_session_speakers),
-            (self.second_session_dialogue, self.second_session_speakers),
-            (self.third_session_dialogue, self.third_session_speakers),
-            (self.fourth_session_dialogue, self.fourth_session_speakers),
-            (self.fifth_session_dialogue, self.fifth_session_speakers),
-        ]
-        return [pair for pair in pairs if pair[0]]
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_sessions(cls, value: object) -> object:
+        """The fields first_session_dialogue, first_session_speakers and so on as one list, without empty sessions."""
+        if not isinstance(value, Mapping):
+            return value
+        pairs = ((value.get(f"{name}_session_dialogue"), value.get(f"{name}_session_speakers")) for name in _ORDINALS)
+        return {**value, "sessions": [{"dialogue": texts, "speakers": names} for texts, names in pairs if texts]}
 
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and line."""
-    oddities: Counter[str] = Counter()
-    names = UniqueNames()
-    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Episode)]
-    note = size_note("episodes", len(episodes), COUNTS)
-    return build_dataset("conversation_chronicles", path, episodes, oddities, note)
+    return read_episodes("conversation_chronicles", path, _Episode, _episode, episodes=COUNTS)
 
 
-def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
-    name = names.add(record.id)
-    sessions = _sessions(place, name, record, oddities)
+def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
+    name = reading.unique(record.id)
+    sessions = _sessions(place, name, record, reading)
     probes: list[Probe] = []
     golds: dict[str, tuple[Unit, ...]] = {}
     memory: tuple[Unit, ...] = ()
     for number, session in enumerate(sessions, start=1):
         if number > 1:
-            after = sessions[number - 2].id
-            session_probes = next_turn_probes(session.id, session.turns, kind=f"session {number}", after=after)
-            oddities[SAME_SPEAKER] += len(session.turns) - 1 - len(session_probes)
-            probes += session_probes
+            kind, after = f"session {number}", sessions[number - 2].id
+            probes += next_turn_probes(session.id, session.turns, kind=kind, after=after, oddities=reading.oddities)
         memory += _summary_units(session, record.summary[number - 1 : number])
         golds[session.id] = memory
     return Episode(name, half_of(record.id), sessions, tuple(probes), golds=golds)
 
 
-def _sessions(place: str, name: str, record: _Episode, oddities: Counter[str]) -> tuple[Session, ...]:
+def _sessions(place: str, name: str, record: _Episode, reading: Reading) -> tuple[Session, ...]:
     sessions: list[Session] = []
     start = UNDATED
-    for number, (texts, speakers) in enumerate(record.sessions(), start=1):
-        if len(texts) != len(speakers):
-            counts = f"{len(texts)} utterances have {len(speakers)} speakers"
+    user = next(iter(record.sessions[0].speakers), "")
+    for number, item in enumerate(record.sessions, start=1):
+        if len(item.dialogue) != len(item.speakers):
+            counts = f"{len(item.dialogue)} utterances have {len(item.speakers)} speakers"
             raise BadInput(f"{place}, session {number}: {counts}; correct the file")
         if number > 1:
-            start += _gap(record.time_interval[number - 1 : number], oddities)
-        user = record.first_session_speakers[0]
-        sessions.append(build_session(f"{name}/{number}", zip(speakers, texts, strict=True), user, start))
+            start += _gap(record.time_interval[number - 1 : number], reading)
+        utterances = zip(item.speakers, item.dialogue, strict=True)
+        sessions.append(build_session(f"{name}/{number}", utterances, user, start))
     return tuple(sessions)
 
 
-def _gap(interval: list[str], oddities: Counter[str]) -> timedelta:
+def _gap(interval: list[str], reading: Reading) -> timedelta:
     span = interval[0].strip().lower() if interval else ""
-    oddities["unknown spans between sessions, taken as a day"] += span not in _GAPS
+    reading.oddities["unknown spans between sessions, taken as a day"] += span not in _GAPS
     return _GAPS.get(span, timedelta(days=1))
 
 

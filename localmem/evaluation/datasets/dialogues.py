@@ -1,4 +1,4 @@
-"""Building blocks of the dialogue readers: sessions, probes for the next utterance, gold memories, unique ids.
+"""Building blocks of the dialogue readers: sessions, probes for the next utterance, gold memories.
 
 Does not depend on a file format.
 """
@@ -11,20 +11,8 @@ from datetime import UTC, datetime, timedelta
 from localmem.evaluation.episodes import Probe
 from localmem.types import Session, Turn, Unit
 
-SAME_SPEAKER = "turns that follow a turn of the same speaker, not used as probes"  # a note of readers
+_SAME_SPEAKER = "turns that follow a turn of the same speaker, not used as probes"
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # the first time in a data set without times
-
-
-class UniqueNames:
-    """Ids that are unique in a file: the second record of one id becomes id#2, and so on."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def add(self, name: str) -> str:
-        """The id, with a number appended if it was used before."""
-        self._counts[name] += 1
-        return name if self._counts[name] == 1 else f"{name}#{self._counts[name]}"
 
 
 def nearest_sessions(sessions: Sequence[Session], index: int, count: int) -> tuple[Session, ...]:
@@ -56,12 +44,14 @@ def next_turn_probes(
     *,
     kind: str,
     after: str,
+    oddities: Counter[str] | None = None,
     repliers: Collection[str] | None = None,
     evidence: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Probe, ...]:
     """A probe for each turn that answers another speaker's: given the session so far, what is said next?
 
     Restricted to the speakers in `repliers` if given. `evidence` maps a turn id to the ids that the reply rests on.
+    `oddities` counts the turns that answer nobody.
     """
     probes: list[Probe] = []
     for index, turn in enumerate(turns):
@@ -83,6 +73,8 @@ def next_turn_probes(
                 speaker=turn.speaker,
             )
         )
+    if oddities is not None:
+        oddities[_SAME_SPEAKER] += max(0, len(turns) - 1) - len(probes)
     return tuple(probes)
 
 

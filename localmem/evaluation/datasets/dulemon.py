@@ -9,7 +9,6 @@ before the session is read; a persona that it rests on (the mark after a tab, as
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records
+from localmem.evaluation.datasets.files import Reading, Record, read_episodes
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, half_of
 from localmem.types import Unit
 
@@ -42,13 +41,11 @@ class _Utterance(NamedTuple):
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and line."""
-    oddities: Counter[str] = Counter()
-    records = enumerate(read_records(path, _Chat), start=1)
-    episodes = [_episode(place, f"c{number}", record, oddities) for number, (place, record) in records]
-    return build_dataset("dulemon", path, episodes, oddities)
+    return read_episodes("dulemon", path, _Chat, _episode)
 
 
-def _episode(place: str, name: str, record: _Chat, oddities: Counter[str]) -> Episode:
+def _episode(place: str, record: _Chat, reading: Reading) -> Episode:
+    name = f"c{reading.records}"
     memories = tuple(_units(place, name, [*record.bot_persona, *record.user_said_persona]))
     later = tuple(_units(place, name, record.user_no_said_persona))
     ids = {unit.id for unit in memories}
@@ -59,7 +56,7 @@ def _episode(place: str, name: str, record: _Chat, oddities: Counter[str]) -> Ep
     for turn, utterance in zip(session.turns, utterances, strict=True):
         marks = [f"{name}/{key}" for key in utterance.personas]
         evidence[turn.id] = tuple(key for key in marks if key in ids)
-        oddities["marks of personas that are not given, dropped"] += len(marks) - len(evidence[turn.id])
+        reading.oddities["marks of personas that are not given, dropped"] += len(marks) - len(evidence[turn.id])
     probes = next_turn_probes(
         session.id, session.turns, kind="session 1", after=BEFORE_ALL, repliers=(_BOT,), evidence=evidence
     )

@@ -7,7 +7,7 @@ file and the line or record.
 import json
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import file_digest
 from pathlib import Path
@@ -15,9 +15,9 @@ from typing import TextIO, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from localmem import files
 from localmem.errors import BadInput
 from localmem.evaluation.episodes import Dataset, Episode
-from localmem.files import parse, read_lines, reading
 
 CURE = "use the data set's own file"
 
@@ -37,7 +37,7 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 def file_sha256(path: Path) -> str:
     """The checksum of the file. Raises BadInput for a file that cannot be read."""
-    with reading(path, CURE), path.open("rb") as stream:
+    with files.reading(path, CURE), path.open("rb") as stream:
         return file_digest(stream, "sha256").hexdigest()
 
 
@@ -53,7 +53,7 @@ def read_records(path: Path, form: type[AnyRecord]) -> Iterator[tuple[str, AnyRe
 
 def parse_record(place: str, value: object, form: type[AnyRecord]) -> AnyRecord:
     """The value as a record. Raises BadInput with its place and the first wrong field."""
-    return parse(place, value, form, CURE)
+    return files.parse(place, value, form, CURE)
 
 
 def parse_value(place: str, text: str) -> object:
@@ -81,6 +81,44 @@ def build_dataset(
     return Dataset(name, file_sha256(path), tuple(episodes), tuple(filter(None, [first, *counts, *notes])))
 
 
+def read_episodes(
+    name: str,
+    path: Path,
+    form: type[AnyRecord],
+    build: "Callable[[str, AnyRecord, Reading], Episode]",
+    **published: Collection[int],
+) -> Dataset:
+    """The data set of a file with one episode per record. Raises BadInput with file and place.
+
+    `build` gets the place, the record and what was read so far. `published` are the sizes of the published files, by
+    noun: sessions and questions are counted, any other noun means episodes.
+    """
+    reading, episodes = Reading(), list[Episode]()
+    for place, record in read_records(path, form):
+        reading.records += 1
+        episodes.append(build(place, record, reading))
+    counts = {
+        "sessions": sum(len(episode.sessions) for episode in episodes),
+        "questions": sum(len(episode.probes) for episode in episodes),
+    }
+    notes = (size_note(noun, counts.get(noun, len(episodes)), sizes) for noun, sizes in published.items())
+    return build_dataset(name, path, episodes, reading.oddities, *notes)
+
+
+class Reading:
+    """What is counted while a file is read: its `records`, their `oddities`, and the ids so far."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.oddities: Counter[str] = Counter()
+        self._names: Counter[str] = Counter()
+
+    def unique(self, name: str) -> str:
+        """The id; the second record of one id becomes id#2, and so on."""
+        self._names[name] += 1
+        return name if self._names[name] == 1 else f"{name}#{self._names[name]}"
+
+
 def size_note(noun: str, count: int, published: Collection[int]) -> str:
     """A note if the published files hold another number; not an error, for one may use a part of a data set."""
     sizes = " or ".join(map(str, sorted(published)))
@@ -88,12 +126,12 @@ def size_note(noun: str, count: int, published: Collection[int]) -> str:
 
 
 def _read_values(path: Path) -> Iterator[tuple[str, object]]:
-    with reading(path, CURE), path.open("rb") as stream:
+    with files.reading(path, CURE), path.open("rb") as stream:
         is_list = stream.read(_PEEK).removeprefix(BOM_UTF8).lstrip()[:1] == b"["
     if is_list:
         yield from _read_list(path)
     else:
-        for place, text in read_lines(path, CURE):
+        for place, text in files.read_lines(path, CURE):
             yield place, parse_value(place, text)
 
 
@@ -119,5 +157,5 @@ def _read_list(path: Path) -> Iterator[tuple[str, object]]:
 
 
 def _read_chunk(path: Path, stream: TextIO) -> str:
-    with reading(path, CURE):
+    with files.reading(path, CURE):
         return stream.read(_CHUNK)

@@ -16,14 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import (
-    Record,
-    build_dataset,
-    parse_record,
-    parse_time,
-    read_records,
-    size_note,
-)
+from localmem.evaluation.datasets.files import Reading, Record, parse_record, parse_time, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of, sessions_with
 from localmem.types import Session, Turn
 
@@ -74,19 +67,15 @@ class _Turns(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per conversation. Raises BadInput with file and place."""
-    oddities: Counter[str] = Counter()
-    episodes = [_episode(place, record, oddities) for place, record in read_records(path, _Conversation)]
-    questions = sum(len(episode.probes) for episode in episodes)
-    notes = size_note("conversations", len(episodes), COUNTS), size_note("questions", questions, QUESTIONS)
-    return build_dataset("locomo", path, episodes, oddities, *notes)
+    return read_episodes("locomo", path, _Conversation, _episode, conversations=COUNTS, questions=QUESTIONS)
 
 
-def _episode(place: str, record: _Conversation, oddities: Counter[str]) -> Episode:
+def _episode(place: str, record: _Conversation, reading: Reading) -> Episode:
     sessions = tuple(_sessions(place, record))
     ids = {turn.id for session in sessions for turn in session.turns}
     probes = []
     for number, question in enumerate(record.qa):
-        evidence = _evidence(question, record.sample_id, ids, oddities)
+        evidence = _evidence(question, record.sample_id, ids, reading.oddities)
         probes.append(
             Probe(
                 id=f"{record.sample_id}/q{number}",

@@ -10,7 +10,6 @@ apart from 1970 on.
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -18,8 +17,8 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, UniqueNames, build_session
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.datasets.dialogues import UNDATED, build_session
+from localmem.evaluation.datasets.files import Reading, Record, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 
 COUNTS = (11,)  # conversations
@@ -38,21 +37,16 @@ class _Conversation(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per conversation. Raises BadInput with file and line."""
-    oddities: Counter[str] = Counter()
-    names = UniqueNames()
-    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Conversation)]
-    questions = sum(len(episode.probes) for episode in episodes)
-    notes = size_note("conversations", len(episodes), COUNTS), size_note("questions", questions, QUESTIONS)
-    return build_dataset("longmtbenchplus", path, episodes, oddities, *notes)
+    return read_episodes("longmtbenchplus", path, _Conversation, _episode, conversations=COUNTS, questions=QUESTIONS)
 
 
-def _episode(place: str, record: _Conversation, names: UniqueNames, oddities: Counter[str]) -> Episode:
+def _episode(place: str, record: _Conversation, reading: Reading) -> Episode:
     if len(record.questions) != len(record.answers):
         counts = f"{len(record.questions)} questions have {len(record.answers)} answers"
         raise BadInput(f"{place}: {counts}; use Long-MT-Bench+'s own file")
-    name = names.add(record.conversation_id)
+    name = reading.unique(record.conversation_id)
     sessions = tuple(
-        build_session(f"{name}/{number}", _utterances(texts, oddities), _USER, UNDATED + timedelta(days=number))
+        build_session(f"{name}/{number}", _utterances(texts, reading), _USER, UNDATED + timedelta(days=number))
         for number, texts in enumerate(record.sessions, start=1)
         if texts
     )
@@ -65,11 +59,11 @@ def _episode(place: str, record: _Conversation, names: UniqueNames, oddities: Co
     return Episode(name, half_of(record.conversation_id), sessions, probes)
 
 
-def _utterances(texts: Sequence[str], oddities: Counter[str]) -> list[tuple[str, str]]:
+def _utterances(texts: Sequence[str], reading: Reading) -> list[tuple[str, str]]:
     utterances: list[tuple[str, str]] = []
     for text in texts:
         before, *pieces = _MARK.split(text)
-        oddities["exchanges without marks, taken as the user's words"] += not pieces
+        reading.oddities["exchanges without marks, taken as the user's words"] += not pieces
         if before.strip():
             utterances.append((_USER, before.strip()))
         for mark, words in zip(pieces[::2], pieces[1::2], strict=True):

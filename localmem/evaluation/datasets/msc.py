@@ -10,7 +10,6 @@ unknown unit counts as a day, and the notes count it. Speaker 1, who opens each 
 known about the speakers by then (`personas`, else `init_personas`) is the gold memory of the last previous session.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,15 +17,8 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import (
-    SAME_SPEAKER,
-    UNDATED,
-    UniqueNames,
-    build_session,
-    memory_unit,
-    next_turn_probes,
-)
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
+from localmem.evaluation.datasets.files import Reading, Record, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, half_of
 from localmem.types import Session, Unit
 
@@ -69,23 +61,20 @@ class _Episode(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and line."""
-    oddities: Counter[str] = Counter()
-    names = UniqueNames()
-    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Episode)]
-    return build_dataset("msc", path, episodes, oddities, size_note("episodes", len(episodes), COUNTS))
+    return read_episodes("msc", path, _Episode, _episode, episodes=COUNTS)
 
 
-def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
-    name = names.add(record.metadata.initial_data_id)
+def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
+    name = reading.unique(record.metadata.initial_data_id)
     sessions: list[Session] = []
     start = UNDATED
     for number, previous in enumerate(record.previous_dialogs, start=1):
         sessions.append(_session(place, f"{name}/{number}", previous.dialog, start))
-        start += _gap(previous, oddities)
+        start += _gap(previous, reading)
     last = sessions[-1]
     current = _session(place, f"{name}/{len(sessions) + 1}", record.dialog, start)
-    probes = next_turn_probes(current.id, current.turns, kind=f"session {len(sessions) + 1}", after=last.id)
-    oddities[SAME_SPEAKER] += max(0, len(current.turns) - 1) - len(probes)
+    kind = f"session {len(sessions) + 1}"
+    probes = next_turn_probes(current.id, current.turns, kind=kind, after=last.id, oddities=reading.oddities)
     golds = {last.id: _gold_memory(last.id, record, last.turns[-1].time)}
     return Episode(name, half_of(record.metadata.initial_data_id), tuple(sessions), probes, golds=golds)
 
@@ -99,9 +88,9 @@ def _session(place: str, name: str, utterances: Sequence[_Utterance], start: dat
     return build_session(name, zip(speakers, texts, strict=True), _SPEAKERS[0], start)
 
 
-def _gap(previous: _PreviousDialog, oddities: Counter[str]) -> timedelta:
+def _gap(previous: _PreviousDialog, reading: Reading) -> timedelta:
     unit = previous.time_unit.strip().lower().removesuffix("s")
-    oddities["gaps in an unknown unit, taken as days"] += unit not in _GAPS
+    reading.oddities["gaps in an unknown unit, taken as days"] += unit not in _GAPS
     return previous.time_num * _GAPS.get(unit, _GAPS["day"])
 
 

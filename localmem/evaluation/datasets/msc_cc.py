@@ -11,7 +11,6 @@ what was really said.
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,15 +19,8 @@ from typing import NamedTuple
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import (
-    SAME_SPEAKER,
-    UNDATED,
-    UniqueNames,
-    build_session,
-    memory_unit,
-    next_turn_probes,
-)
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
+from localmem.evaluation.datasets.files import Reading, Record, read_episodes, read_records
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, half_of
 from localmem.types import Unit
 
@@ -63,10 +55,7 @@ class Baseline(NamedTuple):
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and record."""
-    oddities: Counter[str] = Counter()
-    names = UniqueNames()
-    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Episode)]
-    return build_dataset("msc_cc", path, episodes, oddities, size_note("episodes", len(episodes), COUNTS))
+    return read_episodes("msc_cc", path, _Episode, _episode, episodes=COUNTS)
 
 
 def baseline(path: Path) -> list[Baseline]:
@@ -82,15 +71,16 @@ def baseline(path: Path) -> list[Baseline]:
     return replies
 
 
-def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
-    name = names.add(record.episode)
+def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
+    name = reading.unique(record.episode)
     utterances = [_split_speaker(place, line) for line in record.session5_context]
     last = build_session(f"{name}/{_LAST}", utterances, utterances[0][0], _day(_LAST))
     speakers = tuple(dict.fromkeys(speaker for speaker, _ in utterances))
     units = [_unit(place, name, key, text, speakers) for key, text in record.memories.items()]
+    oddities = reading.oddities
     oddities["memories that do not name exactly one speaker, taken for both"] += sum(not unit.speaker for unit in units)
-    probes = next_turn_probes(last.id, last.turns, kind=f"session {_LAST}", after=BEFORE_ALL)
-    oddities[SAME_SPEAKER] += len(utterances) - 1 - len(probes)
+    kind = f"session {_LAST}"
+    probes = next_turn_probes(last.id, last.turns, kind=kind, after=BEFORE_ALL, oddities=oddities)
     return Episode(
         id=name,
         half=half_of(record.episode),

@@ -21,7 +21,6 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.dialogues import (
-    SAME_SPEAKER,
     UNDATED,
     build_session,
     memory_unit,
@@ -92,8 +91,7 @@ def _session(place: str, number: int, row: _Row, oddities: Counter[str]) -> Sess
 def _episode(number: int, row: _Row, sessions: list[Session], oddities: Counter[str]) -> Episode:
     own = sessions[number]
     others = tuple(session for session in nearest_sessions(sessions, number, NEIGHBOURS) if session is not own)
-    probes = next_turn_probes(f"{own.id}/next", own.turns, kind="next utterance", after="")
-    oddities[SAME_SPEAKER] += len(own.turns) - 1 - len(probes)
+    probes = next_turn_probes(f"{own.id}/next", own.turns, kind="next utterance", after="", oddities=oddities)
     return Episode(own.id, half_of(own.id), others, probes, tuple(_personas(own, row)))
 
 

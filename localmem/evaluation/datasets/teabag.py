@@ -11,7 +11,6 @@ that leads the asker to the question, which follows its last turn. The other spe
 the last session.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,8 +18,8 @@ from pathlib import Path
 from pydantic import AwareDatetime, Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, UniqueNames, build_session, set_role
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.datasets.dialogues import UNDATED, build_session, set_role
+from localmem.evaluation.datasets.files import Reading, Record, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 from localmem.files import write_jsonl
 from localmem.types import Session, Turn
@@ -58,10 +57,7 @@ class _Episode(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and place."""
-    oddities: Counter[str] = Counter()
-    names = UniqueNames()
-    episodes = [_episode(place, record, names, oddities) for place, record in read_records(path, _Episode)]
-    return build_dataset("teabag", path, episodes, oddities, size_note("episodes", len(episodes), COUNTS))
+    return read_episodes("teabag", path, _Episode, _episode, episodes=COUNTS)
 
 
 def write(path: Path, episodes: Iterable[Episode], source: str = "") -> None:
@@ -69,8 +65,8 @@ def write(path: Path, episodes: Iterable[Episode], source: str = "") -> None:
     write_jsonl(path, (_record(episode, source) for episode in episodes), "choose another file")
 
 
-def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter[str]) -> Episode:
-    name = names.add(record.id)
+def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
+    name = reading.unique(record.id)
     speakers = list(dict.fromkeys(turn.speaker for session in record.sessions for turn in session.turns))
     if len(speakers) != 2:
         raise BadInput(f"{place}: the sessions have the speakers {speakers}; a TeaBag episode has two")
@@ -82,7 +78,7 @@ def _episode(place: str, record: _Episode, names: UniqueNames, oddities: Counter
             raise BadInput(f"{place}: the asker {item.asker!r} is not {' or '.join(speakers)}; correct the file")
         (replier,) = (speaker for speaker in speakers if speaker != item.asker)
         probes.append(_probe(f"{name}/q{number}", item, replier, later))
-    oddities[f"episodes with a number of questions other than {_PROBES}"] += len(probes) != _PROBES
+    reading.oddities[f"episodes with a number of questions other than {_PROBES}"] += len(probes) != _PROBES
     return Episode(name, half_of(record.id), sessions, tuple(probes))
 
 

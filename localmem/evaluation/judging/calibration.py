@@ -125,7 +125,7 @@ def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verd
         accuracy=estimate(hits, seed=seed) if has_words else None,
         kinds=_kinds(lines, words) if has_words else {},
         confusion=_confusion(labels, words) if has_words else {},
-        passed=_accepted(judge.verdict, lines, words) if isinstance(judge.verdict, Words) else {},
+        passed=_acceptance(judge.verdict, lines, words) if isinstance(judge.verdict, Words) else {},
         flipped=flipped,
         favoured=favoured,
         spearman=spearman,
@@ -182,7 +182,7 @@ def _confusion(labels: Sequence[str], words: Sequence[str]) -> dict[str, dict[st
     return {label: dict(Counter(word for other, word in pairs if other == label)) for label in dict.fromkeys(labels)}
 
 
-def _accepted(verdict: Words, lines: Sequence[Label], words: Sequence[str]) -> dict[str, float]:
+def _acceptance(verdict: Words, lines: Sequence[Label], words: Sequence[str]) -> dict[str, float]:
     """Kind -> the share of its wrong answers that get the word of a right one."""
     if not verdict.right:
         return {}

@@ -111,7 +111,7 @@ class Judge:
             case Pair():
                 return FIRST, SECOND, TIE
 
-    def sampled(self, samples: int) -> "Judge":
+    def with_samples(self, samples: int) -> "Judge":
         """The same judge with this number of samples: greedy for one, at temperature 1 for several. Raises BadInput."""
         if samples < 1 or (isinstance(self.verdict, Pair) and samples % 2 == 0):
             raise BadInput(f"{samples} samples of the judge {self.name!r} cannot have a majority; give an odd number")

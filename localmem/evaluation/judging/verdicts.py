@@ -212,13 +212,13 @@ def _vote(straight: str, swapped: str) -> str:
 
 def _pair_probabilities(straight: Completion, swapped: Completion) -> Mapping[str, float]:
     """The probabilities of the two things, averaged over both positions."""
-    one, two = _probabilities(straight), _probabilities(swapped)
-    if not one or not two:
+    before, after = _probabilities(straight), _probabilities(swapped)
+    if not before or not after:
         return {}
     return {
-        FIRST: (one["1"] + two["2"]) / 2,
-        SECOND: (one["2"] + two["1"]) / 2,
-        TIE: (one[TIE] + two[TIE]) / 2,
+        FIRST: (before["1"] + after["2"]) / 2,
+        SECOND: (before["2"] + after["1"]) / 2,
+        TIE: (before[TIE] + after[TIE]) / 2,
     }
 
 

@@ -9,13 +9,13 @@ from click.testing import CliRunner
 from localmem.cli.eval.compression import compression
 from localmem.errors import BadInput, BadSettings
 from tests.cli.conftest import Run
-from tests.evaluation.fixtures import MTBENCHPLUS, written
+from tests.evaluation.fixtures import MTBENCHPLUS, write_records
 
 
 def test_the_command_measures_every_rate_and_compressor(
     localmem: Run, tmp_path: Path, starter_encoder_dir: Path, starter_llm_dir: Path
 ) -> None:
-    path, out = written(tmp_path, MTBENCHPLUS), tmp_path / "out"
+    path, out = write_records(tmp_path, MTBENCHPLUS), tmp_path / "out"
     arguments = [
         "eval",
         "compression",
@@ -41,7 +41,7 @@ def test_the_command_measures_every_rate_and_compressor(
 
 
 def test_tables_and_mistakes(tmp_path: Path, starter_llm_dir: Path) -> None:
-    path = written(tmp_path, MTBENCHPLUS)
+    path = write_records(tmp_path, MTBENCHPLUS)
     arguments = ["--dataset", f"mtbenchplus={path}", "--retriever", "bm25", "--set", "depths=1"]
 
     def invoke(*options: str) -> str:

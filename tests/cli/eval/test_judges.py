@@ -18,7 +18,7 @@ from localmem.factory import parts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Prompt
 from tests.cli.conftest import Run
-from tests.evaluation.fixtures import LOCOMO, written
+from tests.evaluation.fixtures import LOCOMO, write_records
 from tests.evaluation.judging.test_inference import Words
 from tests.fakes import obedient
 
@@ -36,37 +36,36 @@ FACTS = {
 def attentive(prompt: Prompt) -> str:
     """Answers a counterfactual question rightly where the prompt holds the fact; judges by the word "no"."""
     if isinstance(prompt.format, Choice):
-        given = prompt.messages[1].content.partition("Given answer: ")[2]
-        return "correct" if given.startswith("No") else "incorrect"
-    told = "\n".join(message.content for message in prompt.messages)
-    asked = prompt.messages[-1].content
-    (fact,) = (fact for question, fact in FACTS.items() if question in asked)
-    return "No, that is not so." if fact in told else "Yes, of course!"
+        reply = prompt.messages[1].content.partition("Given answer: ")[2]
+        return "correct" if reply.startswith("No") else "incorrect"
+    text = "\n".join(message.content for message in prompt.messages)
+    (fact,) = (fact for question, fact in FACTS.items() if question in prompt.messages[-1].content)
+    return "No, that is not so." if fact in text else "Yes, of course!"
 
 
 @pytest.fixture
 def backbone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The commands ask `attentive`, or whatever makes choices and JSON; the names of the prompts are told."""
-    asked: list[str] = []
+    prompt_names: list[str] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt.name)
+        prompt_names.append(prompt.name)
         plain = prompt.name == "judge/correct" or isinstance(prompt.format, Choice | type(None))
         return attentive(prompt) if plain or prompt.name.endswith("/respond") else obedient(prompt)
 
     monkeypatch.setenv("LOCALMEM_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("LOCALMEM_RETRIEVAL__RETRIEVER", "bm25")
     monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(script), lambda: None))
-    return asked
+    return prompt_names
 
 
 def test_who_remembers_is_not_fooled(backbone: list[str], tmp_path: Path) -> None:
     """The shipped set from end to end: five sessions read, the sixth shown, the question asked of either speaker."""
-    given = ["--system", "full_history", "--system", "none", "--out", str(tmp_path / "run"), "--json"]
-    done = CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
-    assert done.exit_code == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert [(one["system"], one["rate"]["mean"], one["questions"]) for one in report["systems"]] == [
+    arguments = ["--system", "full_history", "--system", "none", "--out", str(tmp_path / "run"), "--json"]
+    outcome = CliRunner().invoke(run_teafarm, arguments, catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.stderr
+    report = json.loads(outcome.stdout)
+    assert [(row["system"], row["rate"]["mean"], row["questions"]) for row in report["systems"]] == [
         ("full_history", 1.0, 6),
         ("none", 0.0, 6),
     ]
@@ -74,7 +73,7 @@ def test_who_remembers_is_not_fooled(backbone: list[str], tmp_path: Path) -> Non
     assert report["judge"]["believable"] is False
     assert backbone.count("judge/correct") == 12
     backbone.clear()
-    again = CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
+    again = CliRunner().invoke(run_teafarm, arguments, catch_exceptions=False)
     assert json.loads(again.stdout) == report
     assert not backbone  # all of it was in the folder
 
@@ -90,33 +89,33 @@ def test_a_table_for_people_and_a_folder_of_another_run(backbone: list[str], tmp
 
 
 def test_a_judge_that_cannot_say_what_is_right_is_refused(tmp_path: Path) -> None:
-    given = ["--system", "none", "--out", str(tmp_path), "--set", "criterion=rating"]
+    arguments = ["--system", "none", "--out", str(tmp_path), "--set", "criterion=rating"]
     with pytest.raises(BadInput, match="use correct"):
-        CliRunner().invoke(run_teafarm, given, catch_exceptions=False)
+        CliRunner().invoke(run_teafarm, arguments, catch_exceptions=False)
 
 
 def test_a_set_is_made_of_a_data_set_and_goes_on(backbone: list[str], tmp_path: Path) -> None:
-    path, out = written(tmp_path, LOCOMO), tmp_path / "made.jsonl"
-    given = ["--dataset", f"locomo={path}", "--out", str(out), "--json"]
-    made = json.loads(CliRunner().invoke(make, given, catch_exceptions=False).stdout)
-    assert (made["episodes"], made["questions"], made["existing"]) == (1, 2, 0)
+    path, out = write_records(tmp_path, LOCOMO), tmp_path / "made.jsonl"
+    arguments = ["--dataset", f"locomo={path}", "--out", str(out), "--json"]
+    report = json.loads(CliRunner().invoke(make, arguments, catch_exceptions=False).stdout)
+    assert (report["episodes"], report["questions"], report["existing"]) == (1, 2, 0)
     (episode,) = teabag.read(out).episodes
     assert {probe.speaker for probe in episode.probes} == {"Ana", "Ben"}
     backbone.clear()
-    again = json.loads(CliRunner().invoke(make, given, catch_exceptions=False).stdout)
+    again = json.loads(CliRunner().invoke(make, arguments, catch_exceptions=False).stdout)
     assert (again["episodes"], again["existing"], backbone) == (1, 1, [])
 
 
 def test_calibration_is_told_kept_and_found_by_a_run(backbone: list[str], tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
-    told = CliRunner().invoke(calibrate, ["--criterion", "correct", "--out", str(out)], catch_exceptions=False)
-    assert "not believable: kappa" in told.stdout
-    assert "vague" in told.stdout
-    (held,) = json.loads(out.read_text())
-    assert (held["judge"], held["figures"]["items"], held["believable"]) == ("correct", len(backbone), False)
+    outcome = CliRunner().invoke(calibrate, ["--criterion", "correct", "--out", str(out)], catch_exceptions=False)
+    assert "not believable: kappa" in outcome.stdout
+    assert "vague" in outcome.stdout
+    (record,) = json.loads(out.read_text())
+    assert (record["judge"], record["figures"]["items"], record["believable"]) == ("correct", len(backbone), False)
     assert (tmp_path / "data" / "calibration.json").is_file()
-    given = ["--system", "none", "--limit", "1", "--out", str(tmp_path / "run")]
-    assert "not believable: kappa" in CliRunner().invoke(run_teafarm, given, catch_exceptions=False).stdout
+    arguments = ["--system", "none", "--limit", "1", "--out", str(tmp_path / "run")]
+    assert "not believable: kappa" in CliRunner().invoke(run_teafarm, arguments, catch_exceptions=False).stdout
 
 
 def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,18 +128,18 @@ def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypa
     assert CliRunner().invoke(run_teafarm, teafarm, catch_exceptions=False).exit_code == 0
     backbone.clear()
     assert CliRunner().invoke(calibrate, ["--nli", str(folder)], catch_exceptions=False).exit_code == 0
-    told = CliRunner().invoke(judge, [str(out), "--nli", str(folder)], catch_exceptions=False)
-    assert "entailment: not believable: kappa" in told.stderr
+    outcome = CliRunner().invoke(judge, [str(out), "--nli", str(folder)], catch_exceptions=False)
+    assert "entailment: not believable: kappa" in outcome.stderr
     verdicts = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
-    (given,) = [one for one in verdicts if one["judge"] == "entailment"]
-    assert (given["label"], given["model"].partition("@")[0]) == ("neutral", "nli")
+    (verdict,) = [row for row in verdicts if row["judge"] == "entailment"]
+    assert (verdict["label"], verdict["model"].partition("@")[0]) == ("neutral", "nli")
     assert not backbone
     with pytest.raises(BadInput, match="omit --nli"):
         CliRunner().invoke(judge, [str(out), "--criterion", "correct", "--nli", str(folder)], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("arguments", "message"),
     [
         (["--criterion", "correct", "--criterion", "score", "--labelled", "x.jsonl"], "give one --criterion"),
         (["--criterion", "wise"], "no judge 'wise'"),
@@ -148,9 +147,9 @@ def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypa
         (["--criterion", "preference", "--samples", "2"], "odd number"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given: list[str], told: str) -> None:
-    with pytest.raises(BadInput, match=told):
-        CliRunner().invoke(calibrate, given, catch_exceptions=False)
+def test_what_does_not_go_together_is_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        CliRunner().invoke(calibrate, arguments, catch_exceptions=False)
 
 
 def test_the_starter_weights_judge(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
@@ -158,20 +157,20 @@ def test_the_starter_weights_judge(localmem: Run, tmp_path: Path, starter_llm_di
     lines = (DATA / "calibration" / "entailment.jsonl").read_text().splitlines()[:3]
     path = tmp_path / "few.jsonl"
     path.write_text("\n".join(lines))
-    done = localmem(
+    outcome = localmem(
         "eval", "calibrate", "--criterion", "entailment", "--labelled", path, "--data-dir", tmp_path, "--json"
     )
-    assert done.returncode == 0, done.stderr
-    (held,) = json.loads(done.stdout)
-    assert held["model"]["name"] == "smollm2-135m-instruct"
-    assert (held["figures"]["items"], held["figures"]["unusable"]) == (3, 0)
-    assert len(held["prompt_sha256"]) == len(held["model"]["checksum"]) == 64
+    assert outcome.returncode == 0, outcome.stderr
+    (record,) = json.loads(outcome.stdout)
+    assert record["model"]["name"] == "smollm2-135m-instruct"
+    assert (record["figures"]["items"], record["figures"]["unusable"]) == (3, 0)
+    assert len(record["prompt_sha256"]) == len(record["model"]["checksum"]) == 64
 
 
 def test_the_starter_weights_answer_a_shipped_question(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     out = tmp_path / "run"
-    done = localmem("eval", "teafarm", "run", "--system", "exchange_retrieval", "--limit", 1, "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)["systems"]
+    outcome = localmem("eval", "teafarm", "run", "--system", "exchange_retrieval", "--limit", 1, "--out", out, "--json")
+    assert outcome.returncode == 0, outcome.stderr
+    (row,) = json.loads(outcome.stdout)["systems"]
     assert (row["questions"], row["failed"], row["unjudged"]) == (1, 0, 0)
     assert len((out / "verdicts.jsonl").read_text().splitlines()) == 1

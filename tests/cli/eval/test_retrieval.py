@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 from tests.cli.conftest import Run
-from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, written
+from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, write_records
 
 
 def test_configurations_are_combined_measured_and_compared(
     localmem: Run, tmp_path: Path, starter_encoder_dir: Path
 ) -> None:
-    path, out = written(tmp_path, LOCOMO), tmp_path / "out"
+    path, out = write_records(tmp_path, LOCOMO), tmp_path / "out"
     arguments = ["eval", "retrieval", "--dataset", f"locomo={path}", "--out", out, "--json"]
     arguments += ["--retriever", "bm25", "--retriever", "dense", "--retriever", "hybrid"]
     arguments += ["--set", "weights=[1, 0.5]", "--set", "dense_texts=text"]
@@ -34,27 +34,27 @@ def test_configurations_are_combined_measured_and_compared(
 
 
 def test_the_table_names_units_and_keys(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
-    path = written(tmp_path, MTBENCHPLUS)
+    path = write_records(tmp_path, MTBENCHPLUS)
     arguments = ["eval", "retrieval", "--dataset", f"mtbenchplus={path}", "--retriever", "bm25"]
-    result = localmem(*arguments, "--unit", "turn", "--unit", "segment", "--set", "keys=[plain, dated]")
+    result = localmem(*arguments, "--memory-unit", "turn", "--memory-unit", "segment", "--set", "keys=[plain, dated]")
     assert result.returncode == 0, result.stderr
     for text in ("bm25 turn plain", "bm25 segment dated", "at equal tokens", "tokens of smollm2-135m-instruct"):
         assert text in result.stdout
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("rates: [0.5]\ncompressor: random\nquery: dialogue\n")
-    compressed = localmem(*arguments, "--unit", "session", "--recipe", recipe)
+    compressed = localmem(*arguments, "--memory-unit", "session", "--recipe", recipe)
     assert compressed.returncode == 0, compressed.stderr
 
 
 def test_mistakes_are_one_line(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
-    path = written(tmp_path, LOCOMO)
+    path = write_records(tmp_path, LOCOMO)
     arguments = ["eval", "retrieval", "--dataset", f"locomo={path}"]
     dialogue = localmem(*arguments, "--set", "query=dialogue")
     assert dialogue.returncode == 2
     assert dialogue.stderr.strip() == (
         "localmem: questions of locomo have no dialogue before them; set query to question"
     )
-    assert "set gold to sessions" in localmem(*arguments, "--unit", "memory").stderr
+    assert "set gold to sessions" in localmem(*arguments, "--memory-unit", "memory").stderr
     assert "rates.0" in localmem(*arguments, "--set", "rates=2").stderr
     path.write_text("{oops")
     invalid = localmem(*arguments)

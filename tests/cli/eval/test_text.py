@@ -35,25 +35,25 @@ def _msc_cc(folder: Path) -> Path:
 
 def test_shipped_replies_score_as_the_libraries_say(localmem: Run, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    done = localmem("eval", "text", "--dataset", f"msc_cc={_msc_cc(tmp_path)}", "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    held = json.loads(done.stdout)
+    outcome = localmem("eval", "text", "--dataset", f"msc_cc={_msc_cc(tmp_path)}", "--out", out, "--json")
+    assert outcome.returncode == 0, outcome.stderr
+    report = json.loads(outcome.stdout)
     texts, golds = REPLIES[:3], SAID[1:]  # nothing follows the last turn
-    assert held["replies"] == 3
+    assert report["replies"] == 3
     for order in (1, 2, 4):
         direct = sacrebleu.BLEU(max_ngram_order=order).corpus_score(texts, [golds]).score
-        assert held["measures"][f"BLEU-{order}"] == direct
+        assert report["measures"][f"BLEU-{order}"] == direct
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["id"] for row in rows] == ["t1", "t2", "t3"]
     for kind, name in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rougeL", "ROUGE-L")):
-        found = [scorer.score(gold, text)[kind].fmeasure for text, gold in zip(texts, golds, strict=True)]
-        assert [row[name] for row in rows] == found
-        assert held["measures"][name] == pytest.approx(sum(found) / 3)
+        scores = [scorer.score(gold, text)[kind].fmeasure for text, gold in zip(texts, golds, strict=True)]
+        assert [row[name] for row in rows] == scores
+        assert report["measures"][name] == pytest.approx(sum(scores) / 3)
     # they made honey this year / they made lot of honey this year: 2 * 5 / (5 + 7)
     assert rows[0]["F1"] == pytest.approx(10 / 12)
     # they made honey this year, i love honey, you can have jar: 12 words, and honey comes twice
-    assert held["measures"]["Distinct-1"] == pytest.approx(11 / 12)
+    assert report["measures"]["Distinct-1"] == pytest.approx(11 / 12)
 
 
 def test_ones_own_replies_with_models(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
@@ -68,26 +68,26 @@ def test_ones_own_replies_with_models(localmem: Run, tmp_path: Path, starter_llm
     path = tmp_path / "replies.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     names = ["--metric", "bertscore", "--metric", "mauve", "--metric", "perplexity"]
-    done = localmem("eval", "text", "--predictions", path, *names, "--set", "device=cpu", "--json")
-    assert done.returncode == 0, done.stderr
-    held = json.loads(done.stdout)
-    assert (held["encoder"], held["model"]) == ("minilm-l6-v2, layer 6", "smollm2-135m-instruct")
-    assert 0.7 < held["measures"]["BERTScore"] < 1
-    assert 0 < held["measures"]["MAUVE"] <= 1
-    assert held["measures"]["perplexity"] > 1
+    outcome = localmem("eval", "text", "--predictions", path, *names, "--set", "device=cpu", "--json")
+    assert outcome.returncode == 0, outcome.stderr
+    report = json.loads(outcome.stdout)
+    assert (report["encoder"], report["model"]) == ("minilm-l6-v2, layer 6", "smollm2-135m-instruct")
+    assert 0.7 < report["measures"]["BERTScore"] < 1
+    assert 0 < report["measures"]["MAUVE"] <= 1
+    assert report["measures"]["perplexity"] > 1
 
 
 def test_a_table_for_people(localmem: Run, tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text(json.dumps({"prediction": "a red kite", "reference": "a red kite"}), encoding="utf-8")
-    done = localmem("eval", "text", "--predictions", path, "--metric", "rouge")
-    assert done.stdout.splitlines()[0] == "1 replies"
-    assert "ROUGE-L" in done.stdout
-    assert "1.0000" in done.stdout
+    outcome = localmem("eval", "text", "--predictions", path, "--metric", "rouge")
+    assert outcome.stdout.splitlines()[0] == "1 replies"
+    assert "ROUGE-L" in outcome.stdout
+    assert "1.0000" in outcome.stdout
 
 
 @pytest.mark.parametrize(
-    "line, arguments, code, said",
+    "line, arguments, code, message",
     [
         ({"prediction": "x"}, [], 2, "line 1: there is no reference"),
         ({"reference": "x"}, [], 2, "line 1: prediction: Field required"),
@@ -96,11 +96,11 @@ def test_a_table_for_people(localmem: Run, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_scored_is_one_line(
-    line: object, arguments: list[str], code: int, said: str, localmem: Run, tmp_path: Path
+    line: object, arguments: list[str], code: int, message: str, localmem: Run, tmp_path: Path
 ) -> None:
     path = tmp_path / "replies.jsonl"
     path.write_text(json.dumps(line), encoding="utf-8")
-    done = localmem("eval", "text", "--predictions", path, *arguments)
-    assert done.returncode == code
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    outcome = localmem("eval", "text", "--predictions", path, *arguments)
+    assert outcome.returncode == code
+    assert message in outcome.stderr
+    assert "Traceback" not in outcome.stderr

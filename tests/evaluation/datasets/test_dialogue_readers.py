@@ -13,7 +13,7 @@ from localmem.evaluation.datasets import carecall, msc_cc, read_dataset, teabag
 from localmem.evaluation.datasets.dialogues import UNDATED, nearest_sessions
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Probe
 from localmem.types import Session
-from tests.evaluation.fixtures import written
+from tests.evaluation.fixtures import write_records
 
 MSC: dict[str, Any] = {
     "metadata": {"initial_data_id": "valid_7", "session_id": 3},
@@ -115,25 +115,25 @@ COQA_PASSAGE: dict[str, Any] = {
 }
 
 
-def _one(name: str, tmp_path: Path, record: object) -> Dataset:
+def _read_record(name: str, tmp_path: Path, record: object) -> Dataset:
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
     return read_dataset(name, path)
 
 
-def _asked(probe: Probe) -> tuple[list[tuple[str, str]], str, str]:
+def _prompt_of(probe: Probe) -> tuple[list[tuple[str, str]], str, str]:
     """The dialogue as (role, text), with the question as the user's last turn; the answer; who gives it."""
-    said = [(turn.role, turn.text) for turn in probe.dialogue]
-    return [*said, ("user", probe.question)], probe.answer, probe.speaker
+    turns = [(turn.role, turn.text) for turn in probe.dialogue]
+    return [*turns, ("user", probe.question)], probe.answer, probe.speaker
 
 
 def test_msc_asks_for_the_last_session_of_both_speakers(tmp_path: Path) -> None:
-    (episode,) = _one("msc", tmp_path, MSC).episodes
+    (episode,) = _read_record("msc", tmp_path, MSC).episodes
     first, second = episode.sessions
     assert [session.id for session in episode.sessions] == ["valid_7/1", "valid_7/2"]
     assert [(turn.role, turn.speaker) for turn in first.turns] == [("user", "Speaker 1"), ("assistant", "Speaker 2")]
     assert second.turns[0].time - first.turns[0].time == timedelta(hours=6)
-    assert [_asked(probe) for probe in episode.probes] == [
+    assert [_prompt_of(probe) for probe in episode.probes] == [
         ([("user", "Still sailing?")], "Yes, every day.", "Speaker 2"),
         ([("assistant", "Still sailing?"), ("user", "Yes, every day.")], "And I bake.", "Speaker 1"),
     ]
@@ -152,7 +152,7 @@ def test_msc_says_what_is_odd_and_what_is_wrong(tmp_path: Path) -> None:
     odd = json.loads(json.dumps(MSC))
     odd["previous_dialogs"][0]["time_unit"] = "fortnights"
     odd["dialog"].append({"text": "Twice a day.", "id": "Speaker 1"})
-    data = _one("msc", tmp_path, odd)
+    data = _read_record("msc", tmp_path, odd)
     assert data.notes == (
         "gaps in an unknown unit, taken as days: 1",
         "turns that follow a turn of the same speaker, not used as probes: 1",
@@ -160,13 +160,13 @@ def test_msc_says_what_is_odd_and_what_is_wrong(tmp_path: Path) -> None:
     )
     odd["dialog"][0]["id"] = "Speaker 9"
     with pytest.raises(BadInput, match=r"line 1: the speaker 'Speaker 9'"):
-        _one("msc", tmp_path, odd)
+        _read_record("msc", tmp_path, odd)
     with pytest.raises(BadInput, match=r"line 1: previous_dialogs"):
-        _one("msc", tmp_path, {**MSC, "previous_dialogs": []})
+        _read_record("msc", tmp_path, {**MSC, "previous_dialogs": []})
 
 
 def test_conversation_chronicles_asks_in_every_session_but_the_first(tmp_path: Path) -> None:
-    data = _one("conversation_chronicles", tmp_path, _cc())
+    data = _read_record("conversation_chronicles", tmp_path, _cc())
     (episode,) = data.episodes
     starts = [session.turns[0].time - UNDATED for session in episode.sessions]
     assert [start.days for start in starts] == [0, 3, 733, 734, 734]
@@ -174,7 +174,7 @@ def test_conversation_chronicles_asks_in_every_session_but_the_first(tmp_path: P
     assert [(probe.type, probe.after) for probe in episode.probes] == [
         (f"session {number}", f"episode-1/{number - 1}") for number in range(2, 6) for _ in range(2)
     ]
-    assert _asked(episode.probes[1]) == ([("assistant", "Hello 1."), ("user", "Well 1.")], "Bye 1.", "Neighbor A")
+    assert _prompt_of(episode.probes[1]) == ([("assistant", "Hello 1."), ("user", "Well 1.")], "Bye 1.", "Neighbor A")
     assert [gold.text for gold in episode.golds["episode-1/2"]] == [
         "Summary 1.",
         "It went well.",
@@ -186,18 +186,18 @@ def test_conversation_chronicles_asks_in_every_session_but_the_first(tmp_path: P
 
 
 def test_two_records_of_one_id_are_told_apart(tmp_path: Path) -> None:
-    path = written(tmp_path, [_cc(), _cc(), _cc("episode-2")], lines=True)
+    path = write_records(tmp_path, [_cc(), _cc(), _cc("episode-2")], lines=True)
     names = [episode.id for episode in read_dataset("conversation_chronicles", path).episodes]
     assert names == ["episode-1", "episode-1#2", "episode-2"]
 
 
 def test_a_session_with_too_few_speakers_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"line 1, session 3: 3 utterances have 1 speakers"):
-        _one("conversation_chronicles", tmp_path, {**_cc(), "third_session_speakers": ["Neighbor A"]})
+        _read_record("conversation_chronicles", tmp_path, {**_cc(), "third_session_speakers": ["Neighbor A"]})
 
 
 def test_msc_cc_begins_with_memories_and_asks_before_its_session(tmp_path: Path) -> None:
-    path = written(tmp_path, [MSC_CC])
+    path = write_records(tmp_path, [MSC_CC])
     data = read_dataset("msc_cc", path)
     (episode,) = data.episodes
     assert [(unit.id, unit.speaker, unit.session) for unit in episode.memories] == [
@@ -207,7 +207,7 @@ def test_msc_cc_begins_with_memories_and_asks_before_its_session(tmp_path: Path)
     assert [unit.time.day for unit in episode.memories] == [1, 4]
     assert [unit.text for unit in episode.golds["e0/5"]] == ["Speaker B fell off a ladder."]
     assert {probe.after for probe in episode.probes} == {BEFORE_ALL}
-    assert [_asked(probe) for probe in episode.probes] == [
+    assert [_prompt_of(probe) for probe in episode.probes] == [
         ([("user", "How is the ladder?")], "I fell: it broke.", "Speaker B"),
         (
             [("assistant", "How is the ladder?"), ("user", "I fell: it broke."), ("user", "Twice.")],
@@ -225,7 +225,7 @@ def test_msc_cc_begins_with_memories_and_asks_before_its_session(tmp_path: Path)
 
 
 def test_probes_before_all_stay_and_none_is_lost(tmp_path: Path) -> None:
-    data = read_dataset("msc_cc", written(tmp_path, [MSC_CC]))
+    data = read_dataset("msc_cc", write_records(tmp_path, [MSC_CC]))
     assert data.last_sessions(1) == data
     (episode,) = data.episodes
     stray = replace(episode, probes=(replace(episode.probes[0], after="e0/9"),))
@@ -234,15 +234,15 @@ def test_probes_before_all_stay_and_none_is_lost(tmp_path: Path) -> None:
 
 
 def test_msc_cc_gives_the_shipped_replies_with_what_was_said(tmp_path: Path) -> None:
-    (one,) = msc_cc.baseline(written(tmp_path, [MSC_CC]))
-    assert one == ("t1", "It is fine.", "I fell: it broke.", ("Speaker A keeps bees.",))
+    (baseline,) = msc_cc.baseline(write_records(tmp_path, [MSC_CC]))
+    assert baseline == ("t1", "It is fine.", "I fell: it broke.", ("Speaker A keeps bees.",))
 
 
 def test_msc_cc_names_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"record 1: memories: the id 'm1'"):
-        read_dataset("msc_cc", written(tmp_path, [{**MSC_CC, "memories": {"m1": "x"}}]))
+        read_dataset("msc_cc", write_records(tmp_path, [{**MSC_CC, "memories": {"m1": "x"}}]))
     with pytest.raises(BadInput, match=r"record 1: session5_context: 'no speaker'"):
-        read_dataset("msc_cc", written(tmp_path, [{**MSC_CC, "session5_context": ["no speaker", "B: x"]}]))
+        read_dataset("msc_cc", write_records(tmp_path, [{**MSC_CC, "session5_context": ["no speaker", "B: x"]}]))
 
 
 def test_carecall_asks_for_the_service_and_holds_revised_memories(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_carecall_names_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_dulemon_knows_personas_and_what_a_reply_rests_on(tmp_path: Path) -> None:
-    data = _one("dulemon", tmp_path, DULEMON)
+    data = _read_record("dulemon", tmp_path, DULEMON)
     (episode,) = data.episodes
     assert [(unit.id, unit.speaker, unit.text) for unit in episode.memories] == [
         ("c1/B1", "Bot", "我 喜欢 做饭"),
@@ -285,13 +285,13 @@ def test_dulemon_knows_personas_and_what_a_reply_rests_on(tmp_path: Path) -> Non
     # a mark of what the user has not told (U2), and one of nothing (U9)
     assert data.notes == ("marks of personas that are not given, dropped: 2",)
     with pytest.raises(BadInput, match=r"line 1: conversation: 'Someone: x'"):
-        _one("dulemon", tmp_path, {**DULEMON, "conversation": ["Someone: x"]})
+        _read_record("dulemon", tmp_path, {**DULEMON, "conversation": ["Someone: x"]})
     with pytest.raises(BadInput, match=r"line 1: the persona 'x'"):
-        _one("dulemon", tmp_path, {**DULEMON, "bot_persona": ["x"]})
+        _read_record("dulemon", tmp_path, {**DULEMON, "bot_persona": ["x"]})
 
 
 def test_longmtbenchplus_parts_exchanges_into_turns(tmp_path: Path) -> None:
-    data = _one("longmtbenchplus", tmp_path, SECOM)
+    data = _read_record("longmtbenchplus", tmp_path, SECOM)
     (episode,) = data.episodes
     (session,) = episode.sessions  # the second one is empty
     assert [(turn.role, turn.text) for turn in session.turns] == [
@@ -304,7 +304,7 @@ def test_longmtbenchplus_parts_exchanges_into_turns(tmp_path: Path) -> None:
     ]
     assert "exchanges without marks, taken as the user's words: 1" in data.notes
     with pytest.raises(BadInput, match="1 questions have 0 answers"):
-        _one("longmtbenchplus", tmp_path, {**SECOM, "answers": []})
+        _read_record("longmtbenchplus", tmp_path, {**SECOM, "answers": []})
 
 
 def _coqa(tmp_path: Path, passages: int) -> Path:
@@ -340,9 +340,9 @@ def test_coqa_asks_about_a_passage_among_ten_others(tmp_path: Path) -> None:
 
 def test_coqa_names_what_is_wrong(tmp_path: Path) -> None:
     path = _coqa(tmp_path, 2)
-    held = json.loads(path.read_text())
-    held["data"][1]["answers"].pop()
-    path.write_text(json.dumps(held))
+    document = json.loads(path.read_text())
+    document["data"][1]["answers"].pop()
+    path.write_text(json.dumps(document))
     with pytest.raises(BadInput, match="record 2: questions and answers have different turn ids"):
         read_dataset("coqa", path)
     path.write_text('{"data": [{"id": "p0"}]}')
@@ -368,7 +368,7 @@ def test_persona_chat_asks_for_utterances_beside_five_conversations(tmp_path: Pa
         ("User 1", "I am 40."),
         ("User 2", "I sail."),
     ]
-    assert [_asked(probe) for probe in episode.probes] == [
+    assert [_prompt_of(probe) for probe in episode.probes] == [
         ([("user", "Hi!")], "Hello. Ahoy.", "User 2"),
         ([("assistant", "Hi!"), ("user", "Hello. Ahoy.")], "Bread?", "User 1"),
     ]
@@ -379,7 +379,7 @@ def test_persona_chat_asks_for_utterances_beside_five_conversations(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         (CSV, "contains no record"),
         (CSV + ROW, "contains one conversation"),
@@ -389,12 +389,12 @@ def test_persona_chat_asks_for_utterances_beside_five_conversations(tmp_path: Pa
         ("x,y\n1,2\n", "line 2: user 1 personas: Field required"),
     ],
 )
-def test_persona_chat_names_the_line(text: str, said: str, tmp_path: Path) -> None:
+def test_persona_chat_names_the_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "chat.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput) as caught:
         read_dataset("persona_chat", path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -424,7 +424,7 @@ TEABAG: dict[str, Any] = {
 
 
 def test_teabag_leads_up_to_counterfactual_questions(tmp_path: Path) -> None:
-    data = _one("teabag", tmp_path, TEABAG)
+    data = _read_record("teabag", tmp_path, TEABAG)
     (episode,) = data.episodes
     first, second = episode.probes
     assert (first.type, first.speaker, second.speaker) == ("counterfactual", "B", "A")
@@ -436,7 +436,7 @@ def test_teabag_leads_up_to_counterfactual_questions(tmp_path: Path) -> None:
 
 
 def test_what_teabag_writes_it_reads(tmp_path: Path) -> None:
-    data = _one("teabag", tmp_path, TEABAG)
+    data = _read_record("teabag", tmp_path, TEABAG)
     again = tmp_path / "again.jsonl"
     teabag.write(again, data.episodes, "msc")
     assert read_dataset("teabag", again).episodes == data.episodes
@@ -447,9 +447,11 @@ def test_what_teabag_writes_it_reads(tmp_path: Path) -> None:
 def test_teabag_names_what_is_wrong(tmp_path: Path) -> None:
     stranger = {**TEABAG, "probes": [{**TEABAG["probes"][0], "asker": "C"}]}
     with pytest.raises(BadInput, match=r"line 1: the asker 'C' is not A or B"):
-        _one("teabag", tmp_path, stranger)
+        _read_record("teabag", tmp_path, stranger)
     with pytest.raises(BadInput, match=r"line 1: the sessions have the speakers \['A'\]"):
-        _one("teabag", tmp_path, {**TEABAG, "sessions": [{"id": "1", "turns": [{"speaker": "A", "text": "x"}]}]})
+        _read_record(
+            "teabag", tmp_path, {**TEABAG, "sessions": [{"id": "1", "turns": [{"speaker": "A", "text": "x"}]}]}
+        )
 
 
 def _session(name: str, time: str, *texts: str, **more: str) -> dict[str, Any]:
@@ -472,7 +474,7 @@ OWN: list[dict[str, Any]] = [
 
 
 def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
-    ana, bo = read_dataset("jsonl", written(tmp_path, OWN, lines=True)).episodes
+    ana, bo = read_dataset("jsonl", write_records(tmp_path, OWN, lines=True)).episodes
     assert (ana.id, bo.id, bo.probes) == ("user", "bo", ())
     assert [session.id for session in ana.sessions] == ["s1", "s2"]
     dog, early, now = ana.probes
@@ -487,7 +489,7 @@ def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "records, said",
+    "records, message",
     [
         ([OWN[0], {"question": "x", "evidence": ["s9.0"]}], "line 2: there is no session or turn 's9.0'"),
         ([OWN[0], {"question": ""}], "line 2: question"),
@@ -498,10 +500,10 @@ def test_a_users_own_logs_make_an_episode_a_user(tmp_path: Path) -> None:
         ([OWN[0], {"question": "x", "dialogue": [{"role": "user"}]}], "line 2, dialogue: turns.0.text"),
     ],
 )
-def test_a_bad_line_of_ones_own_is_named(records: list[dict[str, Any]], said: str, tmp_path: Path) -> None:
+def test_a_bad_line_of_ones_own_is_named(records: list[dict[str, Any]], message: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught:
-        read_dataset("jsonl", written(tmp_path, records, lines=True))
-    assert said in str(caught.value)
+        read_dataset("jsonl", write_records(tmp_path, records, lines=True))
+    assert message in str(caught.value)
 
 
 def test_an_empty_file_holds_no_record(tmp_path: Path) -> None:
@@ -511,8 +513,8 @@ def test_an_empty_file_holds_no_record(tmp_path: Path) -> None:
 
 
 def test_the_nearest_sessions_are_on_both_sides_but_at_the_ends() -> None:
-    held = [Session(str(number)) for number in range(6)]
-    assert ["".join(one.id for one in nearest_sessions(held, place, 2)) for place in range(6)] == [
+    sessions = [Session(str(number)) for number in range(6)]
+    assert ["".join(item.id for item in nearest_sessions(sessions, place, 2)) for place in range(6)] == [
         "012",
         "012",
         "123",
@@ -520,13 +522,13 @@ def test_the_nearest_sessions_are_on_both_sides_but_at_the_ends() -> None:
         "345",
         "345",
     ]
-    assert nearest_sessions(held, 4, 9) == tuple(held)
+    assert nearest_sessions(sessions, 4, 9) == tuple(sessions)
 
 
 def test_a_long_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localmem.evaluation.datasets.files._CHUNK", 7)
-    path = written(tmp_path, [_cc(f"é{number}") for number in range(3)])
-    assert [one.id for one in read_dataset("conversation_chronicles", path).episodes] == ["é0", "é1", "é2"]
+    path = write_records(tmp_path, [_cc(f"é{number}") for number in range(3)])
+    assert [item.id for item in read_dataset("conversation_chronicles", path).episodes] == ["é0", "é1", "é2"]
     path.write_text(path.read_text() + " []")
     with pytest.raises(BadInput, match="has text after its list of 3 records"):
         read_dataset("conversation_chronicles", path)

@@ -94,8 +94,7 @@ def test_the_other_edition_of_sick_names_its_labels_otherwise(tmp_path: Path) ->
 
 
 def test_undecided_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
-    found = read_inference(_lines(tmp_path, SNLI))
-    assert found == PairSet(
+    assert read_inference(_lines(tmp_path, SNLI)) == PairSet(
         (
             LabelledPair("A man plays.", "Someone plays.", "entailment", "A man plays."),
             LabelledPair("A man plays.", "He is old.", "neutral", "A man plays."),

@@ -9,11 +9,11 @@ import pytest
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import READERS, longmemeval, read_dataset
 from localmem.evaluation.episodes import half_of
-from tests.evaluation.fixtures import EVIDENCE, HAYSTACK, LOCOMO, MTBENCHPLUS, written
+from tests.evaluation.fixtures import EVIDENCE, HAYSTACK, LOCOMO, MTBENCHPLUS, write_records
 
 
 def test_locomo_sessions_have_ids_speakers_times_and_images_in_words(tmp_path: Path) -> None:
-    (episode,) = read_dataset("locomo", written(tmp_path, LOCOMO)).episodes
+    (episode,) = read_dataset("locomo", write_records(tmp_path, LOCOMO)).episodes
     assert [session.id for session in episode.sessions] == ["conv-1/1", "conv-1/2"]  # session 3 has a date only
     first = episode.sessions[0].turns
     assert [(turn.id, turn.role, turn.speaker) for turn in first[:2]] == [
@@ -26,7 +26,7 @@ def test_locomo_sessions_have_ids_speakers_times_and_images_in_words(tmp_path: P
 
 
 def test_locomo_probes_name_their_type_and_evidence(tmp_path: Path) -> None:
-    data = read_dataset("locomo", written(tmp_path, LOCOMO))
+    data = read_dataset("locomo", write_records(tmp_path, LOCOMO))
     probes = data.episodes[0].probes
     assert [probe.type for probe in probes] == ["single-hop", "multi-hop", "adversarial", "open-domain", "open-domain"]
     assert [probe.evidence for probe in probes] == [
@@ -48,19 +48,19 @@ def test_locomo_probes_name_their_type_and_evidence(tmp_path: Path) -> None:
 
 
 def test_longmemeval_evidence_is_pooled_by_half(tmp_path: Path) -> None:
-    data = read_dataset("longmemeval", written(tmp_path, EVIDENCE, lines=True))
+    data = read_dataset("longmemeval", write_records(tmp_path, EVIDENCE, lines=True))
     assert {episode.id: [probe.id for probe in episode.probes] for episode in data.episodes} == {
-        half: [one for one in ("q1", "q2", "q3_abs") if half_of(one.removesuffix("_abs")) == half]
+        half: [item for item in ("q1", "q2", "q3_abs") if half_of(item.removesuffix("_abs")) == half]
         for half in ("choose", "report")
     }
     for episode in data.episodes:
-        held = {turn.id: turn for session in episode.sessions for turn in session.turns}
+        turns = {turn.id: turn for session in episode.sessions for turn in session.turns}
         for probe in episode.probes:
             if probe.type == "abstention":
                 assert (probe.evidence, probe.sessions) == ((), ())
             else:
                 (turn,) = probe.evidence
-                assert probe.answer in held[turn].text
+                assert probe.answer in turns[turn].text
                 assert probe.sessions == (turn.rpartition(".")[0],)
     assert any("pool" in note for note in data.notes)
     assert "questions without evidence: 1" in data.notes
@@ -70,8 +70,8 @@ def test_the_same_words_are_one_session_of_the_pool_and_evidence_of_both(tmp_pat
     twice = [copy.deepcopy(EVIDENCE[0]), copy.deepcopy(EVIDENCE[0])]
     twice[1]["evidence_sessions"][0]["date"] = "2023/05/22 (Mon) 02:21"
     twice[1]["question_date"] = None
-    data = read_dataset("longmemeval", written(tmp_path, twice, lines=True))
-    (episode,) = (one for one in data.episodes if one.probes)
+    data = read_dataset("longmemeval", write_records(tmp_path, twice, lines=True))
+    (episode,) = (item for item in data.episodes if item.probes)
     assert len(episode.sessions) == 1
     assert episode.probes[0].sessions == episode.probes[1].sessions == (episode.sessions[0].id,)
     assert "sessions that are evidence of several questions, pooled once: 1" in data.notes
@@ -79,9 +79,9 @@ def test_the_same_words_are_one_session_of_the_pool_and_evidence_of_both(tmp_pat
 
 def test_a_question_can_be_given_a_haystack_of_some_sessions(tmp_path: Path) -> None:
     many = [{**copy.deepcopy(EVIDENCE[0]), "question_id": f"q{number}"} for number in range(12)]
-    for number, one in enumerate(many):
-        one["evidence_sessions"][0]["turns"][0]["content"] = f"fact {number}"
-    data = read_dataset("longmemeval", written(tmp_path, many, lines=True))
+    for number, item in enumerate(many):
+        item["evidence_sessions"][0]["turns"][0]["content"] = f"fact {number}"
+    data = read_dataset("longmemeval", write_records(tmp_path, many, lines=True))
     drawn = longmemeval.draw_haystacks(data, 3)
     assert len(drawn.episodes) == 12
     for episode in drawn.episodes:
@@ -92,11 +92,11 @@ def test_a_question_can_be_given_a_haystack_of_some_sessions(tmp_path: Path) -> 
         assert episode.half == half_of(probe.id)
     assert drawn == longmemeval.draw_haystacks(data, 3)
     with pytest.raises(BadInput, match="omit --pool"):
-        longmemeval.draw_haystacks(read_dataset("longmemeval", written(tmp_path, HAYSTACK)), 3)
+        longmemeval.draw_haystacks(read_dataset("longmemeval", write_records(tmp_path, HAYSTACK)), 3)
 
 
 def test_longmemeval_haystack_is_an_episode_of_its_own(tmp_path: Path) -> None:
-    (episode,) = read_dataset("longmemeval", written(tmp_path, HAYSTACK)).episodes
+    (episode,) = read_dataset("longmemeval", write_records(tmp_path, HAYSTACK)).episodes
     assert [session.id for session in episode.sessions] == ["h1/a1", "h1/other"]  # in time order
     (probe,) = episode.probes
     assert (probe.evidence, probe.sessions, probe.answer) == (("h1/a1.0",), ("h1/a1",), "3")
@@ -104,7 +104,7 @@ def test_longmemeval_haystack_is_an_episode_of_its_own(tmp_path: Path) -> None:
 
 
 def test_mtbenchplus_merges_sessions_and_finds_source_topics(tmp_path: Path) -> None:
-    data = read_dataset("mtbenchplus", written(tmp_path, MTBENCHPLUS))
+    data = read_dataset("mtbenchplus", write_records(tmp_path, MTBENCHPLUS))
     (episode,) = data.episodes
     ids = [turn.id for session in episode.sessions for turn in session.turns]
     assert ids == ["m0/stem-1-0", "m0/stem-1-1", "m0/writing-2-0", "m0/math-3-0"]  # the poem comes again, read once
@@ -121,15 +121,15 @@ def test_mtbenchplus_merges_sessions_and_finds_source_topics(tmp_path: Path) -> 
 
 def test_more_than_five_sessions_make_another_history(tmp_path: Path) -> None:
     six = [{**MTBENCHPLUS[0], "id": f"m{number}"} for number in range(6)]
-    data = read_dataset("mtbenchplus", written(tmp_path, six))
-    assert [(one.id, len(one.probes)) for one in data.episodes] == [("m0", 5), ("m5", 1)]
+    data = read_dataset("mtbenchplus", write_records(tmp_path, six))
+    assert [(item.id, len(item.probes)) for item in data.episodes] == [("m0", 5), ("m5", 1)]
 
 
 def test_halves_and_limits(tmp_path: Path) -> None:
     ids = [f"q{number}" for number in range(200)]
-    share = sum(half_of(one) == "report" for one in ids) / len(ids)
+    share = sum(half_of(item) == "report" for item in ids) / len(ids)
     assert 0.4 < share < 0.6
-    data = read_dataset("longmemeval", written(tmp_path, EVIDENCE, lines=True))
+    data = read_dataset("longmemeval", write_records(tmp_path, EVIDENCE, lines=True))
     for half in ("choose", "report"):
         assert {episode.half for episode in data.select(half).episodes} == {half}
     assert sum(len(episode.probes) for episode in data.select(None, limit=2).episodes) == 2
@@ -137,18 +137,18 @@ def test_halves_and_limits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted({*READERS} - {"coqa", "persona_chat", "jsonl"}))  # these have other forms
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [("[{", "not JSON"), ("[]", "contains no record"), ('{"a": 1}\n{oh', "line 1"), ('[{"id": 7}]', "record 1")],
 )
 def test_a_file_in_another_form_is_one_line_with_file_and_place(
-    name: str, text: str, said: str, tmp_path: Path
+    name: str, text: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(BadInput) as caught:
         read_dataset(name, path)
     assert str(path) in str(caught.value)
-    assert said in str(caught.value) or "line 2 is not JSON" in str(caught.value)
+    assert message in str(caught.value) or "line 2 is not JSON" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -156,16 +156,16 @@ def test_bad_records_inside_a_good_file_are_named(tmp_path: Path) -> None:
     late = copy.deepcopy(LOCOMO)
     late[0]["conversation"]["session_2_date_time"] = "Monday"
     with pytest.raises(BadInput, match=r"record 1, session_2: the time 'Monday'"):
-        read_dataset("locomo", written(tmp_path, late))
+        read_dataset("locomo", write_records(tmp_path, late))
     mute = copy.deepcopy(LOCOMO)
     mute[0]["conversation"]["session_1"][1].pop("dia_id")
     with pytest.raises(BadInput, match=r"record 1, session_1: turns\.1\.dia_id"):
-        read_dataset("locomo", written(tmp_path, mute))
+        read_dataset("locomo", write_records(tmp_path, mute))
     short = [{**HAYSTACK[0], "haystack_dates": []}]
     with pytest.raises(BadInput, match="different numbers"):
-        read_dataset("longmemeval", written(tmp_path, short))
+        read_dataset("longmemeval", write_records(tmp_path, short))
     with pytest.raises(BadInput, match="names no topic"):
-        read_dataset("mtbenchplus", written(tmp_path, [{**MTBENCHPLUS[0], "conversations": []}]))
+        read_dataset("mtbenchplus", write_records(tmp_path, [{**MTBENCHPLUS[0], "conversations": []}]))
     with pytest.raises(BadInput, match=r"cannot read .*nowhere\.json"):
         read_dataset("locomo", tmp_path / "nowhere.json")
     with pytest.raises(BadInput, match="no reader for the data set 'squad'"):

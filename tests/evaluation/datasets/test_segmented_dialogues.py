@@ -11,25 +11,25 @@ from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dial
 
 def test_marked_dialogues_are_read_utterance_by_utterance(tmp_path: Path) -> None:
     path = tmp_path / "marked.jsonl"
-    said = "user: Rain again.[NEWLINE]agent: Take: an umbrella.[NEWLINE][BOUNDARY][NEWLINE]user: Any bread left?"
-    path.write_text(json.dumps({"id": "d1", "dialogue": said}) + "\n\n", encoding="utf-8")
-    (one,) = read_segmented_dialogues(path)
-    assert one.segments == (range(2), range(2, 3))
-    assert [(turn.speaker, turn.text) for turn in one.session.turns] == [
+    dialogue = "user: Rain again.[NEWLINE]agent: Take: an umbrella.[NEWLINE][BOUNDARY][NEWLINE]user: Any bread left?"
+    path.write_text(json.dumps({"id": "d1", "dialogue": dialogue}) + "\n\n", encoding="utf-8")
+    (item,) = read_segmented_dialogues(path)
+    assert item.segments == (range(2), range(2, 3))
+    assert [(turn.speaker, turn.text) for turn in item.session.turns] == [
         ("user", "Rain again."),
         ("agent", "Take: an umbrella."),
         ("user", "Any bread left?"),
     ]
-    assert len(one.session.exchanges()) == 3
+    assert len(item.session.exchanges()) == 3
 
 
 def test_dialogues_with_segment_lengths_are_read(tmp_path: Path) -> None:
     path = tmp_path / "listed.json"
     listed = {"dial_id": 7, "utterances": ["a", "b", "c", "d", "e"], "segments": [2, 3], "set": "test"}
     path.write_text(json.dumps([listed]), encoding="utf-8")
-    (one,) = read_segmented_dialogues(path)
-    assert one.segments == (range(2), range(2, 5))
-    assert one.session.id == "7"
+    (item,) = read_segmented_dialogues(path)
+    assert item.segments == (range(2), range(2, 5))
+    assert item.session.id == "7"
 
 
 @pytest.mark.parametrize("text", ["{", '{"id": "a"}', '[{"dial_id": 1}]', "[1"])

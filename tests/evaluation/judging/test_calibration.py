@@ -15,7 +15,7 @@ from localmem.evaluation.judging.judges import Pair, Words
 SETS = DATA / "calibration"
 
 
-def labelled(*lines: Label) -> LabelledSet:
+def labelled_set(*lines: Label) -> LabelledSet:
     return LabelledSet("by hand", "0" * 64, lines)
 
 
@@ -23,7 +23,7 @@ def answer(label: str, kind: str, gold: str = "Porto") -> Label:
     return Label(item={"question": "Where?", "gold": gold, "answer": "A"}, label=label, kind=kind)
 
 
-def said(judge: Judge, *labels: str | None) -> list[Verdict]:
+def verdicts_for(judge: Judge, *labels: str | None) -> list[Verdict]:
     return [
         Verdict(label, {scale: float(scale == label) for scale in judge.scales} if label else {}) for label in labels
     ]
@@ -31,7 +31,7 @@ def said(judge: Judge, *labels: str | None) -> list[Verdict]:
 
 def test_accuracy_kappa_and_what_is_let_pass() -> None:
     judge = JUDGES["correct"]
-    lines = labelled(
+    lines = labelled_set(
         answer("correct", "right"),
         answer("correct", "right"),
         answer("incorrect", "vague"),
@@ -39,58 +39,58 @@ def test_accuracy_kappa_and_what_is_let_pass() -> None:
         answer("incorrect", "irrelevant"),
         answer("abstained", "abstained, rightly", gold=""),
     )
-    found = calibrate_judge(
-        judge, lines, said(judge, "correct", "incorrect", "correct", "incorrect", "incorrect", "abstained")
+    figures = calibrate_judge(
+        judge, lines, verdicts_for(judge, "correct", "incorrect", "correct", "incorrect", "incorrect", "abstained")
     )
-    assert found.accuracy is not None
-    assert found.accuracy.mean == pytest.approx(4 / 6)
+    assert figures.accuracy is not None
+    assert figures.accuracy.mean == pytest.approx(4 / 6)
     # chance: correct 2/6 x 2/6, incorrect 3/6 x 3/6, abstained 1/6 x 1/6 = 14/36; (24/36 - 14/36) / (22/36)
-    assert found.agreement == pytest.approx(10 / 22)
-    assert found.passed == {"vague": 0.5, "irrelevant": 0.0}
-    assert found.kinds["vague"] == (2, 1)
-    assert found.confusion["incorrect"] == {"correct": 1, "incorrect": 2}
-    assert found.line == "not believable: kappa 0.45, and it accepts 50% of the vague wrong answers"
+    assert figures.agreement == pytest.approx(10 / 22)
+    assert figures.passed == {"vague": 0.5, "irrelevant": 0.0}
+    assert figures.kinds["vague"] == (2, 1)
+    assert figures.confusion["incorrect"] == {"correct": 1, "incorrect": 2}
+    assert figures.line == "not believable: kappa 0.45, and it accepts 50% of the vague wrong answers"
 
 
 def test_an_abstention_that_is_taken_for_right_counts_as_passed_only_where_it_was_not() -> None:
     judge = JUDGES["correct"]
-    lines = labelled(answer("abstained", "abstained"), answer("incorrect", "invented", gold=""))
-    found = calibrate_judge(judge, lines, said(judge, "correct", "abstained"))
-    assert found.passed == {"abstained": 1.0, "invented": 1.0}
+    lines = labelled_set(answer("abstained", "abstained"), answer("incorrect", "invented", gold=""))
+    figures = calibrate_judge(judge, lines, verdicts_for(judge, "correct", "abstained"))
+    assert figures.passed == {"abstained": 1.0, "invented": 1.0}
 
 
 def test_who_agrees_is_believed_but_not_who_passes_vague_answers() -> None:
     judge = JUDGES["correct"]
     labels = ["correct"] * 10 + ["incorrect"] * 10
-    lines = labelled(*(answer(label, "right" if label == "correct" else "wrong") for label in labels))
-    found = calibrate_judge(judge, lines, said(judge, *labels))
-    assert (found.believable, found.line) == (True, "believable: kappa 1.00")
-    vague = labelled(*lines.lines, *(answer("incorrect", "vague") for _ in range(4)))
-    kind = calibrate_judge(judge, vague, said(judge, *labels, "correct", "incorrect", "incorrect", "incorrect"))
+    lines = labelled_set(*(answer(label, "right" if label == "correct" else "wrong") for label in labels))
+    figures = calibrate_judge(judge, lines, verdicts_for(judge, *labels))
+    assert (figures.believable, figures.line) == (True, "believable: kappa 1.00")
+    vague = labelled_set(*lines.lines, *(answer("incorrect", "vague") for _ in range(4)))
+    kind = calibrate_judge(judge, vague, verdicts_for(judge, *labels, "correct", "incorrect", "incorrect", "incorrect"))
     assert kind.agreement > 0.9
     assert not kind.believable
 
 
 def test_an_item_without_a_verdict_is_missed() -> None:
     judge = JUDGES["entailment"]
-    lines = labelled(*(Label(item={"past": "p", "answer": "a"}, label=label) for label in ("entail", "neutral")))
-    found = calibrate_judge(judge, lines, said(judge, "entail", None))
-    assert found.unusable == 1
-    assert found.accuracy is not None
-    assert found.accuracy.mean == 0.5
-    assert found.confusion["neutral"] == {"no verdict": 1}
+    lines = labelled_set(*(Label(item={"past": "p", "answer": "a"}, label=label) for label in ("entail", "neutral")))
+    figures = calibrate_judge(judge, lines, verdicts_for(judge, "entail", None))
+    assert figures.unusable == 1
+    assert figures.accuracy is not None
+    assert figures.accuracy.mean == 0.5
+    assert figures.confusion["neutral"] == {"no verdict": 1}
 
 
 def test_a_judge_that_always_says_the_same_shows_nothing() -> None:
     judge = JUDGES["entailment"]
-    lines = labelled(*(Label(item={"past": "p", "answer": "a"}, label="entail") for _ in range(3)))
-    assert calibrate_judge(judge, lines, said(judge, "entail", "entail", "entail")).agreement == 0.0
+    lines = labelled_set(*(Label(item={"past": "p", "answer": "a"}, label="entail") for _ in range(3)))
+    assert calibrate_judge(judge, lines, verdicts_for(judge, "entail", "entail", "entail")).agreement == 0.0
 
 
 def test_position_bias_is_the_share_of_samples_that_flip_and_the_place_they_name() -> None:
     judge = JUDGES["preference"]
     item = {"dialogue": "d", "answer": "a", "other": "b"}
-    lines = labelled(*(Label(item=item, label=label) for label in ("first", "second", "tie", "first")))
+    lines = labelled_set(*(Label(item=item, label=label) for label in ("first", "second", "tie", "first")))
     scores = {"first": 0.0, "second": 0.0, "tie": 1.0}
     verdicts = [
         Verdict("first", {**scores, "first": 1.0}, {"first": 3}),
@@ -98,21 +98,21 @@ def test_position_bias_is_the_share_of_samples_that_flip_and_the_place_they_name
         Verdict("tie", scores, {"flip to 2": 1, "tie": 2}),
         Verdict("tie", scores, {"flip to 1": 3}),
     ]
-    found = calibrate_judge(judge, lines, verdicts)
-    assert found.flipped == pytest.approx(6 / 12)
-    assert found.favoured == {"1": pytest.approx(5 / 6), "2": pytest.approx(1 / 6)}
-    assert found.accuracy is not None
-    assert found.accuracy.mean == 0.5
+    figures = calibrate_judge(judge, lines, verdicts)
+    assert figures.flipped == pytest.approx(6 / 12)
+    assert figures.favoured == {"1": pytest.approx(5 / 6), "2": pytest.approx(1 / 6)}
+    assert figures.accuracy is not None
+    assert figures.accuracy.mean == 0.5
 
 
 def test_numbers_are_measured_by_their_order() -> None:
     judge = JUDGES["score"]
     item = {"question": "q", "answer": "a"}
-    lines = labelled(*(Label(item=item, scores={"score": score}) for score in (0, 0, 60, 100)))
-    found = calibrate_judge(judge, lines, [Verdict(scores={"score": score}) for score in (5, 15, 20, 90)])
-    assert found.agreement == found.spearman["score"] > 0.9
-    assert found.means == {"score": {"0": 10.0, "60": 20.0, "100": 90.0}}
-    assert found.line == f"believable: mean Spearman {found.agreement:.2f}"
+    lines = labelled_set(*(Label(item=item, scores={"score": score}) for score in (0, 0, 60, 100)))
+    figures = calibrate_judge(judge, lines, [Verdict(scores={"score": score}) for score in (5, 15, 20, 90)])
+    assert figures.agreement == figures.spearman["score"] > 0.9
+    assert figures.means == {"score": {"0": 10.0, "60": 20.0, "100": 90.0}}
+    assert figures.line == f"believable: mean Spearman {figures.agreement:.2f}"
     level = calibrate_judge(judge, lines, [Verdict(scores={"score": 60.0})] * 4)
     assert (level.agreement, level.believable) == (0.0, False)
 
@@ -121,13 +121,13 @@ def test_several_scales_are_averaged() -> None:
     judge = JUDGES["rating"]
     item = {"dialogue": "d", "answer": "a"}
     rows = [{"fluency": n, "coherence": n, "consistency": n} for n in (1.0, 50.0, 100.0)]
-    lines = labelled(*(Label(item=item, scores=row) for row in rows))
-    given = [Verdict(scores={**row, "consistency": 101.0 - row["consistency"]}) for row in rows]
-    assert calibrate_judge(judge, lines, given).agreement == pytest.approx((1 + 1 - 1) / 3)
+    lines = labelled_set(*(Label(item=item, scores=row) for row in rows))
+    numbers = [Verdict(scores={**row, "consistency": 101.0 - row["consistency"]}) for row in rows]
+    assert calibrate_judge(judge, lines, numbers).agreement == pytest.approx((1 + 1 - 1) / 3)
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("{oops", "line 2: Invalid JSON"),
         ('{"item": {"question": "q"}, "label": "correct"}', "add gold, answer"),
@@ -136,11 +136,11 @@ def test_several_scales_are_averaged() -> None:
         ('{"item": {"question": "q"}, "label": "correct", "mood": 1}', "mood"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: str, told: str) -> None:
+def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "labelled.jsonl"
     good = {"item": {"question": "q", "gold": "g", "answer": "a"}, "label": "correct"}
     path.write_text(f"{json.dumps(good)}\n{line}\n")
-    with pytest.raises(BadInput, match=told) as caught:
+    with pytest.raises(BadInput, match=message) as caught:
         read_labelled_set(path, JUDGES["correct"])
     assert f"{path}, line 2" in str(caught.value)
 
@@ -173,8 +173,8 @@ def test_every_judge_has_a_labelled_set_with_every_label(name: str) -> None:
     else:
         low, high = judge.verdict.low, judge.verdict.high
         for scale in judge.scales:
-            given = [line.scores[scale] for line in lines]
-            assert low <= min(given) < max(given) <= high
+            numbers = [line.scores[scale] for line in lines]
+            assert low <= min(numbers) < max(numbers) <= high
 
 
 def test_the_set_of_answers_tells_the_kinds_of_mistakes_apart() -> None:

@@ -24,7 +24,7 @@ from localmem.prompts import load
 JUDGE = JUDGES["entailment"]
 MODEL = ModelIdentity("small", "a" * 64)
 LABELLED = LabelledSet(
-    "by hand", "b" * 64, tuple(Label(item={"past": "p", "answer": "a"}, label=one) for one in ("entail", "neutral"))
+    "by hand", "b" * 64, tuple(Label(item={"past": "p", "answer": "a"}, label=label) for label in ("entail", "neutral"))
 )
 
 
@@ -44,7 +44,7 @@ def test_another_model_judge_or_number_of_samples_is_uncalibrated(tmp_path: Path
     save_calibration(tmp_path, JUDGE, MODEL, LABELLED, 0, figures())
     assert find_calibration(tmp_path, JUDGE, ModelIdentity("small", "c" * 64)) is None
     assert find_calibration(tmp_path, JUDGE, ModelIdentity("large", MODEL.checksum)) is None
-    assert find_calibration(tmp_path, JUDGE.sampled(3), MODEL) is None
+    assert find_calibration(tmp_path, JUDGE.with_samples(3), MODEL) is None
     assert find_calibration(tmp_path, JUDGES["correct"], MODEL) is None
 
 

@@ -24,10 +24,10 @@ class Words:
         self.pairs += pairs
         return np.array([ROWS[self._kind(*pair)] for pair in pairs], dtype=np.float32).reshape(-1, 3)
 
-    def _kind(self, known: str, said: str) -> str:
-        if "Porto" not in known:
+    def _kind(self, premise: str, hypothesis: str) -> str:
+        if "Porto" not in premise:
             return "other"
-        return "same" if "Porto" in said else "against" if "Faro" in said else "other"
+        return "same" if "Porto" in hypothesis else "against" if "Faro" in hypothesis else "other"
 
 
 PAST = "Ana lives in Porto. Ana sings."
@@ -53,7 +53,7 @@ def test_the_sentences_together_decide(answer: str, label: str) -> None:
 def test_all_items_go_to_the_model_together_and_come_back_in_order() -> None:
     model = Words()
     items = [{"past": PAST, "answer": text} for text in ("Faro.", "", "Hello. Porto.")]
-    assert [one.label for one in infer_verdicts(model, items)] == ["contradict", "neutral", "entail"]
+    assert [verdict.label for verdict in infer_verdicts(model, items)] == ["contradict", "neutral", "entail"]
     assert len(model.pairs) == 2 + 0 + 4
 
 

@@ -23,42 +23,42 @@ ITEM = {
 BARE = {**ITEM, "gold": "", "past": "", "dialogue": "", "answer": "", "recalled": "", "memory": ""}
 
 
-def _asked() -> dict[str, Prompt]:
+def _render_all() -> dict[str, Prompt]:
     """By the file's name: the first order of each criterion, and once without what may be missing."""
-    found: dict[str, Prompt] = {}
+    prompts: dict[str, Prompt] = {}
     for judge in JUDGES.values():
         folder, _, task = judge.prompt.partition("/")
-        first = judge.sampled(1)
+        first = judge.with_samples(1)
         step = first.prompts // max(1, len(judge.criteria))
         for criterion, prompt in zip(judge.criteria or ("",), judge_prompts(first, ITEM)[::step], strict=True):
-            found[f"{folder}/{task}_{criterion}" if criterion else f"{folder}/{task}"] = prompt
-        found.setdefault(f"{folder}/{task}_bare", judge_prompts(first, BARE)[0])
-        found.setdefault(f"{folder}/{task}", judge_prompts(first, ITEM)[0])
-    found["teafarm/question"] = render(
+            prompts[f"{folder}/{task}_{criterion}" if criterion else f"{folder}/{task}"] = prompt
+        prompts.setdefault(f"{folder}/{task}_bare", judge_prompts(first, BARE)[0])
+        prompts.setdefault(f"{folder}/{task}", judge_prompts(first, ITEM)[0])
+    prompts["teafarm/question"] = render(
         "teafarm/question", asker="Ana", other="Ben", summaries="Conversation 1:\n- Ben sold his boat."
     )
-    found["teafarm/lead"] = render(
+    prompts["teafarm/lead"] = render(
         "teafarm/lead", asker="Ana", other="Ben", dialogue="Ana: Hi.\nBen: Hello.", question="Is your boat dry?"
     )
-    return found
+    return prompts
 
 
-ASKED = _asked()
+PROMPTS = _render_all()
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", PROMPTS)
 def test_reads_as_the_snapshot(name: str) -> None:
-    SNAPSHOTS.check(name, "".join(f"# {message.role}\n{message.content}\n" for message in ASKED[name].messages))
+    SNAPSHOTS.check(name, "".join(f"# {message.role}\n{message.content}\n" for message in PROMPTS[name].messages))
 
 
 def test_every_snapshot_is_of_a_prompt() -> None:
-    SNAPSHOTS.check_names(ASKED)
+    SNAPSHOTS.check_names(PROMPTS)
 
 
-@pytest.mark.parametrize("name", [name for name in ASKED if name.startswith("judge/")])
+@pytest.mark.parametrize("name", [name for name in PROMPTS if name.startswith("judge/")])
 def test_what_varies_comes_after_what_is_fixed(name: str) -> None:
     """The instructions of all items are one prefix; only the memory judge names the person in them."""
-    system = ASKED[name].messages[0].content
+    system = PROMPTS[name].messages[0].content
     varying = [ITEM[key] for key in ("question", "gold", "answer", "other", "dialogue", "past", "recalled", "memory")]
     assert not any(text in system for text in varying)
 

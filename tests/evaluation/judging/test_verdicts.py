@@ -21,44 +21,44 @@ def item(answer: str, gold: str = "Porto") -> dict[str, str]:
     return {"question": "Where?", "gold": gold, "answer": answer}
 
 
-def pair(one: str, two: str) -> dict[str, str]:
-    return {"dialogue": "Ana: Hi.", "answer": one, "other": two}
+def pair(first: str, second: str) -> dict[str, str]:
+    return {"dialogue": "Ana: Hi.", "answer": first, "other": second}
 
 
-def shown(prompt: Prompt) -> str:
+def user_text(prompt: Prompt) -> str:
     return prompt.messages[1].content
 
 
 def first_reply(prompt: Prompt) -> str:
     """What stands in the first place."""
-    return shown(prompt).partition("Reply 1: ")[2].partition("\n")[0]
+    return user_text(prompt).partition("Reply 1: ")[2].partition("\n")[0]
 
 
 def better(word: str) -> Callable[[Prompt], str]:
     """A judge that prefers replies with this word, wherever they stand, and ties without one."""
 
     def script(prompt: Prompt) -> str:
-        one, _, two = shown(prompt).partition("Reply 2: ")
-        return "tie" if (word in one) == (word in two) else "1" if word in one else "2"
+        first, _, second = user_text(prompt).partition("Reply 2: ")
+        return "tie" if (word in first) == (word in second) else "1" if word in first else "2"
 
     return script
 
 
 def test_a_verdict_for_each_item_in_order() -> None:
     def script(prompt: Prompt) -> str:
-        answer = shown(prompt).partition("Given answer: ")[2]
+        answer = user_text(prompt).partition("Given answer: ")[2]
         return "correct" if "Porto" in answer else "abstained" if "know" in answer else "incorrect"
 
     right, wrong, unsure = ask_judge(
         ScriptedLLM(script), CORRECT, [item("Porto."), item("Faro."), item("I don't know.")]
     )
     assert (right.label, wrong.label, unsure.label) == ("correct", "incorrect", "abstained")
-    assert [one.scores["right"] for one in (right, wrong, unsure)] == [1.0, 0.0, 0.0]
+    assert [verdict.scores["right"] for verdict in (right, wrong, unsure)] == [1.0, 0.0, 0.0]
     assert right.probabilities == {"correct": 1.0, "incorrect": 0.0, "abstained": 0.0}
 
 
 def test_where_nothing_is_right_abstaining_is() -> None:
-    script = ScriptedLLM(lambda prompt: "abstained" if "never" in shown(prompt) else "incorrect")
+    script = ScriptedLLM(lambda prompt: "abstained" if "never" in user_text(prompt) else "incorrect")
     owned, made_up = ask_judge(script, CORRECT, [item("You never said.", gold=""), item("Porto.", gold="")])
     assert (owned.scores["right"], made_up.scores["right"]) == (1.0, 0.0)
     (prompt,) = judge_prompts(CORRECT, item("Porto.", gold=""))
@@ -66,18 +66,18 @@ def test_where_nothing_is_right_abstaining_is() -> None:
 
 
 def test_samples_vote_and_an_even_vote_is_undecided() -> None:
-    said = {0: "correct", 1: "correct", 2: "incorrect", 3: "incorrect"}
-    llm = ScriptedLLM(lambda prompt: said[prompt.seed or 0])
-    (three,) = ask_judge(llm, CORRECT.sampled(3), [item("Porto.")])
+    replies = {0: "correct", 1: "correct", 2: "incorrect", 3: "incorrect"}
+    llm = ScriptedLLM(lambda prompt: replies[prompt.seed or 0])
+    (three,) = ask_judge(llm, CORRECT.with_samples(3), [item("Porto.")])
     assert (three.label, three.votes) == ("correct", {"correct": 2, "incorrect": 1})
     assert three.probabilities["correct"] == pytest.approx(2 / 3)
-    (four,) = ask_judge(llm, CORRECT.sampled(4), [item("Porto.")])
+    (four,) = ask_judge(llm, CORRECT.with_samples(4), [item("Porto.")])
     assert isinstance(CORRECT.verdict, Words)
     assert four.label == CORRECT.verdict.undecided == "incorrect"
 
 
 def test_samples_are_drawn_with_seeds_of_their_own() -> None:
-    prompts = judge_prompts(CORRECT.sampled(3), item("Porto."), seed=7)
+    prompts = judge_prompts(CORRECT.with_samples(3), item("Porto."), seed=7)
     assert [(prompt.seed, prompt.temperature) for prompt in prompts] == [(7, 1.0), (8, 1.0), (9, 1.0)]
     assert [prompt.temperature for prompt in judge_prompts(CORRECT, item("Porto."))] == [0.0]
 
@@ -86,11 +86,11 @@ def test_both_orders_are_asked_and_the_better_one_wins_from_either_place() -> No
     llm = ScriptedLLM(better("cat"))
     items = [pair("a cat", "a dog"), pair("a dog", "a cat"), pair("a cat", "two cats")]
     verdicts = ask_judge(llm, PREFERENCE, items)
-    assert [one.label for one in verdicts] == ["first", "second", "tie"]
+    assert [verdict.label for verdict in verdicts] == ["first", "second", "tie"]
     assert verdicts[0].scores == {"first": 1.0, "second": 0.0, "tie": 0.0}
     assert verdicts[1].probabilities == {"first": 0.0, "second": 1.0, "tie": 0.0}
-    given, turned = judge_prompts(PREFERENCE, items[0])
-    assert (first_reply(given), first_reply(turned)) == ("a cat", "a dog")
+    straight, swapped = judge_prompts(PREFERENCE, items[0])
+    assert (first_reply(straight), first_reply(swapped)) == ("a cat", "a dog")
 
 
 @pytest.mark.parametrize("place", ["1", "2"])
@@ -120,23 +120,23 @@ def test_the_majority_of_nineteen_samples_decides_a_pair() -> None:
 
 def test_an_even_number_of_samples_gives_a_pair_no_majority() -> None:
     with pytest.raises(BadInput, match="odd number"):
-        PREFERENCE.sampled(4)
+        PREFERENCE.with_samples(4)
 
 
 def test_numbers_are_read_and_averaged_over_samples() -> None:
     llm = ScriptedLLM(lambda prompt: json.dumps({"score": 40 + 10 * (prompt.seed or 0)}))
     judge = JUDGES["score"]
-    (one,) = ask_judge(llm, judge, [{"question": "Q", "answer": "A"}])
-    (three,) = ask_judge(llm, judge.sampled(3), [{"question": "Q", "answer": "A"}])
-    assert (one.scores, three.scores) == ({"score": 40.0}, {"score": 50.0})
-    assert one.label is None
+    (single,) = ask_judge(llm, judge, [{"question": "Q", "answer": "A"}])
+    (three,) = ask_judge(llm, judge.with_samples(3), [{"question": "Q", "answer": "A"}])
+    assert (single.scores, three.scores) == ({"score": 40.0}, {"score": 50.0})
+    assert single.label is None
 
 
 def test_numbers_out_of_range_or_cut_off_are_no_verdict_and_counted() -> None:
-    said = iter(['{"score": 140}', '{"score": 1', '{"score": 70}'])
+    replies = iter(['{"score": 140}', '{"score": 1', '{"score": 70}'])
     fallbacks: Counter[str] = Counter()
     items = [{"question": "Q", "answer": "A"}] * 3
-    high, cut, good = ask_judge(ScriptedLLM(lambda _: next(said)), JUDGES["score"], items, fallbacks=fallbacks)
+    high, cut, good = ask_judge(ScriptedLLM(lambda _: next(replies)), JUDGES["score"], items, fallbacks=fallbacks)
     assert (high.usable, cut.usable, good.usable) == (False, False, True)
     assert (high.unusable, cut.unusable, good.unusable) == (1, 1, 0)
     assert fallbacks == {"judge/score": 2}
@@ -165,9 +165,9 @@ def test_all_prompts_go_out_together() -> None:
             calls.append(len(prompts))
             return super().generate(prompts)
 
-    seen: list[int] = []
-    ask_judge(Counting(lambda _: "tie"), PREFERENCE.sampled(3), [pair("a", "b")] * 5, track=seen.append)
-    assert calls == seen == [30]
+    answered: list[int] = []
+    ask_judge(Counting(lambda _: "tie"), PREFERENCE.with_samples(3), [pair("a", "b")] * 5, track=answered.append)
+    assert calls == answered == [30]
     calls.clear()
     ask_judge(Counting(lambda _: "correct"), CORRECT, [item("Porto.")] * 300)
     assert calls == [256, 44]

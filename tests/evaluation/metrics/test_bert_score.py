@@ -15,15 +15,15 @@ GOLDS = ["Ana moved to Porto.", "Something.", "The dog is tired of running."]
 def test_bert_score_is_the_library_s(starter_encoder_dir: Path) -> None:
     ours = BertScore(starter_encoder_dir, device="cpu")
     assert ours.layers == 6
-    found = ours.score(TEXTS, GOLDS)
-    assert found[2] == pytest.approx((1.0, 1.0, 1.0), abs=1e-5)  # each word is nearest to itself
-    assert found[1] == (0.0, 0.0, 0.0)
+    scores = ours.score(TEXTS, GOLDS)
+    assert scores[2] == pytest.approx((1.0, 1.0, 1.0), abs=1e-5)  # each word is nearest to itself
+    assert scores[1] == (0.0, 0.0, 0.0)
     theirs = bert_score.score(
         TEXTS[::2], GOLDS[::2], model_type=str(starter_encoder_dir), num_layers=6, device="cpu", verbose=False
     )
     for name, column in zip(("precision", "recall", "f1"), theirs, strict=True):
-        assert [getattr(one, name) for one in found[::2]] == pytest.approx(column.tolist(), abs=1e-6)
-    assert found[0].f1 < 0.99
+        assert [getattr(score, name) for score in scores[::2]] == pytest.approx(column.tolist(), abs=1e-6)
+    assert scores[0].f1 < 0.99
 
 
 def test_which_layer_is_taken_matters_and_must_be_there(starter_encoder_dir: Path) -> None:

@@ -22,8 +22,8 @@ def test_words_that_a_memory_shares_with_the_gold_one() -> None:
 def test_shared_words_are_nltk_s_precision_and_recall_where_no_word_comes_twice() -> None:
     memory, gold = ["ana keeps bees", "ben sails"], ["ana keeps two dogs"]
     ours, theirs = ({word for text in texts for word in text.split()} for texts in (memory, gold))
-    found = shared_words(memory, gold)
-    assert found == pytest.approx((precision(theirs, ours), recall(theirs, ours), f_measure(theirs, ours)))
+    overlap = shared_words(memory, gold)
+    assert overlap == pytest.approx((precision(theirs, ours), recall(theirs, ours), f_measure(theirs, ours)))
 
 
 def test_sentences_are_paired_one_to_one() -> None:
@@ -46,11 +46,11 @@ def test_no_pairing_has_more_pairs() -> None:
 
 
 def test_equal_sentences_are_scikit_learn_s_precision_and_recall() -> None:
-    held, gold = {"a", "b", "c"}, {"b", "c", "d", "e"}
-    table = np.array([[ours == theirs for theirs in sorted(gold)] for ours in sorted(held)], dtype=np.float32)
-    every = sorted(held | gold)
+    memory, gold = {"a", "b", "c"}, {"b", "c", "d", "e"}
+    table = np.array([[ours == theirs for theirs in sorted(gold)] for ours in sorted(memory)], dtype=np.float32)
+    sentences = sorted(memory | gold)
     *expected, _ = precision_recall_fscore_support(
-        [one in gold for one in every], [one in held for one in every], average="binary"
+        [sentence in gold for sentence in sentences], [sentence in memory for sentence in sentences], average="binary"
     )
     assert match_sentences(table, 1.0) == pytest.approx(tuple(expected))
 

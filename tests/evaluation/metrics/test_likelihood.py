@@ -28,12 +28,12 @@ def scorer(starter_llm_dir: Path) -> Scorer:
 
 
 def test_a_likelihood_is_the_model_s_own_loss(scorer: Scorer, starter_llm_dir: Path) -> None:
-    found = scorer.likelihoods(ASKED)
+    likelihoods = scorer.likelihoods(ASKED)
     tokenizer = AutoTokenizer.from_pretrained(str(starter_llm_dir), local_files_only=True)
     model = AutoModelForCausalLM.from_pretrained(str(starter_llm_dir), dtype=torch.float32, local_files_only=True)
-    for (messages, answer), ours in zip(ASKED, found, strict=True):
-        said = [{"role": message.role, "content": message.content} for message in messages]
-        text = tokenizer.apply_chat_template(said, add_generation_prompt=True, tokenize=False)
+    for (messages, answer), ours in zip(ASKED, likelihoods, strict=True):
+        messages_json = [{"role": message.role, "content": message.content} for message in messages]
+        text = tokenizer.apply_chat_template(messages_json, add_generation_prompt=True, tokenize=False)
         prompt = tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
         end = tokenizer(f"{answer}<|im_end|>", add_special_tokens=False, return_tensors="pt").input_ids
         labels = torch.cat([torch.full_like(prompt, -100), end], dim=1)
@@ -41,7 +41,7 @@ def test_a_likelihood_is_the_model_s_own_loss(scorer: Scorer, starter_llm_dir: P
             loss = float(model(input_ids=torch.cat([prompt, end], dim=1), labels=labels).loss)
         assert ours.tokens == end.shape[1]
         assert ours.perplexity == pytest.approx(math.exp(loss), rel=1e-4)
-    assert [one.cut for one in found] == [0, 0, 0]
+    assert [likelihood.cut for likelihood in likelihoods] == [0, 0, 0]
 
 
 def test_an_adapter_is_what_peft_makes_of_it(scorer: Scorer, starter_llm_dir: Path) -> None:
@@ -51,9 +51,10 @@ def test_an_adapter_is_what_peft_makes_of_it(scorer: Scorer, starter_llm_dir: Pa
     adapted = Scorer(starter_llm_dir, adapter=folder, device="cpu")
     plain = Scorer(starter_llm_dir, device="cpu")
     plain._model = PeftModel.from_pretrained(plain._model, str(folder)).eval()
-    found = [[one.log_probability for one in held.likelihoods(ASKED)] for held in (adapted, plain, scorer)]
-    assert found[0] == pytest.approx(found[1], rel=1e-4)
-    assert found[0] != pytest.approx(found[2], rel=0.05)
+    models = (adapted, plain, scorer)
+    ours, theirs, bare = ([likelihood.log_probability for likelihood in model.likelihoods(ASKED)] for model in models)
+    assert ours == pytest.approx(theirs, rel=1e-4)
+    assert ours != pytest.approx(bare, rel=0.05)
 
 
 def test_a_folder_that_is_no_adapter_is_refused(starter_llm_dir: Path, tmp_path: Path) -> None:
@@ -70,24 +71,24 @@ def test_what_the_model_would_say_is_likelier_than_nonsense(scorer: Scorer) -> N
 def test_a_model_that_knows_nothing_is_as_perplexed_as_its_vocabulary_is_large(starter_llm_dir: Path) -> None:
     blank = Scorer(starter_llm_dir, device="cpu")
     blank._model.model.norm.weight.data.zero_()  # every state, and so every logit, is 0
-    found = blank.likelihoods(ASKED[:2])
-    assert [one.perplexity for one in found] == pytest.approx([49152] * 2, rel=1e-4)
-    assert perplexity(found) == pytest.approx(49152, rel=1e-4)
+    likelihoods = blank.likelihoods(ASKED[:2])
+    assert [likelihood.perplexity for likelihood in likelihoods] == pytest.approx([49152] * 2, rel=1e-4)
+    assert perplexity(likelihoods) == pytest.approx(49152, rel=1e-4)
 
 
 def test_all_tokens_count_alike_in_the_perplexity_of_a_set() -> None:
     # three tokens of probability 1/2 and one of 1/8: exp((3 ln 2 + ln 8) / 4)
-    found = [Likelihood(-3 * math.log(2), 3, 0), Likelihood(-math.log(8), 1, 0)]
-    assert [one.perplexity for one in found] == pytest.approx([2, 8])
-    assert perplexity(found) == pytest.approx(2**1.5)
+    likelihoods = [Likelihood(-3 * math.log(2), 3, 0), Likelihood(-math.log(8), 1, 0)]
+    assert [likelihood.perplexity for likelihood in likelihoods] == pytest.approx([2, 8])
+    assert perplexity(likelihoods) == pytest.approx(2**1.5)
     with pytest.raises(BadInput, match="at least one answer"):
         perplexity([])
 
 
 def test_a_prompt_that_does_not_fit_loses_its_oldest_tokens(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer, "_length", 30)
-    (one,) = scorer.likelihoods(ASKED[:1])
-    assert one.cut > 0
+    (likelihood,) = scorer.likelihoods(ASKED[:1])
+    assert likelihood.cut > 0
     with pytest.raises(BadInput, match="give 1 to 29"):
         scorer.likelihoods([(ASKED[0][0], "word " * 40)])
     with pytest.raises(BadInput, match="the answer '' has"):

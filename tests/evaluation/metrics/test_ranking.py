@@ -54,9 +54,9 @@ def test_the_same_as_scikit_learn() -> None:
         for depth in (3, 12):
             ours = dcg([(turn,) for turn in turns], gold, depth)
             assert ours == pytest.approx(dcg_score(relevance, falling, k=depth))
-            found = recall_at([(turn,) for turn in turns], gold, depth)
+            recall = recall_at([(turn,) for turn in turns], gold, depth)
             marked = [number < depth for number in range(12)]
-            assert found == pytest.approx(recall_score([turn in gold for turn in turns], marked))
+            assert recall == pytest.approx(recall_score([turn in gold for turn in turns], marked))
 
 
 def test_tokens() -> None:

@@ -103,9 +103,9 @@ def test_rouge_takes_the_nearest_of_several_and_knows_other_scripts() -> None:
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_bleu_is_the_library_s(order: int) -> None:
     ours = bleu(TEXTS, GOLDS, order)  # type: ignore[arg-type]  # a parameter is an int
-    whole = sacrebleu.BLEU(max_ngram_order=order).corpus_score(TEXTS, [GOLDS]).score
+    corpus = sacrebleu.BLEU(max_ngram_order=order).corpus_score(TEXTS, [GOLDS]).score
     alone = sacrebleu.BLEU(max_ngram_order=order, effective_order=True)
-    assert ours.corpus == whole
+    assert ours.corpus == corpus
     assert ours.each == [alone.sentence_score(text, [gold]).score for text, gold in zip(TEXTS, GOLDS, strict=True)]
     if order == 4:
         assert ours.corpus == sacrebleu.corpus_bleu(TEXTS, [GOLDS]).score
@@ -136,8 +136,8 @@ def test_distinct_by_hand_and_by_nltk() -> None:
     assert distinct(texts, 1) == pytest.approx(3 / 6)
     assert distinct(texts, 2) == pytest.approx(3 / 4)  # (dog and) comes twice
     words = [["dog", "and", "dog"], ["dog", "and", "fish"]]
-    every = [gram for one in words for gram in ngrams(one, 2)]
-    assert distinct(texts, 2) == len(set(every)) / len(every)
+    grams = [gram for row in words for gram in ngrams(row, 2)]
+    assert distinct(texts, 2) == len(set(grams)) / len(grams)
     assert distinct(["one"], 2) == 0.0
 
 
