@@ -155,6 +155,7 @@ class PairMeasures:
         self.confusion: list[list[int]] = []
 
     def __call__(self, logits: "NDArray[np.float32]", targets: "NDArray[np.int64]") -> dict[str, float]:
+        """Measure predictions; `logits` (n, labels), `targets` (n,)."""
         from sklearn.metrics import confusion_matrix, f1_score
 
         predicted, numbers = logits.argmax(axis=1), list(range(len(self._labels)))
