@@ -11,6 +11,7 @@ options leave the path together, their shares are equal.
 
 import itertools
 import math
+import os
 from collections.abc import Iterable, Sequence
 
 # Stands for the bytes of a token that a server could not send, because they are only part of a character.
@@ -73,14 +74,8 @@ class ChoiceMass:
 def steps_to_decide(options: Sequence[str]) -> int:
     """Tokens after which only one option can be open, each token being a byte or more."""
     encoded = sorted(option.encode() for option in options)
-    return 1 + max(_common_prefix(first, second) for first, second in itertools.pairwise(encoded))
-
-
-def _common_prefix(first: bytes, second: bytes) -> int:
-    return next(
-        (place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
-        min(len(first), len(second)),
-    )
+    # commonprefix is meant for paths but compares any sequences item by item, here bytes.
+    return 1 + max(len(os.path.commonprefix(pair)) for pair in itertools.pairwise(encoded))  # noqa: RUF071
 
 
 def _log_sum(weights: Iterable[float]) -> float:

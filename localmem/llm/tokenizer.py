@@ -4,7 +4,7 @@ Shared by the backends. Reads one folder on this machine; loads no weights and o
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,12 +77,7 @@ class Detokenizer:
 def template_fields(extra: Mapping[str, object]) -> dict[str, object]:
     """The fields of `Prompt.extra` for the chat template, under vLLM's name (Qwen3 has enable_thinking)."""
     fields = extra.get("chat_template_kwargs")
-    return dict(_string_keys(fields)) if isinstance(fields, Mapping) else {}
-
-
-def _string_keys(fields: Mapping[object, object]) -> Iterator[tuple[str, object]]:
-    for key, value in fields.items():
-        yield str(key), value
+    return {str(key): value for key, value in fields.items()} if isinstance(fields, Mapping) else {}
 
 
 def _load(folder: Path) -> "PreTrainedTokenizerBase":

@@ -125,11 +125,6 @@ class DenseRetriever:
         index = self._index
         return int(self._vectors.nbytes) + (index.memory if index is not None else 0) + self._ids.memory
 
-    @property
-    def rejected_files(self) -> int:
-        """How many index files could not be used."""
-        return self._file.rejected if self._file else 0
-
     def _encode(self, texts: Sequence[str], side: Side) -> Rows:
         return check_vectors(self._encoder.encode(texts, side), self._encoder.identity)
 
@@ -159,11 +154,6 @@ class DenseRetriever:
         if self._kind == "auto":
             return "hnsw" if live_count > EXACT_UNTIL and not has_gpu() else "flat"
         return self._kind
-
-    def wait_for_build(self) -> None:
-        """Returns when the index that "auto" builds in a thread is in use."""
-        if self._builder is not None:
-            self._builder.join()
 
     def _is_due(self) -> bool:
         """Whether an index is to be built or written."""

@@ -88,10 +88,10 @@ def test_a_question_imports_neither_torch_nor_transformers(starter_encoder_dir: 
         "row = SentenceEncoder(Path(sys.argv[1]), name='m').encode(['Who is Anna?'], 'query');"
         "print(row.shape, *sorted({'torch', 'transformers', 'sentence_transformers', 'sklearn'} & set(sys.modules)))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(starter_encoder_dir)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split("\n")[0] == "(1, 384)"
+    assert process.stdout.split("\n")[0] == "(1, 384)"
 
 
 def edit(name: str, **fields: object) -> Callable[[Path], None]:

@@ -21,8 +21,8 @@ def alone(keys: list[str], query: str) -> dict[int, float]:
     """The scores above 0 of bm25s over these keys, in one go."""
     index = bm25s.BM25(k1=1.5, b=0.75)
     index.index([words(key) for key in keys], show_progress=False)
-    known = [word for word in words(query) if word in index.vocab_dict]
-    scores = index.get_scores(known) if known else []
+    shared = [word for word in words(query) if word in index.vocab_dict]
+    scores = index.get_scores(shared) if shared else []
     return {at: float(score) for at, score in enumerate(scores) if score > 0}
 
 
@@ -34,15 +34,15 @@ def test_scores_are_those_of_bm25s_over_the_units_that_are_there() -> None:
     for n in range(30):
         new = [unit(f"{n}.{m}", " ".join(rng.choices(vocabulary, k=rng.randint(1, 12)))) for m in range(8)]
         retriever.add(new)
-        live |= {one.id: one for one in new}
-        gone = rng.sample(sorted(live), 3)
-        retriever.remove(gone)
-        for name in gone:
+        live |= {item.id: item for item in new}
+        removed = rng.sample(sorted(live), 3)
+        retriever.remove(removed)
+        for name in removed:
             del live[name]
         query = " ".join(rng.choices(vocabulary, k=4))
         (matches,) = retriever.search([query], 10_000)
         names = list(live)
-        expected = {names[at]: score for at, score in alone([one.key for one in live.values()], query).items()}
+        expected = {names[at]: score for at, score in alone([item.key for item in live.values()], query).items()}
         assert {match.id: match.score for match in matches} == pytest.approx(expected, rel=1e-5)
 
 
@@ -54,12 +54,12 @@ def test_the_best_of_many_are_the_best_of_all_also_within_a_scope() -> None:
     ]
     retriever = BM25Retriever(language="none")
     retriever.add(units)
-    for scope, admitted in [(None, units), (Scope(speaker="Ann"), [one for one in units if one.speaker == "Ann"])]:
-        scores = alone([one.key for one in admitted], "a b c")
+    for scope, admitted in [(None, units), (Scope(speaker="Ann"), [item for item in units if item.speaker == "Ann"])]:
+        scores = alone([item.key for item in admitted], "a b c")
         (matches,) = retriever.search(["a b c"], 20, scope)
         best = sorted(scores.values(), reverse=True)[:20]
         assert [match.score for match in matches] == pytest.approx(best, rel=1e-5)
-        at = {one.id: index for index, one in enumerate(admitted)}
+        at = {item.id: index for index, item in enumerate(admitted)}
         assert [match.score for match in matches] == pytest.approx(
             [scores[at[match.id]] for match in matches], rel=1e-5
         )
@@ -67,20 +67,20 @@ def test_the_best_of_many_are_the_best_of_all_also_within_a_scope() -> None:
 
 
 def test_units_are_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
+    tokenised: list[str] = []
 
-    def watched(text: str) -> list[str]:
-        seen.append(text)
+    def spy(text: str) -> list[str]:
+        tokenised.append(text)
         return text.split()
 
-    monkeypatch.setattr("localmem.retrieval.bm25.words", watched)
+    monkeypatch.setattr("localmem.retrieval.bm25.words", spy)
     retriever = BM25Retriever()
     retriever.add([unit("a", "dog"), unit("b", "cat")])
     retriever.search(["dog"], 1)
     retriever.add([unit("a", "dog"), unit("c", "cow")])
     retriever.remove(["b"])
     retriever.search(["cow"], 1)
-    assert seen == ["dog", "cat", "dog", "cow", "cow"]
+    assert tokenised == ["dog", "cat", "dog", "cow", "cow"]
 
 
 def test_no_common_word_is_no_match() -> None:
@@ -153,8 +153,8 @@ def test_words_are_counted_without_importing_bm25s() -> None:
         "import sys; from localmem.retrieval.bm25 import BM25Retriever; BM25Retriever();"
         "print(*sorted({'bm25s', 'numba', 'scipy'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stdout == "\n"
 
 
 def test_an_unknown_language_is_refused_with_the_nearest_name() -> None:

@@ -8,38 +8,38 @@ from localmem.types import Unit
 from tests.fakes import unit
 
 
-def said(name: str, text: str, session: str = "s1") -> Unit:
+def unit_of(name: str, text: str, session: str = "s1") -> Unit:
     return replace(unit(name, text), session=session)
 
 
-def found(index: ContextualRetriever, query: str) -> list[str]:
+def search(index: ContextualRetriever, query: str) -> list[str]:
     (matches,) = index.search([query], 9)
     return [match.id for match in matches]
 
 
 def test_an_answer_is_found_by_its_question() -> None:
     index = ContextualRetriever(BM25Retriever())
-    index.add([said("a", "What is your sister's work?"), said("b", "She is a vet."), said("c", "Rain again.")])
-    assert found(index, "sister") == ["a", "b"]
-    assert sorted(found(index, "vet")) == ["b", "c"]
+    index.add([unit_of("a", "What is your sister's work?"), unit_of("b", "She is a vet."), unit_of("c", "Rain again.")])
+    assert search(index, "sister") == ["a", "b"]
+    assert sorted(search(index, "vet")) == ["b", "c"]
 
 
 def test_what_went_before_is_of_the_same_session_and_may_have_come_in_an_earlier_call() -> None:
     index = ContextualRetriever(BM25Retriever(), context_units=2)
-    index.add([said("a", "Oslo"), said("x", "Lisbon", "s2")])
-    index.add([said("b", "piano"), said("c", "violin"), said("d", "drum")])
-    assert found(index, "Oslo") == ["a", "b", "c"]
-    assert found(index, "Lisbon") == ["x"]
+    index.add([unit_of("a", "Oslo"), unit_of("x", "Lisbon", "s2")])
+    index.add([unit_of("b", "piano"), unit_of("c", "violin"), unit_of("d", "drum")])
+    assert search(index, "Oslo") == ["a", "b", "c"]
+    assert search(index, "Lisbon") == ["x"]
 
 
 def test_the_date_is_read_and_a_unit_counts_once() -> None:
     index = ContextualRetriever(BM25Retriever())
-    one = said("a", "piano")
-    index.add([one])
-    index.add([one, said("b", "violin")])
-    assert found(index, f"{one.time:%B}") == ["a", "b"]
-    assert found(index, "piano") == ["a", "b"]
+    item = unit_of("a", "piano")
+    index.add([item])
+    index.add([item, unit_of("b", "violin")])
+    assert search(index, f"{item.time:%B}") == ["a", "b"]
+    assert search(index, "piano") == ["a", "b"]
     index.remove(["a"])
-    assert found(index, "piano") == ["b"], "until the index is made anew"
-    index.add([one])
-    assert sorted(found(index, "piano")) == ["a", "b"]
+    assert search(index, "piano") == ["b"], "until the index is built again"
+    index.add([item])
+    assert sorted(search(index, "piano")) == ["a", "b"]

@@ -26,7 +26,7 @@ class WordReranker:
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         encoder = WordEncoder()
-        return [float(one) for one in encoder.encode(texts, "passage") @ encoder.encode([query], "query")[0]]
+        return [float(item) for item in encoder.encode(texts, "passage") @ encoder.encode([query], "query")[0]]
 
 
 KINDS: dict[str, NewRetriever] = {
@@ -94,8 +94,8 @@ def test_scores_fall(new: NewRetriever) -> None:
 def test_queries_are_answered_in_order(new: NewRetriever) -> None:
     retriever = new()
     retriever.add([unit("a", "piano"), unit("b", "garden")])
-    found = retriever.search(["garden", "piano", "garden"], 1)
-    assert [[match.id for match in matches] for matches in found] == [["b"], ["a"], ["b"]]
+    results = retriever.search(["garden", "piano", "garden"], 1)
+    assert [[match.id for match in matches] for matches in results] == [["b"], ["a"], ["b"]]
 
 
 @pytest.mark.parametrize("query", ["", "   \n"])
@@ -171,19 +171,19 @@ def test_removal_is_as_if_the_units_had_never_been_there(new: NewRetriever, requ
     live: dict[str, Unit] = {}
     for start in range(0, 4000, 400):
         retriever.add(units[start : start + 400])
-        live |= {one.id: one for one in units[start : start + 400]}
-        gone = rng.sample(sorted(live), 300)
-        retriever.remove(gone)
-        for name in gone:
+        live |= {item.id: item for item in units[start : start + 400]}
+        removed = rng.sample(sorted(live), 300)
+        retriever.remove(removed)
+        for name in removed:
             del live[name]
     fresh = new()
     fresh.add(list(live.values()))
     queries = [" ".join(rng.choices(words, k=3)) for _ in range(20)]
-    found, expected = retriever.search(queries, 7), fresh.search(queries, 7)
-    assert [[match.id for match in matches] for matches in found] == [
+    results, expected = retriever.search(queries, 7), fresh.search(queries, 7)
+    assert [[match.id for match in matches] for matches in results] == [
         [match.id for match in matches] for matches in expected
     ]
-    for matches, others in zip(found, expected, strict=True):
+    for matches, others in zip(results, expected, strict=True):
         assert [match.score for match in matches] == pytest.approx([match.score for match in others], abs=1e-6)
 
 
@@ -202,7 +202,7 @@ SCOPES = [
 ]
 
 
-def told(count: int) -> list[Unit]:
+def random_units(count: int) -> list[Unit]:
     """Units of three speakers over a hundred days, with ties among them."""
     rng = random.Random(11)
     words = [f"word{n}" for n in range(30)]
@@ -224,21 +224,21 @@ def test_a_scope_is_answered_as_by_an_index_of_what_it_admits(
     new: NewRetriever, scope: Scope, request: pytest.FixtureRequest
 ) -> None:
     """After removals too. Kinds that are approximate are exact in a scope that admits few."""
-    units = told(300)
+    units = random_units(300)
     approximate = APPROXIMATE & set(request.node.callspec.id.split("-"))
     retriever, alone = new(), KINDS["dense"]() if approximate else new()
     retriever.add(units[:250])
-    retriever.remove([one.id for one in units[:250:7]])
+    retriever.remove([item.id for item in units[:250:7]])
     retriever.add(units[250:])
-    left = [one for at, one in enumerate(units) if at % 7 or at >= 250]
-    alone.add([one for one in left if in_scope(one, scope)])
+    remaining = [item for at, item in enumerate(units) if at % 7 or at >= 250]
+    alone.add([item for item in remaining if in_scope(item, scope)])
     queries = ["word1 word2", "word3 word4 word5", "word29", "", "nothing of it"]
     for k in (1, 9, 1000):
-        found, expected = (
+        results, expected = (
             retriever.search(queries, k, scope),
             alone.search(queries, k, replace(scope, speaker=None, since=None, until=None)),
         )
-        for matches, others in zip(found, expected, strict=True):
+        for matches, others in zip(results, expected, strict=True):
             assert [match.id for match in matches] == [match.id for match in others]
             assert [match.score for match in matches] == pytest.approx([match.score for match in others], abs=1e-6)
 
@@ -246,10 +246,10 @@ def test_a_scope_is_answered_as_by_an_index_of_what_it_admits(
 def test_bounds_of_time_are_within_and_compare_across_zones(new: NewRetriever) -> None:
     from datetime import timezone
 
-    there = timezone(timedelta(hours=9))
+    tokyo = timezone(timedelta(hours=9))
     retriever = new()
     retriever.add([unit(str(n), f"dog number{n}", time=START + timedelta(hours=n)) for n in range(5)])
-    scope = Scope(since=(START + timedelta(hours=1)).astimezone(there), until=START + timedelta(hours=3))
+    scope = Scope(since=(START + timedelta(hours=1)).astimezone(tokyo), until=START + timedelta(hours=3))
     (matches,) = retriever.search(["dog"], 9, scope)
     assert sorted(match.id for match in matches) == ["1", "2", "3"]
 
@@ -273,7 +273,7 @@ def test_times_without_an_offset_are_refused(new: NewRetriever) -> None:
 def test_memory_is_told_and_grows(new: NewRetriever) -> None:
     retriever = new()
     empty = retriever.memory
-    retriever.add(told(300))
+    retriever.add(random_units(300))
     full = retriever.memory
     assert 0 <= empty < full
     assert full > 300 * 50
@@ -293,22 +293,22 @@ def test_searches_while_another_thread_adds_and_removes(new: NewRetriever) -> No
     retriever = new()
     retriever.add([unit("first", "dog zero")])
     batches = [[unit(f"{n}.{m}", f"dog number{m} batch{n}") for m in range(20)] for n in range(40)]
-    done = threading.Event()
+    finished = threading.Event()
     problems: list[object] = []
 
     def look() -> None:
-        while not done.is_set():
-            found = retriever.search(["dog zero", "dog number3"], 5)
-            if found[0][0].id != "first" or any(len(set(matches)) != len(matches) for matches in found):
-                problems.append(found)
+        while not finished.is_set():
+            results = retriever.search(["dog zero", "dog number3"], 5)
+            if results[0][0].id != "first" or any(len(set(matches)) != len(matches) for matches in results):
+                problems.append(results)
 
     threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:
         thread.start()
     for batch in batches:
         retriever.add(batch)
-        retriever.remove([one.id for one in batch[::2]])
-    done.set()
+        retriever.remove([item.id for item in batch[::2]])
+    finished.set()
     for thread in threads:
         thread.join()
     assert not problems
@@ -330,8 +330,8 @@ def test_the_same_units_added_by_two_threads_are_there_once(new: NewRetriever) -
         thread.start()
     for thread in threads:
         thread.join()
-    found = ids(retriever, "dog", 1000)
-    assert sorted(found) == sorted(one.id for one in units)
+    results = ids(retriever, "dog", 1000)
+    assert sorted(results) == sorted(item.id for item in units)
 
 
 def test_the_fake_of_unit_tests_keeps_the_contract_where_they_lean_on_it() -> None:

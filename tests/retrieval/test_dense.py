@@ -49,8 +49,8 @@ def assert_equals_brute_force(rows: Rows, queries: Rows, k: int) -> None:
     retriever = DenseRetriever(TableEncoder(np.concatenate([rows, queries])))
     for start in range(0, count, 700):
         retriever.add([unit(str(n)) for n in range(start, min(start + 700, count))])
-    found = retriever.search([str(count + n) for n in range(len(queries))], k)
-    assert found == [brute_force(rows, query, k) for query in queries]
+    results = retriever.search([str(count + n) for n in range(len(queries))], k)
+    assert results == [brute_force(rows, query, k) for query in queries]
 
 
 @pytest.mark.parametrize("k", [1, 10, 300, 5000])
@@ -80,7 +80,9 @@ def test_flat_equals_brute_force_on_real_vectors(starter_encoder_dir: Path) -> N
         ["Anna", "Tom", "my sister", "the boss"],
         ["plays the violin", "moved to Rome", "hates rain", "has a dog"],
     )
-    keys = [f"{one} {other} {when}." for one in who for other in what for when in ("today", "in May", "last year")]
+    keys = [
+        f"{person} {other} {when}." for person in who for other in what for when in ("today", "in May", "last year")
+    ]
     keys += keys[:20]
     rows, queries = encoder.encode(keys, "passage"), encoder.encode(["music", "Who has a pet?", keys[3]], "query")
     assert_equals_brute_force(rows, queries, 10)
@@ -147,30 +149,30 @@ def test_the_graph_takes_over_past_the_limit_and_finds_nearly_all(monkeypatch: p
     built: list[int] = []
     make = row_index._graph
 
-    def watched(rows: Rows, half: bool) -> object:
+    def spy(rows: Rows, half: bool) -> object:
         built.append(len(rows))
         return make(rows, half)
 
-    monkeypatch.setattr(row_index, "_graph", watched)
+    monkeypatch.setattr(row_index, "_graph", spy)
     rng = np.random.default_rng(2)
-    rows = clustered(rng, 3050)
+    rows = clustered_rows(rng, 3050)
     retriever = DenseRetriever(TableEncoder(rows))
     retriever.add([unit(str(n)) for n in range(2000)])
     assert built == []
     retriever.add([unit(str(n)) for n in range(2000, 2500)])
-    retriever.wait_for_build()
+    dense.wait_for_builds()
     retriever.add([unit(str(n)) for n in range(2500, 3000)])
     dense.wait_for_builds()
     assert built == [2500]
-    found = retriever.search([str(n) for n in range(3000, 3050)], 10)
+    results = retriever.search([str(n) for n in range(3000, 3050)], 10)
     hits = sum(
         len({match.id for match in matches} & {name for name, _ in brute_force(rows[:3000], rows[3000 + n], 10)})
-        for n, matches in enumerate(found)
+        for n, matches in enumerate(results)
     )
     assert hits >= 0.95 * 500
 
 
-def clustered(rng: np.random.Generator, count: int) -> Rows:
+def clustered_rows(rng: np.random.Generator, count: int) -> Rows:
     centres = unit_rows(rng, 60)
     rows = centres[rng.integers(0, 60, count)] + 0.1 * rng.standard_normal((count, 48), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -184,18 +186,18 @@ def test_a_part_of_the_rows_is_looked_at_and_nearly_all_is_found_in_any_scope(
 ) -> None:
     """Where few are admitted all of them are looked at, and where that is too many the search goes further."""
     monkeypatch.setattr(row_index, "_SCANNED", scanned)
-    rows = clustered(np.random.default_rng(6), 4050)
+    rows = clustered_rows(np.random.default_rng(6), 4050)
     retriever = DenseRetriever(TableEncoder(rows), kind=kind)
     retriever.add([unit(str(n), time=START + timedelta(minutes=n)) for n in range(4000)])
     queries = [str(n) for n in range(4000, 4050)]
     for first in (0, 2000, 3600):
-        found = retriever.search(queries, 10, Scope(since=START + timedelta(minutes=first)))
+        results = retriever.search(queries, 10, Scope(since=START + timedelta(minutes=first)))
         exact = [brute_force(rows[first:4000], rows[4000 + n], 10) for n in range(50)]
         hits = sum(
             len({int(match.id) for match in matches} & {int(name) + first for name, _ in best})
-            for matches, best in zip(found, exact, strict=True)
+            for matches, best in zip(results, exact, strict=True)
         )
-        assert all(len(matches) == 10 and int(match.id) >= first for matches in found for match in matches)
+        assert all(len(matches) == 10 and int(match.id) >= first for matches in results for match in matches)
         assert hits == 500 if scanned and first else hits >= 0.95 * 500
 
 
@@ -203,12 +205,12 @@ def test_lists_that_a_bank_has_outgrown_are_made_anew(monkeypatch: pytest.Monkey
     built: list[int] = []
     make = row_index._lists
 
-    def watched(rows: Rows, half: bool) -> object:
+    def spy(rows: Rows, half: bool) -> object:
         built.append(len(rows))
         return make(rows, half)
 
-    monkeypatch.setattr(row_index, "_lists", watched)
-    retriever = DenseRetriever(TableEncoder(clustered(np.random.default_rng(7), 2000)), kind="ivf")
+    monkeypatch.setattr(row_index, "_lists", spy)
+    retriever = DenseRetriever(TableEncoder(clustered_rows(np.random.default_rng(7), 2000)), kind="ivf")
     for start in range(0, 2000, 100):
         retriever.add([unit(str(n)) for n in range(start, start + 100)])
     assert built == [100, 500]
@@ -217,12 +219,12 @@ def test_lists_that_a_bank_has_outgrown_are_made_anew(monkeypatch: pytest.Monkey
 
 
 def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    building, found = threading.Event(), threading.Event()
+    building, searched = threading.Event(), threading.Event()
     make = row_index._graph
 
     def slow(rows: Rows, half: bool) -> object:
         building.set()
-        assert found.wait(30)
+        assert searched.wait(30)
         return make(rows, half)
 
     monkeypatch.setattr(row_index, "_graph", slow)
@@ -231,7 +233,7 @@ def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch
     adding.start()
     assert building.wait(30)
     during = retriever.search(["dog"], 1)
-    found.set()
+    searched.set()
     adding.join()
     assert during == retriever.search(["dog"], 1)
     assert during[0][0].id == "a"
@@ -239,12 +241,12 @@ def test_searches_go_on_while_the_graph_is_built(monkeypatch: pytest.MonkeyPatch
 
 def test_additions_do_not_wait_for_the_graph_that_auto_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_UNTIL", 2)
-    building, go_on = threading.Event(), threading.Event()
+    building, proceed = threading.Event(), threading.Event()
     make = row_index._graph
 
     def slow(rows: Rows, half: bool) -> object:
         building.set()
-        assert go_on.wait(30)
+        assert proceed.wait(30)
         return make(rows, half)
 
     monkeypatch.setattr(row_index, "_graph", slow)
@@ -255,11 +257,11 @@ def test_additions_do_not_wait_for_the_graph_that_auto_builds(monkeypatch: pytes
     retriever.remove(["b"])
     assert [match.id for match in retriever.search(["hen"], 1)[0]] == ["d"]
     before = retriever._index
-    go_on.set()
-    retriever.wait_for_build()
+    proceed.set()
+    dense.wait_for_builds()
     assert (before and before.kind, retriever._index and retriever._index.kind) == ("flat", "hnsw")
-    found = retriever.search(["dog", "hen", "pig"], 1)
-    assert [matches[0].id for matches in found] == ["a", "d", "e"]
+    results = retriever.search(["dog", "hen", "pig"], 1)
+    assert [matches[0].id for matches in results] == ["a", "d", "e"]
     assert len(retriever.search(["dog"], 9)[0]) == 4
 
 
@@ -267,17 +269,17 @@ def test_a_graph_over_rows_that_have_moved_is_not_used(monkeypatch: pytest.Monke
     make = row_index._graph
     retriever = DenseRetriever(TableEncoder(unit_rows(np.random.default_rng(4), 2001)), kind="hnsw")
 
-    def overtaken(rows: Rows, half: bool) -> object:
+    def remove_and_build(rows: Rows, half: bool) -> object:
         retriever.remove([str(n) for n in range(1500)])
         return make(rows, half)
 
-    monkeypatch.setattr(row_index, "_graph", overtaken)
+    monkeypatch.setattr(row_index, "_graph", remove_and_build)
     retriever.add([unit(str(n)) for n in range(2000)])
     (before,) = retriever.search(["1700"], 1)
     monkeypatch.setattr(row_index, "_graph", make)
     retriever.add([unit("2000")])
-    found = retriever.search(["1700", "2000"], 1)
-    assert [before[0].id, found[0][0].id, found[1][0].id] == ["1700", "1700", "2000"]
+    results = retriever.search(["1700", "2000"], 1)
+    assert [before[0].id, results[0][0].id, results[1][0].id] == ["1700", "1700", "2000"]
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])

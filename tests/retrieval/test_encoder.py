@@ -89,7 +89,7 @@ def test_texts_over_the_window_are_cut_counted_and_warned_of(
     encoder = SentenceEncoder(starter_encoder_dir, name="minilm", max_length=16, batch_size=2)
     long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"  # 14 tokens and 2 marks
     with caplog.at_level(logging.WARNING):
-        whole = encoder.encode([long, "short"], "passage")
+        complete = encoder.encode([long, "short"], "passage")
     assert (caplog.messages, encoder.truncated) == ([], 0)
     with caplog.at_level(logging.WARNING):
         cut = encoder.encode([f"{long} fifteen", "short", f"{long} sixteen seventeen", long], "query")
@@ -99,7 +99,7 @@ def test_texts_over_the_window_are_cut_counted_and_warned_of(
     with caplog.at_level(logging.WARNING):
         encoder.encode([f"{long} {number} times" for number in range(9)], "passage")
     assert caplog.messages[1:] == ["minilm: 12 texts so far were truncated to its window of 16 tokens"]
-    assert cut[0] == pytest.approx(whole[0], abs=1e-5)
+    assert cut[0] == pytest.approx(complete[0], abs=1e-5)
 
 
 def test_prefixes_go_before_the_text_of_their_side(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
@@ -138,10 +138,10 @@ def test_a_device_that_is_not_there_is_refused(starter_encoder_dir: Path) -> Non
 def test_threads_get_their_own_rows(starter_encoder_dir: Path) -> None:
     encoder = SentenceEncoder(starter_encoder_dir, name="minilm", dtype="float32")  # loads under the threads, too
     texts = [f"{word} number {n}" for n in range(12) for word in ("dog", "a longer text about a cat and a house")]
-    found: dict[str, NDArray[np.float32]] = {}
+    results: dict[str, NDArray[np.float32]] = {}
 
     def encode(text: str) -> None:
-        found[text] = encoder.encode([text], "passage")[0]
+        results[text] = encoder.encode([text], "passage")[0]
 
     threads = [threading.Thread(target=encode, args=(text,)) for text in texts]
     for thread in threads:
@@ -149,20 +149,20 @@ def test_threads_get_their_own_rows(starter_encoder_dir: Path) -> None:
     for thread in threads:
         thread.join()
     expected = encoder.encode(texts, "passage")
-    assert np.stack([found[text] for text in texts]) == pytest.approx(expected, abs=1e-5)
+    assert np.stack([results[text] for text in texts]) == pytest.approx(expected, abs=1e-5)
 
 
 class DictCache:
     """The store's table as a dict."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], bytes] = {}
+        self.rows: dict[tuple[str, str], bytes] = {}
 
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
-        return {digest: self.kept[identity, digest] for digest in digests if (identity, digest) in self.kept}
+        return {digest: self.rows[identity, digest] for digest in digests if (identity, digest) in self.rows}
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
-        self.kept |= {(identity, digest): row for digest, row in rows.items()}
+        self.rows |= {(identity, digest): row for digest, row in rows.items()}
 
 
 def test_a_passage_is_encoded_once_and_comes_back_as_it_was() -> None:
@@ -182,7 +182,7 @@ def test_queries_are_not_kept() -> None:
     encoder.encode(["dog"], "query")
     encoder.encode(["dog"], "query")
     assert inner.encoded == ["dog", "dog"]
-    assert cache.kept == {}
+    assert cache.rows == {}
 
 
 def test_no_texts_through_the_cache() -> None:
@@ -196,7 +196,7 @@ def test_another_encoder_finds_nothing_of_the_first() -> None:
     other.identity = "words-of-another-kind"
     CachedEncoder(other, cache).encode(["dog"], "passage")
     assert other.encoded == ["dog"]
-    assert len(cache.kept) == 2
+    assert len(cache.rows) == 2
 
 
 def test_when_all_is_kept_the_weights_stay_unloaded(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
@@ -212,13 +212,13 @@ def test_when_all_is_kept_the_weights_stay_unloaded(starter_encoder_dir: Path, e
 def test_a_damaged_vector_is_made_anew(damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     cache = DictCache()
     encoder = CachedEncoder(WordEncoder(), cache)
-    whole = encoder.encode(["dog", "cat"], "passage")
-    cache.kept[next(iter(cache.kept))] = damage
+    complete = encoder.encode(["dog", "cat"], "passage")
+    cache.rows[next(iter(cache.rows))] = damage
     with caplog.at_level(logging.WARNING):
-        assert np.array_equal(encoder.encode(["dog", "cat"], "passage"), whole)
+        assert np.array_equal(encoder.encode(["dog", "cat"], "passage"), complete)
     assert encoder.damaged == 1
     assert caplog.messages == ["1 cached vectors of words-512 are damaged and are encoded again"]
-    assert np.array_equal(CachedEncoder(WordEncoder(), cache).encode(["dog"], "passage"), whole[:1])
+    assert np.array_equal(CachedEncoder(WordEncoder(), cache).encode(["dog"], "passage"), complete[:1])
 
 
 def test_vectors_that_are_no_numbers_are_not_kept() -> None:
@@ -229,7 +229,7 @@ def test_vectors_that_are_no_numbers_are_not_kept() -> None:
     cache = DictCache()
     with pytest.raises(BadVectors, match="words-512 returned 2 of 2 vectors"):
         CachedEncoder(Broken(), cache).encode(["dog", "cat"], "passage")
-    assert cache.kept == {}
+    assert cache.rows == {}
 
 
 def test_checked_wants_one_row_a_text() -> None:
@@ -307,18 +307,18 @@ def test_texts_of_the_background_let_questions_in_between(encoder: SentenceEncod
     calls: list[int] = []
     run = encoder._batched._call
 
-    def watched(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
+    def spy(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
         calls.append(len(texts))
         return run(texts)
 
-    encoder._batched._call = watched
+    encoder._batched._call = spy
     try:
         texts = [f"text {number}" for number in range(10)]
         waited_for = encoder.encode(texts, "passage")
         with in_background():
-            behind = encoder.encode(texts, "passage")
+            background = encoder.encode(texts, "passage")
             assert encoder.encode([], "passage").shape == (0, encoder.dimension)
     finally:
         encoder._batched._call = run
     assert calls == [10, 4, 4, 2]
-    assert behind == pytest.approx(waited_for, abs=1e-5)
+    assert background == pytest.approx(waited_for, abs=1e-5)

@@ -26,20 +26,20 @@ def answers(kind: Kind, half: bool = True, file: Path | None = None) -> list[lis
     return [retriever.search(queries, k, scope) for scope in SCOPES for k in (10, 3000)]
 
 
-def expected() -> list[list[list[tuple[str, float]]]]:
+def brute_force_results() -> list[list[list[tuple[str, float]]]]:
     """Four lines of numpy a query, over the rows that are there and admitted."""
     rows = unit_rows(np.random.default_rng(8), COUNT + 20)
-    found = []
+    results = []
     for first, last in ((0, COUNT), (3000, COUNT), (0, 21)):
-        kept = np.array([n for n in range(first, last) if n % 9])
+        present = np.array([n for n in range(first, last) if n % 9])
         for k in (10, 3000):
-            best = [brute_force(rows[kept], query, k) for query in rows[COUNT:]]
-            found.append([[(str(kept[int(name)]), score) for name, score in each] for each in best])
-    return found
+            best = [brute_force(rows[present], query, k) for query in rows[COUNT:]]
+            results.append([[(str(present[int(name)]), score) for name, score in each] for each in best])
+    return results
 
 
 @pytest.fixture
-def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes of the CPU behind the path of a GPU: no row can be left out, and no more than 2048 come back."""
 
     def refuses(*_: object) -> None:
@@ -54,11 +54,11 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_a_scan_without_selectors_is_exact(pretended: None, half: bool) -> None:
-    assert answers("auto", half) == expected()
+def test_a_scan_without_selectors_is_exact(fake_gpu: None, half: bool) -> None:
+    assert answers("auto", half) == brute_force_results()
 
 
-def test_auto_scans_on_a_gpu_whatever_the_size(pretended: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_scans_on_a_gpu_whatever_the_size(fake_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_UNTIL", 10)
     retriever = DenseRetriever(WordEncoder())
     retriever.add([unit(f"u{n}", f"dog {n}") for n in range(40)])
@@ -71,7 +71,7 @@ def test_auto_scans_on_a_gpu_whatever_the_size(pretended: None, monkeypatch: pyt
 def test_a_scan_on_a_real_gpu_is_exact(half: bool) -> None:
     if not row_index.has_gpu():
         pytest.skip("needs a GPU, and FAISS built for it (the gpu extra)")
-    assert answers("auto", half) == expected()
+    assert answers("auto", half) == brute_force_results()
 
 
 @pytest.mark.gpu
@@ -80,7 +80,7 @@ def test_lists_on_a_real_gpu_find_nearly_all_and_come_back_from_their_file(tmp_p
         pytest.skip("needs a GPU, and FAISS built for it (the gpu extra)")
     first = answers("ivf", file=tmp_path / "lists")
     assert (tmp_path / "lists").is_file()
-    for found, exact in zip(first, expected(), strict=True):
-        for matches, truth in zip(found, exact, strict=True):
+    for results, exact in zip(first, brute_force_results(), strict=True):
+        for matches, truth in zip(results, exact, strict=True):
             assert len(matches) == len(truth)
     assert answers("ivf", file=tmp_path / "lists") == first

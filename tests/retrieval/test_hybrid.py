@@ -19,14 +19,14 @@ class Fixed:
     def __init__(self, *names: str, fails: int = 0) -> None:
         self.names = names
         self.fails = fails
-        self.asked: list[int] = []
+        self.depths: list[int] = []
         self.added: list[str] = []
 
     def add(self, units: Sequence[Unit]) -> None:
         if self.fails:
             self.fails -= 1
             raise BadVectors("not now")
-        self.added += [one.id for one in units]
+        self.added += [item.id for item in units]
 
     def remove(self, ids: Sequence[str]) -> None:
         self.added = [name for name in self.added if name not in ids]
@@ -34,17 +34,17 @@ class Fixed:
     memory = 1
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        self.asked.append(k)
+        self.depths.append(k)
         return [[Match(name, 0.5) for name in self.names[:k]] for _ in queries]
 
 
-def added(retriever: HybridRetriever, names: str) -> HybridRetriever:
+def with_units(retriever: HybridRetriever, names: str) -> HybridRetriever:
     retriever.add([unit(name) for name in names])
     return retriever
 
 
 def test_scores_are_sums_of_reciprocal_ranks() -> None:
-    retriever = added(HybridRetriever([Fixed("a", "b", "c"), Fixed("c", "d")]), "abcd")
+    retriever = with_units(HybridRetriever([Fixed("a", "b", "c"), Fixed("c", "d")]), "abcd")
     (matches,) = retriever.search(["x"], 10)
     assert [match.id for match in matches] == ["c", "a", "b", "d"]
     assert [match.score for match in matches] == pytest.approx([1 / 63 + 1 / 61, 1 / 61, 1 / 62, 1 / 62])
@@ -52,13 +52,13 @@ def test_scores_are_sums_of_reciprocal_ranks() -> None:
 
 def test_weights_and_constant() -> None:
     parts = [Fixed("a", "b"), Fixed("b", "a")]
-    (matches,) = added(HybridRetriever(parts, weights=[1, 3], constant=1), "ab").search(["x"], 1)
+    (matches,) = with_units(HybridRetriever(parts, weights=[1, 3], constant=1), "ab").search(["x"], 1)
     assert [match.id for match in matches] == ["b"]
     assert matches[0].score == pytest.approx(1 / 3 + 3 / 2)
 
 
 def test_ties_stand_in_the_order_of_addition() -> None:
-    retriever = added(HybridRetriever([Fixed("c", "b", "a"), Fixed("a", "b", "c"), Fixed("b")]), "cab")
+    retriever = with_units(HybridRetriever([Fixed("c", "b", "a"), Fixed("a", "b", "c"), Fixed("b")]), "cab")
     (matches,) = retriever.search(["x"], 3)
     assert [match.id for match in matches] == ["b", "c", "a"]
     assert matches[1].score == matches[2].score
@@ -71,7 +71,7 @@ def test_ties_stand_in_the_order_of_addition() -> None:
 def test_the_same_ranks_in_another_order_are_a_tie() -> None:
     """1/61 + 1/62 + 1/67 and 1/67 + 1/61 + 1/62 differ when they are summed naively."""
     parts = [Fixed(*"xpqrsty"), Fixed(*"yx"), Fixed(*"pyqrstx")]
-    retriever = added(HybridRetriever(parts), "yxpqrst")
+    retriever = with_units(HybridRetriever(parts), "yxpqrst")
     (matches,) = retriever.search(["x"], 10)
     scores = {match.id: match.score for match in matches}
     assert scores["x"] == scores["y"]
@@ -83,7 +83,7 @@ def test_more_is_asked_of_each_than_is_wanted() -> None:
     retriever.search(["x"], 5)
     retriever.search(["x"], 30)
     retriever.search(["x"], 0)
-    assert part.asked == [20, 30]
+    assert part.depths == [20, 30]
 
 
 class Doing(Fixed):
@@ -106,23 +106,23 @@ def test_the_others_search_while_the_first_one_waits() -> None:
     called = Event()
     waited: list[bool] = []
     parts = [Doing(lambda: waited.append(called.wait(30))), Doing(called.set)]
-    added(HybridRetriever(parts), "a").search(["x"], 1)
+    with_units(HybridRetriever(parts), "a").search(["x"], 1)
     assert waited == [True]
 
 
 @pytest.mark.parametrize("parts", [[Doing(_fail), Fixed("a")], [Fixed("a"), Doing(_fail)]], ids=["first", "other"])
 def test_an_error_of_either_is_the_caller_s(parts: list[Fixed]) -> None:
     with pytest.raises(BadVectors, match="today"):
-        added(HybridRetriever(parts), "a").search(["x"], 1)
+        with_units(HybridRetriever(parts), "a").search(["x"], 1)
 
 
 def test_all_search_behind_others_where_the_caller_does() -> None:
-    seen: list[bool] = []
-    retriever = added(HybridRetriever([Doing(lambda: seen.append(is_background())) for _ in range(3)]), "a")
+    flags: list[bool] = []
+    retriever = with_units(HybridRetriever([Doing(lambda: flags.append(is_background())) for _ in range(3)]), "a")
     retriever.search(["x"], 1)
     with in_background():
         retriever.search(["x"], 1)
-    assert seen == [False] * 3 + [True] * 3
+    assert flags == [False] * 3 + [True] * 3
 
 
 def test_an_addition_that_failed_can_be_repeated() -> None:

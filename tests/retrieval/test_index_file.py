@@ -33,75 +33,81 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The kind and size of every index that was built, but for scans."""
-    made: list[tuple[str, int]] = []
+    builds: list[tuple[str, int]] = []
     build = RowIndex.build.__func__  # type: ignore[attr-defined]
 
-    def watched(cls: type[RowIndex], kind: IndexKind, rows: dense.Rows, *, half: bool = True) -> RowIndex:
+    def spy(cls: type[RowIndex], kind: IndexKind, rows: dense.Rows, *, half: bool = True) -> RowIndex:
         if kind != "flat":
-            made.append((kind, len(rows)))
+            builds.append((kind, len(rows)))
         index: RowIndex = build(cls, kind, rows, half=half)
         return index
 
-    monkeypatch.setattr(RowIndex, "build", classmethod(watched))
-    return made
+    monkeypatch.setattr(RowIndex, "build", classmethod(spy))
+    return builds
 
 
 def units(count: int = 400, start: int = 0) -> list[Unit]:
     return [unit(f"u{n}", f"{'dog' if n % 2 else 'cat'} number{n} batch{n // 20}") for n in range(start, start + count)]
 
 
-def opened(file: Path, kind: Kind, held: Sequence[Unit], encoder: WordEncoder | None = None) -> DenseRetriever:
+def open_retriever(file: Path, kind: Kind, items: Sequence[Unit], encoder: WordEncoder | None = None) -> DenseRetriever:
     retriever = DenseRetriever(encoder or WordEncoder(), kind=kind, file=file)
-    retriever.add(held)
+    retriever.add(items)
     return retriever
 
 
-def exact(held: Sequence[Unit], k: int = 5) -> list[list[Match]]:
+def count_rejected(retriever: DenseRetriever) -> int:
+    """How many index files could not be used."""
+    assert retriever._file is not None
+    return retriever._file.rejected
+
+
+def exact(items: Sequence[Unit], k: int = 5) -> list[list[Match]]:
     retriever = DenseRetriever(WordEncoder(), kind="flat")
-    retriever.add(held)
+    retriever.add(items)
     return retriever.search(QUERIES, k)
 
 
 def test_the_next_start_reads_instead_of_building(file: Path, kind: Kind, built: list[tuple[str, int]]) -> None:
-    first = opened(file, kind, units())
+    first = open_retriever(file, kind, units())
     assert built == [(kind, 400)]
-    second = opened(file, kind, units())
+    second = open_retriever(file, kind, units())
     assert built == [(kind, 400)]
-    assert second.rejected_files == 0
+    assert count_rejected(second) == 0
     assert second.search(QUERIES, 5) == first.search(QUERIES, 5)
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
 
 def test_units_that_came_and_went_since_do_not_spoil_it(file: Path, kind: Kind, built: list[tuple[str, int]]) -> None:
-    opened(file, kind, units())
-    left = [one for one in units() if one.id not in ("u7", "u8", "u399")]
-    now = [*left, *units(30, start=400), unit("w7", "dog number7 again")]
-    second = opened(file, kind, now)
+    open_retriever(file, kind, units())
+    remaining = [item for item in units() if item.id not in ("u7", "u8", "u399")]
+    current = [*remaining, *units(30, start=400), unit("w7", "dog number7 again")]
+    second = open_retriever(file, kind, current)
     assert built == [(kind, 400)]
-    found = second.search(QUERIES, 5)
-    assert [[match.id for match in matches][:2] for matches in found] == [
-        [match.id for match in matches][:2] for matches in exact(now)
+    results = second.search(QUERIES, 5)
+    assert [[match.id for match in matches][:2] for matches in results] == [
+        [match.id for match in matches][:2] for matches in exact(current)
     ]
     second.remove(["u400"])
     second.add([unit("u8", "cat number8")])
     (matches,) = second.search(["cat number8"], 1)
     assert matches[0].id == "u8"
-    assert len(second.search(["dog cat"], 1000)[0]) == len(now)
+    assert len(second.search(["dog cat"], 1000)[0]) == len(current)
 
 
 def test_a_bank_that_has_grown_is_written_anew(file: Path, kind: Kind, built: list[tuple[str, int]]) -> None:
-    retriever = opened(file, kind, units())
+    retriever = open_retriever(file, kind, units())
     before = file.read_bytes()
     retriever.add(units(30, start=400))
     assert file.read_bytes() == before
     retriever.add(units(30, start=430))
     assert file.read_bytes() != before
-    opened(file, kind, units(460))
+    open_retriever(file, kind, units(460))
     assert built == [(kind, 400)]
 
 
 def test_nothing_of_a_removed_unit_is_written_again(file: Path, kind: Kind) -> None:
-    retriever = opened(file, kind, units())
+    retriever = open_retriever(file, kind, units())
     retriever.remove(["u7"])
     file.unlink()  # as an erasure does
     retriever.add(units(60, start=400))
@@ -112,19 +118,19 @@ def test_nothing_of_a_removed_unit_is_written_again(file: Path, kind: Kind) -> N
 def test_a_file_of_other_units_is_made_anew(
     file: Path, kind: Kind, built: list[tuple[str, int]], caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
-    opened(file, kind, units())
-    held = {
+    open_retriever(file, kind, units())
+    items = {
         "another order": units()[::-1],
         "another text": [unit("u0", "something else"), *units()[1:]],
         "other ids": [unit(f"x{n}", f"dog {n}") for n in range(50)],
         "fewer rows than were lost": [*units()[1:], units()[0]],
     }[change]
     with caplog.at_level(logging.WARNING):
-        second = opened(file, kind, held)
-    assert (len(built), second.rejected_files) == (2, 1)
+        second = open_retriever(file, kind, items)
+    assert (len(built), count_rejected(second)) == (2, 1)
     assert caplog.messages == [f"the index file {file} is of other units; building the index again"]
-    assert [m[0].id for m in second.search([held[0].key], 1)] == [held[0].id]
-    assert opened(file, kind, held).rejected_files == 0
+    assert [m[0].id for m in second.search([items[0].key], 1)] == [items[0].id]
+    assert count_rejected(open_retriever(file, kind, items)) == 0
 
 
 def _flip(data: bytes, at: int) -> bytes:
@@ -151,49 +157,49 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_a_damaged_file_is_made_anew_and_said(
     file: Path, built: list[tuple[str, int]], caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    first = opened(file, "hnsw", units())
+    first = open_retriever(file, "hnsw", units())
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     with caplog.at_level(logging.WARNING):
-        second = opened(file, "hnsw", units())
-    assert (len(built), second.rejected_files) == (2, 1)
+        second = open_retriever(file, "hnsw", units())
+    assert (len(built), count_rejected(second)) == (2, 1)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith(f"the index file {file} ")
     assert second.search(QUERIES, 5) == first.search(QUERIES, 5)
-    assert opened(file, "hnsw", units()).rejected_files == 0
+    assert count_rejected(open_retriever(file, "hnsw", units())) == 0
 
 
 def test_a_whole_file_that_faiss_cannot_read_is_made_anew(file: Path, built: list[tuple[str, int]]) -> None:
     from localmem.retrieval.index_file import IndexFile, IndexSnapshot, digest_rows
 
-    rows = WordEncoder().encode([one.key for one in units()], "passage")
+    rows = WordEncoder().encode([item.key for item in units()], "passage")
     snapshot = IndexSnapshot(
-        [one.id for one in units()], digest_rows(rows), np.frombuffer(b"XxXx" * 100, dtype=np.uint8)
+        [item.id for item in units()], digest_rows(rows), np.frombuffer(b"XxXx" * 100, dtype=np.uint8)
     )
     IndexFile(file).write(snapshot, "words-512 hnsw half")
-    assert opened(file, "hnsw", units()).rejected_files == 1
+    assert count_rejected(open_retriever(file, "hnsw", units())) == 1
     assert built == [("hnsw", 400)]
 
 
 @pytest.mark.parametrize("other", ["encoder", "kind"])
 def test_a_file_of_another_encoder_or_kind_is_not_read(file: Path, built: list[tuple[str, int]], other: str) -> None:
-    opened(file, "hnsw", units())
+    open_retriever(file, "hnsw", units())
     encoder = WordEncoder()
     if other == "encoder":
         encoder.identity = "words-of-another-kind"
-    second = opened(file, "hnsw" if other == "encoder" else "ivf", units(), encoder)
-    assert (len(built), second.rejected_files) == (2, 1)
+    second = open_retriever(file, "hnsw" if other == "encoder" else "ivf", units(), encoder)
+    assert (len(built), count_rejected(second)) == (2, 1)
 
 
 def test_a_folder_that_cannot_be_written_is_said_and_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "indexes").write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING):
-        retriever = opened(tmp_path / "indexes" / "one.index", "hnsw", units())
+        retriever = open_retriever(tmp_path / "indexes" / "one.index", "hnsw", units())
     assert any(message.startswith("cannot write") for message in caplog.messages)
     assert retriever.search(QUERIES, 5) == exact(units())
 
 
 def test_a_scan_leaves_no_file(file: Path) -> None:
-    opened(file, "auto", units())
+    open_retriever(file, "auto", units())
     assert not file.parent.exists()
 
 
@@ -202,11 +208,11 @@ def test_a_draft_of_a_crash_is_no_hindrance(file: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    opened(file, "hnsw", units())
+    open_retriever(file, "hnsw", units())
     assert list(file.parent.iterdir()) == []
 
 
 def test_the_head_tells_what_made_it(file: Path) -> None:
-    opened(file, "ivf", units())
+    open_retriever(file, "ivf", units())
     header = json.loads(file.read_bytes().split(b"\n")[1])
     assert (header["made_by"], header["rows"]) == ("words-512 ivf half", 400)

@@ -27,7 +27,7 @@ class Scored:
         self.matches = sorted((Match(*each) for each in scores.items()), key=lambda match: -match.score)
 
     def add(self, units: Sequence[Unit]) -> None:
-        if any(one.id == "bad" for one in units):
+        if any(item.id == "bad" for item in units):
             raise BadVectors("no")
 
     def remove(self, ids: Sequence[str]) -> None: ...
@@ -36,39 +36,41 @@ class Scored:
         return [self.matches[:k] for _ in queries]
 
 
-def faded(ages: dict[str, float], *, at: Scope | None = None, depth: int = 100, **scores: float) -> dict[str, float]:
+def faded_scores(
+    ages: dict[str, float], *, at: Scope | None = None, depth: int = 100, **scores: float
+) -> dict[str, float]:
     retriever = RecencyRetriever(Scored(**scores), half_life=10, depth=depth)
     retriever.add([unit(name, time=START - DAY * age) for name, age in ages.items()])
     return {match.id: match.score for match in retriever.search(["?"], 9, at)[0]}
 
 
 def test_a_score_halves_with_each_half_life() -> None:
-    found = faded({"new": 0, "old": 10, "older": 20}, new=0.5, old=0.9, older=2.4)
-    assert found == pytest.approx({"older": 0.6, "new": 0.5, "old": 0.45})
-    assert list(found) == ["older", "new", "old"]
+    results = faded_scores({"new": 0, "old": 10, "older": 20}, new=0.5, old=0.9, older=2.4)
+    assert results == pytest.approx({"older": 0.6, "new": 0.5, "old": 0.45})
+    assert list(results) == ["older", "new", "old"]
 
 
 def test_a_negative_score_counts_as_none_and_age_does_not_lift_it() -> None:
-    found = faded({"new": 0, "old": 100, "near": 5}, new=-0.4, old=-0.1, near=0.2)
-    assert found == pytest.approx({"near": 0.2 * 0.5**0.5, "old": 0, "new": 0})
-    assert list(found) == ["near", "old", "new"]
+    results = faded_scores({"new": 0, "old": 100, "near": 5}, new=-0.4, old=-0.1, near=0.2)
+    assert results == pytest.approx({"near": 0.2 * 0.5**0.5, "old": 0, "new": 0})
+    assert list(results) == ["near", "old", "new"]
 
 
 def test_when_it_is_asked_changes_scores_and_not_their_order() -> None:
     ages = {"a": 3.0, "b": 0.0, "c": 44.0}
-    usual = faded(ages, a=0.5, b=0.45, c=0.9)
-    later = faded(ages, at=Scope(now=START + 30 * DAY), a=0.5, b=0.45, c=0.9)
+    usual = faded_scores(ages, a=0.5, b=0.45, c=0.9)
+    later = faded_scores(ages, at=Scope(now=START + 30 * DAY), a=0.5, b=0.45, c=0.9)
     assert list(usual) == list(later)
     assert later == pytest.approx({name: score / 8 for name, score in usual.items()})
 
 
 def test_what_lies_ahead_is_of_no_age() -> None:
-    found = faded({"a": 0, "b": -5, "c": 10}, at=Scope(now=START), a=0.5, b=0.5, c=0.5)
-    assert found == pytest.approx({"a": 0.5, "b": 0.5, "c": 0.25})
+    results = faded_scores({"a": 0, "b": -5, "c": 10}, at=Scope(now=START), a=0.5, b=0.5, c=0.5)
+    assert results == pytest.approx({"a": 0.5, "b": 0.5, "c": 0.25})
 
 
 def test_only_the_first_matches_are_weighed() -> None:
-    assert list(faded({"a": 100, "b": 100, "c": 0}, depth=2, a=1, b=0.9, c=0.8)) == ["c", "a", "b"]
+    assert list(faded_scores({"a": 100, "b": 100, "c": 0}, depth=2, a=1, b=0.9, c=0.8)) == ["c", "a", "b"]
     retriever = RecencyRetriever(Scored(a=1, b=0.9, c=0.8), half_life=10, depth=2)
     retriever.add([unit("a", time=START - 100 * DAY), unit("b", time=START - 100 * DAY), unit("c")])
     assert [match.id for match in retriever.search(["?"], 2)[0]] == ["a", "b"]
@@ -87,8 +89,8 @@ def test_of_equal_matches_the_newer_comes_first_whatever_the_scale(inner: type[R
     retriever = RecencyRetriever(inner(), half_life=30)
     retriever.add([unit(f"u{n}", "the dog barked", time=START + n * DAY) for n in range(9)])
     retriever.add([unit("far", "nothing of it", time=START + 20 * DAY)])
-    found = [match.id for match in retriever.search(["dog"], 9)[0]]
-    assert found[:9] == [f"u{n}" for n in reversed(range(9))]
+    results = [match.id for match in retriever.search(["dog"], 9)[0]]
+    assert results[:9] == [f"u{n}" for n in reversed(range(9))]
 
 
 @pytest.mark.parametrize("half_life", [0, -1, float("nan")])
@@ -135,10 +137,10 @@ NOW = datetime(2023, 6, 14, 12, tzinfo=timezone(timedelta(hours=2)))  # a Wednes
     ],
 )
 def test_what_a_date_spans(text: str, since: str | None, until: str | None) -> None:
-    found = read_range(text, NOW)
-    assert found is not None
-    assert (found.since and found.since.isoformat()) == (since and f"{since}T00:00:00+02:00")
-    assert (found.until and found.until.isoformat()) == (until and f"{until}T23:59:59.999999+02:00")
+    dates = read_range(text, NOW)
+    assert dates is not None
+    assert (dates.since and dates.since.isoformat()) == (since and f"{since}T00:00:00+02:00")
+    assert (dates.until and dates.until.isoformat()) == (until and f"{until}T23:59:59.999999+02:00")
 
 
 @pytest.mark.parametrize(
@@ -165,17 +167,17 @@ def test_without_knowing_when_only_dates_with_a_year_are_read() -> None:
     assert read_range("in May 2023", None) == month
 
 
-def dated() -> RecencyRetriever:
+def dated_retriever() -> RecencyRetriever:
     retriever = RecencyRetriever(DenseRetriever(WordEncoder()), dates=True)
     retriever.add([unit(f"u{n}", f"walked the dog number{n}", time=NOW - n * DAY) for n in range(30)])
     return retriever
 
 
 def test_a_date_narrows_the_search_and_other_questions_stay_as_they_are() -> None:
-    retriever = dated()
+    retriever = dated_retriever()
     queries = ["who walked yesterday", "who walked", "", "who walked last week"]
-    found = retriever.search(queries, 99, Scope(now=NOW))
-    assert [sorted(match.id for match in matches) for matches in found] == [
+    results = retriever.search(queries, 99, Scope(now=NOW))
+    assert [sorted(match.id for match in matches) for matches in results] == [
         ["u1"],
         sorted(f"u{n}" for n in range(30)),
         [],
@@ -185,12 +187,12 @@ def test_a_date_narrows_the_search_and_other_questions_stay_as_they_are() -> Non
 
 
 def test_a_date_narrows_the_scope_and_does_not_widen_it() -> None:
-    (matches,) = dated().search(["who walked last week"], 99, Scope(now=NOW, since=NOW - 4 * DAY))
+    (matches,) = dated_retriever().search(["who walked last week"], 99, Scope(now=NOW, since=NOW - 4 * DAY))
     assert [match.id for match in matches] == ["u3", "u4"]
 
 
 def test_where_the_range_holds_nothing_the_whole_answer_stands_and_is_counted() -> None:
-    retriever = dated()
+    retriever = dated_retriever()
     plain = retriever.search(["who walked in 1999", "who walked"], 3, Scope(now=NOW))
     assert [match.id for match in plain[0]] == [match.id for match in retriever.search(["who walked in 1999"], 3)[0]]
     assert len(plain[0]) == 3

@@ -20,20 +20,20 @@ class Ordered:
     memory = 1
 
     def __init__(self) -> None:
-        self.held: list[str] = []
-        self.asked: list[tuple[int, Scope | None]] = []
+        self.ids: list[str] = []
+        self.calls: list[tuple[int, Scope | None]] = []
 
     def add(self, units: Sequence[Unit]) -> None:
-        if any(one.id == "bad" for one in units):
+        if any(item.id == "bad" for item in units):
             raise BadVectors("no")
-        self.held += [one.id for one in units if one.id not in self.held]
+        self.ids += [item.id for item in units if item.id not in self.ids]
 
     def remove(self, ids: Sequence[str]) -> None:
-        self.held = [name for name in self.held if name not in ids]
+        self.ids = [name for name in self.ids if name not in ids]
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        self.asked.append((k, scope))
-        return [[Match(name, 1 - 0.1 * at) for at, name in enumerate(self.held[:k])] for _ in queries]
+        self.calls.append((k, scope))
+        return [[Match(name, 1 - 0.1 * at) for at, name in enumerate(self.ids[:k])] for _ in queries]
 
 
 class Numbers:
@@ -52,7 +52,9 @@ class Numbers:
         return [float(text) for text in texts]
 
 
-def made(*keys: str, depth: int = 50, budget: float | None = None) -> tuple[RerankingRetriever, Ordered, Numbers]:
+def build_retriever(
+    *keys: str, depth: int = 50, budget: float | None = None
+) -> tuple[RerankingRetriever, Ordered, Numbers]:
     inner, reranker = Ordered(), Numbers()
     retriever = RerankingRetriever(inner, reranker, depth=depth, budget_seconds=budget, batch=2, clock=reranker.clock)
     retriever.add([unit(f"u{n}", "text", key=key) for n, key in enumerate(keys)])
@@ -64,17 +66,17 @@ def names(matches: Sequence[Match]) -> str:
 
 
 def test_the_first_matches_are_ordered_by_the_rerankers_score() -> None:
-    retriever, inner, reranker = made("3", "9", "5", "9", "99", depth=4)
+    retriever, inner, reranker = build_retriever("3", "9", "5", "9", "99", depth=4)
     scope = Scope(speaker="User")
     (matches,) = retriever.search(["?"], 3, scope)
     assert matches == [Match("u1", 9), Match("u3", 9), Match("u2", 5)]
-    assert inner.asked == [(4, scope)]
+    assert inner.calls == [(4, scope)]
     assert reranker.batches == [["3", "9"], ["5", "9"]]
     assert retriever.unfinished == 0
 
 
 def test_what_is_beyond_the_depth_follows_with_falling_scores() -> None:
-    retriever, _, _ = made("1", "2", "7", "8", "9", depth=2)
+    retriever, _, _ = build_retriever("1", "2", "7", "8", "9", depth=2)
     (matches,) = retriever.search(["?"], 5)
     assert names(matches) == "u1 u0 u2 u3 u4"
     assert [match.score for match in matches] == pytest.approx([2, 1, 0.9, 0.8, 0.7])
@@ -87,7 +89,7 @@ def test_what_is_beyond_the_depth_follows_with_falling_scores() -> None:
 def test_when_the_time_is_out_the_order_so_far_stands(
     budget: float, read: int, order: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    retriever, _, reranker = made("1", "3", "2", "4", "5", budget=budget)
+    retriever, _, reranker = build_retriever("1", "3", "2", "4", "5", budget=budget)
     with caplog.at_level(logging.WARNING):
         (matches,) = retriever.search(["?"], 5)
     assert names(matches) == order
@@ -99,14 +101,14 @@ def test_when_the_time_is_out_the_order_so_far_stands(
 
 
 def test_each_query_has_the_whole_budget() -> None:
-    retriever, _, _ = made("1", "3", "2", "4", budget=1.5)
-    found = retriever.search(["?", "!"], 4)
-    assert [names(matches) for matches in found] == ["u3 u1 u2 u0"] * 2
+    retriever, _, _ = build_retriever("1", "3", "2", "4", budget=1.5)
+    results = retriever.search(["?", "!"], 4)
+    assert [names(matches) for matches in results] == ["u3 u1 u2 u0"] * 2
     assert retriever.unfinished == 0
 
 
 def test_an_addition_that_failed_leaves_nothing_and_can_be_repeated() -> None:
-    retriever, _, _ = made("1")
+    retriever, _, _ = build_retriever("1")
     with pytest.raises(BadVectors):
         retriever.add([unit("bad", key="7"), unit("good", key="8")])
     retriever.add([unit("good", key="9")])
@@ -177,17 +179,17 @@ def test_a_real_reranker_in_a_real_search(weights: Path) -> None:
 
 def test_threads_get_their_own_scores(weights: Path) -> None:
     reranker = CrossEncoderReranker(weights, name="fresh")  # loads under the threads, too
-    found: dict[int, list[float]] = {}
+    results: dict[int, list[float]] = {}
 
     def ask(number: int) -> None:
-        found[number] = reranker.score(f"question {number}", TEXTS[:2])
+        results[number] = reranker.score(f"question {number}", TEXTS[:2])
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(found[n] == pytest.approx(reranker.score(f"question {n}", TEXTS[:2]), abs=1e-5) for n in range(6))
+    assert all(results[n] == pytest.approx(reranker.score(f"question {n}", TEXTS[:2]), abs=1e-5) for n in range(6))
 
 
 def test_nothing_is_loaded_before_it_is_needed_and_nothing_drawn(

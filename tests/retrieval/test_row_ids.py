@@ -45,10 +45,10 @@ def test_top_candidates_hold_the_best_with_their_ties_and_few_besides() -> None:
     rng = np.random.default_rng(4)
     for size, k in [(5000, 10), (4096, 3), (321, 10), (40, 10), (0, 5)]:
         scores = rng.integers(0, 60, size) / 7
-        found = top_candidates(scores, k)
-        assert list(found) == sorted(set(found.tolist()))
-        assert set(np.argsort(-scores, kind="stable")[:k].tolist()) <= set(found.tolist())
+        candidates = top_candidates(scores, k)
+        assert list(candidates) == sorted(set(candidates.tolist()))
+        assert set(np.argsort(-scores, kind="stable")[:k].tolist()) <= set(candidates.tolist())
         if size > k:
             bar = np.sort(scores)[-k]
-            assert set(np.flatnonzero(scores >= bar).tolist()) <= set(found.tolist())
+            assert set(np.flatnonzero(scores >= bar).tolist()) <= set(candidates.tolist())
     assert len(top_candidates(rng.random(100_000), 50)) < 150

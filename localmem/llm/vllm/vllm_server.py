@@ -64,7 +64,7 @@ class VllmSettings:
     start_seconds: float = 900.0
 
 
-class VllmServer:
+class VllmServer(ServerProcess):
     """Serves the model in `path` under `name`. Use as a context manager, or call `start` and `stop`.
 
     It listens on loopback unless the settings name another host, and requires a key that only this program knows. `log`
@@ -104,33 +104,7 @@ class VllmServer:
             start_seconds=settings.start_seconds,
             nice=0 if on_gpu else _CPU_NICENESS,
         )
-        self._process = ServerProcess(how, progress=progress)
-
-    @property
-    def starts(self) -> int:
-        """How often it was started; adapters loaded into an earlier process are lost."""
-        return self._process.starts
-
-    @property
-    def process_id(self) -> int | None:
-        """The process id of the guard."""
-        return self._process.process_id
-
-    def start(self) -> None:
-        """Starts it and waits until it serves."""
-        self._process.start()
-
-    def start_soon(self) -> None:
-        """Starts it and returns at once; `ensure_ready` waits."""
-        self._process.start_soon()
-
-    def ensure_ready(self) -> None:
-        """Waits while it starts. Raises LLMUnavailable, with the end of its log, when it has ended for good."""
-        self._process.ensure_ready()
-
-    def stop(self) -> None:
-        """Ends the server and all its processes."""
-        self._process.stop()
+        super().__init__(how, progress=progress)
 
     def __enter__(self) -> "VllmServer":
         self.start()

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from localmem.llm.vllm import vllm_server
-from localmem.llm.vllm.process import ServerCommand
 from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings, _command
 
 
@@ -32,12 +31,10 @@ def test_a_processor_without_bfloat16_computes_in_single_precision(
 def test_on_a_processor_it_yields_to_this_program(
     on_gpu: bool, nice: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands: list[ServerCommand] = []
     monkeypatch.setattr(vllm_server, "_on_gpu", lambda _: on_gpu)
-    monkeypatch.setattr(vllm_server, "ServerProcess", lambda how, progress: commands.append(how))
     (tmp_path / "config.json").touch()
-    VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings(port=8000))
-    assert [how.nice for how in commands] == [nice]
+    server = VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings(port=8000))
+    assert server._how.nice == nice
 
 
 @pytest.mark.parametrize(
