@@ -21,9 +21,7 @@ nli_option = click.option("--nli", help="Trained NLI model for entailment, by na
 @judge_model_option
 @samples_option
 @nli_option
-@click.option(
-    "--baseline", default=FULL_HISTORY, show_default=True, help="Baseline of pairwise judges.", metavar="NAME"
-)
+@click.option("--baseline", default=FULL_HISTORY, show_default=True, help="Baseline of pairwise judges.", metavar="S")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for samples.")
 @settings_options("config", "data_dir")
 @json_option
