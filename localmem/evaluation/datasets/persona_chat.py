@@ -51,7 +51,7 @@ def read(path: Path) -> Dataset:
     oddities: Counter[str] = Counter()
     rows = list(_rows(path))
     if len(rows) < 2:
-        raise BadInput(f"{path} contains one conversation, and an episode needs others beside it; use more of the file")
+        raise BadInput(f"{path} contains one conversation, and an episode needs others as well; use more of the file")
     sessions = [_session(place, number, row, oddities) for number, (place, row) in enumerate(rows)]
     episodes = [_episode(number, row, sessions, oddities) for number, (_, row) in enumerate(rows)]
     return build_dataset("persona_chat", path, episodes, oddities, size_note("conversations", len(rows), COUNTS))

@@ -24,9 +24,11 @@ class PairProbabilities(Protocol):
     """The part of a `PairModel` that is needed here."""
 
     @property
-    def labels(self) -> Sequence[str]: ...
+    def labels(self) -> Sequence[str]:
+        """The names of the columns."""
 
-    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]: ...
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(pairs, labels) float32."""
 
 
 def infer_verdicts(model: PairProbabilities, items: Sequence[Item]) -> list[Verdict]:
