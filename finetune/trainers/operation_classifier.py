@@ -115,7 +115,9 @@ def prepare_inference_model(job: TrainingJob[OperationRecipe]) -> str:
     recipe = job.recipe
     if not recipe.nli:
         if recipe.base.startswith(FRESH) or not _is_inference_model(base_folder(recipe.base)):
-            raise BadInput(f"{recipe.base} is not an inference model, and there are no inference pairs; add --nli-pairs FILE")
+            raise BadInput(
+                f"{recipe.base} is not an inference model and there are no inference pairs; add --nli-pairs FILE"
+            )
         return recipe.base
     if job.resume and (job.out / REPORT).is_file():
         job.notify(f"{job.out} already holds the inference model")

@@ -108,7 +108,7 @@ def load(tmp_path: Path, *arguments: str) -> Result:
 
 
 def test_the_command_prints_one_document_with_its_settings(tmp_path: Path) -> None:
-    invocation = load(tmp_path, "--json", "--samples", str(tmp_path / "samples.jsonl"))
+    invocation = load(tmp_path, "--json", "--turn-times", str(tmp_path / "samples.jsonl"))
     assert invocation.exit_code == 0, invocation.output
     report = json.loads(invocation.stdout)
     assert report["turns"] == 6

@@ -19,7 +19,9 @@ _folder = click.Path(path_type=Path)
 
 
 @click.command()
-@recipe_options(LatencyRecipe, flags=(("systems", "system"), ("models", "model"), "history", "concurrency"))
+@recipe_options(
+    LatencyRecipe, flags=(("systems", "system"), ("models", "model"), ("history", "past-sessions"), "concurrency")
+)
 @click.option("--out", type=_folder, required=True, metavar="DIR", help="Folder of the run.")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @config_option

@@ -22,14 +22,14 @@ _TIMES = {
 
 @click.command()
 @recipe_options(LoadRecipe, flags=("users", "turns"))
-@click.option("--samples", type=click.Path(path_type=Path), metavar="FILE", help="JSONL file for each turn's times.")
+@click.option("--turn-times", type=click.Path(path_type=Path), metavar="FILE", help="JSONL file for each turn's times.")
 @click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help="Data directory (default: temporary).")
 @config_option
 @system_option
 @json_option
 def load(
     recipe: LoadRecipe,
-    samples: Path | None,
+    turn_times: Path | None,
     data_dir: Path | None,
     config: Path | None,
     system: str | None,
@@ -44,7 +44,7 @@ def load(
     from localmem.experiments.benchmarks import measure_load
 
     with tempfile.TemporaryDirectory(prefix="localmem-load-") as folder:
-        report = measure_load(recipe, settings_of(config, data_dir or Path(folder), None, system), note, samples)
+        report = measure_load(recipe, settings_of(config, data_dir or Path(folder), None, system), note, turn_times)
     if as_json:
         print_json(report)
     else:

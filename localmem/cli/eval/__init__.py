@@ -17,7 +17,7 @@ from localmem.cli.eval.text import text
 
 @click.group(name="eval")
 def eval_() -> None:
-    """Measure the memory and its parts."""
+    """Evaluate the memory and its parts."""
 
 
 eval_.add_command(run_)

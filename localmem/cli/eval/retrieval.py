@@ -12,7 +12,7 @@ from localmem.experiments.retrieval_grid import RetrievalGrid, measure_grid
 
 @click.command()
 @click.option("--dataset", type=DatasetFile(), required=True, help="Data set and its file.", metavar="NAME=FILE")
-@recipe_options(RetrievalGrid, flags=[("retrievers", "retriever"), ("units", "unit"), "split"])
+@recipe_options(RetrievalGrid, flags=[("retrievers", "retriever"), ("units", "memory-unit"), "split"])
 @click.option(
     "--against",
     type=click.Path(path_type=Path),

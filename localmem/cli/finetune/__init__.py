@@ -35,7 +35,7 @@ from localmem.experiments.operation_comparison import OperationComparisonRecipe
 
 @click.group()
 def finetune() -> None:
-    """Train the small task models (classifier, segmenter, ...)."""
+    """Train the small task models."""
 
 
 @finetune.command()
@@ -124,7 +124,7 @@ def retriever(
 
 
 @finetune.command()
-@recipe_options(OperationRecipe, flags=["base", "data", "nli", "epochs"])
+@recipe_options(OperationRecipe, flags=["base", ("data", "pairs"), ("nli", "nli-pairs"), "epochs"])
 @run_options
 def operations(recipe: OperationRecipe, out: Path, name: str | None, resume: bool, as_json: bool) -> None:
     """Train a classifier of memory operations.
@@ -168,7 +168,7 @@ def compare_operations(recipe: OperationComparisonRecipe, out: Path, resume: boo
 def label_operations(conversations: Path, flags: SettingsFlags, out: Path, resume: bool, as_json: bool) -> None:
     """Label operation pairs with a backbone.
 
-    FILE is JSONL of sessions. The result is training data for `localmem finetune operations --data`.
+    FILE is JSONL of sessions. The result is training data for `localmem finetune operations --pairs`.
     """
     from finetune.operation_labels import label_operations
     from localmem.experiments.judging import open_backbone

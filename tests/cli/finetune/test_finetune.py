@@ -37,7 +37,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     data = operation_file(folder)
-    call(["operations", "--base", base, "--data", data, "--out", folder / "run", "--epochs", 4, *QUICK])
+    call(["operations", "--base", base, "--pairs", data, "--out", folder / "run", "--epochs", 4, *QUICK])
     return folder / "run"
 
 
@@ -87,7 +87,7 @@ def test_a_trained_classifier_replaces_the_backbone(trained: Path) -> None:
 
 def test_a_classifier_is_registered_and_evaluated_by_name(base: Path, tmp_path: Path, models: Path) -> None:
     data, out = operation_file(tmp_path), tmp_path / "run"
-    words = ["operations", "--base", base, "--data", data, "--out", out, "--epochs", 4, "--name", "keeper", *QUICK]
+    words = ["operations", "--base", base, "--pairs", data, "--out", out, "--epochs", 4, "--name", "keeper", *QUICK]
     assert json.loads(call(words).stdout)["name"] == "keeper"
     assert Manifest.load(models).models["keeper"].role == "classifier"
     words = ["--classifier", "keeper", "--classifier", out, "--pairs", data, "--set", "sessions=0", "--json"]
