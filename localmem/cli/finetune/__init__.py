@@ -84,7 +84,7 @@ def compressor(
     """
     from finetune.compression_labels import Extractor
     from finetune.trainers.compressor import train
-    from localmem.experiments.judging import open_backbone
+    from localmem.experiments.runs import open_backbone
 
     job = make_job(recipe, out, resume=resume, name=name)
     with ExitStack() as stack:
@@ -171,7 +171,7 @@ def label_operations(conversations: Path, flags: SettingsFlags, out: Path, resum
     FILE is JSONL of sessions. The result is training data for `localmem finetune operations --pairs`.
     """
     from finetune.operation_labels import label_operations
-    from localmem.experiments.judging import open_backbone
+    from localmem.experiments.runs import open_backbone
     from localmem.store.conversation_files import SpeakerNames, read_sessions
 
     settings = flags.load()
