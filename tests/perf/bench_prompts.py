@@ -245,26 +245,32 @@ def text_questions(
             (render(name, dialogue=row["dialogue"], user="#Person1#", assistant="#Person2#").messages, row["summary"])
             for row in summaries
         ]
-    return [_episode_question(name, episode) for episode in episodes]
+    return [_episode_question(name, episode) for episode in episodes if _golds(name, episode)]
 
 
 def _episode_question(name: str, episode: Episode) -> tuple[Sequence[Message], str]:
     (session,) = episode.sessions
     people, dialogue = prompt_names(session.turns), transcript(session.turns)
-    golds = [unit.text for unit in episode.golds[session.id]]
+    golds = _golds(name, episode)
     if name == _UPDATE:
         newest = max(unit.session for unit in episode.memories)
         memory = [unit.text for unit in episode.memories if unit.session == newest]
         prompt = render(name, memory="\n".join(memory), dialogue=dialogue, limit=20)
         return prompt.messages, "\n".join([*memory, *golds])
     if name in _ABOUT_ONE:
-        about = people["user"]
-        golds = [text for text in golds if about.casefold() in text.casefold()]
         more: dict[str, object] = {"count": 5} if name == "creem/first" else {}
-        prompt = render(name, form=None, dialogue=dialogue, about=about, **people, **more)
+        prompt = render(name, form=None, dialogue=dialogue, about=people["user"], **people, **more)
     else:
         prompt = render(name, dialogue=dialogue, **people)
     return prompt.messages, json.dumps({"memories": golds}, ensure_ascii=False)
+
+
+def _golds(name: str, episode: Episode) -> list[str]:
+    """The gold memory sentences of the episode's session; for prompts about one speaker, those that name the user."""
+    (session,) = episode.sessions
+    user = prompt_names(session.turns)["user"].casefold()
+    golds = [unit.text for unit in episode.golds[session.id]]
+    return [text for text in golds if name not in _ABOUT_ONE or user in text.casefold()]
 
 
 def _probability(answer: Completion, option: str) -> float:
