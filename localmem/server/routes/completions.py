@@ -89,7 +89,7 @@ def _generate(job: _ChatJob, stream: ReplyStream) -> Pieces:
     def hear(announce: Callable[[LoggedRequest], None]) -> LoggedRequest:
         start = perf_counter()
         logged = services.sessions.hear(job.user, job.input.messages, job.session_name, stream, announce)
-        services.metrics.observe_turn_stored(perf_counter() - start)
+        services.metrics.turn_stored.observe(perf_counter() - start)
         return logged
 
     try:
@@ -107,7 +107,7 @@ def _generate(job: _ChatJob, stream: ReplyStream) -> Pieces:
         )
     except BaseException:
         if stream.session:  # otherwise nothing was logged
-            services.metrics.count_broken_off()
+            services.metrics.broken_off.inc()
         raise
     finally:
         services.sessions.remove(job.user, stream)
@@ -132,7 +132,7 @@ async def _read_all(stream: ReplyStream, job: _ChatJob) -> Reply:
 
 async def _read_first(stream: ReplyStream, job: _ChatJob) -> str | Reply:
     event = await stream.next()
-    job.services.metrics.observe_first_token(perf_counter() - job.start)
+    job.services.metrics.first_token.observe(perf_counter() - job.start)
     return event
 
 
