@@ -9,12 +9,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.experiments.judging import judge_on_backbone, open_backbone
+from localmem.experiments.judging import judge_on_backbone
 from localmem.experiments.runs import (
     ANSWERS,
+    ExperimentRecipe,
     Notify,
     Progress,
     answer_probes,
@@ -22,6 +23,7 @@ from localmem.experiments.runs import (
     describe_run,
     ignore_progress,
     open_agents,
+    open_backbone,
     system_settings,
 )
 
@@ -32,10 +34,8 @@ if TYPE_CHECKING:
     from localmem.llm.base import LLM
 
 
-class TeafarmRecipe(BaseModel):
+class TeafarmRecipe(ExperimentRecipe):
     """The options of a TeaFarm run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     systems: tuple[str, ...] = Field(min_length=1)
     """Memory system, or SYSTEM/VARIANT."""

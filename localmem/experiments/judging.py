@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localmem.errors import BadInput
-from localmem.experiments.runs import ANSWERS, FULL_HISTORY, Notify, Progress, counting, ignore_progress
+from localmem.experiments.runs import (
+    ANSWERS,
+    FULL_HISTORY,
+    Notify,
+    Progress,
+    counting,
+    ignore_progress,
+    open_backbone,
+)
 
 if TYPE_CHECKING:
     from localmem.config import Settings
@@ -19,15 +27,6 @@ if TYPE_CHECKING:
     from localmem.evaluation.judging import Judge
     from localmem.evaluation.judging.calibration_store import CalibrationRecord
     from localmem.llm.base import LLM
-
-
-def open_backbone(settings: "Settings", stack: ExitStack, notify: Notify) -> "LLM":
-    """The configured backbone, closed with the stack."""
-    from localmem import factory
-
-    backbone = factory.backbone(settings, notify)
-    stack.callback(backbone.close)
-    return backbone.llm
 
 
 def judge_on_backbone(judge: "Judge", settings: "Settings", llm: "LLM", seed: int = 0) -> "JudgeSetup":

@@ -43,10 +43,14 @@ BASELINES = (FULL_HISTORY, PLAIN_SEARCH)
 RUN, ANSWERS = "run.json", "answers.jsonl"
 
 
-class EvaluationRecipe(BaseModel):
-    """The options of an evaluation run."""
+class ExperimentRecipe(BaseModel):
+    """The options of an experiment; unknown ones are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class EvaluationRecipe(ExperimentRecipe):
+    """The options of an evaluation run."""
 
     systems: tuple[str, ...] = ()
     """Memory system, or SYSTEM/VARIANT as in configs/systems; all systems by default."""
@@ -273,6 +277,15 @@ def _changes(previous: Mapping[str, Any], current: Mapping[str, Any]) -> list[st
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
+def open_backbone(settings: "Settings", stack: ExitStack, notify: Notify) -> "LLM":
+    """The configured backbone, closed with the stack."""
+    from localmem import factory
+
+    backbone = factory.backbone(settings, notify)
+    stack.callback(backbone.close)
+    return backbone.llm
+
+
 def open_agents(
     settings: "Settings", by_system: "Mapping[str, Settings]", stack: ExitStack, notify: Notify
 ) -> "tuple[LLM, NewAgent]":
@@ -280,8 +293,7 @@ def open_agents(
     from localmem import factory
     from localmem.chat.conversation import Conversation
 
-    backbone = factory.backbone(settings, notify)
-    stack.callback(backbone.close)
+    llm = open_backbone(settings, stack, notify)
     encoder = _shared_encoder(settings, stack)
 
     def new_agent(spec: "AgentSpec") -> "Conversation":
@@ -299,7 +311,7 @@ def open_agents(
             memory_position=factory.memory_position(own),
         )
 
-    return backbone.llm, new_agent
+    return llm, new_agent
 
 
 def _shared_encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
