@@ -1,6 +1,6 @@
-"""Bank: what one system keeps for one user, as a value. Changes make a new bank; none is ever edited in place.
+"""Bank: what one system remembers of one user, as a value. Changes make a new bank; no bank is edited in place.
 
-Knows nothing of systems, stores or indexes. Readers on other threads keep the bank they took, whole.
+So readers on other threads keep a consistent bank. Does not depend on systems, stores or indexes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,9 +33,9 @@ class Bank:
         return unit_id in self.units and unit_id not in self.retired
 
     def apply(self, changes: Iterable[Change]) -> "Bank":
-        """A bank with the changes made, in order; one copy of each touched table whatever their number.
+        """A bank with the changes applied in order. Each table that changes is copied once.
 
-        Raises BadInput for a change that names a unit the bank has never held, or adds another unit under a taken id.
+        Raises BadInput for a change to an unknown unit, or for a new unit whose id belongs to another one.
         """
         draft = _Draft(self)
         for change in changes:
@@ -59,7 +59,7 @@ class _Draft:
             case AddUnit(unit=unit):
                 self._add(unit)
             case RetireUnit(unit=unit_id):
-                self._known(unit_id)
+                self._require(unit_id)
                 self._retired = dict(self._bank.retired) if self._retired is None else self._retired
                 self._retired.setdefault(unit_id, change)
             case AddLink(link=link):
@@ -68,7 +68,7 @@ class _Draft:
                 self._notes = dict(self._bank.notes) if self._notes is None else self._notes
                 self._notes[name] = text
             case MarkUnit(unit=unit_id, mark=mark, value=value):
-                self._known(unit_id)
+                self._require(unit_id)
                 self._marks = dict(self._bank.marks) if self._marks is None else self._marks
                 self._marks[unit_id, mark] = value
 
@@ -85,25 +85,25 @@ class _Draft:
     def _table(self) -> Mapping[str, Unit]:
         return self._bank.units if self._units is None else self._units
 
-    def _known(self, unit_id: str) -> None:
+    def _require(self, unit_id: str) -> None:
         if unit_id not in self._table():
-            raise BadInput(f"a change names unit {unit_id!r}, which this bank has never held; rebuild the bank")
+            raise BadInput(f"a change names unit {unit_id!r}, which is not in this bank; rebuild the bank")
 
     def _add(self, unit: Unit) -> None:
-        held = self._table().get(unit.id)
-        if held is not None and held != unit:
-            raise BadInput(f"unit id {unit.id!r} is taken by another unit; give each unit an id of its own")
+        existing = self._table().get(unit.id)
+        if existing is not None and existing != unit:
+            raise BadInput(f"unit id {unit.id!r} belongs to another unit; give each unit a unique id")
         self._units = dict(self._bank.units) if self._units is None else self._units
         self._units[unit.id] = unit
 
     def _link(self, link: Link) -> None:
-        self._known(link.source)
-        self._known(link.target)
+        self._require(link.source)
+        self._require(link.target)
         self._links = list(self._bank.links) if self._links is None else self._links
         if link not in self._links[-1:]:
             self._links.append(link)
 
 
 def as_of(changes: Iterable[Change], moment: datetime) -> Bank:
-    """The bank as it stood at `moment`: a replay of the changes made until then."""
+    """The bank as it was at `moment`: a replay of the changes until then."""
     return Bank().apply(change for change in changes if change.time <= moment)

@@ -1,23 +1,23 @@
-"""Every error a user of localmem can meet. Each message is one line: what, the value seen, the cure.
+"""All errors that localmem raises for its users. Each message is one line: the problem, the value, the cure.
 
 LocalmemError
-├── BadInput            a file, an argument or a request that cannot be used
+├── BadInput            an unusable file, argument or request
 │   ├── OutOfOrder      a turn older than the one before it
-│   └── PromptTooLong   a prompt that no trimming makes fit the model
-├── BadSettings         an unknown key, a wrong value, a part that a system needs and has not got
+│   └── PromptTooLong   a prompt that does not fit the model even when trimmed
+├── BadSettings         an unknown key, a wrong value, or a missing part of a system
 ├── ModelMissing        weights that are not on this machine
-├── ModelDamaged        weights whose checksum differs from the manifest's
-├── PullFailed          weights that could not be fetched
-├── BadVectors          what an encoder gave cannot be searched (no numbers, no unit length)
-├── MissingExtra        a Python package that an optional part needs
-├── LLMError            the backbone refused, failed or is gone
-│   ├── LLMUnavailable  no server answers; trying again later may help
-│   └── BadReply        an answer outside the format that was asked for
+├── ModelDamaged        weights whose checksum differs from the manifest
+├── PullFailed          a failed download of weights
+├── BadVectors          vectors that cannot be searched
+├── MissingExtra        an optional Python package that is not installed
+├── LLMError            the backbone refused or failed
+│   ├── LLMUnavailable  no server answers; retrying later may help
+│   └── BadReply        an answer that does not match the requested format
 ├── PartialFailure      some items of a batch failed; carries the results of the others
-└── StoreError          the data directory cannot be used as it is
+└── StoreError          the data directory is not usable
     ├── NewerStore      written by a newer localmem
     ├── EncoderMismatch vectors made by another encoder
-    ├── Conflict        someone else changed the bank in between
+    ├── Conflict        another process changed the bank
     └── NotFound        no such user, session or unit
 """
 
@@ -25,11 +25,11 @@ from collections.abc import Sequence
 
 
 class LocalmemError(Exception):
-    """Base of all errors below; `str(error)` is the one line a user reads."""
+    """Base of all errors; `str(error)` is the line for the user."""
 
 
 class BadInput(LocalmemError):
-    """A file, an argument or a request that cannot be used."""
+    """An unusable file, argument or request."""
 
 
 class OutOfOrder(BadInput):
@@ -37,11 +37,11 @@ class OutOfOrder(BadInput):
 
 
 class PromptTooLong(BadInput):
-    """A prompt that no trimming makes fit the model's context."""
+    """A prompt that does not fit the model's context even when trimmed."""
 
 
 class BadSettings(LocalmemError):
-    """An unknown key, a wrong value, or a part that a system needs and has not got."""
+    """An unknown key, a wrong value, or a missing part of a system."""
 
 
 class ModelMissing(LocalmemError):
@@ -49,31 +49,31 @@ class ModelMissing(LocalmemError):
 
 
 class ModelDamaged(LocalmemError):
-    """Weights whose checksum differs from the manifest's."""
+    """Weights whose checksum differs from the manifest."""
 
 
 class PullFailed(LocalmemError):
-    """Weights that could not be fetched."""
+    """A failed download of weights."""
 
 
 class BadVectors(LocalmemError):
-    """What an encoder gave cannot be searched: not a number, not of unit length, or of another dimension."""
+    """Vectors that cannot be searched: not a number, not of unit length, or of another dimension."""
 
 
 class MissingExtra(LocalmemError):
-    """A Python package that an optional part needs."""
+    """An optional Python package that is not installed."""
 
 
 class LLMError(LocalmemError):
-    """The backbone refused, failed or is gone."""
+    """The backbone refused or failed."""
 
 
 class LLMUnavailable(LLMError):
-    """No server answers; trying again later may help."""
+    """No server answers; retrying later may help."""
 
 
 class BadReply(LLMError):
-    """An answer outside the format that was asked for (cut short, or not the schema)."""
+    """An answer that does not match the requested format, because it was cut or violates the schema."""
 
 
 class PartialFailure(LocalmemError):
@@ -86,7 +86,7 @@ class PartialFailure(LocalmemError):
 
 
 class StoreError(LocalmemError):
-    """The data directory cannot be used as it is."""
+    """The data directory is not usable."""
 
 
 class NewerStore(StoreError):
@@ -98,7 +98,7 @@ class EncoderMismatch(StoreError):
 
 
 class Conflict(StoreError):
-    """Someone else changed the bank between reading and writing it."""
+    """Another process changed the bank between reading and writing it."""
 
 
 class NotFound(StoreError):

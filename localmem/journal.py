@@ -1,6 +1,6 @@
-"""Journal: the contract by which an agent makes one user's words and one system's changes durable.
+"""Journal: the contract by which one user's turns and one system's changes become durable.
 
-Knows no store; the store fulfils it. NoJournal keeps nothing.
+The store implements it; `NoJournal` saves nothing. Does not depend on the store.
 """
 
 from collections.abc import Sequence
@@ -12,35 +12,35 @@ from localmem.types import Change, Session, Turn
 
 
 class Journal(Protocol):
-    """Where one user's words and one system's changes are made durable. Each call is one transaction."""
+    """Saves one user's turns and one system's changes. Each call is one transaction."""
 
     def bank(self) -> Bank:
-        """The bank as committed; later commits are made against it."""
+        """The committed bank; later commits are made against it."""
         ...
 
     def is_current(self) -> bool:
-        """Whether the bank is still the one that was read, or written from here, last."""
+        """Whether no other process has changed the bank since it was last read or written here."""
         ...
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
-        """Durable on return. A turn that is there already changes nothing."""
+        """Add turns; they are durable on return. A turn that exists already changes nothing."""
         ...
 
     def commit(self, cause: str, changes: Sequence[Change]) -> None:
-        """The changes of one exchange. The same cause again changes nothing. Raises Conflict on a newer bank."""
+        """Save the changes of one exchange. Repeating a cause changes nothing. Raises Conflict if the bank is newer."""
         ...
 
     def close(self, session_id: str) -> Session | None:
-        """The session is over and waits to be remembered. Gives it as the log has it, None where there is no log."""
+        """End the session, which then waits to be remembered. Returns it as logged, None without a log."""
         ...
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
-        """The session is remembered, with its changes; False if it was before. Raises Conflict on a newer bank."""
+        """Save the session's changes; False if that was done before. Raises Conflict if the bank is newer."""
         ...
 
 
 class NoJournal:
-    """Keeps nothing: for evaluation, where a life is read and questioned in one process."""
+    """Saves nothing: for evaluation in one process."""
 
     def bank(self) -> Bank:
         raise Conflict("an agent without a journal has no other writer; this is a defect")

@@ -1,6 +1,6 @@
-"""The plain data that all of localmem speaks: turns, sessions, units, changes, prompts, replies.
+"""The plain data that all of localmem uses: turns, sessions, units, changes, prompts, replies.
 
-Values only: frozen, comparable, and able to read themselves, no more. They know no model, file or clock.
+Frozen values without behaviour. They do not depend on a model, a file or a clock.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ Role = Literal["user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message. `time` is aware; `speaker` is the name shown in prompts, `role` the side of the dialogue."""
+    """One message. `time` has a UTC offset; `speaker` is the name in prompts, `role` the side of the dialogue."""
 
     id: str
     role: Role
@@ -24,13 +24,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One sitting: its turns in the order they were said."""
+    """One conversation: its turns in order."""
 
     id: str
     turns: tuple[Turn, ...] = ()
 
     def exchanges(self) -> tuple["Exchange", ...]:
-        """The turns paired up: a user turn opens an exchange, an assistant's turn joins the open one."""
+        """The turns in pairs: a user turn opens an exchange, an assistant turn completes the open one."""
         pairs: list[Exchange] = []
         for turn in self.turns:
             last = pairs[-1] if pairs else None
@@ -45,8 +45,8 @@ class Session:
 class Unit:
     """A retrievable item of a bank.
 
-    `text` is shown to the model, `key` is indexed. `speaker` is whom it is about ("" for both sides). `sources` are the
-    ids of the turns it came from, `time` is when the event took place, `learned` when the system came to know it.
+    `text` is shown to the model, `key` is indexed. `speaker` is the person it is about ("" for both sides). `sources`
+    are the ids of the turns it came from, `time` is the time of the event, `learned` the time the unit was added.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A labelled edge between two units, older to newer; `probability` is the labeller's, if it gave one."""
+    """A labelled edge from an older to a newer unit; `probability` is the label's, if there is one."""
 
     source: str
     target: str
@@ -72,7 +72,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class AddUnit:
-    """A unit enters the bank. Adding the same unit again changes nothing."""
+    """Adds a unit to the bank. Adding the same unit again changes nothing."""
 
     unit: Unit
     time: datetime
@@ -81,7 +81,7 @@ class AddUnit:
 
 @dataclass(frozen=True, slots=True)
 class RetireUnit:
-    """A unit leaves recall and stays in history. `by` is the unit that supersedes it, or the step that retired it."""
+    """Removes a unit from recall, not from history. `by` is the unit that replaces it, or the step that retired it."""
 
     unit: str
     by: str
@@ -92,7 +92,7 @@ class RetireUnit:
 
 @dataclass(frozen=True, slots=True)
 class AddLink:
-    """An edge enters the bank."""
+    """Adds an edge to the bank."""
 
     link: Link
     time: datetime
@@ -101,7 +101,7 @@ class AddLink:
 
 @dataclass(frozen=True, slots=True)
 class SetNote:
-    """A named text is written anew (for example the recursive summary)."""
+    """Sets a named text, for example the recursive summary."""
 
     name: str
     text: str
@@ -111,7 +111,7 @@ class SetNote:
 
 @dataclass(frozen=True, slots=True)
 class MarkUnit:
-    """A number is kept beside a unit (for example how often it was recalled)."""
+    """Sets a number of a unit, for example how often it was recalled."""
 
     unit: str
     mark: str
@@ -125,7 +125,7 @@ Change = AddUnit | RetireUnit | AddLink | SetNote | MarkUnit
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A unit that a search found, with its score (higher is better)."""
+    """A search result: a unit and its score (higher is better)."""
 
     unit: Unit
     score: float
@@ -133,10 +133,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What is worth knowing now.
+    """What the reply should know.
 
-    `text` goes into the prompt ("" when there is nothing to say). `hits` are the units behind it, in the order shown.
-    `proposed` are changes that recall worked out and that `observe` may commit once the reply was given.
+    `text` goes into the prompt ("" for nothing). `hits` are the units it comes from, in the order shown. `proposed` are
+    changes that recall computed and that `observe` may commit after the reply.
     """
 
     text: str = ""
@@ -146,19 +146,20 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A user turn and its reply (either may be missing in a read log), and what the reply's recall saw."""
+    """A user turn and its reply (either may be missing in an imported log), and the recall that the reply saw."""
 
     user: Turn | None
     reply: Turn | None
     recall: Recall | None = None
 
     def turns(self) -> tuple[Turn, ...]:
+        """The turns that are not missing."""
         return tuple(turn for turn in (self.user, self.reply) if turn is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a prompt, as chat models take them."""
+    """One message of a prompt, in the form of chat models."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -178,7 +179,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """The answer is a JSON text that satisfies the schema."""
+    """The answer is JSON that satisfies the schema."""
 
     schema: Mapping[str, object]
 
@@ -188,9 +189,9 @@ Format = FreeText | Choice | JsonSchema
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request to an LLM. `name` is `<system>/<task>`: metering, capture, routing and fakes all key on it.
+    """One request to an LLM. `name` is `<system>/<task>`: metering, tracing, routing to adapters and tests use it.
 
-    `extra` holds further sampling fields of an OpenAI-style request; a server backend passes them on as they are.
+    `extra` holds further sampling fields of an OpenAI-style request; a server backend passes them on unchanged.
     A `background` prompt is one that no user waits for: it is scheduled behind the others.
     `inputs` are the values that the prompt file was rendered with, by input name. They are a record for whoever learns
     from the prompt: no backend sends them, and two prompts that differ in them alone are equal.
@@ -210,7 +211,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one completion; `cached` of the input tokens came from the prefix cache where the backend tells."""
+    """Tokens of one completion; `cached` of the input tokens came from the prefix cache, if the backend reports it."""
 
     input: int = 0
     output: int = 0
@@ -221,8 +222,8 @@ class Usage:
 class Completion:
     """An answer.
 
-    `choices` holds log-probabilities, normalised over a Choice's options. `trimmed` counts the tokens that were cut
-    from the prompt to make it fit.
+    `choices` holds log-probabilities, normalised over a Choice's options. `trimmed` is the number of tokens that were
+    cut from the prompt to make it fit.
     """
 
     text: str
@@ -234,7 +235,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The agent's answer to one user turn, with everything that led to it."""
+    """The reply to one user turn, with the recall, prompt and completion that led to it."""
 
     turn: Turn
     recall: Recall

@@ -87,8 +87,8 @@ class WordRetriever:
         return [self._search(set(query.lower().split()), k, scope or Scope()) for query in queries]
 
     def _search(self, words: set[str], k: int, scope: Scope) -> list[Match]:
-        held = {name: unit for name, unit in self.units.items() if in_scope(unit, scope)}
-        scored = [Match(name, float(len(words & set(u.key.lower().split())))) for name, u in held.items()]
+        units = {name: unit for name, unit in self.units.items() if in_scope(unit, scope)}
+        scored = [Match(name, float(len(words & set(u.key.lower().split())))) for name, u in units.items()]
         return sorted(scored, key=lambda match: -match.score)[:k]
 
 

@@ -79,12 +79,12 @@ _moves = st.one_of(
 
 @given(st.lists(_moves, max_size=20), st.data())
 def test_a_replay_at_once_equals_the_same_in_steps(moves: list[Change], data: st.DataObject) -> None:
-    known: set[str] = set()
+    ids: set[str] = set()
     valid = []
     for move in moves:
         if isinstance(move, AddUnit):
-            known.add(move.unit.id)
-        elif not isinstance(move, SetNote) and getattr(move, "unit", None) not in known:
+            ids.add(move.unit.id)
+        elif not isinstance(move, SetNote) and getattr(move, "unit", None) not in ids:
             continue
         valid.append(move)
     cut = data.draw(st.integers(0, len(valid)))

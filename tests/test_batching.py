@@ -22,28 +22,28 @@ def test_an_empty_list_calls_nothing() -> None:
 
 def _gather(limit: int, sizes: list[int]) -> list[int]:
     """The sizes of the batches that form while a first call is held back."""
-    held, seen = threading.Event(), list[int]()
+    release, batches = threading.Event(), list[int]()
 
     def call(items: list[int]) -> list[int]:
-        if not seen:
-            seen.append(len(items))
-            held.wait()
+        if not batches:
+            batches.append(len(items))
+            release.wait()
         else:
-            seen.append(len(items))
+            batches.append(len(items))
         return items
 
     batched: Batched[int, int] = Batched(call, limit=limit)
     with ThreadPoolExecutor(len(sizes) + 1) as pool:
         pool.submit(batched, [0])
-        while not seen:
+        while not batches:
             pass
         waiting = [pool.submit(batched, list(range(size))) for size in sizes]
         while len(batched._waiting) < len(sizes):
             pass
-        held.set()
+        release.set()
         for future, size in zip(waiting, sizes, strict=True):
             assert len(future.result(10)) == size
-    return seen[1:]
+    return batches[1:]
 
 
 def test_what_waits_forms_one_batch() -> None:
@@ -87,12 +87,12 @@ def test_a_partial_failure_reaches_only_its_caller() -> None:
 
 
 def test_an_interrupted_leader_leaves_nobody_waiting() -> None:
-    entered, held = threading.Event(), threading.Event()
+    entered, release = threading.Event(), threading.Event()
 
     def call(items: list[int]) -> list[int]:
         if items == [0]:
             entered.set()
-            held.wait()
+            release.wait()
             raise KeyboardInterrupt
         return items
 
@@ -112,7 +112,7 @@ def test_an_interrupted_leader_leaves_nobody_waiting() -> None:
         others = [pool.submit(batched, [number]) for number in range(1, 5)]
         while len(batched._waiting) < 4:
             pass
-        held.set()
+        release.set()
         assert [future.result(10) for future in others] == [[1], [2], [3], [4]]
     leader.join(10)
     assert interrupted

@@ -22,11 +22,11 @@ def bank(*names: str) -> Bank:
     return Bank().apply([AddUnit(unit(name, f"dog {name}"), START) for name in names])
 
 
-def memory_of(held: Bank, encoder: WordEncoder) -> RetrievalBaseline:
-    return exchange_retrieval(DenseRetriever(encoder), bank=held)
+def memory_of(bank: Bank, encoder: WordEncoder) -> RetrievalBaseline:
+    return exchange_retrieval(DenseRetriever(encoder), bank=bank)
 
 
-def found(memory: RetrievalBaseline, text: str = "dog") -> list[str]:
+def search(memory: RetrievalBaseline, text: str = "dog") -> list[str]:
     return [hit.unit.id for hit in memory.search(text, 99)]
 
 
@@ -49,7 +49,7 @@ def test_a_memory_that_is_only_looked_at_encodes_nothing() -> None:
     memory.apply([RetireUnit("a", "b", "wrong", START)])
     assert encoder.encoded == []
     assert memory.index_memory < 1000
-    assert found(memory) == ["b"]
+    assert search(memory) == ["b"]
     assert encoder.encoded == ["dog b", "dog"]
     assert memory.index_memory > 512 * 4
 
@@ -57,7 +57,7 @@ def test_a_memory_that_is_only_looked_at_encodes_nothing() -> None:
 def test_the_first_search_takes_the_whole_bank_at_once_and_once() -> None:
     encoder = Counting()
     memory = memory_of(bank("a", "b", "c"), encoder)
-    assert found(memory) == found(memory) == ["a", "b", "c"]
+    assert search(memory) == search(memory) == ["a", "b", "c"]
     assert encoder.calls == [["dog a", "dog b", "dog c"], ["dog"], ["dog"]]
 
 
@@ -68,7 +68,7 @@ def test_an_addition_is_encoded_at_once_behind_the_bank_that_was_there() -> None
     assert encoder.encoded == ["dog a", "dog b", "dog c"]
     memory.apply([AddUnit(unit("d", "dog d"), START), RetireUnit("a", "d", "", START)])
     assert encoder.encoded[-1] == "dog d"
-    assert found(memory) == ["b", "c", "d"]
+    assert search(memory) == ["b", "c", "d"]
 
 
 def test_what_cannot_be_encoded_fails_the_search_and_not_the_start() -> None:
@@ -81,7 +81,7 @@ def test_what_cannot_be_encoded_fails_the_search_and_not_the_start() -> None:
         with pytest.raises(BadVectors):
             memory.search("dog", 3)
     memory.catch_up(bank("a", "c"))
-    assert found(memory) == ["a", "c"]
+    assert search(memory) == ["a", "c"]
 
 
 def test_another_process_changes_are_taken_over_before_and_after_the_first_search() -> None:
@@ -89,11 +89,11 @@ def test_another_process_changes_are_taken_over_before_and_after_the_first_searc
     memory = memory_of(bank("a", "b"), encoder)
     memory.catch_up(bank("b"))
     assert encoder.encoded == []
-    assert found(memory) == ["b"]
+    assert search(memory) == ["b"]
     memory.catch_up(bank("c", "b"))
-    assert sorted(found(memory)) == ["b", "c"]
+    assert sorted(search(memory)) == ["b", "c"]
     memory.catch_up(bank("c"))
-    assert found(memory) == ["c"]
+    assert search(memory) == ["c"]
 
 
 def test_a_search_takes_a_scope() -> None:
@@ -116,11 +116,11 @@ def test_a_memory_without_an_index_finds_nothing_and_says_so() -> None:
 def test_threads_that_search_first_while_another_adds_and_retires_miss_nothing() -> None:
     memory = memory_of(bank(*(f"u{n}" for n in range(50))), WordEncoder())
     start = threading.Barrier(3)
-    seen: list[list[str]] = []
+    batches: list[list[str]] = []
 
     def look() -> None:
         start.wait()
-        seen.extend(found(memory) for _ in range(20))
+        batches.extend(search(memory) for _ in range(20))
 
     def change() -> None:
         start.wait()
@@ -133,5 +133,5 @@ def test_threads_that_search_first_while_another_adds_and_retires_miss_nothing()
     for thread in threads:
         thread.join()
     expected: list[Unit] = list(memory.bank.live())
-    assert sorted(found(memory)) == sorted(one.id for one in expected)
-    assert all(len(set(ids)) == len(ids) and {f"u{n}" for n in range(20, 50)} <= set(ids) for ids in seen)
+    assert sorted(search(memory)) == sorted(unit.id for unit in expected)
+    assert all(len(set(ids)) == len(ids) and {f"u{n}" for n in range(20, 50)} <= set(ids) for ids in batches)

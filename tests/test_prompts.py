@@ -51,7 +51,7 @@ VALUES: dict[str, object] = {
 }
 
 
-def filled(file: PromptFile, title: str, **changed: object) -> str:
+def render_section(file: PromptFile, title: str, **changed: object) -> str:
     values = VALUES | changed
     return file.section(title, **{name: values[name] for name in file.inputs})
 
@@ -80,30 +80,30 @@ def test_a_reply_prompt_takes_the_agents_inputs(name: str) -> None:
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_a_reply_prompt_passes_the_operators_words_on(name: str) -> None:
-    said = "Speak {{ like }} a pirate & <smile>."
-    assert said in filled(load(name), "system", instructions=said)
+    instructions = "Speak {{ like }} a pirate & <smile>."
+    assert instructions in render_section(load(name), "system", instructions=instructions)
 
 
 @pytest.mark.parametrize("name", [name for name in REPLIES if name != "none/respond"])
 def test_memory_stands_in_the_place_that_got_it_and_leaves_no_trace_elsewhere(name: str) -> None:
     file = load(name)
     memory = str(VALUES["memory"])
-    assert memory in filled(file, "system")
-    assert memory in filled(file, "memory")
-    bare = filled(file, "system", memory="")
+    assert memory in render_section(file, "system")
+    assert memory in render_section(file, "memory")
+    bare = render_section(file, "system", memory="")
     assert "earlier conversations" not in bare
-    assert "\n\n\n" not in filled(file, "system")
-    assert filled(file, "system").startswith(bare)  # the fixed part comes first: that is what the prefix cache keeps
+    assert "\n\n\n" not in render_section(file, "system")
+    assert render_section(file, "system").startswith(bare), "the fixed part comes first, for the prefix cache"
 
 
 def test_the_control_never_shows_memory() -> None:
-    assert filled(load("none/respond"), "system") == filled(load("none/respond"), "system", memory="")
+    assert render_section(load("none/respond"), "system") == render_section(load("none/respond"), "system", memory="")
 
 
 @pytest.mark.parametrize("name", SNAPSHOT)
 def test_reads_as_the_snapshot(name: str) -> None:
     file = load(name)
-    text = "\n".join(f"# {title}\n{filled(file, title)}" for title in file.sections) + "\n"
+    text = "\n".join(f"# {title}\n{render_section(file, title)}" for title in file.sections) + "\n"
     SNAPSHOTS.check(name, text)
 
 
@@ -122,7 +122,7 @@ def test_an_empty_memory_is_said_to_be_empty() -> None:
 def test_what_a_user_typed_is_no_template() -> None:
     typed = "Ana: {{ user }} {% if x %} <b>"
     prompt = render("memory_retrieval/summarize", dialogue=typed, user="Ana", assistant="Ada")
-    assert prompt.messages[1] == Message("user", f"Dialogue:\n{typed}\n\nIts answer:")
+    assert prompt.messages[1] == Message("user", f"Dialogue:\n{typed}\n\nAnswer:")
 
 
 def test_a_prompt_carries_the_values_it_was_rendered_with() -> None:
@@ -174,13 +174,13 @@ def test_the_demo_asks_twenty_different_questions_a_third_of_them_about_changes(
 
 @pytest.mark.parametrize("question", read_questions(), ids=lambda question: question.question)
 def test_the_user_said_each_answer_and_no_question_gives_it_away(question: DemoQuestion) -> None:
-    told = demo_user_turns()
-    assert any(contains_answer(text, question.accept) for text in told)
+    turns = demo_user_turns()
+    assert any(contains_answer(text, question.accept) for text in turns)
     assert not contains_answer(question.question, (*question.accept, *question.reject))
 
 
 @pytest.mark.parametrize("question", [q for q in read_questions() if q.reject], ids=lambda question: question.question)
 def test_what_no_longer_holds_was_said_before_what_does(question: DemoQuestion) -> None:
-    told = demo_user_turns()
-    newest = max(n for n, text in enumerate(told) if contains_answer(text, question.accept))
-    assert any(contains_answer(text, question.reject) for text in told[:newest])
+    turns = demo_user_turns()
+    newest = max(n for n, text in enumerate(turns) if contains_answer(text, question.accept))
+    assert any(contains_answer(text, question.reject) for text in turns[:newest])

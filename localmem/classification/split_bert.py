@@ -59,7 +59,7 @@ class SplitBert(BertForSequenceClassification):
         return SequenceClassifierOutput(logits=self.classify_states(states, attention_mask))
 
     def text_states(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-        """(n, length, width) states of padded texts after the lower layers; `which` (n,) is each one's place, 0 or 1."""
+        """(n, length, width) states of padded texts after the lower layers; `which` (n,) says 0 or 1, its place."""
         kind = which[:, None].expand_as(input_ids)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
         states = self._embed(input_ids, kind, positions)

@@ -1,7 +1,6 @@
 """Prompts are files: `<system>/<task>.md`, with a header (source, inputs, limits) and one section a message.
 
-Knows how to read, check and render them; what they say is theirs. Values are never templates: whatever a user typed
-goes in as it is.
+This package reads, checks and renders them. Values are never treated as templates: user text is inserted unchanged.
 """
 
 import json
@@ -24,7 +23,7 @@ _SECTION = re.compile(r"^# (system|user|memory)\n", re.MULTILINE)
 
 
 class PromptFile(BaseModel):
-    """One prompt as its file states it. `digest` is the sha256 of the file's text."""
+    """The content of one prompt file. `digest` is the sha256 of its text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +40,7 @@ class PromptFile(BaseModel):
         """One section with the values filled in. Raises BadSettings when values and declared inputs differ."""
         if set(values) != set(self.inputs):
             raise BadSettings(
-                f"prompt {self.name!r} declares inputs {sorted(self.inputs)} and was given {sorted(values)}"
+                f"prompt {self.name!r} declares inputs {sorted(self.inputs)}, but got {sorted(values)}"
             )
         return _template(self.sections[title]).render(**values).strip()
 
@@ -83,22 +82,22 @@ def _environment() -> Environment:
 
 @cache
 def _template(text: str) -> Template:
-    """Compiled once: a session's end may render one prompt thousands of times."""
+    """Cached: a session's end may render one prompt thousands of times."""
     return _environment().from_string(text)
 
 
 @cache
 def load(name: str) -> PromptFile:
-    """The prompt file of this name. Raises BadSettings when there is none or its header is wrong."""
+    """The prompt file of this name. Raises BadSettings if there is none or its header is wrong."""
     path = files("localmem.prompts").joinpath(f"{name}.md")
     if not path.is_file():
         raise BadSettings(f"there is no prompt {name!r}; prompts are the .md files under localmem/prompts")
     text = path.read_text(encoding="utf-8")
     match = _HEADER.match(text)
     parts = _SECTION.split(_HEADER.sub("", text, count=1))
-    found = {"name": name, "sections": dict(zip(parts[1::2], parts[2::2], strict=True)), "digest": _digest(text)}
+    fields = {"name": name, "sections": dict(zip(parts[1::2], parts[2::2], strict=True)), "digest": _digest(text)}
     try:
-        return PromptFile.model_validate({**(yaml.safe_load(match.group(1)) if match else {}), **found})
+        return PromptFile.model_validate({**(yaml.safe_load(match.group(1)) if match else {}), **fields})
     except ValidationError as error:
         raise BadSettings(f"prompt {name!r}: {validation_line(error, PromptFile, 'header field')}") from error
 
@@ -108,7 +107,7 @@ def _digest(text: str) -> str:
 
 
 def digest_of_all() -> str:
-    """One sha256 over all prompt files: two runs that have it in common asked with the same words."""
+    """One sha256 over all prompt files: two runs with the same digest used the same prompts."""
     folder = files("localmem.prompts")
     names = sorted(
         f"{group.name}/{file.name}" for group in folder.iterdir() if group.is_dir() for file in group.iterdir()

@@ -24,8 +24,8 @@ class Counting(ScriptedLLM):
 
 
 def _operation(prompt: Prompt) -> str:
-    asked = prompt.messages[-1].content
-    return next(name for word, name in _SAID.items() if word in asked)
+    question = prompt.messages[-1].content
+    return next(name for word, name in _SAID.items() if word in question)
 
 
 _SAID = {"swims": "PASS", "flat": "REPLACE", "parrot": "APPEND", "ankle": "DELETE"}
@@ -34,8 +34,8 @@ _PAIRS = [("Bo swims daily.", "Bo swims."), ("Bo seeks a flat.", "Bo has a flat.
 
 def test_all_pairs_go_out_in_one_call_with_one_prefix_and_come_back_in_order() -> None:
     llm = Counting(_operation)
-    found = LLMClassifier(llm).classify([*_PAIRS, ("Bo has a parrot.", "그 앵무새는 노래해요. 🦜")])
-    assert [label.operation for label in found] == ["PASS", "REPLACE", "DELETE", "APPEND"]
+    labels = LLMClassifier(llm).classify([*_PAIRS, ("Bo has a parrot.", "그 앵무새는 노래해요. 🦜")])
+    assert [label.operation for label in labels] == ["PASS", "REPLACE", "DELETE", "APPEND"]
     (batch,) = llm.batches
     assert len({prompt.messages[0] for prompt in batch}) == 1
     assert {prompt.format for prompt in batch} == {Choice(OPERATIONS)}

@@ -27,17 +27,17 @@ def _sure(inference: Inference) -> Verdict:
     ],
 )
 def test_sure_verdicts_give_the_table(forward: Inference, backward: Inference, expected: Operation) -> None:
-    found = operation_from_inference(_sure(forward), _sure(backward))
-    assert found.operation == expected
-    assert found.probabilities == {name: float(name == expected) for name in found.probabilities}
+    label = operation_from_inference(_sure(forward), _sure(backward))
+    assert label.operation == expected
+    assert label.probabilities == {name: float(name == expected) for name in label.probabilities}
 
 
 def test_doubtful_verdicts_are_weighed() -> None:
     forward: Verdict = {"entailment": 0.4, "neutral": 0.4, "contradiction": 0.2}
     likely: Verdict = {"entailment": 0.75, "neutral": 0.25, "contradiction": 0.0}
-    found = operation_from_inference(forward, likely)
-    assert found.operation == "REPLACE"  # 0.2 by contradiction and 0.3 by reverse entailment
-    assert found.probabilities == pytest.approx({"PASS": 0.4, "APPEND": 0.1, "REPLACE": 0.5, "DELETE": 0.0})
+    label = operation_from_inference(forward, likely)
+    assert label.operation == "REPLACE"  # 0.2 by contradiction and 0.3 by reverse entailment
+    assert label.probabilities == pytest.approx({"PASS": 0.4, "APPEND": 0.1, "REPLACE": 0.5, "DELETE": 0.0})
     assert operation_from_inference(forward, _sure("contradiction")).operation == "PASS"  # of equals the first
 
 
@@ -48,7 +48,7 @@ verdicts = st.lists(st.floats(0.01, 1), min_size=3, max_size=3).map(
 
 @given(verdicts, verdicts)
 def test_probabilities_sum_to_one_and_nothing_is_deleted(forward: Verdict, backward: Verdict) -> None:
-    found = operation_from_inference(forward, backward)
-    assert sum(found.probabilities.values()) == pytest.approx(1)
-    assert found.probabilities["DELETE"] == 0
-    assert found.probabilities[found.operation] == max(found.probabilities.values())
+    label = operation_from_inference(forward, backward)
+    assert sum(label.probabilities.values()) == pytest.approx(1)
+    assert label.probabilities["DELETE"] == 0
+    assert label.probabilities[label.operation] == max(label.probabilities.values())

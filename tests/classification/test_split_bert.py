@@ -1,4 +1,4 @@
-"""A BERT that reads texts apart: what is shared between pairs changes nothing, and each text is read once."""
+"""A BERT whose lower layers process texts separately: same results as in one pass, and each text runs once."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.trainers.pair_trainers import learner
+from finetune.trainers.pair_trainers import make_learner
 from localmem.classification import OPERATIONS
 from localmem.classification.pair_classifier import PairModel
 from localmem.classification.split_bert import SplitBert, SplitBertWeights
@@ -22,58 +22,58 @@ PAIRS = [(memory, new) for memory in MEMORIES for new in NEW]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> SplitBertWeights:
-    """Two layers, the lower of which reads texts apart; in float32."""
+    """Two layers, the lower of which processes texts separately; in float32."""
     folder = small_encoder(tmp_path_factory.mktemp("base"), " ".join([*MEMORIES, *NEW]).split(), layers=2)
     torch.manual_seed(0)
-    pupil = learner(folder, OPERATIONS, 32, [], apart=1)
-    pupil.model.save_pretrained(str(folder))
-    found = PairModel(folder, device="cpu")._model()
-    assert isinstance(found, SplitBertWeights)
-    found._model.float()
+    learner = make_learner(str(folder), OPERATIONS, 32, [], split_layers=1)
+    learner.model.save_pretrained(str(folder))
+    weights = PairModel(folder, device="cpu")._load()
+    assert isinstance(weights, SplitBertWeights)
+    weights._model.float()
     with torch.no_grad():  # random weights are near zero and would make all rows alike
-        for weight in found._model.parameters():
+        for weight in weights._model.parameters():
             weight.mul_(4.0)
-    return found
+    return weights
 
 
-def whole(model: SplitBertWeights, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+def classify_in_one_pass(model: SplitBertWeights, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """The pairs in one padded pass, as in training."""
     first, second = map(list, zip(*pairs, strict=True))
-    more = {"padding": True, "return_token_type_ids": True, "return_tensors": "pt"}
-    coded = model._tokenizer(first, second, **more)
+    options = {"padding": True, "return_token_type_ids": True, "return_tensors": "pt"}
+    encoded = model._tokenizer(first, second, **options)
     with torch.inference_mode():
-        rows: np.ndarray = model._model(**coded).logits.softmax(-1).numpy()
+        rows: np.ndarray = model._model(**encoded).logits.softmax(-1).numpy()
     return rows
 
 
-def test_shared_readings_give_what_a_whole_pass_gives(model: SplitBertWeights) -> None:
-    together, alone = model.read(PAIRS, 4), [model.read([pair], 4)[0] for pair in PAIRS]
-    np.testing.assert_allclose(together, whole(model, PAIRS), atol=1e-5)
-    np.testing.assert_allclose(together, alone, atol=1e-5)
+def test_shared_states_give_the_same_as_one_pass(model: SplitBertWeights) -> None:
+    together, single = model.classify(PAIRS, 4), [model.classify([pair], 4)[0] for pair in PAIRS]
+    np.testing.assert_allclose(together, classify_in_one_pass(model, PAIRS), atol=1e-5)
+    np.testing.assert_allclose(together, single, atol=1e-5)
     assert np.ptp(np.stack(together), axis=0).max() > 0.01
 
 
 def test_the_layers_above_see_both_texts(model: SplitBertWeights) -> None:
-    first, second = whole(model, [("red kite", "moon"), ("red kite", "boat")])
+    first, second = classify_in_one_pass(model, [("red kite", "moon"), ("red kite", "boat")])
     assert np.abs(first - second).max() > 1e-3
 
 
-def test_each_text_is_read_once(model: SplitBertWeights, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    alone = SplitBert.alone
+def test_each_text_is_processed_once(model: SplitBertWeights, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    text_states = SplitBert.text_states
 
-    def counted(self: SplitBert, ids: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        read.append(len(ids))
-        return alone(self, ids, *rest)
+    def count_texts(self: SplitBert, ids: torch.Tensor, *arguments: torch.Tensor) -> torch.Tensor:
+        batches.append(len(ids))
+        return text_states(self, ids, *arguments)
 
-    monkeypatch.setattr(SplitBert, "alone", counted)
-    model.read(PAIRS, 16)
-    assert sum(read) == len(MEMORIES) + len(NEW)
+    monkeypatch.setattr(SplitBert, "text_states", count_texts)
+    model.classify(PAIRS, 16)
+    assert sum(batches) == len(MEMORIES) + len(NEW)
 
 
-def test_only_some_layers_of_a_bert_can_read_apart(tmp_path: Path) -> None:
+def test_only_some_layers_of_a_bert_can_be_split(tmp_path: Path) -> None:
     folder = small_encoder(tmp_path, ["a"])
-    with pytest.raises(BadInput, match="1 layers cannot"):
-        learner(folder, OPERATIONS, 32, [], apart=1)
+    with pytest.raises(BadInput, match="1 of 1 layers cannot"):
+        make_learner(str(folder), OPERATIONS, 32, [], split_layers=1)
     with pytest.raises(BadInput, match="only a BERT"):
-        learner("t5:tiny", OPERATIONS, 32, [LabelledPair("a", "b", "PASS", "")], apart=1)
+        make_learner("t5:tiny", OPERATIONS, 32, [LabelledPair("a", "b", "PASS", "")], split_layers=1)

@@ -11,8 +11,8 @@ from localmem.retrieval.base import Retriever, Scope
 from tests.fakes import START, WordEncoder, unit
 
 
-def made(file: Path | None = None, **wanted: object) -> Retriever:
-    settings = Settings(retrieval=RetrievalSettings.model_validate(wanted))
+def make_retriever(file: Path | None = None, **options: object) -> Retriever:
+    settings = Settings(retrieval=RetrievalSettings.model_validate(options))
     retriever = factory.retriever(settings, WordEncoder, file)
     retriever.add([unit(f"u{n}", f"the dog number{n}", time=START.replace(day=n + 1)) for n in range(9)])
     return retriever
@@ -26,22 +26,22 @@ def ids(retriever: Retriever, query: str) -> list[str]:
 @pytest.mark.parametrize("retriever", ["dense", "bm25", "hybrid"])
 @pytest.mark.parametrize("index", ["auto", "flat", "hnsw", "ivf"])
 def test_every_retriever_over_every_index(retriever: str, index: str) -> None:
-    assert ids(made(retriever=retriever, index=index, index_half=index != "ivf"), "number3")[0] == "u3"
+    assert ids(make_retriever(retriever=retriever, index=index, index_half=index != "ivf"), "number3")[0] == "u3"
 
 
 def test_an_index_that_is_built_is_kept_in_the_file(tmp_path: Path) -> None:
-    made(tmp_path / "kept", retriever="hybrid", index="hnsw")
+    make_retriever(tmp_path / "kept", retriever="hybrid", index="hnsw")
     assert (tmp_path / "kept").is_file()
 
 
 def test_a_half_life_puts_the_newer_first() -> None:
-    assert ids(made(retriever="dense"), "the dog") == [f"u{n}" for n in range(9)]
-    assert ids(made(retriever="dense", half_life_days=30), "the dog") == [f"u{n}" for n in reversed(range(9))]
+    assert ids(make_retriever(retriever="dense"), "the dog") == [f"u{n}" for n in range(9)]
+    assert ids(make_retriever(retriever="dense", half_life_days=30), "the dog") == [f"u{n}" for n in reversed(range(9))]
 
 
 def test_dates_in_a_question_count_when_they_shall() -> None:
-    assert len(ids(made(), "the dog on 2026-03-04")) == 9
-    assert ids(made(dates_in_query=True), "the dog on 2026-03-04") == ["u3"]
+    assert len(ids(make_retriever(), "the dog on 2026-03-04")) == 9
+    assert ids(make_retriever(dates_in_query=True), "the dog on 2026-03-04") == ["u3"]
 
 
 def test_a_reranker_in_a_folder_reads_the_first_matches(starter_encoder_dir: Path, tmp_path: Path) -> None:
@@ -50,7 +50,9 @@ def test_a_reranker_in_a_folder_reads_the_first_matches(starter_encoder_dir: Pat
     model = AutoModelForSequenceClassification.from_pretrained(starter_encoder_dir, num_labels=1)
     model.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(starter_encoder_dir).save_pretrained(tmp_path)
-    retriever = made(retriever="bm25", rerank=str(tmp_path), rerank_depth=9, rerank_budget_ms=600_000, device="cpu")
+    retriever = make_retriever(
+        retriever="bm25", rerank=str(tmp_path), rerank_depth=9, rerank_budget_ms=600_000, device="cpu"
+    )
     (matches,) = retriever.search(["the dog number3"], 9)
     reader = factory.reranker(str(tmp_path), "cpu")
     keys = {f"u{n}": f"the dog number{n}" for n in range(9)}
@@ -64,9 +66,9 @@ def test_a_reranker_in_a_folder_reads_the_first_matches(starter_encoder_dir: Pat
     [
         ("ms-marco-minilm-l6-v2", ModelMissing, "localmem models pull ms-marco-minilm-l6-v2"),
         ("minilm-l6-v2", BadSettings, "is of the role encoder"),
-        ("ms-marco", BadInput, "no model is called 'ms-marco'"),
+        ("ms-marco", BadInput, "no model 'ms-marco'"),
     ],
 )
 def test_a_reranker_that_is_not_here_is_refused(name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        made(rerank=name)
+        make_retriever(rerank=name)

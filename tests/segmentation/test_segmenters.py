@@ -55,9 +55,9 @@ def test_the_papers_example_is_two_segments_of_nine_exchanges() -> None:
     assert segmenter.segment([talk]) == [[range(6), range(6, 9)]]
     (prompt,) = prompts
     assert prompt.name == NAME
-    asked = prompt.messages[-1].content
-    assert "[Exchange 0]\nUser: Which bread keeps longest?\nAssistant: Rye, mostly.\n\n[Exchange 1]" in asked
-    assert "exchanges 0 to 8" in asked
+    question = prompt.messages[-1].content
+    assert "[Exchange 0]\nUser: Which bread keeps longest?\nAssistant: Rye, mostly.\n\n[Exchange 1]" in question
+    assert "exchanges 0 to 8" in question
     assert not segmenter.fallbacks
     assert not segmenter.repairs
 
@@ -74,9 +74,9 @@ def test_the_papers_example_is_two_segments_of_nine_exchanges() -> None:
 )
 def test_gaps_and_overlaps_are_mended_and_counted(pairs: list[tuple[int, int]], segments: list[range]) -> None:
     segmenter = _segmenter(_answer(*pairs))
-    found = segmenter.segment([_talk(10)])[0]
-    assert sorted(number for run in found for number in run) == list(range(10))
-    assert {run.start for run in found} == {run.start for run in segments} | {0}
+    segments = segmenter.segment([_talk(10)])[0]
+    assert sorted(number for run in segments for number in run) == list(range(10))
+    assert {run.start for run in segments} == {run.start for run in segments} | {0}
     assert not segmenter.fallbacks
     assert segmenter.repairs[NAME] == (0 if pairs == [(5, 9), (0, 4)] else 1)
 
@@ -108,8 +108,8 @@ def test_a_backbone_that_is_gone_is_no_fallback() -> None:
 @settings(deadline=None)  # prompts are read from files the first time
 @given(st.integers(1, 30), st.lists(st.tuples(st.integers(-2, 40), st.integers(-2, 40)), max_size=40))
 def test_any_answer_gives_every_exchange_once_in_order(exchanges: int, pairs: list[tuple[int, int]]) -> None:
-    found = _segmenter(_answer(*pairs)).segment([_talk(exchanges)])[0]
-    assert [number for run in found for number in run] == list(range(exchanges))
+    segments = _segmenter(_answer(*pairs)).segment([_talk(exchanges)])[0]
+    assert [number for run in segments for number in run] == list(range(exchanges))
 
 
 def test_long_sessions_go_out_in_parts_that_fit_all_at_once() -> None:
@@ -128,13 +128,13 @@ def test_long_sessions_go_out_in_parts_that_fit_all_at_once() -> None:
         return _answer((0, last))
 
     segmenter = LLMSegmenter(Counting(script, context_length=2000))
-    found = segmenter.segment([_talk(250, words="and so on " * 10), _talk(3)])
+    segments = segmenter.segment([_talk(250, words="and so on " * 10), _talk(3)])
     assert len(calls) == 1
     assert calls[0] > 5
     assert max(sizes) <= 2000
-    assert [number for run in found[0] for number in run] == list(range(250))
-    assert found[1] == [range(3)]
-    assert len(found[0]) == calls[0] - 1
+    assert [number for run in segments[0] for number in run] == list(range(250))
+    assert segments[1] == [range(3)]
+    assert len(segments[0]) == calls[0] - 1
 
 
 def test_nothing_and_one_exchange_are_not_asked_about() -> None:
@@ -165,15 +165,15 @@ def test_a_rubric_is_read_back_as_it_was_saved_and_joins_the_prompt(tmp_path: Pa
     )
     rubric.save(tmp_path / "rubric.yaml")
     assert Rubric.load(tmp_path / "rubric.yaml") == rubric
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt.messages[0].content)
+        prompts.append(prompt.messages[0].content)
         return _answer((0, 1))
 
     LLMSegmenter(ScriptedLLM(script), rubric=rubric).segment([_talk(2)])
-    assert "- A thank-you stays with its topic." in asked[0]
-    assert "고마워요 ends it." in asked[0]
+    assert "- A thank-you stays with its topic." in prompts[0]
+    assert "고마워요 ends it." in prompts[0]
 
 
 @pytest.mark.parametrize("text", ["items: 3", "- a\n- b", "items: [", "item: [a]\n"])

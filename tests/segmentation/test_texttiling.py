@@ -11,8 +11,8 @@ CARS = ("the car broke down", "a new car costs", "car repairs are dear", "the ca
 
 
 def test_a_new_topic_begins_a_segment() -> None:
-    (found,) = TextTiling(WordEncoder()).segment([session(*CATS, *CARS)])
-    assert found == [range(2), range(2, 4)]  # a user's turn and its answer are one exchange
+    (segments,) = TextTiling(WordEncoder()).segment([session(*CATS, *CARS)])
+    assert segments == [range(2), range(2, 4)]  # a user's turn and its answer are one exchange
 
 
 def test_sessions_are_encoded_together_and_come_back_apart() -> None:
@@ -23,14 +23,14 @@ def test_sessions_are_encoded_together_and_come_back_apart() -> None:
         session("hello there", name="s3"),
         session(*CARS, *CATS, name="s4"),
     ]
-    found = TextTiling(encoder).segment(sessions)
-    assert [len(segments) for segments in found] == [2, 0, 1, 2]
+    segments = TextTiling(encoder).segment(sessions)
+    assert [len(segments) for segments in segments] == [2, 0, 1, 2]
     assert len(encoder.encoded) == 9
 
 
 def test_one_topic_is_one_segment() -> None:
-    (found,) = TextTiling(WordEncoder()).segment([session(*["tea with milk"] * 8)])
-    assert found == [range(4)]
+    (segments,) = TextTiling(WordEncoder()).segment([session(*["tea with milk"] * 8)])
+    assert segments == [range(4)]
 
 
 def test_a_gap_is_as_deep_as_its_peaks_are_high() -> None:

@@ -30,7 +30,7 @@ def _units(changes: list[Change]) -> list[Unit]:
     return [change.unit for change in changes if isinstance(change, AddUnit)]
 
 
-def _asked() -> Session:
+def _query() -> Session:
     return session("hello", name="now", start=START + timedelta(days=9))
 
 
@@ -43,9 +43,9 @@ def test_every_sentence_is_shown_whatever_is_asked() -> None:
     sentences = iter([["User sails.", "User has a cat."], ["User has a cat.", "User moved."]])
     all_memories = make(llm=ScriptedLLM(lambda _: json.dumps({"memories": next(sentences)})))
     _live(all_memories, session("a", "b", name="s1"), session("c", "d", name="s2", start=START + timedelta(days=1)))
-    shown = all_memories.recall(_asked())
-    assert shown.text == "2 March 2026: User sails.\n2 March 2026: User has a cat.\n3 March 2026: User moved."
-    assert len(shown.hits) == 3
+    recall = all_memories.recall(_query())
+    assert recall.text == "2 March 2026: User sails.\n2 March 2026: User has a cat.\n3 March 2026: User moved."
+    assert len(recall.hits) == 3
 
 
 @pytest.mark.parametrize("system", ["all_memories", "rebot"])
@@ -58,9 +58,9 @@ def test_what_does_not_fit_is_left_out_from_the_oldest_on(system: str) -> None:
     llm = ScriptedLLM(script, context_length=1400)
     remembering = make(llm=llm) if system == "all_memories" else ReBot(Parts(llm, WordRetriever), Options())
     _live(remembering, *(session(f"talk {n} of it", name=f"s{n}") for n in range(50)))
-    shown = remembering.recall(_asked())
-    assert 0 < len(shown.hits) < 50
-    assert shown.hits[-1].unit.session == "s49"
+    recall = remembering.recall(_query())
+    assert 0 < len(recall.hits) < 50
+    assert recall.hits[-1].unit.session == "s49"
     assert remembering.fallbacks == {"agent/respond": 1}
 
 
@@ -68,9 +68,9 @@ def test_what_does_not_fit_is_left_out_from_the_oldest_on(system: str) -> None:
 
 
 def _persona(prompt: Prompt) -> str:
-    said = prompt.messages[-1].content.partition("Message:\n")[2].partition("\n\nAbout: ")[0]
-    told = [f"{said.partition(':')[0]} owns a boat."] if "boat" in said else []
-    return json.dumps({"memories": told})
+    message = prompt.messages[-1].content.partition("Message:\n")[2].partition("\n\nAbout: ")[0]
+    memories = [f"{message.partition(':')[0]} owns a boat."] if "boat" in message else []
+    return json.dumps({"memories": memories})
 
 
 def test_each_utterance_gives_a_sentence_about_its_speaker_or_none() -> None:
@@ -82,8 +82,8 @@ def test_each_utterance_gives_a_sentence_about_its_speaker_or_none() -> None:
             return super().generate(prompts)
 
     by_utterance = make(llm=Counting(_persona), each="utterance")
-    said = session("I have a boat", "I have a boat too", "good morning", "as I said, the boat")
-    units = _units(by_utterance.end_session(said))
+    past = session("I have a boat", "I have a boat too", "good morning", "as I said, the boat")
+    units = _units(by_utterance.end_session(past))
     assert [(unit.text, unit.speaker, unit.sources) for unit in units] == [
         ("User owns a boat.", "User", ("s1.0",)),
         ("Assistant owns a boat.", "Assistant", ("s1.1",)),
@@ -100,8 +100,8 @@ def test_an_utterance_whose_answer_cannot_be_used_gives_none() -> None:
 # -- with memory update ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, shown", [("all_memories/updated", 9), ("memory_retrieval/updated", 6)])
-def test_the_variants_with_memory_update(name: str, shown: int) -> None:
+@pytest.mark.parametrize("name, count", [("all_memories/updated", 9), ("memory_retrieval/updated", 6)])
+def test_the_variants_with_memory_update(name: str, count: int) -> None:
     """Ten facts, one of which a later session replaces."""
     facts = iter([[f"User has hobby {n}." for n in range(9)], [], ["User gave up hobby 3."], []])
 
@@ -116,8 +116,8 @@ def test_the_variants_with_memory_update(name: str, shown: int) -> None:
     changes = updated.end_session(session("c", "d", name="s2", start=START + timedelta(days=1)))
     assert [change.reason for change in changes if isinstance(change, RetireUnit)] == ["REPLACE"]
     updated.apply(changes)
-    text = updated.recall(_asked()).text
-    assert len(text.splitlines()) == shown
+    text = updated.recall(_query()).text
+    assert len(text.splitlines()) == count
     assert "has hobby 3" not in text
 
 
@@ -147,6 +147,6 @@ def test_an_empty_session_changes_nothing() -> None:
 
 
 def test_all_baselines_are_in_the_table() -> None:
-    wanted = {"none", "full_history", "all_memories", "memory_retrieval", "utterance_retrieval", "exchange_retrieval"}
-    wanted |= {"session_retrieval", "summem", "memochat", "memorybank", "comedy", "conditionmem", "rebot"}
-    assert wanted <= set(SYSTEMS)
+    expected = {"none", "full_history", "all_memories", "memory_retrieval", "utterance_retrieval", "exchange_retrieval"}
+    expected |= {"session_retrieval", "summem", "memochat", "memorybank", "comedy", "conditionmem", "rebot"}
+    assert expected <= set(SYSTEMS)

@@ -32,16 +32,19 @@ from tests.fakes import START, WordRetriever, obedient, script, session, turns
 OPTIONS = CareCallOptions.model_validate({**system_options("carecall", {}), "k": 5, "query_turns": 6})
 
 
-def _carecall(llm: LLM, table: "Table | None" = None, bank: Bank | None = None, **options: object) -> CareCall:
+def _carecall(
+    llm: LLM, table: "Table | None" = None, bank: Bank | None = None, options: Mapping[str, object] | None = None
+) -> CareCall:
     """With a table as the classifier; without one the LLM classifies."""
     parts = Parts(llm, WordRetriever, load_classifier=lambda _: table or Table())
-    values = {"classifier": "table" if table else None, **options}
+    values = {"classifier": "table" if table else None, **(options or {})}
     return CareCall(parts, OPTIONS.model_copy(update=values), bank)
 
 
 def make(bank: Bank | None = None, llm: LLM | None = None) -> Memory:
     llm = llm or ScriptedLLM(obedient)
-    return _carecall(llm, bank=bank, speakers="both", shortlist=3, capacity=40, fusion=True)
+    options = {"speakers": "both", "shortlist": 3, "capacity": 40, "fusion": True}
+    return _carecall(llm, bank=bank, options=options)
 
 
 class Table:
@@ -53,16 +56,18 @@ class Table:
 
     def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         self.batches.append(list(pairs))
-        said = [self.labels.get(pair, "APPEND") for pair in pairs]
-        return [OperationLabel(name, {other: float(other == name) for other in OPERATIONS}) for name in said]
+        operations = [self.labels.get(pair, "APPEND") for pair in pairs]
+        return [OperationLabel(name, {other: float(other == name) for other in OPERATIONS}) for name in operations]
 
 
 def _summaries(facts: Mapping[str, Sequence[str]]) -> Callable[[Prompt], str]:
     """Answers the summary's prompt with the facts whose key stands in it."""
 
     def script(prompt: Prompt) -> str:
-        asked = prompt.messages[-1].content
-        return json.dumps({"memories": [fact for key, said in facts.items() if key in asked for fact in said]})
+        question = prompt.messages[-1].content
+        return json.dumps(
+            {"memories": [fact for key, sentences in facts.items() if key in question for fact in sentences]}
+        )
 
     return script
 
@@ -80,10 +85,10 @@ def _memory(
     def script(prompt: Prompt) -> str:
         return fuse(prompt) if fuse and prompt.name == "carecall/fuse" else summaries(prompt)
 
-    return _carecall(ScriptedLLM(script), table or Table(labels), fusion=fuse is not None, **options)
+    return _carecall(ScriptedLLM(script), table or Table(labels), None, {"fusion": fuse is not None, **options})
 
 
-def _said(key: str, number: int = 1) -> Session:
+def _past(key: str, number: int = 1) -> Session:
     return session(key, "I see.", name=f"s{number}", start=START + timedelta(days=number))
 
 
@@ -91,8 +96,8 @@ def _live(memory: Memory) -> list[str]:
     return [unit.text for unit in memory.bank.live()]
 
 
-def _end(memory: Memory, said: Session) -> list[Change]:
-    changes = memory.end_session(said)
+def _end(memory: Memory, past: Session) -> list[Change]:
+    changes = memory.end_session(past)
     memory.apply(changes)
     return changes
 
@@ -112,19 +117,19 @@ _EPISODE_LABELS: dict[tuple[str, str], Operation] = {
 def test_the_episode_of_figure_4() -> None:
     """A passing illness leaves with its recovery, what is said again is stored once, the rest adds up."""
     memory = _memory(_EPISODE, _EPISODE_LABELS)
-    _end(memory, _said("first call", 1))
+    _end(memory, _past("first call", 1))
     assert _live(memory) == ["User fasts because the stomach hurts.", "User sleeps soundly."]
-    _end(memory, _said("second call", 2))
+    _end(memory, _past("second call", 2))
     assert _live(memory) == ["User sleeps soundly.", "User walks by the lake."]
     assert [unit.session for unit in memory.bank.live()] == ["s1", "s2"], "of two alike the old one stays"
-    _end(memory, _said("third call", 3))
+    _end(memory, _past("third call", 3))
     assert _live(memory) == [
         "User sleeps soundly.",
         "User walks by the lake.",
         "User has proper meals.",
         "User gets massages from a therapist for a stiff back.",
     ]
-    assert memory.recall(_said("my back", 4)).text.count("\n") == 3
+    assert memory.recall(_past("my back", 4)).text.count("\n") == 3
 
 
 _TABLE_7: list[tuple[str, str, Operation]] = [
@@ -148,10 +153,10 @@ _TABLE_7: list[tuple[str, str, Operation]] = [
 @pytest.mark.parametrize(("old", "new", "operation"), _TABLE_7)
 def test_the_pairs_of_table_7(old: str, new: str, operation: Operation) -> None:
     memory = _memory({"before": [old], "after": [new]}, {(old, new): operation})
-    _end(memory, _said("before", 1))
-    changes = _end(memory, _said("after", 2))
-    left: dict[Operation, list[str]] = {"PASS": [old], "REPLACE": [new], "APPEND": [old, new], "DELETE": []}
-    assert _live(memory) == left[operation]
+    _end(memory, _past("before", 1))
+    changes = _end(memory, _past("after", 2))
+    expected: dict[Operation, list[str]] = {"PASS": [old], "REPLACE": [new], "APPEND": [old, new], "DELETE": []}
+    assert _live(memory) == expected[operation]
     assert len(memory.bank.units) == 1 + (operation in ("REPLACE", "APPEND")), "what is dropped never enters the bank"
     retired = [change for change in changes if isinstance(change, RetireUnit)]
     reasons: dict[Operation, list[tuple[str, str]]] = {
@@ -167,9 +172,9 @@ def test_the_pairs_of_table_7(old: str, new: str, operation: Operation) -> None:
 def test_all_pairs_of_a_session_are_one_batch() -> None:
     table = Table()
     memory = _memory({"first": ["A1.", "A2."], "second": ["B1.", "A2.", "B2."]}, table=table)
-    _end(memory, _said("first", 1))
+    _end(memory, _past("first", 1))
     assert table.batches == [], "there is nothing to compare with yet"
-    _end(memory, _said("second", 2))
+    _end(memory, _past("second", 2))
     (batch,) = table.batches
     assert len(batch) == 5, "2 x 3 pairs, but for the one of equal texts"
     assert ("A2.", "A2.") not in batch
@@ -192,7 +197,7 @@ def test_a_thousand_memories_and_ten_sentences_are_one_classification(shortlist:
     table = Table()
     memory = _memory(_TEN, table=table, shortlist=shortlist)
     _thousand(memory)
-    _end(memory, _said("today", 1))
+    _end(memory, _past("today", 1))
     (batch,) = table.batches
     assert len(batch) == most
     assert {(f"topic {n}", f"news of topic {n}") for n in range(8)} <= set(batch)
@@ -201,8 +206,8 @@ def test_a_thousand_memories_and_ten_sentences_are_one_classification(shortlist:
 def test_what_the_shortlist_leaves_out_is_appended_and_equal_texts_pass_even_so() -> None:
     labels: dict[tuple[str, str], Operation] = {("red tea", "green tea"): "REPLACE", ("blue", "green tea"): "REPLACE"}
     memory = _memory({"one": ["red tea", "blue", "a cat"], "two": ["green tea", "a cat"]}, labels, shortlist=1)
-    _end(memory, _said("one", 1))
-    _end(memory, _said("two", 2))
+    _end(memory, _past("one", 1))
+    _end(memory, _past("two", 2))
     assert _live(memory) == ["blue", "a cat", "green tea"]
 
 
@@ -228,9 +233,9 @@ def _about(prompt: Prompt) -> str:
 def test_each_speaker_has_a_memory_of_their_own() -> None:
     table = Table({("User has a dog.", "Assistant has a cat."): "REPLACE"})
     llm = Watching(lambda prompt: json.dumps({"memories": [f"{_about(prompt)} has a {_animal(prompt)}."]}))
-    memory = _carecall(llm, table, speakers="both", shortlist=1)
-    _end(memory, _said("dog", 1))
-    _end(memory, _said("cat", 2))
+    memory = _carecall(llm, table, options={"speakers": "both", "shortlist": 1})
+    _end(memory, _past("dog", 1))
+    _end(memory, _past("cat", 2))
     assert [len(batch) for batch in llm.batches] == [2, 2], "both speakers are asked about in one call"
     assert {prompt.messages[0] for batch in llm.batches for prompt in batch} == {llm.batches[0][0].messages[0]}
     first, second = (prompt.messages[-1].content for prompt in llm.batches[0])
@@ -250,18 +255,18 @@ def test_the_shortlist_of_one_speaker_is_not_filled_by_the_other() -> None:
     table = Table()
     facts = {"Facts about User:": ["red tea"], "Facts about Assistant:": ["red tea hot", "red tea cold", "red tea"]}
     memory = _memory({**facts, "two": ["new red tea"]}, table=table, speakers="both", shortlist=2)
-    _end(memory, _said("one", 1))
-    _end(memory, _said("two", 2))
+    _end(memory, _past("one", 1))
+    _end(memory, _past("two", 2))
     batch = table.batches[-1]
     assert ("red tea", "new red tea") in batch
     assert sum(new == "new red tea" for _, new in batch) == 3, "the user's one memory, two of the assistant's three"
 
 
 def test_two_speakers_with_one_name_are_told_apart() -> None:
-    said = Session("s1", tuple(replace(turn, speaker="Kim") for turn in turns("I sing", "I paint")))
+    past = Session("s1", tuple(replace(turn, speaker="Kim") for turn in turns("I sing", "I paint")))
     llm = Watching(lambda prompt: json.dumps({"memories": [f"{_about(prompt)} is here."]}))
-    memory = _carecall(llm, Table(), speakers="both")
-    _end(memory, said)
+    memory = _carecall(llm, Table(), options={"speakers": "both"})
+    _end(memory, past)
     assert [_about(prompt) for prompt in llm.batches[0]] == ["Kim (user)", "Kim (assistant)"]
     assert "Kim (user): I sing\nKim (assistant): I paint" in llm.batches[0][0].messages[-1].content
     assert [unit.kind for unit in memory.bank.live()] == ["user_fact", "assistant_fact"]
@@ -281,17 +286,17 @@ def test_a_speaker_who_said_nothing_is_not_asked_about() -> None:
 def test_the_history_of_a_unit_says_what_took_its_place() -> None:
     labels: dict[tuple[str, str], Operation] = {("old", "new"): "REPLACE", ("other", "new"): "PASS"}
     memory = _memory({"one": ["old", "other"], "two": ["new"]}, labels)
-    _end(memory, _said("one", 1))
-    changes = _end(memory, _said("two", 2))
+    _end(memory, _past("one", 1))
+    changes = _end(memory, _past("two", 2))
     assert _live(memory) == ["other"]
-    assert changes == [RetireUnit("s1/user0", "s1/user1", "REPLACE: new", _said("two", 2).turns[-1].time)]
+    assert changes == [RetireUnit("s1/user0", "s1/user1", "REPLACE: new", _past("two", 2).turns[-1].time)]
 
 
 def test_the_oldest_go_when_a_speakers_memory_is_full() -> None:
     facts = {f"day {n}": [f"fact {n}a", f"fact {n}b"] for n in range(1, 4)}
     memory = _memory(facts, capacity=3)
     for n in range(1, 4):
-        _end(memory, _said(f"day {n}", n))
+        _end(memory, _past(f"day {n}", n))
     assert _live(memory) == ["fact 2b", "fact 3a", "fact 3b"]
     assert {change.by for change in memory.bank.retired.values()} == {"carecall/capacity"}
     assert {match.id for match in memory.index.search(["fact"], 9)[0]} == {"s2/user1", "s3/user0", "s3/user1"}
@@ -299,14 +304,14 @@ def test_the_oldest_go_when_a_speakers_memory_is_full() -> None:
 
 def test_more_new_sentences_than_the_memory_holds() -> None:
     memory = _memory({"day": ["one", "two", "three"]}, capacity=2)
-    _end(memory, _said("day"))
+    _end(memory, _past("day"))
     assert _live(memory) == ["two", "three"]
 
 
-def _fusing(loses: bool, merged: str, asked: list[Prompt] | None = None) -> Callable[[Prompt], str]:
+def _fusing(loses: bool, merged: str, prompts: list[Prompt] | None = None) -> Callable[[Prompt], str]:
     def script(prompt: Prompt) -> str:
-        if asked is not None:
-            asked.append(prompt)
+        if prompts is not None:
+            prompts.append(prompt)
         return json.dumps({"loses": loses, "sentence": merged})
 
     return script
@@ -318,15 +323,15 @@ _FUSED = "User sees a physiotherapist for the sore back."
 
 
 def test_fusion_stores_one_sentence_where_a_replacement_would_lose_something() -> None:
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
     facts = {"one": [_SORE, "User gardens."], "two": [_CARE, "User reads."]}
-    memory = _memory(facts, {(_SORE, _CARE): "REPLACE"}, fuse=_fusing(True, f" {_FUSED} ", asked))
-    _end(memory, _said("one", 1))
-    assert asked == [], "nothing was replaced yet"
-    changes = _end(memory, _said("two", 2))
+    memory = _memory(facts, {(_SORE, _CARE): "REPLACE"}, fuse=_fusing(True, f" {_FUSED} ", prompts))
+    _end(memory, _past("one", 1))
+    assert prompts == [], "nothing was replaced yet"
+    changes = _end(memory, _past("two", 2))
     assert _live(memory) == ["User gardens.", _FUSED, "User reads."]
-    assert len(asked) == 1
-    assert _SORE in asked[0].messages[-1].content
+    assert len(prompts) == 1
+    assert _SORE in prompts[0].messages[-1].content
     (fused,) = (unit for unit in memory.bank.live() if unit.text == _FUSED)
     assert fused.key == _FUSED
     assert fused.sources == ("s1.0", "s1.1", "s2.0", "s2.1"), "it comes from what was said then and now"
@@ -337,8 +342,8 @@ def test_fusion_leaves_a_plain_replacement_alone() -> None:
     facts = {"one": [_SORE], "two": [_CARE]}
     for merged in (_CARE, "something else", ""):
         memory = _memory(facts, {(_SORE, _CARE): "REPLACE"}, fuse=_fusing(False, merged))
-        _end(memory, _said("one", 1))
-        _end(memory, _said("two", 2))
+        _end(memory, _past("one", 1))
+        _end(memory, _past("two", 2))
         assert _live(memory) == [_CARE]
 
 
@@ -350,13 +355,13 @@ def test_fusion_sees_all_that_one_sentence_replaces_and_only_what_is_stored() ->
         ("d", "z"): "REPLACE",
         ("e", "z"): "PASS",
     }
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
     memory = _memory(
-        {"one": ["a", "b", "c", "d", "e"], "two": ["x", "y", "z"]}, labels, fuse=_fusing(True, "ab", asked)
+        {"one": ["a", "b", "c", "d", "e"], "two": ["x", "y", "z"]}, labels, fuse=_fusing(True, "ab", prompts)
     )
-    _end(memory, _said("one", 1))
-    _end(memory, _said("two", 2))
-    assert [prompt.messages[-1].content for prompt in asked] == ["Older: a\nOlder: b\nNew: x\nAnswer:"]
+    _end(memory, _past("one", 1))
+    _end(memory, _past("two", 2))
+    assert [prompt.messages[-1].content for prompt in prompts] == ["Older: a\nOlder: b\nNew: x\nAnswer:"]
     assert _live(memory) == ["e", "ab"]
 
 
@@ -364,8 +369,8 @@ def test_what_people_added_by_hand_is_kept_up_to_date_too() -> None:
     memory = _memory({"moved": ["User lives in Lyon."]}, {("User lives in Paris.", "User lives in Lyon."): "REPLACE"})
     note = Unit("n1", "User lives in Paris.", "User lives in Paris.", "note", "", "", (), START, START)
     memory.apply([AddUnit(note, START)])
-    assert "Paris" in memory.recall(_said("hello")).text
-    _end(memory, _said("moved"))
+    assert "Paris" in memory.recall(_past("hello")).text
+    _end(memory, _past("moved"))
     assert _live(memory) == ["User lives in Lyon."]
 
 
@@ -373,42 +378,42 @@ def test_what_people_added_by_hand_is_kept_up_to_date_too() -> None:
 
 
 def test_memory_accumulate_appends_everything_but_repeats() -> None:
-    memory = _carecall(ScriptedLLM(_summaries(_EPISODE)), variant="accumulate")
+    memory = _carecall(ScriptedLLM(_summaries(_EPISODE)), options={"variant": "accumulate"})
     for n, key in enumerate(_EPISODE):
-        _end(memory, _said(key, n))
+        _end(memory, _past(key, n))
     assert _live(memory) == list(dict.fromkeys(fact for facts in _EPISODE.values() for fact in facts))
 
 
 def test_without_memory_nothing_is_kept() -> None:
     memory = WithoutMemory()
-    assert _end(memory, _said("hello")) == []
-    assert memory.recall(_said("hello", 2)).text == ""
+    assert _end(memory, _past("hello")) == []
+    assert memory.recall(_past("hello", 2)).text == ""
 
 
 def test_history_accumulate_shows_the_newest_past_that_fits() -> None:
     llm = ScriptedLLM(lambda _: pytest.fail("nothing is to be asked"), context_length=4000)
-    whole = HistoryAccumulate(llm=llm, tokens=2048)
+    long = HistoryAccumulate(llm=llm, tokens=2048)
     short = HistoryAccumulate(llm=llm, tokens=10)
-    for memory in (whole, short):
-        _end(memory, _said("first words", 1))
-        _end(memory, _said("more words", 2))
-    assert whole.recall(_said("now", 3)).text == (
+    for memory in (long, short):
+        _end(memory, _past("first words", 1))
+        _end(memory, _past("more words", 2))
+    assert long.recall(_past("now", 3)).text == (
         "3 March 2026\nUser: first words\nAssistant: I see.\n\n4 March 2026\nUser: more words\nAssistant: I see."
     )
-    assert short.recall(_said("now", 3)).text.startswith("3 March 2026\nAssistant: I see.\n\n4 March 2026\nUser: more")
+    assert short.recall(_past("now", 3)).text.startswith("3 March 2026\nAssistant: I see.\n\n4 March 2026\nUser: more")
     full = session("word " * 6000, name="s9")
-    assert whole.recall(full).text == "", "the dialogue alone fills the context"
+    assert long.recall(full).text == "", "the dialogue alone fills the context"
 
 
 def test_gold_memory_is_what_was_given() -> None:
     memory = GoldMemory(retriever=WordRetriever(), gold={"s1": ["a", "b"], "s2": ["b", "c", "c"]}, k=5, query_turns=6)
-    _end(memory, _said("x", 1))
+    _end(memory, _past("x", 1))
     assert _live(memory) == ["a", "b"]
-    _end(memory, _said("x", 2))
+    _end(memory, _past("x", 2))
     assert _live(memory) == ["b", "c"]
-    assert memory.recall(_said("c", 3)).text == "3 March 2026: b\n4 March 2026: c"
+    assert memory.recall(_past("c", 3)).text == "3 March 2026: b\n4 March 2026: c"
     with pytest.raises(BadInput, match="s3"):
-        memory.end_session(_said("x", 3))
+        memory.end_session(_past("x", 3))
 
 
 def test_gold_memory_is_read_from_a_file_or_refused_in_one_line(tmp_path: Path) -> None:
@@ -429,26 +434,26 @@ def test_gold_memory_is_read_from_a_file_or_refused_in_one_line(tmp_path: Path) 
 def test_the_nearest_are_recalled_in_time_order_for_the_last_turns() -> None:
     facts = {"one": ["User drinks tea", "User has a dog"], "two": ["User drinks coffee"]}
     memory = _memory(facts, k=2)
-    _end(memory, _said("one", 1))
-    _end(memory, _said("two", 2))
-    asked = session("what shall we talk about", "tea or coffee maybe", "which one is it", name="s3")
-    found = memory.recall(asked)
-    assert found.text == "3 March 2026: User drinks tea\n4 March 2026: User drinks coffee"
-    assert memory.recall(asked) == found
-    assert found.proposed == ()
+    _end(memory, _past("one", 1))
+    _end(memory, _past("two", 2))
+    query = session("what shall we talk about", "tea or coffee maybe", "which one is it", name="s3")
+    recall = memory.recall(query)
+    assert recall.text == "3 March 2026: User drinks tea\n4 March 2026: User drinks coffee"
+    assert memory.recall(query) == recall
+    assert recall.proposed == ()
 
 
 def test_the_query_is_no_longer_than_the_setting_and_begins_with_what_was_said_last() -> None:
-    queries: list[str] = []
+    searched: list[str] = []
 
     class Asking(WordRetriever):
-        def search(self, asked: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-            queries.extend(asked)
-            return super().search(asked, k, scope)
+        def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
+            searched.extend(queries)
+            return super().search(queries, k, scope)
 
     memory = GoldMemory(retriever=Asking(), gold={}, k=5, query_turns=2)
     memory.recall(session("one", "two", "three"))
-    assert queries == ["User: three\nAssistant: two"]
+    assert searched == ["User: three\nAssistant: two"]
 
 
 # -- when things go wrong ----------------------------------------------------------------------------------------------
@@ -456,26 +461,26 @@ def test_the_query_is_no_longer_than_the_setting_and_begins_with_what_was_said_l
 
 def test_the_same_session_gives_the_same_changes_and_nothing_is_changed_by_asking() -> None:
     memory = make()
-    _end(memory, _said("one", 1))
+    _end(memory, _past("one", 1))
     before = memory.bank
-    assert memory.end_session(_said("two", 2)) == memory.end_session(_said("two", 2))
+    assert memory.end_session(_past("two", 2)) == memory.end_session(_past("two", 2))
     assert memory.bank is before
 
 
 def test_a_bank_rebuilt_from_its_changes_recalls_the_same() -> None:
     memory = make()
     for n in range(1, 6):
-        _end(memory, _said(f"day {n} 안녕 🎉", n))
+        _end(memory, _past(f"day {n} 안녕 🎉", n))
     again = make(bank=memory.bank)
-    assert memory.recall(_said("fact", 9)).text
-    assert again.recall(_said("fact", 9)) == memory.recall(_said("fact", 9))
+    assert memory.recall(_past("fact", 9)).text
+    assert again.recall(_past("fact", 9)) == memory.recall(_past("fact", 9))
 
 
 def test_a_summary_that_cannot_be_used_gives_no_sentence_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     for broken in ('{"memories": ["cut', "[]", '{"memories": 3}'):
         llm = ScriptedLLM(script({"carecall/summarize": broken}))
         memory = _carecall(llm, Table())
-        assert memory.end_session(_said("hello")) == []
+        assert memory.end_session(_past("hello")) == []
         assert memory.fallbacks == {"carecall/summarize": 1}
         assert "carecall/summarize" in caplog.text
         caplog.clear()
@@ -485,8 +490,8 @@ def test_a_fusion_that_cannot_be_used_is_a_plain_replacement_and_is_counted(capl
     for broken in ('{"loses": tr', "{}", '{"loses": "yes", "sentence": 3}'):
         fuse = script({"carecall/fuse": broken})
         memory = _memory({"one": [_SORE], "two": [_CARE]}, {(_SORE, _CARE): "REPLACE"}, fuse=fuse)
-        _end(memory, _said("one", 1))
-        _end(memory, _said("two", 2))
+        _end(memory, _past("one", 1))
+        _end(memory, _past("two", 2))
         assert _live(memory) == [_CARE]
         assert memory.fallbacks == {"carecall/fuse": 1}
         assert "carecall/fuse" in caplog.text
@@ -502,9 +507,9 @@ def test_a_backbone_that_fails_half_way_leaves_nothing() -> None:
 
     llm = ScriptedLLM(script)
     memory = make(llm=llm)
-    _end(memory, _said("x", 1))
+    _end(memory, _past("x", 1))
     with pytest.raises(PartialFailure):
-        memory.end_session(_said("x", 2))
+        memory.end_session(_past("x", 2))
     assert _live(memory) == ["one", "two", "three"] * 2
     assert len(memory.bank.units) == 6
 
@@ -513,7 +518,7 @@ def test_a_session_of_500_turns_is_summarised_in_parts_and_classified_once() -> 
     llm = Watching(lambda _: json.dumps({"memories": ["User talks a lot."]}))
     table = Table()
     memory = _carecall(llm, table)
-    _end(memory, _said("x", 1))
+    _end(memory, _past("x", 1))
     long = session(*(f"turn {n}. " + "word " * 60 for n in range(500)), name="s2")
     _end(memory, long)
     parts = llm.batches[-1]
@@ -539,22 +544,22 @@ def test_prompts_as_they_are_sent() -> None:
 
 def test_examples_and_instructions_never_become_memories() -> None:
     """A backbone that gives back whatever it is shown brings none of the instructions into the bank."""
-    told: set[str] = set()
+    texts: set[str] = set()
 
     def parrot(prompt: Prompt) -> str:
-        instructions, asked = (message.content.splitlines() for message in prompt.messages)
-        told.update(line for line in instructions if len(line.split()) > 3)
+        instructions, lines = (message.content.splitlines() for message in prompt.messages)
+        texts.update(line for line in instructions if len(line.split()) > 3)
         if prompt.name == "carecall/summarize":
-            return json.dumps({"memories": [*instructions, *asked]})
+            return json.dumps({"memories": [*instructions, *lines]})
         if prompt.name == "carecall/fuse":
             return json.dumps({"loses": True, "sentence": "Ana does exercises with a therapist twice a week"})
         return "REPLACE"
 
     memory = make(llm=ScriptedLLM(parrot))
     for n in (1, 2):
-        _end(memory, _said(f"visit {n}", n))
+        _end(memory, _past(f"visit {n}", n))
     assert any(text.endswith("visit 2") for text in _live(memory))
-    assert any("Ana" in line for line in told)
-    assert told & set(_live(memory)) == set()
+    assert any("Ana" in line for line in texts)
+    assert texts & set(_live(memory)) == set()
     assert not any("Ana" in text for text in _live(memory))
-    assert memory.fallbacks["carecall/fuse"] > 0  # type: ignore[attr-defined]
+    assert memory.fallbacks["carecall/fuse"] > 0

@@ -19,27 +19,27 @@ def make(bank: Bank | None = None, llm: LLM | None = None) -> Comedy:
     return Comedy(Parts(llm or ScriptedLLM(obedient), WordRetriever), options, bank)
 
 
-class Play:
+class Script:
     """`told` are the memories of one session after another; `parts` is the compressed text."""
 
-    def __init__(self, *told: list[str], parts: str = "") -> None:
-        self.told = iter(told)
+    def __init__(self, *memories: list[str], parts: str = "") -> None:
+        self.memories = iter(memories)
         self.parts = parts or _parts(["User sails."], ["They joke."], ["User won."])
-        self.asked: list[Prompt] = []
+        self.prompts: list[Prompt] = []
 
     def __call__(self, prompt: Prompt) -> str:
-        self.asked.append(prompt)
-        return self.parts if prompt.name == "comedy/compress" else json.dumps({"memories": next(self.told)})
+        self.prompts.append(prompt)
+        return self.parts if prompt.name == "comedy/compress" else json.dumps({"memories": next(self.memories)})
 
-    def compressed(self) -> str:
-        return next(p for p in reversed(self.asked) if p.name == "comedy/compress").messages[-1].content
+    def compression_prompt(self) -> str:
+        return next(p for p in reversed(self.prompts) if p.name == "comedy/compress").messages[-1].content
 
 
 def _parts(portrait: list[str], relationship: list[str], events: list[str]) -> str:
     return json.dumps({"portrait": portrait, "relationship": relationship, "events": events})
 
 
-def _asked() -> Session:
+def _query() -> Session:
     return session("hello", name="now", start=START + timedelta(days=9))
 
 
@@ -50,59 +50,59 @@ def _live(memory: Comedy, *sessions: Session) -> None:
 
 def test_the_reply_sees_the_three_parts() -> None:
     memory = make(
-        llm=ScriptedLLM(Play(["User won a race."], parts=_parts(["User sails.", "User is calm."], [], ["Won."])))
+        llm=ScriptedLLM(Script(["User won a race."], parts=_parts(["User sails.", "User is calm."], [], ["Won."])))
     )
     _live(memory, session("I won", "bravo"))
-    assert memory.recall(_asked()).text == "The user:\nUser sails.\nUser is calm.\n\nWhat happened lately:\nWon."
+    assert memory.recall(_query()).text == "The user:\nUser sails.\nUser is calm.\n\nWhat happened recently:\nWon."
     assert memory.bank.notes.keys() == {"portrait", "relationship", "events"}
 
 
 def test_the_memories_of_all_sessions_are_compressed_each_time() -> None:
-    play = Play(["User sails.", "User won."], ["User sails.", "User moved."])
-    memory = make(llm=ScriptedLLM(play))
+    script = Script(["User sails.", "User won."], ["User sails.", "User moved."])
+    memory = make(llm=ScriptedLLM(script))
     _live(memory, session("a", "b", name="s1"), session("c", "d", name="s2", start=START + timedelta(days=1)))
     assert [unit.text for unit in memory.bank.live()] == ["User sails.", "User won.", "User moved."]
-    shown = play.compressed().partition("Memories:\n")[2].removesuffix("\n\nThe three lists:")
-    assert shown == "2 March 2026: User sails.\n2 March 2026: User won.\n3 March 2026: User moved."
-    assert "Compressed so far" not in play.compressed(), "while all memories fit they are the only source"
+    memories = script.compression_prompt().partition("Memories:\n")[2].removesuffix("\n\nThe three lists:")
+    assert memories == "2 March 2026: User sails.\n2 March 2026: User won.\n3 March 2026: User moved."
+    assert "Compressed so far" not in script.compression_prompt(), "while all memories fit they are the only source"
 
 
 def test_a_session_that_tells_nothing_new_changes_nothing() -> None:
-    play = Play(["User sails."], ["User sails."], [])
-    memory = make(llm=ScriptedLLM(play))
+    script = Script(["User sails."], ["User sails."], [])
+    memory = make(llm=ScriptedLLM(script))
     _live(memory, session("a", "b", name="s1"))
     assert memory.end_session(session("c", "d", name="s2")) == []
     assert memory.end_session(session("e", "f", name="s3")) == []
 
 
 def test_the_compressed_text_stands_in_for_memories_that_do_not_fit() -> None:
-    play = Play(*([f"User did thing {n} " + "and more " * 10] for n in range(40)))
-    memory = make(llm=ScriptedLLM(play, context_length=2000))
+    script = Script(*([f"User did thing {n} " + "and more " * 10] for n in range(40)))
+    memory = make(llm=ScriptedLLM(script, context_length=2000))
     _live(memory, *(session("a", "b", name=f"s{n}") for n in range(40)))
-    assert "thing 39 " in play.compressed()
-    assert "thing 0 " not in play.compressed()
-    assert "User sails." in play.compressed()
+    assert "thing 39 " in script.compression_prompt()
+    assert "thing 0 " not in script.compression_prompt()
+    assert "User sails." in script.compression_prompt()
     assert memory.fallbacks["comedy/compress"] > 0
 
 
 @pytest.mark.parametrize("parts", ['{"portrait": ["a"]}', '{"portrait', "[]"])
 def test_an_answer_that_cannot_be_used_leaves_the_parts_as_they_were(parts: str) -> None:
-    play = Play(["User sails."], ["User moved."])
-    memory = make(llm=ScriptedLLM(play))
+    script = Script(["User sails."], ["User moved."])
+    memory = make(llm=ScriptedLLM(script))
     _live(memory, session("a", "b", name="s1"))
-    before = memory.recall(_asked()).text
-    play.parts = parts
+    before = memory.recall(_query()).text
+    script.parts = parts
     changes = memory.end_session(session("c", "d", name="s2"))
     assert [type(change) for change in changes] == [AddUnit]
     memory.apply(changes)
-    assert memory.recall(_asked()).text == before
+    assert memory.recall(_query()).text == before
     assert memory.fallbacks == {"comedy/compress": 1}
 
 
 def test_the_answer_is_bounded() -> None:
-    play = Play(["User sails."])
-    make(llm=ScriptedLLM(play)).end_session(session("a", "b"))
-    form = play.asked[-1].format
+    script = Script(["User sails."])
+    make(llm=ScriptedLLM(script)).end_session(session("a", "b"))
+    form = script.prompts[-1].format
     assert isinstance(form, JsonSchema)
     properties = form.schema["properties"]
     assert isinstance(properties, dict)
@@ -114,13 +114,13 @@ def test_the_answer_is_bounded() -> None:
 
 
 def test_changes_carry_the_time_of_the_session() -> None:
-    said = session("a", "b")
-    changes = make(llm=ScriptedLLM(Play(["User sails."]))).end_session(said)
-    assert {change.time for change in changes} == {said.turns[-1].time}
+    past = session("a", "b")
+    changes = make(llm=ScriptedLLM(Script(["User sails."]))).end_session(past)
+    assert {change.time for change in changes} == {past.turns[-1].time}
     assert [change.name for change in changes if isinstance(change, SetNote)] == ["portrait", "relationship", "events"]
 
 
 def test_an_empty_session_changes_nothing() -> None:
     memory = make(llm=ScriptedLLM(lambda _: pytest.fail("nothing is to be asked")))
     assert memory.end_session(session()) == []
-    assert memory.recall(_asked()).text == ""
+    assert memory.recall(_query()).text == ""

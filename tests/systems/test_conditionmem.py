@@ -26,34 +26,34 @@ def _record(summary: str, *knowledge: str) -> str:
     return json.dumps({"summary": summary, "knowledge": list(knowledge)})
 
 
-class Play:
+class Script:
     """Records by a word of the exchange, reflections one after another; what was asked is kept."""
 
     def __init__(self, records: dict[str, str], *reflections: str) -> None:
         self.records = records
         self.reflections = iter(reflections)
-        self.asked: list[Prompt] = []
+        self.prompts: list[Prompt] = []
 
     def __call__(self, prompt: Prompt) -> str:
-        self.asked.append(prompt)
+        self.prompts.append(prompt)
         if prompt.name == "conditionmem/reflect":
             return next(self.reflections)
-        said = prompt.messages[-1].content
-        return next((record for word, record in self.records.items() if word in said), _record(""))
+        text = prompt.messages[-1].content
+        return next((record for word, record in self.records.items() if word in text), _record(""))
 
-    def reflected(self) -> list[str]:
-        return [prompt.messages[-1].content for prompt in self.asked if prompt.name == "conditionmem/reflect"]
-
-
-def _units(memory: ConditionMem, said: Session) -> list[Unit]:
-    return [change.unit for change in memory.end_session(said) if isinstance(change, AddUnit)]
+    def reflection_prompts(self) -> list[str]:
+        return [prompt.messages[-1].content for prompt in self.prompts if prompt.name == "conditionmem/reflect"]
 
 
-def _asked(text: str = "what does the parrot eat") -> Session:
+def _units(memory: ConditionMem, past: Session) -> list[Unit]:
+    return [change.unit for change in memory.end_session(past) if isinstance(change, AddUnit)]
+
+
+def _query(text: str = "what does the parrot eat") -> Session:
     return session(text, name="now", start=START + timedelta(days=9))
 
 
-def _lived(memory: ConditionMem, *sessions: Session) -> ConditionMem:
+def _with_past(memory: ConditionMem, *sessions: Session) -> ConditionMem:
     for past in sessions:
         memory.apply(memory.end_session(past))
     return memory
@@ -64,7 +64,7 @@ PETS = session("the parrot sings", "bravo", "nuts are dear", "they are")
 
 def test_an_exchange_becomes_a_summary_knowledge_and_itself() -> None:
     memory = make(
-        llm=ScriptedLLM(Play({"parrot": _record("User spoke of a parrot.", "User has a parrot.", "It sings.")}))
+        llm=ScriptedLLM(Script({"parrot": _record("User spoke of a parrot.", "User has a parrot.", "It sings.")}))
     )
     units = _units(memory, PETS)
     assert [(unit.kind, unit.text, unit.sources) for unit in units] == [
@@ -90,39 +90,39 @@ def test_the_exchanges_of_a_session_are_asked_about_together() -> None:
 
 def test_each_kind_gives_its_nearest() -> None:
     records = {f"pet-{n}": _record(f"talk {n}", f"parrot fact {n}", f"parrot lore {n}") for n in range(9)}
-    memory = make(llm=ScriptedLLM(Play(records, ENOUGH)), k=1)
-    _lived(memory, *(session(f"parrot pet-{n}", "ok", name=f"s{n}") for n in range(9)))
-    assert sorted(hit.unit.kind for hit in memory.recall(_asked("parrot")).hits) == ["exchange", "knowledge", "summary"]
+    memory = make(llm=ScriptedLLM(Script(records, ENOUGH)), k=1)
+    _with_past(memory, *(session(f"parrot pet-{n}", "ok", name=f"s{n}") for n in range(9)))
+    assert sorted(hit.unit.kind for hit in memory.recall(_query("parrot")).hits) == ["exchange", "knowledge", "summary"]
 
 
 def test_what_suffices_is_not_searched_again() -> None:
-    play = Play({"parrot": _record("A parrot."), "nuts": _record("Nuts.")}, ENOUGH)
-    found = _lived(make(llm=ScriptedLLM(play), k=1), PETS).recall(_asked())
-    assert len(play.reflected()) == 1
-    assert [hit.unit.kind for hit in found.hits] == ["summary", "exchange"]
-    assert "2 March 2026: User: the parrot sings\nAssistant: bravo" in play.reflected()[0]
+    script = Script({"parrot": _record("A parrot."), "nuts": _record("Nuts.")}, ENOUGH)
+    recall = _with_past(make(llm=ScriptedLLM(script), k=1), PETS).recall(_query())
+    assert len(script.reflection_prompts()) == 1
+    assert [hit.unit.kind for hit in recall.hits] == ["summary", "exchange"]
+    assert "2 March 2026: User: the parrot sings\nAssistant: bravo" in script.reflection_prompts()[0]
 
 
 def test_what_is_missing_is_searched_for() -> None:
     missing = json.dumps({"enough": False, "query": "nuts dear"})
-    play = Play({}, missing, ENOUGH)
-    found = _lived(make(llm=ScriptedLLM(play), k=1), PETS).recall(_asked())
-    assert [hit.unit.id for hit in found.hits] == ["s1/e0.0", "s1/e1.0"]
-    assert "nuts are dear" not in play.reflected()[0]
-    assert "nuts are dear" in play.reflected()[1]
+    script = Script({}, missing, ENOUGH)
+    recall = _with_past(make(llm=ScriptedLLM(script), k=1), PETS).recall(_query())
+    assert [hit.unit.id for hit in recall.hits] == ["s1/e0.0", "s1/e1.0"]
+    assert "nuts are dear" not in script.reflection_prompts()[0]
+    assert "nuts are dear" in script.reflection_prompts()[1]
 
 
 def test_reflection_ends_after_its_rounds_and_when_nothing_new_is_found() -> None:
     def missing(query: str) -> str:
         return json.dumps({"enough": False, "query": query})
 
-    again = Play({}, missing("nuts dear"), missing("parrot"), missing("never asked"))
-    memory = _lived(make(llm=ScriptedLLM(again), k=1), PETS)
-    memory.recall(_asked())
-    assert len(again.reflected()) == 2
-    none = Play({}, missing("nuts"))
-    assert len(_lived(make(llm=ScriptedLLM(none), k=1, rounds=0), PETS).recall(_asked()).hits) == 1
-    assert none.reflected() == []
+    again = Script({}, missing("nuts dear"), missing("parrot"), missing("never asked"))
+    memory = _with_past(make(llm=ScriptedLLM(again), k=1), PETS)
+    memory.recall(_query())
+    assert len(again.reflection_prompts()) == 2
+    none = Script({}, missing("nuts"))
+    assert len(_with_past(make(llm=ScriptedLLM(none), k=1, rounds=0), PETS).recall(_query()).hits) == 1
+    assert none.reflection_prompts() == []
 
 
 @pytest.mark.parametrize("broken", ['{"enough"', "{}"])
@@ -130,24 +130,24 @@ def test_answers_that_cannot_be_used_are_counted(broken: str) -> None:
     memory = make(llm=ScriptedLLM(lambda _: broken))
     assert [unit.kind for unit in _units(memory, PETS)] == ["exchange", "exchange"]
     assert memory.fallbacks == {"conditionmem/record": 2}
-    _lived(memory, PETS)
-    assert memory.recall(_asked()).hits
+    _with_past(memory, PETS)
+    assert memory.recall(_query()).hits
     assert memory.fallbacks["conditionmem/reflect"] == 1
 
 
 def test_nothing_is_asked_about_an_empty_memory_or_session() -> None:
     memory = make(llm=ScriptedLLM(lambda _: pytest.fail("nothing is to be asked")))
     assert memory.end_session(session()) == []
-    assert memory.recall(_asked()).hits == ()
+    assert memory.recall(_query()).hits == ()
 
 
 def test_a_note_added_by_hand_is_found() -> None:
-    memory = make(llm=ScriptedLLM(Play({}, ENOUGH)), k=1)
+    memory = make(llm=ScriptedLLM(Script({}, ENOUGH)), k=1)
     memory.apply([AddUnit(replace(unit("n1", "the parrot eats nuts"), kind="note"), START)])
-    assert [hit.unit.id for hit in memory.recall(_asked()).hits] == ["n1"]
+    assert [hit.unit.id for hit in memory.recall(_query()).hits] == ["n1"]
 
 
 def test_words_of_the_instructions_and_empty_words_are_no_knowledge() -> None:
     echo = "You keep records of a chat assistant's work, one exchange at a time."
-    memory = make(llm=ScriptedLLM(Play({"parrot": _record("...", echo, "User has a parrot.")})))
+    memory = make(llm=ScriptedLLM(Script({"parrot": _record("...", echo, "User has a parrot.")})))
     assert [unit.kind for unit in _units(memory, PETS)] == ["knowledge", "exchange", "exchange"]

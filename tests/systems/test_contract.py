@@ -56,7 +56,7 @@ LIFE = [
 QUESTION = session("Where do I live, and how is Bruno?", name="q", start=START + timedelta(days=10))
 
 
-def _committed(journal: MemoryJournal) -> list[Change]:
+def _commits(journal: MemoryJournal) -> list[Change]:
     return [change for _, changes in journal.commits for change in changes]
 
 
@@ -78,7 +78,7 @@ def test_changes_written_out_and_replayed_give_the_same_recall(settings: Setting
     agent, journal = _agent(settings)
     agent.writer.read(LIFE)
     serializer = ChangeSerializer()
-    replayed = [serializer.decode(serializer.encode(change)) for change in _committed(journal)]
+    replayed = [serializer.decode(serializer.encode(change)) for change in _commits(journal)]
     again = _memory(settings, Bank().apply(replayed))
     assert again.bank == agent.memory.bank
     assert _comparable(again.recall(QUESTION)) == _comparable(agent.memory.recall(QUESTION))
@@ -94,13 +94,13 @@ def test_the_same_life_gives_the_same_changes(settings: Settings) -> None:
 def test_a_change_has_the_time_of_its_session_and_a_unit_its_sources(settings: Settings) -> None:
     agent, journal = _agent(settings)
     agent.writer.read(LIFE)
-    said = {turn.id: turn for told in LIFE for turn in told.turns}
-    for change in _committed(journal):
+    turns = {turn.id: turn for past in LIFE for turn in past.turns}
+    for change in _commits(journal):
         assert START <= change.time <= LIFE[-1].turns[-1].time
         if isinstance(change, AddUnit):
             assert change.unit.sources
-            assert all(source in said for source in change.unit.sources)
-            assert change.unit.session in {told.id for told in LIFE}
+            assert all(source in turns for source in change.unit.sources)
+            assert change.unit.session in {past.id for past in LIFE}
 
 
 def _odd_sessions() -> Iterator[Session]:

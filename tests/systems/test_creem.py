@@ -65,11 +65,11 @@ def _script(
     *insights: dict[str, object],
     first: Sequence[str] = (),
     question: str = "What does the user like?",
-    asked: list[Prompt] | None = None,
+    prompts: list[Prompt] | None = None,
 ) -> Script:
     def script(prompt: Prompt) -> str:
-        if asked is not None:
-            asked.append(prompt)
+        if prompts is not None:
+            prompts.append(prompt)
         return {
             "creem/question": question,
             "creem/blend": json.dumps({"insights": insights}),
@@ -89,11 +89,11 @@ def _bank(*units: Unit) -> Bank:
     return Bank().apply(AddUnit(unit, unit.learned) for unit in units)
 
 
-def _added(changes: Sequence[Change]) -> list[str]:
+def _added_texts(changes: Sequence[Change]) -> list[str]:
     return [change.unit.text for change in changes if isinstance(change, AddUnit)]
 
 
-def _retired(changes: Sequence[Change]) -> list[tuple[str, str]]:
+def _retirements(changes: Sequence[Change]) -> list[tuple[str, str]]:
     return [(change.unit, change.reason) for change in changes if isinstance(change, RetireUnit)]
 
 
@@ -114,12 +114,12 @@ def test_the_hair_episode_gives_two_insights_about_the_speaker_and_a_reply_that_
     )
     curious = "Gerda is open to new hair colours and has her eye on silver."
     family = "Gerda trusts her grandchildren's taste when it comes to her hair."
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
     script = _script(
         _insight(curious, "Updated", "M1", "M3"),
         _insight(family, "Redundant", "M2"),
         question="Who advises Gerda about her hair before she decides ?",
-        asked=asked,
+        prompts=prompts,
     )
     llm = ScriptedLLM(script)
     journal = MemoryJournal()
@@ -129,25 +129,25 @@ def test_the_hair_episode_gives_two_insights_about_the_speaker_and_a_reply_that_
     for _ in agent.reply("s1"):
         pass
 
-    question, blend, reply = asked
-    assert [prompt.name for prompt in asked] == ["creem/question", "creem/blend", "creem/respond"]
+    question, blend, reply = prompts
+    assert [prompt.name for prompt in prompts] == ["creem/question", "creem/blend", "creem/respond"]
     assert "picked it, my granddaughter.\n\nQuestion about Gerda:" in _says(question)
     # what was found: memories and turns of the dialogue, five in all; the van is not about hair
-    found = _says(blend).splitlines()
-    assert [text for text in found if text.startswith("M")] == [
+    lines = _says(blend).splitlines()
+    assert [text for text in lines if text.startswith("M")] == [
         "M1 (22 February 2026): Gerda wants to colour her hair silver one day.",
         "M2 (23 February 2026): Gerda asks her grandchildren before she changes her hair.",
         "M3 (25 February 2026): Gerda has never coloured her hair.",
     ]
-    assert "Now, Gerda: I have had my hair coloured at last before the summer!" in found
-    assert sum(text.startswith(("M", "Now,")) for text in found) == 5
+    assert "Now, Gerda: I have had my hair coloured at last before the summer!" in lines
+    assert sum(text.startswith(("M", "Now,")) for text in lines) == 5
     # the reply sees the two insights and no sentence of the old memory
     assert f"About Gerda:\n- {curious}\n- {family}" in _says(reply)
     assert "drives a small van" not in _says(reply)
     # committed with the reply
     (_, changes) = journal.commits[-1]
-    assert _added(changes) == [curious, family]
-    assert _retired(changes) == [("s0/user/0", "Updated"), ("s0/user/3", "Updated"), ("s0/user/1", "Redundant")]
+    assert _added_texts(changes) == [curious, family]
+    assert _retirements(changes) == [("s0/user/0", "Updated"), ("s0/user/3", "Updated"), ("s0/user/1", "Redundant")]
     assert {unit.text for unit in agent.memory.bank.live()} == {curious, family, "Gerda drives a small van."}
     assert isinstance(agent.memory, Creem)
     assert agent.memory.operations == {"Updated": 1, "Redundant": 1}
@@ -157,14 +157,14 @@ def test_the_hair_episode_gives_two_insights_about_the_speaker_and_a_reply_that_
 
 
 def test_a_first_session_is_read_at_its_end_with_five_insights_asked_for() -> None:
-    asked: list[Prompt] = []
-    memory = _creem(ScriptedLLM(_script(first=["Likes tea.", "Has a dog."], asked=asked)))
+    prompts: list[Prompt] = []
+    memory = _creem(ScriptedLLM(_script(first=["Likes tea.", "Has a dog."], prompts=prompts)))
     talk = session("I like tea and my dog.", "Nice.")
     assert memory.recall(talk).text == ""
-    assert asked == []
+    assert prompts == []
     changes = memory.end_session(talk)
-    assert _added(changes) == ["Likes tea.", "Has a dog."]
-    (prompt,) = asked
+    assert _added_texts(changes) == ["Likes tea.", "Has a dog."]
+    (prompt,) = prompts
     assert "At most 5 insights about User:" in _says(prompt)
     (first, _) = (change.unit for change in changes if isinstance(change, AddUnit))
     assert first.sources == ("s1.0", "s1.1")
@@ -175,12 +175,12 @@ def test_a_first_session_is_read_at_its_end_with_five_insights_asked_for() -> No
 
 def test_recall_changes_nothing_and_observe_commits_what_it_proposed() -> None:
     memory = _creem(ScriptedLLM(_script(_insight("Tea at night.", "Updated", "M1"))), bank=_bank(_memory("0", "Tea.")))
-    heard = session("No tea in the morning any more.", "I see.", name="s2", start=START)
+    dialogue = session("No tea in the morning any more.", "I see.", name="s2", start=START)
     before = memory.bank
-    seen = memory.recall(Session("s2", heard.turns[:1]))
+    recall = memory.recall(Session("s2", dialogue.turns[:1]))
     assert memory.bank is before
-    changes = memory.observe(Exchange(heard.turns[0], heard.turns[1], seen))
-    assert changes == list(seen.proposed)
+    changes = memory.observe(Exchange(dialogue.turns[0], dialogue.turns[1], recall))
+    assert changes == list(recall.proposed)
     add, mark, retire = changes
     assert isinstance(add, AddUnit)
     assert isinstance(mark, MarkUnit)
@@ -188,7 +188,7 @@ def test_recall_changes_nothing_and_observe_commits_what_it_proposed() -> None:
     assert (retire.unit, retire.by, retire.reason) == ("s0/user/0", add.unit.id, "Updated")
     assert add.unit.sources == ("s2.0", "s0.0")  # the turn that was said, and what the memory came from
     assert add.unit.session == "s2"
-    assert add.time == heard.turns[0].time
+    assert add.time == dialogue.turns[0].time
 
 
 def test_speakers_have_memories_of_their_own_and_are_asked_about_together() -> None:
@@ -199,25 +199,25 @@ def test_speakers_have_memories_of_their_own_and_are_asked_about_together() -> N
             calls.append([prompt.name for prompt in prompts])
             return super().generate(prompts)
 
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
     bank = _bank(_memory("0", "The user likes tea."), _memory("1", "The assistant likes coffee.", "assistant"))
-    memory = _creem(Counting(_script(_insight("More."), asked=asked)), bank=bank, speakers="both")
-    seen = memory.recall(session("What do you like?", name="s2"))
+    memory = _creem(Counting(_script(_insight("More."), prompts=prompts)), bank=bank, speakers="both")
+    recall = memory.recall(session("What do you like?", name="s2"))
     assert calls == [["creem/question"] * 2, ["creem/blend"] * 2]
-    user, assistant = (_says(prompt) for prompt in asked[2:])
+    user, assistant = (_says(prompt) for prompt in prompts[2:])
     assert "The user likes tea." in user
     assert "coffee" not in user
     assert "coffee" in assistant
     assert "The user likes tea." not in assistant
-    assert [change.unit.speaker for change in seen.proposed if isinstance(change, AddUnit)] == ["User", "Assistant"]
-    assert len({change.unit.id for change in seen.proposed if isinstance(change, AddUnit)}) == 2
+    assert [change.unit.speaker for change in recall.proposed if isinstance(change, AddUnit)] == ["User", "Assistant"]
+    assert len({change.unit.id for change in recall.proposed if isinstance(change, AddUnit)}) == 2
 
 
 def test_the_schema_names_the_memories_that_were_shown_and_no_others() -> None:
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
     bank = _bank(*(_memory(str(n), f"fact {n} user like") for n in range(9)))
-    _creem(ScriptedLLM(_script(_insight("More."), asked=asked)), bank=bank).recall(session("hello", name="s2"))
-    form = asked[-1].format
+    _creem(ScriptedLLM(_script(_insight("More."), prompts=prompts)), bank=bank).recall(session("hello", name="s2"))
+    form = prompts[-1].format
     assert isinstance(form, JsonSchema)
     schema = json.loads(json.dumps(form.schema))
     fields = schema["properties"]["insights"]["items"]["properties"]
@@ -227,10 +227,10 @@ def test_the_schema_names_the_memories_that_were_shown_and_no_others() -> None:
 
 
 def test_where_only_the_dialogue_was_found_nothing_can_be_removed() -> None:
-    asked: list[Prompt] = []
-    llm = ScriptedLLM(_script(_insight("More."), asked=asked))
+    prompts: list[Prompt] = []
+    llm = ScriptedLLM(_script(_insight("More."), prompts=prompts))
     Blender(llm, count=2, longest=99, refine=True, fallbacks=Counter()).blend([Statements("User", [], turns("hi"))])
-    form = asked[0].format
+    form = prompts[0].format
     assert isinstance(form, JsonSchema)
     assert "remove" not in json.dumps(form.schema)
     assert "Redundant" not in json.dumps(form.schema)
@@ -242,7 +242,7 @@ def test_where_only_the_dialogue_was_found_nothing_can_be_removed() -> None:
 def test_an_insight_that_contradicts_itself_is_new_and_counted(insight: dict[str, object]) -> None:
     memory = _creem(ScriptedLLM(_script(insight)), bank=_bank(_memory("0", "Tea.")))
     proposed = memory.recall(session("hm", name="s2")).proposed
-    assert _retired(proposed) == []
+    assert _retirements(proposed) == []
     assert [change.mark for change in proposed if isinstance(change, MarkUnit)] == ["operation/New"]
     assert memory.fallbacks["creem/blend"] == (0 if insight["operation"] == "Else" else 1)
 
@@ -251,7 +251,7 @@ def test_a_memory_is_removed_once_and_a_known_sentence_not_added_again() -> None
     script = _script(_insight("Tea at night.", "Updated", "M1"), _insight("Tea, but late.", "Redundant", "M1", "M2"))
     bank = _bank(_memory("0", "Tea.", time=0), _memory("1", "A dog.", time=1))
     memory = _creem(ScriptedLLM(script), bank=bank)
-    assert _retired(memory.recall(session("hm", name="s2")).proposed) == [
+    assert _retirements(memory.recall(session("hm", name="s2")).proposed) == [
         ("s0/user/0", "Updated"),
         ("s0/user/1", "Redundant"),
     ]
@@ -263,7 +263,7 @@ def test_an_example_of_the_prompt_is_no_insight() -> None:
     example = "Tom prefers quiet evenings with a book to parties."
     assert example in load("creem/blend").sections["system"]
     memory = _creem(ScriptedLLM(_script(_insight(example), _insight("Real."))), bank=_bank(_memory("0", "Tea.")))
-    assert _added(memory.recall(session("hm", name="s2")).proposed) == ["Real."]
+    assert _added_texts(memory.recall(session("hm", name="s2")).proposed) == ["Real."]
 
 
 def _failing(name: str) -> Callable[[Prompt], str]:
@@ -277,26 +277,26 @@ def _failing(name: str) -> Callable[[Prompt], str]:
 
 def test_without_an_insight_the_reply_sees_what_was_found() -> None:
     memory = _creem(ScriptedLLM(_failing("creem/blend")), bank=_bank(_memory("0", "Tea.")))
-    seen = memory.recall(session("hm", name="s2"))
-    assert seen.text == "About User:\n- Tea."
-    assert seen.proposed == ()
-    assert [hit.unit.text for hit in seen.hits] == ["Tea."]
+    recall = memory.recall(session("hm", name="s2"))
+    assert recall.text == "About User:\n- Tea."
+    assert recall.proposed == ()
+    assert [hit.unit.text for hit in recall.hits] == ["Tea."]
     assert memory.fallbacks == {"creem/blend": 1}
 
 
 @pytest.mark.parametrize("script", [_failing("creem/question"), _script(_insight("Tea at night."), question=" ")])
 def test_without_a_question_what_was_said_last_is_searched_with(script: Script) -> None:
-    found: list[str] = []
+    searched: list[str] = []
 
     class Listening(WordRetriever):
         def search(self, queries, k, scope=None):  # type: ignore[no-untyped-def]
-            found.extend(queries)
+            searched.extend(queries)
             return super().search(queries, k, scope)
 
     bank = _bank(_memory("0", "Tea."))
     memory = _creem(ScriptedLLM(script), bank=bank, speakers="both", retriever=Listening())
     memory.recall(session("Tea or coffee?", name="s2"))
-    assert set(found) == {"Tea or coffee?"}
+    assert set(searched) == {"Tea or coffee?"}
     assert memory.fallbacks == {"creem/question": 1}
 
 
@@ -304,13 +304,13 @@ def test_without_a_question_what_was_said_last_is_searched_with(script: Script) 
 
 
 def test_without_refinement_nothing_is_judged_or_removed() -> None:
-    asked: list[Prompt] = []
-    script = _script(_insight("Tea at night.", "Updated", "M1"), asked=asked)
+    prompts: list[Prompt] = []
+    script = _script(_insight("Tea at night.", "Updated", "M1"), prompts=prompts)
     memory = _creem(ScriptedLLM(script), bank=_bank(_memory("0", "Tea.")), refine=False)
     proposed = memory.recall(session("hm", name="s2")).proposed
     assert [type(change) for change in proposed] == [AddUnit]
-    assert "Redundant" not in asked[-1].messages[0].content
-    form = asked[-1].format
+    assert "Redundant" not in prompts[-1].messages[0].content
+    form = prompts[-1].format
     assert isinstance(form, JsonSchema)
     assert "operation" not in json.dumps(form.schema)
 
@@ -329,20 +329,20 @@ def test_without_blending_before_the_reply_it_sees_past_sessions_and_the_end_ble
         before_reply=False,
     )
     talk = session(*"abcdef", name="s2")
-    seen = memory.recall(Session("s2", talk.turns[:1]))
-    assert seen.text == "About User:\n- Tea."
-    assert seen.proposed == ()
+    recall = memory.recall(Session("s2", talk.turns[:1]))
+    assert recall.text == "About User:\n- Tea."
+    assert recall.proposed == ()
     calls.clear()
     changes = memory.end_session(talk)
     assert calls == [3, 3]
-    assert _added(changes) == ["Tea at night."]  # three times the same
-    assert _retired(changes) == [("s0/user/0", "Updated")]
+    assert _added_texts(changes) == ["Tea at night."]  # three times the same
+    assert _retirements(changes) == [("s0/user/0", "Updated")]
 
 
 def test_an_exchange_without_a_reply_is_blended_at_the_end() -> None:
     memory = _creem(ScriptedLLM(_script(_insight("Tea at night."))), bank=_bank(_memory("0", "Tea.")))
     assert memory.end_session(session("a", "b", name="s2")) == []
-    assert _added(memory.end_session(session("a", "b", "c", name="s2"))) == ["Tea at night."]
+    assert _added_texts(memory.end_session(session("a", "b", "c", name="s2"))) == ["Tea at night."]
 
 
 # -- edges ---------------------------------------------------------------------------------------------------------
@@ -354,20 +354,20 @@ def test_a_turn_that_is_answered_twice_is_committed_once() -> None:
         lambda prompt: json.dumps({"insights": [_insight(next(answers))]}) if prompt.name == "creem/blend" else "what?"
     )
     memory = _creem(llm, bank=_bank(_memory("0", "Tea.")))
-    heard = session("hm", "I see.", name="s2").turns
+    dialogue = session("hm", "I see.", name="s2").turns
     for _ in range(2):
-        seen = memory.recall(Session("s2", heard[:1]))
-        memory.apply(memory.observe(Exchange(heard[0], heard[1], seen)))
+        recall = memory.recall(Session("s2", dialogue[:1]))
+        memory.apply(memory.observe(Exchange(dialogue[0], dialogue[1], recall)))
     assert [unit.text for unit in memory.bank.live()] == ["Tea.", "One."]
 
 
 def test_a_memory_that_is_gone_by_the_time_of_the_reply_is_left_out() -> None:
     script = ScriptedLLM(_script(_insight("Tea at night.", "Updated", "M1")))
     memory = _creem(script, bank=_bank(_memory("0", "Tea.")))
-    heard = session("hm", "I see.", name="s2").turns
-    seen = memory.recall(Session("s2", heard[:1]))
+    dialogue = session("hm", "I see.", name="s2").turns
+    recall = memory.recall(Session("s2", dialogue[:1]))
     memory.catch_up(Bank())
-    assert _retired(memory.observe(Exchange(heard[0], heard[1], seen))) == []
+    assert _retirements(memory.observe(Exchange(dialogue[0], dialogue[1], recall))) == []
 
 
 def test_observe_without_a_recall_changes_nothing() -> None:
@@ -384,12 +384,12 @@ def test_two_speakers_with_one_name_keep_two_memories() -> None:
 
 def test_a_memory_added_by_hand_belongs_to_the_user() -> None:
     note = Unit("note-1", "Allergic to nuts.", "Allergic to nuts.", "note", "", "by-hand", (), START, START)
-    asked: list[Prompt] = []
-    memory = _creem(ScriptedLLM(_script(_insight("More."), asked=asked)), bank=_bank(note), speakers="both")
+    prompts: list[Prompt] = []
+    memory = _creem(ScriptedLLM(_script(_insight("More."), prompts=prompts)), bank=_bank(note), speakers="both")
     question = Turn("s2.0", "user", "Ana", "What may I eat?", START)
     memory.recall(Session("s2", (question,)))
-    assert "Allergic to nuts." in _says(asked[-1])
-    assert _says(asked[-1]).endswith("insights about Ana.")
+    assert "Allergic to nuts." in _says(prompts[-1])
+    assert _says(prompts[-1]).endswith("insights about Ana.")
 
 
 def test_operations_are_read_from_the_bank() -> None:

@@ -27,46 +27,48 @@ def _memo(*topics: tuple[str, int, int]) -> str:
     return json.dumps({"memos": memos})
 
 
-def _units(memory: MemoChat, said: Session) -> list[Unit]:
-    return [change.unit for change in memory.end_session(said) if isinstance(change, AddUnit)]
+def _units(memory: MemoChat, past: Session) -> list[Unit]:
+    return [change.unit for change in memory.end_session(past) if isinstance(change, AddUnit)]
 
 
-def _asked(text: str = "how is the cat?") -> Session:
+def _query(text: str = "how is the cat?") -> Session:
     return session(text, name="now", start=START + timedelta(days=9))
 
 
-class Play:
+class Script:
     """Answers of both prompts; what was asked is kept."""
 
     def __init__(self, memo: str, picks: str = '{"topics": []}') -> None:
         self.memo = memo
         self.picks = picks
-        self.asked: list[Prompt] = []
+        self.prompts: list[Prompt] = []
 
     def __call__(self, prompt: Prompt) -> str:
-        self.asked.append(prompt)
+        self.prompts.append(prompt)
         return self.memo if prompt.name == "memochat/write" else self.picks
 
-    def shown(self, name: str) -> list[str]:
-        texts = [prompt.messages[-1].content for prompt in self.asked if prompt.name == name]
-        return [text.removeprefix("Conversation:\n").removesuffix("\n\nIts memo:") for text in texts]
+    def prompts_of(self, name: str) -> list[str]:
+        texts = [prompt.messages[-1].content for prompt in self.prompts if prompt.name == name]
+        return [text.removeprefix("Conversation:\n").removesuffix("\n\nMemo:") for text in texts]
 
 
 def test_a_topic_has_its_summary_and_its_lines() -> None:
-    play = Play(_memo(("the cat", 1, 2), ("work", 3, 4)))
-    cat, work = _units(make(llm=ScriptedLLM(play)), session("my cat is ill", "oh", "I work late", "why?"))
+    script = Script(_memo(("the cat", 1, 2), ("work", 3, 4)))
+    cat, work = _units(make(llm=ScriptedLLM(script)), session("my cat is ill", "oh", "I work late", "why?"))
     assert cat.text == "the cat: About the cat.\nUser: my cat is ill\nAssistant: oh"
     assert (cat.key, cat.sources) == ("the cat: About the cat.", ("s1.0", "s1.1"))
     assert (work.sources, work.time) == (("s1.2", "s1.3"), START + timedelta(minutes=2))
-    assert play.shown("memochat/write") == [
+    assert script.prompts_of("memochat/write") == [
         "1. User: my cat is ill\n2. Assistant: oh\n3. User: I work late\n4. Assistant: why?"
     ]
 
 
 def test_the_memo_is_written_at_ten_entries_and_the_last_two_go_on() -> None:
-    play = Play(_memo(("all", 1, 10)))
-    _units(make(llm=ScriptedLLM(play)), session(*(f"line-{n}" for n in range(20))))
-    pieces = [[line.rpartition("line-")[2] for line in text.splitlines()] for text in play.shown("memochat/write")]
+    script = Script(_memo(("all", 1, 10)))
+    _units(make(llm=ScriptedLLM(script)), session(*(f"line-{n}" for n in range(20))))
+    pieces = [
+        [line.rpartition("line-")[2] for line in text.splitlines()] for text in script.prompts_of("memochat/write")
+    ]
     assert pieces == [
         [str(n) for n in range(10)],
         [str(n) for n in range(8, 18)],
@@ -75,15 +77,15 @@ def test_the_memo_is_written_at_ten_entries_and_the_last_two_go_on() -> None:
 
 
 def test_the_memo_is_written_at_1024_words() -> None:
-    play = Play(_memo(("all", 1, 2)))
-    _units(make(llm=ScriptedLLM(play)), session("w " * 600, "w " * 424, "bye"))
-    assert [len(text.splitlines()) for text in play.shown("memochat/write")] == [2, 3]
+    script = Script(_memo(("all", 1, 2)))
+    _units(make(llm=ScriptedLLM(script)), session("w " * 600, "w " * 424, "bye"))
+    assert [len(text.splitlines()) for text in script.prompts_of("memochat/write")] == [2, 3]
 
 
 def test_a_session_that_ends_as_the_memo_is_written_is_not_written_twice() -> None:
-    play = Play(_memo(("all", 1, 10)))
-    _units(make(llm=ScriptedLLM(play)), session(*(f"line-{n}" for n in range(10))))
-    assert len(play.shown("memochat/write")) == 1
+    script = Script(_memo(("all", 1, 10)))
+    _units(make(llm=ScriptedLLM(script)), session(*(f"line-{n}" for n in range(10))))
+    assert len(script.prompts_of("memochat/write")) == 1
 
 
 @given(st.lists(st.integers(1, 700), min_size=1, max_size=60), st.integers(1, 12), st.integers(0, 3))
@@ -92,13 +94,13 @@ def test_pieces_lose_no_turn_and_end_when_full(lengths: list[int], entries: int,
         with pytest.raises(BadSettings):
             make(entries=entries, kept=kept)
         return
-    play = Play(_memo(("all", 1, 1)))
-    said = session(*(f"#{n}# " + "w " * length for n, length in enumerate(lengths)))
-    make(llm=ScriptedLLM(play, context_length=10**6), entries=entries, kept=kept).end_session(said)
-    shown = play.shown("memochat/write")
-    assert all(any(f"#{n}# " in text for text in shown) for n in range(len(lengths)))
-    assert all(len(text.splitlines()) <= entries for text in shown)
-    assert len(shown) <= len(lengths)
+    script = Script(_memo(("all", 1, 1)))
+    past = session(*(f"#{n}# " + "w " * length for n, length in enumerate(lengths)))
+    make(llm=ScriptedLLM(script, context_length=10**6), entries=entries, kept=kept).end_session(past)
+    prompts_of = script.prompts_of("memochat/write")
+    assert all(any(f"#{n}# " in text for text in prompts_of) for n in range(len(lengths)))
+    assert all(len(text.splitlines()) <= entries for text in prompts_of)
+    assert len(prompts_of) <= len(lengths)
 
 
 def test_the_pieces_of_a_session_are_asked_about_together() -> None:
@@ -109,19 +111,19 @@ def test_the_pieces_of_a_session_are_asked_about_together() -> None:
             batches.append(len(prompts))
             return super().generate(prompts)
 
-    make(llm=Counting(Play(_memo(("all", 1, 2))))).end_session(session(*"abcdefghijklmnopqrst"))
+    make(llm=Counting(Script(_memo(("all", 1, 2))))).end_session(session(*"abcdefghijklmnopqrst"))
     assert batches == [3]
 
 
 def test_picked_topics_are_shown_with_their_dialogue() -> None:
-    play = Play(_memo(("the cat", 1, 2), ("work", 3, 4)), '{"topics": [1]}')
-    memory = make(llm=ScriptedLLM(play))
+    script = Script(_memo(("the cat", 1, 2), ("work", 3, 4)), '{"topics": [1]}')
+    memory = make(llm=ScriptedLLM(script))
     memory.apply(memory.end_session(session("my cat is ill", "oh", "I work late", "why?")))
-    found = memory.recall(_asked())
-    assert found.text == "2 March 2026: the cat: About the cat.\nUser: my cat is ill\nAssistant: oh"
-    (shown,) = play.shown("memochat/select")
-    assert "1. the cat: About the cat.\n2. work: About work.\n3. None of these." in shown
-    form = play.asked[-1].format
+    recall = memory.recall(_query())
+    assert recall.text == "2 March 2026: the cat: About the cat.\nUser: my cat is ill\nAssistant: oh"
+    (prompts_of,) = script.prompts_of("memochat/select")
+    assert "1. the cat: About the cat.\n2. work: About work.\n3. None of these." in prompts_of
+    form = script.prompts[-1].format
     assert isinstance(form, JsonSchema)
     assert form.schema["properties"] == {
         "topics": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 3}, "maxItems": 3}
@@ -130,15 +132,15 @@ def test_picked_topics_are_shown_with_their_dialogue() -> None:
 
 @pytest.mark.parametrize("picks", ['{"topics": [3]}', '{"topics": []}'])
 def test_none_of_the_topics_is_a_pick_too(picks: str) -> None:
-    memory = make(llm=ScriptedLLM(Play(_memo(("the cat", 1, 2), ("work", 3, 4)), picks)))
+    memory = make(llm=ScriptedLLM(Script(_memo(("the cat", 1, 2), ("work", 3, 4)), picks)))
     memory.apply(memory.end_session(session("a", "b", "c", "d")))
-    assert memory.recall(_asked()).hits == ()
+    assert memory.recall(_query()).hits == ()
     assert memory.fallbacks == {}
 
 
 @pytest.mark.parametrize("memo", ['{"memos": []}', '{"memo', _memo(("beyond", 9, 10)), '{"other": 1}'])
 def test_a_memo_that_cannot_be_used_keeps_the_dialogue_under_its_date(memo: str) -> None:
-    memory = make(llm=ScriptedLLM(Play(memo)))
+    memory = make(llm=ScriptedLLM(Script(memo)))
     (unit,) = _units(memory, session("my cat is ill", "oh"))
     assert unit.key == "2 March 2026: my cat is ill"
     assert unit.sources == ("s1.0", "s1.1")
@@ -146,23 +148,23 @@ def test_a_memo_that_cannot_be_used_keeps_the_dialogue_under_its_date(memo: str)
 
 
 def test_lines_given_the_wrong_way_round_are_read_the_right_way() -> None:
-    (unit,) = _units(make(llm=ScriptedLLM(Play(_memo(("cat", 2, 1))))), session("my cat", "oh"))
+    (unit,) = _units(make(llm=ScriptedLLM(Script(_memo(("cat", 2, 1))))), session("my cat", "oh"))
     assert unit.sources == ("s1.0", "s1.1")
 
 
 def test_picks_that_cannot_be_used_show_nothing_and_are_counted() -> None:
-    memory = make(llm=ScriptedLLM(Play(_memo(("cat", 1, 2)), '{"topics": ["cat"')))
+    memory = make(llm=ScriptedLLM(Script(_memo(("cat", 1, 2)), '{"topics": ["cat"')))
     memory.apply(memory.end_session(session("a", "b")))
-    assert memory.recall(_asked()).text == ""
+    assert memory.recall(_query()).text == ""
     assert memory.fallbacks == {"memochat/select": 1}
 
 
 def test_of_a_memo_too_long_for_the_model_the_newest_topics_are_offered() -> None:
-    play = Play(_memo(("cat " * 10, 1, 2)), '{"topics": [1]}')
-    memory = make(llm=ScriptedLLM(play, context_length=1200))
+    script = Script(_memo(("cat " * 10, 1, 2)), '{"topics": [1]}')
+    memory = make(llm=ScriptedLLM(script, context_length=1200))
     for n in range(80):
         memory.apply(memory.end_session(session("a", "b", name=f"s{n}")))
-    (hit,) = memory.recall(_asked()).hits
+    (hit,) = memory.recall(_query()).hits
     assert hit.unit.session not in {"s0", "s79"}, "the first of those offered"
     assert memory.fallbacks == {"memochat/select": 1}
 
@@ -170,4 +172,4 @@ def test_of_a_memo_too_long_for_the_model_the_newest_topics_are_offered() -> Non
 def test_nothing_is_asked_about_an_empty_memo_or_session() -> None:
     memory = make(llm=ScriptedLLM(lambda _: pytest.fail("nothing is to be asked")))
     assert memory.end_session(session()) == []
-    assert memory.recall(_asked()).text == ""
+    assert memory.recall(_query()).text == ""

@@ -20,12 +20,12 @@ def _line_by_line(memory: Sequence[str], sentences: Sequence[str], labels: Label
                 m_del.add(m)
                 if labels[m, s] == "DELETE":
                     s_del.add(s)
-    left = set(memory) - m_del
+    remaining_names = set(memory) - m_del
     for s in sentences:
-        for m in left:
+        for m in remaining_names:
             if labels[m, s] == "PASS":
                 s_del.add(s)
-    return left | (set(sentences) - s_del)
+    return remaining_names | (set(sentences) - s_del)
 
 
 def _all_matrices(rows: int, columns: int) -> Iterator[tuple[list[str], list[str], Labels]]:
@@ -41,9 +41,9 @@ _SMALL = [(0, 0), (0, 2), (2, 0), (1, 1), (1, 3), (3, 1), (2, 2), (2, 3), (3, 2)
 @pytest.mark.parametrize("shape", _SMALL, ids=str)
 def test_what_remains_is_what_the_papers_lines_leave(shape: tuple[int, int]) -> None:
     for memory, sentences, labels in _all_matrices(*shape):
-        left = remaining(update(memory, sentences, labels))
-        assert set(left) == _line_by_line(memory, sentences, labels), labels
-        assert left == [name for name in [*memory, *sentences] if name in left], "old before new, in order"
+        survivors = remaining(update(memory, sentences, labels))
+        assert set(survivors) == _line_by_line(memory, sentences, labels), labels
+        assert survivors == [name for name in [*memory, *sentences] if name in survivors], "old before new, in order"
 
 
 @pytest.mark.parametrize("shape", _SMALL, ids=str)

@@ -26,7 +26,7 @@ def make(
     return MemoryBank(Parts(llm or ScriptedLLM(obedient), WordRetriever), options, bank)
 
 
-def _said(prompt: Prompt) -> str:
+def _question(prompt: Prompt) -> str:
     return prompt.messages[-1].content
 
 
@@ -39,7 +39,7 @@ def _silent(**options: float) -> MemoryBank:
     return make(llm=ScriptedLLM(lambda _: ""), **options)  # type: ignore[arg-type]
 
 
-def _lived(memory: MemoryBank, *sessions: Session) -> MemoryBank:
+def _with_past(memory: MemoryBank, *sessions: Session) -> MemoryBank:
     for past in sessions:
         memory.apply(memory.end_session(past))
     return memory
@@ -48,9 +48,9 @@ def _lived(memory: MemoryBank, *sessions: Session) -> MemoryBank:
 PARROT = session("the parrot sings", "bravo", name="s1")
 
 
-def _exchange(memory: MemoryBank, asked: Session) -> Exchange:
-    reply = replace(asked.turns[-1], id=f"{asked.id}.reply", role="assistant", text="fine")
-    return Exchange(asked.turns[-1], reply, memory.recall(asked))
+def _exchange(memory: MemoryBank, query: Session) -> Exchange:
+    reply = replace(query.turns[-1], id=f"{query.id}.reply", role="assistant", text="fine")
+    return Exchange(query.turns[-1], reply, memory.recall(query))
 
 
 def test_retention_is_the_papers_and_not_its_codes() -> None:
@@ -62,13 +62,13 @@ def test_retention_is_the_papers_and_not_its_codes() -> None:
 
 
 def test_each_day_is_summarised_and_goes_into_the_global_texts() -> None:
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         task = prompt.name.partition("/")[2]
         if task in ("day", "insight"):
-            return f"The {task} of {'tea' if 'tea' in _said(prompt) else 'wine'}."
+            return f"The {task} of {'tea' if 'tea' in _question(prompt) else 'wine'}."
         return f"All {task}."
 
     night = session("I like tea", "noted", "and wine", "noted", start=START + timedelta(hours=5, minutes=58))
@@ -80,26 +80,30 @@ def test_each_day_is_summarised_and_goes_into_the_global_texts() -> None:
     ]
     notes = {change.name: change.text for change in changes if isinstance(change, SetNote)}
     assert notes == {EVENTS: "All events.", PORTRAIT: "All portrait."}
-    by_name = {prompt.name: _said(prompt) for prompt in asked}
+    by_name = {prompt.name: _question(prompt) for prompt in prompts}
     assert "2 March 2026: The day of tea.\n3 March 2026: The day of wine." in by_name["memorybank/events"]
     assert "The insight of tea.\nThe insight of wine." in by_name["memorybank/portrait"]
 
 
 def test_the_global_texts_are_rewritten_from_themselves_and_the_news() -> None:
     number = count()
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return f"Text number {next(number)}."
 
-    memory = _lived(make(llm=ScriptedLLM(script)), session("a", "b", name="s1"))
-    held = memory.bank.notes[PORTRAIT]
-    asked.clear()
+    memory = _with_past(make(llm=ScriptedLLM(script)), session("a", "b", name="s1"))
+    previous = memory.bank.notes[PORTRAIT]
+    prompts.clear()
     memory.end_session(session("c", "d", name="s2"))
-    (portrait,) = [prompt for prompt in asked if prompt.name == "memorybank/portrait"]
-    assert held in _said(portrait)
-    assert all(held not in _said(prompt) for prompt in asked if prompt.name in ("memorybank/day", "memorybank/insight"))
+    (portrait,) = [prompt for prompt in prompts if prompt.name == "memorybank/portrait"]
+    assert previous in _question(portrait)
+    assert all(
+        previous not in _question(prompt)
+        for prompt in prompts
+        if prompt.name in ("memorybank/day", "memorybank/insight")
+    )
 
 
 def test_the_calls_of_a_session_go_out_in_two_steps() -> None:
@@ -122,21 +126,21 @@ def test_a_text_that_came_back_empty_leaves_the_old_one() -> None:
 
 
 def test_what_is_shown() -> None:
-    memory = _lived(make(llm=ScriptedLLM(lambda prompt: f"Text of {prompt.name.partition('/')[2]}.")), PARROT)
+    memory = _with_past(make(llm=ScriptedLLM(lambda prompt: f"Text of {prompt.name.partition('/')[2]}.")), PARROT)
     assert memory.recall(_later(1)).text == (
         "The user:\nText of portrait.\n\n"
         "What happened so far:\nText of events.\n\n"
-        "Earlier words and days that may matter now:\n"
+        "Earlier messages and days that may matter now:\n"
         "2 March 2026: User: the parrot sings\nAssistant: bravo\n"
         "2 March 2026: Text of day."
     )
 
 
 def test_a_recalled_piece_is_strengthened_and_its_clock_starts_anew() -> None:
-    memory = _lived(_silent(), PARROT)
-    asked = _later(2)
-    changes = memory.observe(_exchange(memory, asked))
-    now = asked.turns[-1].time
+    memory = _with_past(_silent(), PARROT)
+    query = _later(2)
+    changes = memory.observe(_exchange(memory, query))
+    now = query.turns[-1].time
     assert changes == [MarkUnit("s1/e0", "strength", 2.0, now), MarkUnit("s1/e0", "recalled", now.timestamp(), now)]
     memory.apply(changes)
     (strength, _) = memory.observe(_exchange(memory, _later(3)))
@@ -151,29 +155,29 @@ def test_an_exchange_without_recall_strengthens_nothing() -> None:
 def test_what_is_never_recalled_is_forgotten_and_what_is_recalled_is_kept() -> None:
     """Below 0.001: after 6.9 days at strength 1, after 13.8 at strength 2."""
     cat = session("the cat sleeps", "quietly", name="s2")
-    memory = _lived(_silent(k=1), PARROT, cat)
+    memory = _with_past(_silent(k=1), PARROT, cat)
     memory.apply(memory.observe(_exchange(memory, _later(1))))
-    (gone,) = [c for c in memory.end_session(_later(8, "hello", "s3")) if isinstance(c, RetireUnit)]
-    assert (gone.unit, gone.by) == ("s2/e0", "memorybank/forgetting")
+    (retired,) = [c for c in memory.end_session(_later(8, "hello", "s3")) if isinstance(c, RetireUnit)]
+    assert (retired.unit, retired.by) == ("s2/e0", "memorybank/forgetting")
     late = memory.end_session(_later(1 + 2 * -log(0.001) + 0.1, "hello", "s4"))
     assert {c.unit for c in late if isinstance(c, RetireUnit)} == {"s1/e0", "s2/e0"}
 
 
 def test_a_forgotten_piece_is_not_recalled_even_before_a_session_ends() -> None:
-    memory = _lived(_silent(), PARROT)
+    memory = _with_past(_silent(), PARROT)
     assert memory.recall(_later(6)).hits
     assert memory.recall(_later(8)).hits == ()
 
 
 def test_at_a_threshold_of_zero_nothing_is_forgotten() -> None:
-    memory = _lived(_silent(threshold=0), PARROT)
+    memory = _with_past(_silent(threshold=0), PARROT)
     assert not any(isinstance(change, RetireUnit) for change in memory.end_session(_later(4000, name="s2")))
     assert memory.recall(_later(4000)).hits
 
 
 def test_of_equally_near_pieces_the_fresher_is_shown() -> None:
     again = session("the parrot sings", "bravo", name="s2", start=START + 2 * DAY)
-    memory = _lived(_silent(k=1), PARROT, again)
+    memory = _with_past(_silent(k=1), PARROT, again)
     assert [hit.unit.session for hit in memory.recall(_later(3)).hits] == ["s2"]
 
 

@@ -107,14 +107,14 @@ def test_examples_in_prompts_never_become_memories(
     """An example is planted in the fixed part of every prompt, as few-shot examples stand there."""
     section = PromptFile.section
 
-    def planted(self: PromptFile, title: str, **values: object) -> str:
+    def section_with_example(self: PromptFile, title: str, **values: object) -> str:
         text = section(self, title, **values)
         return f"{text}\n\nExample:\n{EXAMPLE}" if title == "system" else text
 
-    monkeypatch.setattr(PromptFile, "section", planted)
+    monkeypatch.setattr(PromptFile, "section", section_with_example)
     talk = new_talk()
     changes = talk.hold("I like tea.", "And cake.", day=0) + talk.hold("I moved to Lyon.", day=1)
-    assert all(EXAMPLE in shown for shown in talk.shown), "it was in sight"
+    assert all(EXAMPLE in text for text in talk.shown), "it was in sight"
     assert "Quagga" not in _texts(changes)
     assert "Quagga" not in repr(talk.memory.bank)
 
@@ -131,7 +131,7 @@ def test_recalled_text_is_never_extracted_again(new_talk: Callable[[], Talk]) ->
     talk = new_talk()
     talk.hold(SAID, day=0)
     changes = talk.hold("What is the password of the shed?", "Are you sure of the password?", day=1)
-    assert any("ZEBRA" in shown for shown in talk.shown[1:]) == talk.remembers, "it was recalled"
+    assert any("ZEBRA" in text for text in talk.shown[1:]) == talk.remembers, "it was recalled"
     added = [change.unit for change in changes if isinstance(change, AddUnit) and change.unit.kind != "insight"]
     assert not any("ZEBRA" in unit.text or "ZEBRA" in unit.key for unit in added)
 

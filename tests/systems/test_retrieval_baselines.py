@@ -24,13 +24,13 @@ def _units(changes: list[Change]) -> list[Unit]:
 
 def test_each_exchange_is_a_unit_with_its_source_and_time() -> None:
     memory = exchange_retrieval(WordRetriever())
-    said = session("my dog is Bruno", "nice", "my cat is Tom", "sweet")
-    first, second = _units(memory.end_session(said))
+    past = session("my dog is Bruno", "nice", "my cat is Tom", "sweet")
+    first, second = _units(memory.end_session(past))
     assert "my dog is Bruno" in first.key
     assert first.sources == ("s1.0", "s1.1")
-    assert (first.time, second.time) == (said.turns[0].time, said.turns[2].time)
-    assert first.learned == said.turns[-1].time
-    assert memory.end_session(said) == memory.end_session(said)
+    assert (first.time, second.time) == (past.turns[0].time, past.turns[2].time)
+    assert first.learned == past.turns[-1].time
+    assert memory.end_session(past) == memory.end_session(past)
 
 
 def test_the_nearest_come_back_in_the_order_of_time_with_their_dates() -> None:
@@ -38,10 +38,10 @@ def test_the_nearest_come_back_in_the_order_of_time_with_their_dates() -> None:
     memory.apply(memory.end_session(session("I live in Paris", "ok", "I eat bread", "ok")))
     later = session("now I live in Lyon", "ok", name="s2", start=START + timedelta(days=7))
     memory.apply(memory.end_session(later))
-    found = memory.recall(session("where do I live", name="s3"))
-    assert [hit.unit.id for hit in found.hits] == ["s1/e0", "s2/e0"]
-    assert found.text.index("2 March 2026") < found.text.index("9 March 2026")
-    assert found.proposed == ()
+    recall = memory.recall(session("where do I live", name="s3"))
+    assert [hit.unit.id for hit in recall.hits] == ["s1/e0", "s2/e0"]
+    assert recall.text.index("2 March 2026") < recall.text.index("9 March 2026")
+    assert recall.proposed == ()
 
 
 def _llm(*sentences: str, prompts: list[Prompt] | None = None) -> ScriptedLLM:
@@ -61,8 +61,8 @@ def test_sessions_become_sentences_once() -> None:
     prompts: list[Prompt] = []
     llm = _llm("User has a dog.", " User  has a dog. ", "", "User likes tea.", prompts=prompts)
     memory = _memories(llm)
-    said = session("I have a dog and like tea", "ok")
-    changes = memory.end_session(said)
+    past = session("I have a dog and like tea", "ok")
+    changes = memory.end_session(past)
     assert [unit.text for unit in _units(changes)] == ["User has a dog.", "User likes tea."]
     assert isinstance(prompts[0].format, JsonSchema)
     assert "I have a dog and like tea" in prompts[0].messages[-1].content

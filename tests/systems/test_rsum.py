@@ -33,11 +33,11 @@ def _text(prompt: Prompt) -> str:
 
 
 def test_the_new_memory_comes_from_the_old_one_and_the_session() -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(_text(prompt))
-        return f"The user said things {len(asked)} times."
+        prompts.append(_text(prompt))
+        return f"The user said things {len(prompts)} times."
 
     memory = RecursiveSummary(llm=ScriptedLLM(script))
     assert memory.recall(session("hi")).text == ""
@@ -45,19 +45,19 @@ def test_the_new_memory_comes_from_the_old_one_and_the_session() -> None:
         changes = memory.end_session(session(f"I like tea in {name}", "noted", name=name))
         assert [type(change) for change in changes] == [SetNote]
         memory.apply(changes)
-    assert "I like tea in s1" in asked[0]
-    assert "I like tea in s2" in asked[1]
-    assert "The user said things 1 times." in asked[1]
-    assert "I like tea in s1" not in asked[1]
+    assert "I like tea in s1" in prompts[0]
+    assert "I like tea in s2" in prompts[1]
+    assert "The user said things 1 times." in prompts[1]
+    assert "I like tea in s1" not in prompts[1]
     assert memory.recall(session("hi")).text == "The user said things 2 times."
 
 
 def test_no_more_than_the_limit_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     memory = RecursiveSummary(llm=ScriptedLLM(lambda _: " ".join(f"Fact number {n}." for n in range(30))))
     memory.apply(memory.end_session(session("a", "b")))
-    kept = memory.recall(session("hi")).text.splitlines()
-    assert len(kept) == 20
-    assert kept[0] == "Fact number 0."
+    lines = memory.recall(session("hi")).text.splitlines()
+    assert len(lines) == 20
+    assert lines[0] == "Fact number 0."
     assert "30 sentences" in caplog.text
     assert memory.fallbacks == {"rsum/update": 1}
 
@@ -72,19 +72,19 @@ def test_an_empty_answer_keeps_the_old_memory(caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_session_longer_than_the_context_is_read_in_parts_in_order() -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(_text(prompt))
-        return f"Part {len(asked)} was read."
+        prompts.append(_text(prompt))
+        return f"Part {len(prompts)} was read."
 
     long = session(*(f"turn {n} " + "word " * 200 for n in range(40)))
     memory = RecursiveSummary(llm=ScriptedLLM(script, context_length=3000))
     memory.apply(memory.end_session(long))
-    assert len(asked) > 1
+    assert len(prompts) > 1
     for n in range(40):
-        assert sum(f"turn {n} " in text for text in asked) == 1
-    assert "Part 1 was read." in asked[1]
+        assert sum(f"turn {n} " in text for text in prompts) == 1
+    assert "Part 1 was read." in prompts[1]
 
 
 def test_an_empty_session_changes_nothing() -> None:
@@ -96,16 +96,16 @@ def test_an_empty_session_changes_nothing() -> None:
 
 
 def _past(memory: RecursiveSummary) -> RecursiveSummary:
-    said = [
+    past = [
         session("my parrot sings opera", "bravo", "and my aunt farms", "oh", name="s1"),
         session("the parrot has a cold", "poor bird", name="s2", start=START + timedelta(days=2)),
     ]
-    for past in said:
-        memory.apply(memory.end_session(past))
+    for each in past:
+        memory.apply(memory.end_session(each))
     return memory
 
 
-def _asked(*texts: str) -> Session:
+def _query(*texts: str) -> Session:
     return session(*texts, name="now", start=START + timedelta(days=9))
 
 
@@ -116,21 +116,21 @@ def _noting(text: str = "User has a parrot.") -> ScriptedLLM:
 def test_without_retrieval_and_long_context_only_the_note_is_kept() -> None:
     memory = _past(RecursiveSummary(llm=_noting(), retriever=WordRetriever()))
     assert not memory.bank.units
-    assert memory.recall(_asked("parrot")).text == "User has a parrot."
+    assert memory.recall(_query("parrot")).text == "User has a parrot."
 
 
 def test_the_nearest_past_utterances_stand_beside_the_memory_in_time_order() -> None:
     memory = _past(RecursiveSummary(llm=_noting(), retriever=WordRetriever(), retrieve=2))
-    found = memory.recall(_asked("how is the parrot"))
-    assert [hit.unit.sources for hit in found.hits] == [("s1.0",), ("s2.0",)]
-    assert found.text == (
-        "Earlier words that may matter now:\n"
+    recall = memory.recall(_query("how is the parrot"))
+    assert [hit.unit.sources for hit in recall.hits] == [("s1.0",), ("s2.0",)]
+    assert recall.text == (
+        "Earlier messages that may matter now:\n"
         "2 March 2026: User: my parrot sings opera\n"
         "4 March 2026: User: the parrot has a cold\n\n"
-        "In short:\n"
+        "In summary:\n"
         "User has a parrot."
     )
-    assert memory.recall(_asked("how is the parrot")) == found
+    assert memory.recall(_query("how is the parrot")) == recall
 
 
 def test_retrieval_needs_a_retriever() -> None:
@@ -140,14 +140,14 @@ def test_retrieval_needs_a_retriever() -> None:
 
 def test_in_long_context_mode_past_sessions_stand_beside_the_memory() -> None:
     memory = _past(RecursiveSummary(llm=_noting(), long_context=True))
-    found = memory.recall(_asked("hello"))
-    assert found.text == (
+    recall = memory.recall(_query("hello"))
+    assert recall.text == (
         "Past conversations:\n\n"
         "2 March 2026\nUser: my parrot sings opera\nAssistant: bravo\nUser: and my aunt farms\nAssistant: oh\n\n"
         "4 March 2026\nUser: the parrot has a cold\nAssistant: poor bird\n\n"
-        "In short:\nUser has a parrot."
+        "In summary:\nUser has a parrot."
     )
-    assert len(found.hits) == 6
+    assert len(recall.hits) == 6
 
 
 def test_the_oldest_of_the_past_gives_way_to_the_dialogue() -> None:
@@ -155,24 +155,24 @@ def test_the_oldest_of_the_past_gives_way_to_the_dialogue() -> None:
     memory = RecursiveSummary(llm=llm, long_context=True)
     for n in range(20):
         memory.apply(memory.end_session(session("word " * 50, "ok", name=f"s{n}")))
-    short, long = (memory.recall(_asked("word " * words)) for words in (1, 900))
+    short, long = (memory.recall(_query("word " * words)) for words in (1, 900))
     assert 0 < len(long.hits) < len(short.hits) < 40
     assert short.hits[-1].unit.id == long.hits[-1].unit.id == "s19/t1"
     agent = Conversation(memory=memory, llm=llm)
-    assert agent.responder.answer(_asked("word " * 900)).completion.trimmed == 0
+    assert agent.responder.answer(_query("word " * 900)).completion.trimmed == 0
 
 
 def test_what_was_retrieved_is_not_shown_twice() -> None:
     memory = _past(RecursiveSummary(llm=_noting(), retriever=WordRetriever(), retrieve=5, long_context=True))
-    text = memory.recall(_asked("how is the parrot")).text
+    text = memory.recall(_query("how is the parrot")).text
     assert text.count("my parrot sings opera") == 1
-    assert "Earlier words" not in text
+    assert "Earlier messages" not in text
 
 
 def test_a_bank_of_a_longer_past_is_indexed_again() -> None:
     memory = _past(RecursiveSummary(llm=_noting(), retriever=WordRetriever(), retrieve=2))
     again = RecursiveSummary(llm=_noting(), retriever=WordRetriever(), retrieve=2, bank=memory.bank)
-    assert again.recall(_asked("parrot cold")) == memory.recall(_asked("parrot cold"))
+    assert again.recall(_query("parrot cold")) == memory.recall(_query("parrot cold"))
 
 
 # -- examples ----------------------------------------------------------------------------------------------------------
@@ -182,15 +182,15 @@ _VALUES = {"today": "2 March 2026", "user": "Bo", "assistant": "Ada", "instructi
 
 @pytest.mark.parametrize("count", [0, 2, 3])
 def test_examples_stand_in_the_fixed_part_of_the_reply_prompt(count: int) -> None:
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return "Fine."
 
     memory = RecursiveSummary(llm=ScriptedLLM(script), examples=count)
-    Conversation(memory=memory, llm=ScriptedLLM(script)).responder.answer(_asked("hello"))
-    (prompt,) = asked
+    Conversation(memory=memory, llm=ScriptedLLM(script)).responder.answer(_query("hello"))
+    (prompt,) = prompts
     assert prompt.messages[0].content.count("\nExample ") == count
     assert prompt.messages[1:] == (Message("user", "hello"),)
     assert RecursiveSummary.response_prompt == "rsum/respond", "another user's memory is as it was"
@@ -203,8 +203,8 @@ def test_the_reply_prompts_differ_in_their_examples_only(count: int, memory: str
     file = load(f"rsum/respond_{count}_examples")
     assert (file.inputs, file.max_tokens, file.temperature) == (plain.inputs, plain.max_tokens, plain.temperature)
     assert file.sections["memory"] == plain.sections["memory"]
-    before, _, rest = file.section("system", memory=memory, **_VALUES).partition("\n\nThese examples are of other")
-    after = rest.partition("End of the examples.")[2]
+    before, _, after = file.section("system", memory=memory, **_VALUES).partition("\n\nThese examples are about other")
+    after = after.partition("End of the examples.")[2]
     assert f"{before}{after}" == plain.section("system", memory=memory, **_VALUES)
 
 
@@ -222,14 +222,14 @@ def test_examples_never_become_memories() -> None:
     llm = ScriptedLLM(parrot, context_length=20_000)
     memory = RecursiveSummary(llm=llm, limit=1000, examples=3, retriever=WordRetriever(), retrieve=5, long_context=True)
     agent = Conversation(memory=memory, llm=llm)
-    shown = agent.responder.prepare(_asked("hello")).prompt.messages[0].content
-    block = shown.partition("Example 1")[2].partition("End of the examples")[0]
+    text = agent.responder.prepare(_query("hello")).prompt.messages[0].content
+    block = text.partition("Example 1")[2].partition("End of the examples")[0]
     planted = [line for line in block.splitlines() if len(line.split()) > 3 and not line.startswith("What is known")]
     assert len(planted) > 10
     agent.writer.read([session("I like tea", "noted"), session("and cake", "ok", name="s2")])
-    kept = "\n".join([*agent.memory.bank.notes.values(), *(unit.text for unit in agent.memory.bank.live())])
-    assert "I like tea" in kept
-    assert [line for line in planted if line in kept] == []
+    remembered = "\n".join([*agent.memory.bank.notes.values(), *(unit.text for unit in agent.memory.bank.live())])
+    assert "I like tea" in remembered
+    assert [line for line in planted if line in remembered] == []
 
 
 # -- the paper's example, in our words ---------------------------------------------------------------------------------
@@ -242,8 +242,8 @@ def test_the_shoe_example_of_figure_8() -> None:
     def script(prompt: Prompt) -> str:
         text = _text(prompt)
         if prompt.name == "rsum/update":
-            kept = [fact] if "yet another pair" in text or fact in text else []
-            return "\n".join([*kept, "User repairs bicycles."])
+            sentences = [fact] if "yet another pair" in text or fact in text else []
+            return "\n".join([*sentences, "User repairs bicycles."])
         return "I still buy shoes, but I try to wear them." if fact in text else "I am a program and spend no money."
 
     llm = ScriptedLLM(script)
@@ -256,7 +256,7 @@ def test_the_shoe_example_of_figure_8() -> None:
             session(*smalltalk, name="s2", start=START + timedelta(days=1)),
         ]
     )
-    question = _asked("is your spending habit any better?")
+    question = _query("is your spending habit any better?")
     assert fact in memory.bank.notes["summary"].splitlines(), "it lived through a session that does not speak of it"
     assert "shoes" in agent.responder.answer(question).turn.text
     assert "program" in Conversation(memory=RecursiveSummary(llm=llm), llm=llm).responder.answer(question).turn.text

@@ -107,13 +107,13 @@ def test_more_than_nine_segments_of_one_moment_stay_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "tokens", "shown"), [(2, 0, 2), (0, 15, 1), (0, 16, 2), (0, 24, 3), (0, 1, 1), (2, 24, 2)]
+    ("k", "tokens", "count"), [(2, 0, 2), (0, 15, 1), (0, 16, 2), (0, 24, 3), (0, 1, 1), (2, 24, 2)]
 )
-def test_the_budget_is_units_or_tokens_and_the_best_is_always_shown(k: int, tokens: int, shown: int) -> None:
+def test_the_budget_is_units_or_tokens_and_the_best_is_always_shown(k: int, tokens: int, count: int) -> None:
     memory = _secom(EvenSegmenter(1), k=k, tokens=tokens)
     memory.apply(memory.end_session(TALK))
     assert [len(hit.unit.text.split()) for hit in memory.search("boat", 9)] == [8, 8, 8]
-    assert len(memory.recall(session("User: boat bought", name="q")).hits) == shown
+    assert len(memory.recall(session("User: boat bought", name="q")).hits) == count
 
 
 def test_a_budget_in_tokens_alone_looks_as_far_as_it_reaches() -> None:
@@ -124,10 +124,10 @@ def test_a_budget_in_tokens_alone_looks_as_far_as_it_reaches() -> None:
 
 def test_turn_and_session_level_are_other_segmenters() -> None:
     turn = _units(_secom(EvenSegmenter(1), granularity="turn").end_session(TALK))
-    whole = _units(_secom(WholeSegmenter(), granularity="session").end_session(TALK))
+    session_units = _units(_secom(WholeSegmenter(), granularity="session").end_session(TALK))
     assert [u.kind for u in turn] == ["turn"] * 3
-    assert [u.kind for u in whole] == ["session"]
-    assert whole[0].sources == tuple(turn.id for turn in TALK.turns)
+    assert [u.kind for u in session_units] == ["session"]
+    assert session_units[0].sources == tuple(turn.id for turn in TALK.turns)
 
 
 def test_a_unit_added_by_hand_is_shown_among_the_others() -> None:
@@ -153,11 +153,11 @@ def _incremental(script: Script, bank: Bank | None = None) -> IncrementalSeCom:
     return IncrementalSeCom(_parts(ScriptedLLM(script)), options, bank)
 
 
-def _decides(asked: list[str]) -> Script:
+def _decides(prompts: list[str]) -> Script:
     def script(prompt: Prompt) -> str:
         if prompt.name == "secom/continue":
             text = prompt.messages[-1].content
-            asked.append(text)
+            prompts.append(text)
             return "new" if "boat" in text.partition("The next exchange:")[2] else "same"
         if prompt.name == "secom/segment":
             pytest.fail("the whole session was asked about")
@@ -167,16 +167,16 @@ def _decides(asked: list[str]) -> Script:
 
 
 def test_each_exchange_goes_on_or_begins_a_segment_while_the_session_goes_on() -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
     journal = MemoryJournal()
-    script = _decides(asked)
+    script = _decides(prompts)
     agent = Conversation(memory=_incremental(script), llm=ScriptedLLM(script), journal=journal)
-    said = ["My cat is ill.", "She eats nothing.", "I bought a boat.", "It is red."]
-    for minute, text in enumerate(said):
+    texts = ["My cat is ill.", "She eats nothing.", "I bought a boat.", "It is red."]
+    for minute, text in enumerate(texts):
         agent.chat(text, START + timedelta(minutes=minute))
-    assert len(asked) == 3  # the first exchange begins a segment anyway
-    assert "My cat is ill." in asked[1]
-    assert "My cat is ill." not in asked[2]  # the open segment began with the boat
+    assert len(prompts) == 3  # the first exchange begins a segment anyway
+    assert "My cat is ill." in prompts[1]
+    assert "My cat is ill." not in prompts[2]  # the open segment began with the boat
     agent.end_session()
     cat, boat = _units(journal.commits[-1][1])
     assert cat.text.startswith("User: My cat is ill.")
@@ -185,8 +185,8 @@ def test_each_exchange_goes_on_or_begins_a_segment_while_the_session_goes_on() -
 
 
 def test_sessions_side_by_side_keep_their_own_segments() -> None:
-    asked: list[str] = []
-    script = _decides(asked)
+    prompts: list[str] = []
+    script = _decides(prompts)
     agent = Conversation(memory=_incremental(script), llm=ScriptedLLM(script))
     for minute, (name, text) in enumerate([("a", "A cat."), ("b", "A dog."), ("a", "A boat."), ("b", "It barks.")]):
         agent.hear(text, START + timedelta(minutes=minute), name)
@@ -227,8 +227,8 @@ def test_an_answer_that_cannot_be_used_lets_the_segment_go_on() -> None:
 def test_a_turn_that_is_answered_twice_is_decided_once() -> None:
     memory = _incremental(lambda _: "new")
     first, second, _ = TALK.exchanges()
-    for exchange, heard in ((first, 1), (second, 3), (second, 3)):
-        seen = memory.recall(Session("s1", TALK.turns[:heard]))
-        memory.apply(memory.observe(replace(exchange, recall=seen)))
+    for exchange, length in ((first, 1), (second, 3), (second, 3)):
+        recall = memory.recall(Session("s1", TALK.turns[:length]))
+        memory.apply(memory.observe(replace(exchange, recall=recall)))
     assert json.loads(memory.bank.notes[STARTS]) == {"s1": ["s1.2"]}
     assert isinstance(memory.recall(TALK).proposed[0], SetNote)

@@ -84,7 +84,7 @@ _VARIANTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "theanine/link_without_dialogue": ("theanine/link", {"old_dialogue": ""}),
 }
 _RENDERED: Mapping[str, tuple[str, Mapping[str, object]]] = {
-    **{name: (name, values) for name, values in (_REQUESTS | _RECALLS).items()},
+    **{name: (name, values) for name, values in {**_REQUESTS, **_RECALLS}.items()},
     **{variant: (name, {**_REQUESTS[name], **changes}) for variant, (name, changes) in _VARIANTS.items()},
 }
 

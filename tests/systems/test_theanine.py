@@ -17,7 +17,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.theanine.link import OTHER, RELATIONS
 from localmem.types import AddUnit, Change, Choice, Link, Prompt, Session, SetNote, Turn
 from tests.fakes import START, session, turns, unit
-from tests.systems.theanine_play import Play, days, links_of, live, make, text_of
+from tests.systems.theanine_script import TheanineScript, days, links_of, live, make, text_of
 
 __all__ = ["make"]
 
@@ -71,22 +71,22 @@ LINKING = [
 @pytest.mark.parametrize("relation, old, new", LINKING)
 def test_two_events_are_linked_by_their_relation(relation: str, old: tuple[str, str], new: tuple[str, str]) -> None:
     (older, older_dialogue), (newer, newer_dialogue) = old, new
-    play = Play({older_dialogue: [older], newer_dialogue: [newer]}, {(older, newer): relation})
-    memory = make(llm=ScriptedLLM(play))
+    script = TheanineScript({older_dialogue: [older], newer_dialogue: [newer]}, {(older, newer): relation})
+    memory = make(llm=ScriptedLLM(script))
     changes = live(
         memory,
         session(older_dialogue, "I hear you.", name="s1"),
         session("How are you?", newer_dialogue, name="s2", start=days(1)),
     )
     assert links_of(changes) == [Link("s1/m0", "s2/m0", relation, 1.0)]
-    asked = play.named("theanine/link")
+    prompts = script.prompts_of("theanine/link")
     # Relations one to six first; only where none of them holds, SameTopic or none at all (Figure 22).
-    assert [prompt.format for prompt in asked] == [
+    assert [prompt.format for prompt in prompts] == [
         Choice((*RELATIONS, OTHER)),
         *([Choice(("SameTopic", "None"))] if relation == "SameTopic" else []),
     ]
-    for shown in (older, newer, older_dialogue, newer_dialogue, "Event A, 2 March 2026", "Event B, 9 March 2026"):
-        assert shown in text_of(asked[0])
+    for text in (older, newer, older_dialogue, newer_dialogue, "Event A, 2 March 2026", "Event B, 9 March 2026"):
+        assert text in text_of(prompts[0])
     raw = make(memory.bank, relations=True, refine=False).recall(session(older_dialogue, name="s3", start=days(2)))
     assert raw.text == f"2 March 2026: {older}\n- ({relation}) 9 March 2026: {newer}"
 
@@ -117,27 +117,27 @@ REFINING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("events, relations, said, refined", REFINING)
+@pytest.mark.parametrize("events, relations, query, refined", REFINING)
 def test_a_timeline_is_rewritten_for_the_dialogue_and_shown_to_the_reply(
-    events: list[str], relations: list[str], said: str, refined: str
+    events: list[str], relations: list[str], query: str, refined: str
 ) -> None:
     steps = dict(zip(pairwise(events), relations, strict=True))
-    play = Play({f"part {n}": [event] for n, event in enumerate(events)}, steps, refined)
-    llm = ScriptedLLM(play)
+    script = TheanineScript({f"part {n}": [event] for n, event in enumerate(events)}, steps, refined)
+    llm = ScriptedLLM(script)
     memory = make(llm=llm)
     live(memory, *(session(f"part {n}", name=f"s{n}", start=days(n)) for n in range(len(events))))
     agent = Conversation(memory=memory, llm=llm)
-    now = session(said, name="now", start=days(9))
+    now = session(query, name="now", start=days(9))
     reply = agent.responder.answer(now)
     assert reply.recall.text == refined
     assert [hit.unit.text for hit in reply.recall.hits] == events
-    (asked,) = play.named("theanine/refine")  # the three hits draw one and the same timeline
-    timeline = asked.messages[-1].content.split("Timeline:\n")[1].split("\n\nText:")[0]
+    (prompt,) = script.prompts_of("theanine/refine")  # the three hits draw one and the same timeline
+    timeline = prompt.messages[-1].content.split("Timeline:\n")[1].split("\n\nText:")[0]
     for line, event, relation in zip(timeline.split("\n"), events, [None, *relations], strict=True):
         assert line.endswith(f": {event}")
         assert line.startswith(f"- ({relation}) " if relation else "2 March 2026")
-    assert f"Current dialogue:\nUser: {said}\n" in asked.messages[-1].content
-    assert asked.temperature == 0
+    assert f"Current dialogue:\nUser: {query}\n" in prompt.messages[-1].content
+    assert prompt.temperature == 0
     assert refined in reply.prompt.messages[-1].content
     assert reply.prompt.name == "theanine/respond"
     assert reply.prompt.temperature == 0.75
@@ -153,16 +153,16 @@ def test_a_memory_that_was_not_found_comes_along_its_timeline() -> None:
         "p3": "Ute reads to children in the ward.",
     }
     steps = {(events["p1"], events["p2"]): "SameTopic", (events["p2"], events["p3"]): "Cause"}
-    play = Play({word: [event] for word, event in events.items()}, steps)
-    memory = make(llm=ScriptedLLM(play), refine=False, k=2, j=4)
+    script = TheanineScript({word: [event] for word, event in events.items()}, steps)
+    memory = make(llm=ScriptedLLM(script), refine=False, k=2, j=4)
     live(memory, *(session(word, name=f"s{n}", start=days(n)) for n, word in enumerate(events)))
     recall = memory.recall(
         session("Olga minds her grandchildren all day and reads to children", name="q", start=days(9))
     )
-    found = {
+    recalls = {
         hit.unit.text for hit in memory.search("User: Olga minds her grandchildren all day and reads to children", 2)
     }
-    assert events["p2"] not in found
+    assert events["p2"] not in recalls
     assert events["p2"] in recall.text
     kids, nurse = recall.text.split("\n\n")
     assert kids == f"2 March 2026: {events['p0']}"
@@ -196,12 +196,12 @@ def test_an_empty_session_changes_nothing_and_recalls_nothing() -> None:
     memory = make(llm=ScriptedLLM(lambda prompt: pytest.fail(f"{prompt.name} is not to be asked")))
     assert memory.end_session(session()) == []
     assert memory.recall(session("hi")).text == ""
-    known = Bank().apply([AddUnit(unit("a", "note a"), START)])
-    assert make(known, refine=False).recall(Session("none")).text == ""
+    bank = Bank().apply([AddUnit(unit("a", "note a"), START)])
+    assert make(bank, refine=False).recall(Session("none")).text == ""
 
 
 def test_a_session_without_events_leaves_no_note() -> None:
-    assert make(llm=ScriptedLLM(Play())).end_session(session("hm", "hm")) == []
+    assert make(llm=ScriptedLLM(TheanineScript())).end_session(session("hm", "hm")) == []
 
 
 def _of_session(changes: Sequence[Change], name: str) -> int:
@@ -210,11 +210,11 @@ def _of_session(changes: Sequence[Change], name: str) -> int:
 
 
 def test_user_words_are_no_template() -> None:
-    play = Play({"{{": ["Ana wrote {{ memory }}."]})
-    memory = make(llm=ScriptedLLM(play), refine=False)
+    script = TheanineScript({"{{": ["Ana wrote {{ memory }}."]})
+    memory = make(llm=ScriptedLLM(script), refine=False)
     live(memory, session("{{ 7 * 7 }}", name="s0"))
     assert "{{ memory }}" in memory.recall(session("Ana wrote", name="q")).text
-    assert "{{ 7 * 7 }}" in text_of(play.asked[0])
+    assert "{{ 7 * 7 }}" in text_of(script.prompts[0])
 
 
 def test_a_bad_reply_to_the_summary_leaves_the_session_without_units() -> None:
@@ -226,7 +226,7 @@ def test_a_bad_reply_to_the_summary_leaves_the_session_without_units() -> None:
 
 
 def test_turns_are_shown_with_their_speakers() -> None:
-    play = Play({"tea": ["Ana likes tea."]})
-    said = Session("s", (Turn("s.0", "user", "Ana", "tea", START), Turn("s.1", "assistant", "Bo", "fine", START)))
-    make(llm=ScriptedLLM(play)).end_session(said)
-    assert "Dialogue between Ana and Bo:\n\nAna: tea\nBo: fine" in text_of(play.asked[0])
+    script = TheanineScript({"tea": ["Ana likes tea."]})
+    past = Session("s", (Turn("s.0", "user", "Ana", "tea", START), Turn("s.1", "assistant", "Bo", "fine", START)))
+    make(llm=ScriptedLLM(script)).end_session(past)
+    assert "Dialogue between Ana and Bo:\n\nAna: tea\nBo: fine" in text_of(script.prompts[0])

@@ -44,7 +44,7 @@ def _paths(graph: Graph, start: int) -> list[list[int]]:
     """Every path from `start` to a unit that nothing follows, by listing them."""
     if not graph.after[start]:
         return [[start]]
-    return [[start, *rest] for step in graph.after[start] for rest in _paths(graph, step)]
+    return [[start, *path] for step in graph.after[start] for path in _paths(graph, step)]
 
 
 def _ancestors(graph: Graph, position: int) -> set[int]:
@@ -127,9 +127,9 @@ def test_every_timeline_is_as_likely(steps: Steps, size: int, hit: int) -> None:
     every = [tuple(path) for path in _timelines(graph, hit)]
     draws = 400 * len(every)
     random = Random(20250101)
-    seen = Counter(tuple(draw_path(graph, hit, random)) for _ in range(draws))
-    assert set(seen) == set(every)
-    square = sum((seen[path] - 400) ** 2 / 400 for path in every)
+    counts = Counter(tuple(draw_path(graph, hit, random)) for _ in range(draws))
+    assert set(counts) == set(every)
+    square = sum((counts[path] - 400) ** 2 / 400 for path in every)
     assert square < _chi_square_bound(len(every) - 1)
 
 
@@ -152,8 +152,8 @@ def test_the_bound_would_show_a_walk_that_is_not_uniform() -> None:
             path.append(random.choice(graph.after[path[-1]]))
         return tuple(path)
 
-    seen = Counter(walk() for _ in range(400 * len(every)))
-    assert sum((seen[path] - 400) ** 2 / 400 for path in every) > 10 * _chi_square_bound(len(every) - 1)
+    counts = Counter(walk() for _ in range(400 * len(every)))
+    assert sum((counts[path] - 400) ** 2 / 400 for path in every) > 10 * _chi_square_bound(len(every) - 1)
 
 
 def test_the_same_generator_draws_the_same() -> None:
@@ -218,13 +218,13 @@ def test_a_graph_grown_in_parts_is_the_same_and_the_old_one_stays(graph: Graph, 
     within = [link for link in links if int(link.source) < split and int(link.target) < split]
     first = Graph().extend(graph.units[:split], within)
     before = (list(first.after), list(first.before), dict(first.relations), list(first.leader))
-    whole = first.extend(graph.units[split:], [link for link in links if link not in within])
+    larger = first.extend(graph.units[split:], [link for link in links if link not in within])
     assert before == (list(first.after), list(first.before), dict(first.relations), list(first.leader))
-    assert {place: sorted(steps) for place, steps in enumerate(whole.after)} == {
+    assert {place: sorted(steps) for place, steps in enumerate(larger.after)} == {
         place: sorted(steps) for place, steps in enumerate(graph.after)
     }
-    assert whole.relations == graph.relations
-    assert _parts(whole) == _parts(graph)
+    assert larger.relations == graph.relations
+    assert _parts(larger) == _parts(graph)
 
 
 def _parts(graph: Graph) -> set[frozenset[int]]:
@@ -242,20 +242,20 @@ def _bank(*steps: tuple[str, str]) -> Bank:
 
 def test_the_held_graph_follows_its_bank() -> None:
     bank = _bank(("a", "b"), ("b", "c"))
-    held = BankGraph.of(bank)
-    assert held.advance(bank) is held
+    graph = BankGraph.of(bank)
+    assert graph.advance(bank) is graph
     added = unit("d", time=START + timedelta(hours=9))
     grown = bank.apply([AddUnit(added, START), AddLink(Link("b", "d", "React"), START)])
-    after = held.advance(grown)
+    after = graph.advance(grown)
     assert after.graph.after[after.graph.place["b"]] == (2, 3)
-    assert held.graph.after[1] == (2,)
+    assert graph.graph.after[1] == (2,)
     assert after.graph.relations == BankGraph.of(grown).graph.relations
 
 
 def test_retired_units_are_in_no_timeline() -> None:
     bank = _bank(("a", "b"), ("b", "c"))
-    gone = bank.apply([RetireUnit("b", "user", "wrong", START)])
-    graph = BankGraph.of(bank).advance(gone).graph
+    retired = bank.apply([RetireUnit("b", "user", "wrong", START)])
+    graph = BankGraph.of(bank).advance(retired).graph
     assert set(graph.place) == {"a", "c"}
     assert draw_path(graph, graph.place["c"], Random(0)) == [graph.place["c"]]
 

@@ -23,7 +23,7 @@ from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.timelines import Timeline
 from localmem.types import AddLink, AddUnit, Hit, Link, Prompt, RetireUnit, Session
 from tests.fakes import START, WordRetriever, obedient, session, unit
-from tests.systems.theanine_play import Counted, Play, days, links_of, live, make
+from tests.systems.theanine_script import BatchRecorder, TheanineScript, days, links_of, live, make
 
 
 def _diamond(llm: LLM | None = None, **options: object) -> Memory:
@@ -38,44 +38,44 @@ def _options(values: dict[str, object]) -> TheanineOptions:
     return read_options(TheanineOptions, system_options("theanine", values))
 
 
-def _shown(memory: Memory, query: Session) -> list[str]:
+def _recalled_ids(memory: Memory, query: Session) -> list[str]:
     return [hit.unit.id for hit in memory.recall(query).hits]
 
 
 def test_the_same_turn_draws_the_same_timeline_and_another_may_not() -> None:
     memory = _diamond(k=1, refine=False)
     queries = [session("a", name=f"q{n}", start=days(9)) for n in range(20)]
-    drawn = [_shown(memory, query) for query in queries]
-    assert drawn == [_shown(_diamond(k=1, refine=False), query) for query in queries]
+    drawn = [_recalled_ids(memory, query) for query in queries]
+    assert drawn == [_recalled_ids(_diamond(k=1, refine=False), query) for query in queries]
     assert {tuple(path) for path in drawn} == {("a", "b", "d"), ("a", "c", "d")}
 
 
 def test_another_seed_draws_others() -> None:
     queries = [session("a", name=f"q{n}", start=days(9)) for n in range(20)]
-    one, other = _diamond(k=1, refine=False), _diamond(k=1, refine=False, seed=1)
-    assert [_shown(one, query) for query in queries] != [_shown(other, query) for query in queries]
+    first, second = _diamond(k=1, refine=False), _diamond(k=1, refine=False, seed=1)
+    assert [_recalled_ids(first, query) for query in queries] != [_recalled_ids(second, query) for query in queries]
 
 
 def test_several_timelines_a_hit_are_drawn_when_asked_for() -> None:
     memory = _diamond(k=1, n=20, refine=False)
     text = memory.recall(session("a", name="q", start=days(9))).text
     assert len(text.split("\n\n")) == 2  # of twenty draws, the two that differ
-    assert set(_shown(memory, session("a", name="q", start=days(9)))) == set("abcd")
+    assert set(_recalled_ids(memory, session("a", name="q", start=days(9)))) == set("abcd")
 
 
 def test_all_timelines_are_refined_together_after_the_same_dialogue() -> None:
     units = [unit(name, f"note {name}") for name in "abc"]
-    llm = Counted(ScriptedLLM(Play(refined="Something short.")))
+    llm = BatchRecorder(ScriptedLLM(TheanineScript(refined="Something short.")))
     memory = make(Bank().apply([AddUnit(u, u.time) for u in units]), llm=llm)
     recall = memory.recall(session("hello", "yes?", "a note", name="q", start=days(1)))
-    (asked,) = llm.lists
-    assert [prompt.name for prompt in asked] == ["theanine/refine"] * 3
-    assert len({prompt.messages[-1].content.split("Timeline:")[0] for prompt in asked}) == 1
+    (prompts,) = llm.batches
+    assert [prompt.name for prompt in prompts] == ["theanine/refine"] * 3
+    assert len({prompt.messages[-1].content.split("Timeline:")[0] for prompt in prompts}) == 1
     assert recall.text == "Something short.\n\nSomething short.\n\nSomething short."
 
 
 def test_a_long_dialogue_leaves_room_for_the_timeline() -> None:
-    meter = Meter(ScriptedLLM(Play(refined="Short."), context_length=1000))
+    meter = Meter(ScriptedLLM(TheanineScript(refined="Short."), context_length=1000))
     memory = make(Bank().apply([AddUnit(unit("a", "note a"), START)]), llm=meter)
     memory.recall(session(*["word " * 50] * 99, name="q", start=days(1)))
     assert meter.usage()["theanine/refine"].trimmed == 0
@@ -86,31 +86,31 @@ def test_a_long_dialogue_leaves_room_for_the_timeline() -> None:
 def test_a_refinement_without_a_whole_sentence_leaves_the_timeline_as_it_was(
     empty: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = make(Bank().apply([AddUnit(unit("a", "note a"), START)]), llm=ScriptedLLM(Play(refined=empty)))
+    memory = make(Bank().apply([AddUnit(unit("a", "note a"), START)]), llm=ScriptedLLM(TheanineScript(refined=empty)))
     assert memory.recall(session("a", name="q", start=days(1))).text == "2 March 2026: note a"
-    assert memory.fallbacks == {"theanine/refine": 1}  # type: ignore[attr-defined]
+    assert memory.fallbacks == {"theanine/refine": 1}
     assert "theanine/refine" in caplog.text
 
 
 def test_a_refinement_that_is_cut_loses_its_last_sentence() -> None:
     refined = "Ana moved. " + "She " + "then " * 300
-    memory = make(Bank().apply([AddUnit(unit("a", "note a"), START)]), llm=ScriptedLLM(Play(refined=refined)))
+    memory = make(Bank().apply([AddUnit(unit("a", "note a"), START)]), llm=ScriptedLLM(TheanineScript(refined=refined)))
     assert memory.recall(session("a", name="q", start=days(1))).text == "Ana moved."
 
 
 def test_the_query_is_the_last_turns_newest_first() -> None:
-    asked: list[str] = []
+    searched: list[str] = []
 
     class Spy(WordRetriever):
         def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-            asked.extend(queries)
+            searched.extend(queries)
             return [[] for _ in queries]
 
     llm = ScriptedLLM(obedient)
     options = _options({"query_turns": 3})
     memory = Theanine(llm=llm, retriever=Spy(), summarize=lambda _: [], options=options)
     assert memory.recall(session("one", "two", "three", "four")).text == ""
-    assert asked == ["Assistant: four\nUser: three\nAssistant: two"]
+    assert searched == ["Assistant: four\nUser: three\nAssistant: two"]
 
 
 def test_what_a_user_retired_is_neither_found_nor_passed_through() -> None:
@@ -126,7 +126,7 @@ def test_another_process_changed_the_bank() -> None:
         [AddUnit(unit("e", "note e", time=days(5)), START), AddLink(Link("d", "e", "Want"), START)]
     )
     memory.catch_up(other)
-    assert _shown(memory, session("d", name="q", start=days(9)))[-2:] == ["d", "e"]
+    assert _recalled_ids(memory, session("d", name="q", start=days(9)))[-2:] == ["d", "e"]
 
 
 def _chain(size: int, hit: int) -> Timeline:
@@ -138,14 +138,14 @@ def _chain(size: int, hit: int) -> Timeline:
 def test_a_long_timeline_keeps_its_hit_its_end_and_its_beginning(size: int, longest: int, data: st.DataObject) -> None:
     hit = data.draw(st.integers(0, size - 1))
     short = _chain(size, hit).shorten(longest)
-    names = [int(kept.id) for kept in short.units]
+    names = [int(unit.id) for unit in short.units]
     assert len(names) == min(size, longest)
     assert names == sorted(names)
     assert hit in names
     assert longest < 2 or size - 1 in names
     assert longest < 3 or 0 in names
-    for step, left, right in zip(short.steps, names[:-1], names[1:], strict=True):
-        assert step == (f"r{left}" if right == left + 1 else None)
+    for step, older, newer in zip(short.steps, names[:-1], names[1:], strict=True):
+        assert step == (f"r{older}" if newer == older + 1 else None)
 
 
 def test_what_is_left_out_of_a_timeline_is_marked() -> None:
@@ -159,33 +159,33 @@ def test_what_is_left_out_of_a_timeline_is_marked() -> None:
 
 
 def test_without_relations_the_nearest_are_linked_and_nothing_is_asked() -> None:
-    play = Play({"p0": ["note a"], "p1": ["note b"], "p2": ["note c"]})
-    memory = make(llm=ScriptedLLM(play), relations=False, refine=False)
+    script = TheanineScript({"p0": ["note a"], "p1": ["note b"], "p2": ["note c"]})
+    memory = make(llm=ScriptedLLM(script), relations=False, refine=False)
     changes = live(memory, *(session(f"p{n}", name=f"s{n}", start=days(n)) for n in range(3)))
     assert [(link.source, link.target, link.relation) for link in links_of(changes)] == [
         ("s0/m0", "s1/m0", "Similar"),
         ("s1/m0", "s2/m0", "Similar"),
     ]
-    assert {prompt.name for prompt in play.asked} == {"theanine/summarize"}
+    assert {prompt.name for prompt in script.prompts} == {"theanine/summarize"}
     assert memory.bank.notes == {}
     assert "- (Similar) 9 March 2026: note b" in memory.recall(session("note", name="q", start=days(9))).text
 
 
 def test_shuffled_shows_the_units_of_the_timelines_in_random_order() -> None:
-    play = Play()
-    memory = _diamond(llm=ScriptedLLM(play), k=4, n=9, show="shuffled")
-    orders = {tuple(_shown(memory, session("a", name=f"q{n}", start=days(9)))) for n in range(20)}
+    script = TheanineScript()
+    memory = _diamond(llm=ScriptedLLM(script), k=4, n=9, show="shuffled")
+    orders = {tuple(_recalled_ids(memory, session("a", name=f"q{n}", start=days(9)))) for n in range(20)}
     assert {frozenset(order) for order in orders} == {frozenset("abcd")}
     assert len(orders) > 5
     text = memory.recall(session("a", name="q0", start=days(9))).text
     assert sorted(line.split(": ")[1] for line in text.split("\n")) == ["note a", "note b", "note c", "note d"]
-    assert play.asked == []
+    assert script.prompts == []
 
 
 def test_nearest_shows_as_many_units_as_the_timelines_hold() -> None:
     bank = _diamond().bank.apply([AddUnit(unit(f"x{n}", f"a note of x{n}"), START) for n in range(3)])
     query = session("a note", name="q", start=days(9))
-    timelines = _shown(make(bank, k=1, refine=False), query)
+    timelines = _recalled_ids(make(bank, k=1, refine=False), query)
     nearest = make(bank, k=1, show="nearest").recall(query)
     assert len(nearest.hits) == len(timelines)
     assert [hit.unit.id for hit in nearest.hits] == [
@@ -226,8 +226,8 @@ def test_a_wrong_option_is_told(wrong: dict[str, object], says: str) -> None:
 
 
 def test_a_backbone_that_fails_is_told_to_the_caller() -> None:
-    def gone(_prompt: Prompt) -> str:
+    def fail(_prompt: Prompt) -> str:
         raise LLMError("gone")
 
     with pytest.raises(LLMError):
-        _diamond(llm=ScriptedLLM(gone), k=1).recall(session("a", name="q", start=days(9)))
+        _diamond(llm=ScriptedLLM(fail), k=1).recall(session("a", name="q", start=days(9)))

@@ -31,9 +31,9 @@ def test_writing_out() -> None:
 
 @given(st.lists(st.integers(1, 30), max_size=30), st.integers(2, 40))
 def test_parts_lose_nothing_and_keep_the_budget(lengths: list[int], budget: int) -> None:
-    said = turns(*(" ".join("w" * length) for length in lengths))
-    runs = split_turns(said, budget, _words)
-    assert [turn for run in runs for turn in run] == list(said)
+    dialogue = turns(*(" ".join("w" * length) for length in lengths))
+    runs = split_turns(dialogue, budget, _words)
+    assert [turn for run in runs for turn in run] == list(dialogue)
     assert all(len(run) == 1 or sum(_words([transcript([t]) for t in run])) <= budget for run in runs)
 
 
@@ -49,16 +49,16 @@ def test_no_texts_fit_any_budget() -> None:
 
 
 def test_the_longest_run_of_last_turns_that_fits() -> None:
-    said = turns(*(f"remark {n}" for n in range(200)))  # three words a line with its speaker, and the line break
-    assert list(latest_turns(said, 4 * 150, _words)) == list(said[50:])
-    assert list(latest_turns(said, 4 * 150 + 3, _words)) == list(said[50:])
-    assert list(latest_turns(said, 4 * 200, _words)) == list(said)
+    dialogue = turns(*(f"remark {n}" for n in range(200)))  # three words a line with its speaker, and the line break
+    assert list(latest_turns(dialogue, 4 * 150, _words)) == list(dialogue[50:])
+    assert list(latest_turns(dialogue, 4 * 150 + 3, _words)) == list(dialogue[50:])
+    assert list(latest_turns(dialogue, 4 * 200, _words)) == list(dialogue)
     assert list(latest_turns((), 10, _words)) == []
 
 
 def test_the_last_turn_is_there_whatever_it_holds() -> None:
-    said = turns("short", "word " * 100)
-    assert list(latest_turns(said, 5, _words)) == [said[1]]
+    dialogue = turns("short", "word " * 100)
+    assert list(latest_turns(dialogue, 5, _words)) == [dialogue[1]]
 
 
 def test_a_long_dialogue_is_counted_no_further_than_needed() -> None:
@@ -73,10 +73,10 @@ def test_a_long_dialogue_is_counted_no_further_than_needed() -> None:
 
 
 def test_names_that_both_sides_bear_are_told_apart() -> None:
-    said = turns("a", "b", "c")
-    assert distinguish_speakers(said) == list(said)
-    assert speaker_names(said) == {"user": "User", "assistant": "Assistant"}
-    kims = [replace(turn, speaker="Kim") for turn in said]
+    dialogue = turns("a", "b", "c")
+    assert distinguish_speakers(dialogue) == list(dialogue)
+    assert speaker_names(dialogue) == {"user": "User", "assistant": "Assistant"}
+    kims = [replace(turn, speaker="Kim") for turn in dialogue]
     assert speaker_names(distinguish_speakers(kims)) == {"user": "Kim (user)", "assistant": "Kim (assistant)"}
     assert distinguish_speakers([]) == []
 

@@ -65,11 +65,11 @@ def test_every_sentence_is_one_clean_line(text: str) -> None:
 
 
 @given(st.lists(st.from_regex(r"[A-Z][a-z]{1,8}( [a-z]{1,8}){1,5}[.!?]", fullmatch=True), max_size=6))
-def test_plain_sentences_come_back_however_they_are_laid_out(said: list[str]) -> None:
-    assert sentences(" ".join(said)) == said
-    assert sentences("\n".join(said)) == said
-    assert sentences("\n".join(f"{n}. {one}" for n, one in enumerate(said, 1))) == said
-    assert sentences("\n".join(f"- {one}" for one in said)) == said
+def test_plain_sentences_come_back_however_they_are_laid_out(texts: list[str]) -> None:
+    assert sentences(" ".join(texts)) == texts
+    assert sentences("\n".join(texts)) == texts
+    assert sentences("\n".join(f"{n}. {text}" for n, text in enumerate(texts, 1))) == texts
+    assert sentences("\n".join(f"- {text}" for text in texts)) == texts
 
 
 def test_a_sentence_cut_at_the_token_limit_is_left_out() -> None:

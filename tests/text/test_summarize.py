@@ -32,27 +32,27 @@ def test_repeats_blanks_and_what_holds_no_word_are_left_out() -> None:
 def test_the_instructions_are_no_memory() -> None:
     llm = Watching("User is here today.")
     summarize = Summarizer(llm, prompt="carecall/summarize")
-    (kept,) = summarize.each(turns("a"), [{"about": "User"}])
-    assert kept == ["User is here today."]
+    (sentences,) = summarize.each(turns("a"), [{"about": "User"}])
+    assert sentences == ["User is here today."]
     line = next(line for line in llm.batches[0][0].messages[0].content.splitlines() if len(line.split()) > 5)
     assert Summarizer(Watching(line), prompt="carecall/summarize").each(turns("a"), [{"about": "User"}]) == [[]]
 
 
 def test_several_inputs_and_several_parts_are_one_call_and_come_back_apart() -> None:
     def script(prompt: Prompt) -> str:
-        asked = prompt.messages[-1].content
-        about = asked.rsplit(" ", 1)[-1].removesuffix(":")
-        return json.dumps({"memories": [f"{about} said {n}" for n in range(60) if f"line {n}." in asked]})
+        question = prompt.messages[-1].content
+        about = question.rsplit(" ", 1)[-1].removesuffix(":")
+        return json.dumps({"memories": [f"{about} said {n}" for n in range(60) if f"line {n}." in question]})
 
     llm = Watching()
     llm._script = script
-    found = Summarizer(llm, prompt="carecall/summarize").each(
+    summaries = Summarizer(llm, prompt="carecall/summarize").each(
         turns(*(f"line {n}. " + "word " * 40 for n in range(60))), [{"about": "User"}, {"about": "Assistant"}]
     )
     assert len(llm.batches) == 1
     assert len(llm.batches[0]) > 2
     assert len(llm.batches[0]) % 2 == 0
-    assert found == [[f"User said {n}" for n in range(60)], [f"Assistant said {n}" for n in range(60)]]
+    assert summaries == [[f"User said {n}" for n in range(60)], [f"Assistant said {n}" for n in range(60)]]
 
 
 def test_a_part_that_cannot_be_used_gives_none_and_is_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,17 +94,17 @@ def test_dialogues_are_asked_about_together_and_come_back_in_order() -> None:
 
 
 def test_a_long_dialogue_is_read_in_parts_whose_texts_are_joined() -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt.messages[-1].content)
-        return f"Part {len(asked)}."
+        prompts.append(prompt.messages[-1].content)
+        return f"Part {len(prompts)}."
 
-    said = turns(*(f"turn {n} " + "word " * 100 for n in range(40)))
-    (text,) = summarize_all(ScriptedLLM(script, context_length=2000), [SummaryRequest(PROMPT, said)], Counter())
-    assert len(asked) > 2
-    assert text == " ".join(f"Part {n}." for n in range(1, len(asked) + 1))
-    assert all(sum(f"turn {n} " in part for part in asked) == 1 for n in range(40))
+    dialogue = turns(*(f"turn {n} " + "word " * 100 for n in range(40)))
+    (text,) = summarize_all(ScriptedLLM(script, context_length=2000), [SummaryRequest(PROMPT, dialogue)], Counter())
+    assert len(prompts) > 2
+    assert text == " ".join(f"Part {n}." for n in range(1, len(prompts) + 1))
+    assert all(sum(f"turn {n} " in part for part in prompts) == 1 for n in range(40))
 
 
 def test_a_sentence_that_was_cut_is_left_out() -> None:

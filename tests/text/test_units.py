@@ -26,12 +26,12 @@ def _words(texts: Sequence[str]) -> list[int]:
 
 
 def test_each_turn_is_a_unit_that_names_its_source() -> None:
-    said = session("내 개는 초코", "🐶!")
-    first, second = utterance_units(said)
+    past = session("내 개는 초코", "🐶!")
+    first, second = utterance_units(past)
     assert (first.text, first.key) == ("User: 내 개는 초코", "내 개는 초코")
     assert (second.text, second.speaker) == ("Assistant: 🐶!", "Assistant")
     assert [u.sources for u in (first, second)] == [("s1.0",), ("s1.1",)]
-    assert second.time == said.turns[1].time
+    assert second.time == past.turns[1].time
     assert utterance_units(Session("empty")) == []
 
 
@@ -45,11 +45,11 @@ def test_sessions_stand_under_their_dates() -> None:
 @given(sizes=st.lists(st.integers(1, 9), max_size=200), budget=st.integers(0, 300))
 def test_the_newest_that_fit_are_shown_and_no_more_could_be(sizes: list[int], budget: int) -> None:
     units = [unit(f"u{n}", "word " * size) for n, size in enumerate(sizes)]
-    kept = newest_units(units, budget, _words)
-    assert kept == units[len(units) - len(kept) :]
-    assert sum(sizes[len(units) - len(kept) :]) <= budget
-    if len(kept) < len(units):
-        assert sum(sizes[len(units) - len(kept) - 1 :]) > budget
+    newest = newest_units(units, budget, _words)
+    assert newest == units[len(units) - len(newest) :]
+    assert sum(sizes[len(units) - len(newest) :]) <= budget
+    if len(newest) < len(units):
+        assert sum(sizes[len(units) - len(newest) - 1 :]) > budget
 
 
 def test_counting_a_long_past_costs_what_is_shown() -> None:
@@ -72,11 +72,11 @@ def test_the_room_shrinks_with_the_dialogue_and_is_never_below_nothing() -> None
 
 
 def test_statements_come_from_the_whole_session_and_are_told_apart() -> None:
-    said = session("a", "b")
-    first, second = statement_units(said, ["One.", "Two."], "memory")
+    past = session("a", "b")
+    first, second = statement_units(past, ["One.", "Two."], "memory")
     assert (first.id, second.id) == ("s1/memory0", "s1/memory1")
     assert first.sources == ("s1.0", "s1.1")
-    assert first.time == first.learned == said.turns[-1].time
+    assert first.time == first.learned == past.turns[-1].time
 
 
 def test_all_are_shown_where_there_is_room() -> None:
@@ -90,10 +90,10 @@ def test_dates_count_too() -> None:
     """Units of one word, each shown with a date of three."""
     units = [unit(str(n), "word", time=START + timedelta(days=n)) for n in range(100)]
     llm = ScriptedLLM(obedient, context_length=256 + 100)
-    kept = select_fitting(llm, session("hi"), "agent/respond", units, Counter())
-    assert kept == units[-len(kept) :]
-    (shown,) = llm.count_tokens([recall_units(kept).text])
-    assert 60 < shown <= 75
+    selected = select_fitting(llm, session("hi"), "agent/respond", units, Counter())
+    assert selected == units[-len(selected) :]
+    (size,) = llm.count_tokens([recall_units(selected).text])
+    assert 60 < size <= 75
 
 
 def test_nothing_is_nothing() -> None:

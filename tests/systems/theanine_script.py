@@ -1,4 +1,4 @@
-"""A scripted life for the tests of Theanine: what is told, how events relate, and what was asked."""
+"""A scripted LLM for the tests of Theanine: the events of dialogues, how they relate, and the prompts sent."""
 
 import json
 import re
@@ -37,19 +37,19 @@ def text_of(prompt: Prompt) -> str:
 
 
 @dataclass
-class Play:
-    """A script: `told` gives a dialogue's events by a word in it, `relations` a label by the two events.
+class TheanineScript:
+    """`events` gives a dialogue's events by a word in it, `relations` a label by the two events, else "None".
 
-    A pair without a label has none. `refine` answers from the timeline. Every prompt asked is kept.
+    `prompts` records every prompt.
     """
 
-    told: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    events: Mapping[str, Sequence[str]] = field(default_factory=dict)
     relations: Mapping[tuple[str, str], str] = field(default_factory=dict)
     refined: str = ""
-    asked: list[Prompt] = field(default_factory=list)
+    prompts: list[Prompt] = field(default_factory=list)
 
     def __call__(self, prompt: Prompt) -> str:
-        self.asked.append(prompt)
+        self.prompts.append(prompt)
         match prompt.name:
             case "theanine/summarize":
                 return json.dumps({"memories": self._events(prompt.messages[-1].content)})
@@ -63,15 +63,15 @@ class Play:
                 return "I see."
 
     def _events(self, dialogue: str) -> list[str]:
-        return next((list(events) for word, events in self.told.items() if word in dialogue), [])
+        return next((list(events) for word, events in self.events.items() if word in dialogue), [])
 
     def _label(self, prompt: Prompt) -> str:
         assert isinstance(prompt.format, Choice)
         label = self.relations.get(pair_of(prompt), "None")
         return label if label in prompt.format.options else OTHER
 
-    def named(self, name: str) -> list[Prompt]:
-        return [prompt for prompt in self.asked if prompt.name == name]
+    def prompts_of(self, name: str) -> list[Prompt]:
+        return [prompt for prompt in self.prompts if prompt.name == name]
 
 
 def pair_of(prompt: Prompt) -> tuple[str, str]:
@@ -85,25 +85,25 @@ def days(number: int) -> datetime:
 
 
 def live(memory: Memory, *sessions: Session) -> list[Change]:
-    made: list[Change] = []
-    for said in sessions:
-        changes = memory.end_session(said)
+    applied: list[Change] = []
+    for session in sessions:
+        changes = memory.end_session(session)
         memory.apply(changes)
-        made += changes
-    return made
+        applied += changes
+    return applied
 
 
 def links_of(changes: Sequence[Change]) -> list[Link]:
     return [change.link for change in changes if isinstance(change, AddLink)]
 
 
-class Counted(Wrapper):
-    """Keeps each list of prompts that went out together."""
+class BatchRecorder(Wrapper):
+    """Records each list of prompts sent together."""
 
     def __init__(self, inner: LLM) -> None:
         super().__init__(inner)
-        self.lists: list[list[Prompt]] = []
+        self.batches: list[list[Prompt]] = []
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        self.lists.append(list(prompts))
+        self.batches.append(list(prompts))
         return self.inner.generate(prompts)
