@@ -77,14 +77,14 @@ class LifeSession:
 @st.composite
 def lives(draw: st.DrawFn, most: int = 6) -> list[LifeSession]:
     """Sessions whose changes a bank can apply in order: they name units of theirs or of sessions before them."""
-    known: list[str] = []
+    unit_names: list[str] = []
     life = []
     for number in range(draw(st.integers(1, most))):
         start = START + timedelta(days=number)
         lines = draw(st.lists(texts, min_size=1, max_size=4))
-        exchange = tuple(draw(_changes(f"s{number}e", f"s{number}", known, start)))
+        exchange = tuple(draw(_changes(f"s{number}e", f"s{number}", unit_names, start)))
         closed = draw(st.booleans())
-        changes = tuple(draw(_changes(f"s{number}c", f"s{number}", known, start))) if closed else ()
+        changes = tuple(draw(_changes(f"s{number}c", f"s{number}", unit_names, start))) if closed else ()
         life.append(
             LifeSession(f"s{number}", tuple(make_turns(f"s{number}", *lines, start=start)), exchange, changes, closed)
         )
@@ -92,36 +92,36 @@ def lives(draw: st.DrawFn, most: int = 6) -> list[LifeSession]:
 
 
 @st.composite
-def _changes(draw: st.DrawFn, prefix: str, session: str, known: list[str], time: datetime) -> list[Change]:
+def _changes(draw: st.DrawFn, prefix: str, session: str, unit_names: list[str], time: datetime) -> list[Change]:
     """`known` grows by the units that are added."""
-    made: list[Change] = []
+    changes: list[Change] = []
     for number in range(draw(st.integers(0, 4))):
-        kind = draw(st.sampled_from(["add", "note", "retire", "link", "mark"] if known else ["add", "note"]))
-        made.append(draw(_change(kind, f"{prefix}{number}", session, known, time)))
-    return made
+        kind = draw(st.sampled_from(["add", "note", "retire", "link", "mark"] if unit_names else ["add", "note"]))
+        changes.append(draw(_change(kind, f"{prefix}{number}", session, unit_names, time)))
+    return changes
 
 
 @st.composite
-def _change(draw: st.DrawFn, kind: str, name: str, session: str, known: list[str], time: datetime) -> Change:
+def _change(draw: st.DrawFn, kind: str, name: str, session: str, unit_names: list[str], time: datetime) -> Change:
     if kind == "add":
-        known.append(name)
+        unit_names.append(name)
         return AddUnit(new_unit(name, session, draw(texts)), time)
     if kind == "note":
         return SetNote(draw(st.sampled_from(["summary", "portrait"])), draw(texts), time)
-    unit = draw(st.sampled_from(known))
+    unit = draw(st.sampled_from(unit_names))
     if kind == "retire":
-        return RetireUnit(unit, draw(st.sampled_from([*known, "merge"])), draw(texts), time)
+        return RetireUnit(unit, draw(st.sampled_from([*unit_names, "merge"])), draw(texts), time)
     if kind == "link":
-        return AddLink(Link(unit, draw(st.sampled_from(known)), draw(texts), draw(st.none() | numbers)), time)
+        return AddLink(Link(unit, draw(st.sampled_from(unit_names)), draw(texts), draw(st.none() | numbers)), time)
     return MarkUnit(unit, "recalled", draw(numbers), time)
 
 
 def replay(store: Store, user: str, system: str, life: Sequence[LifeSession]) -> None:
     """Lead the life: sessions that are not closed have no changes of their own yet."""
     journal = store.journal(user, system)
-    for told in life:
-        journal.add_turns(told.id, told.turns)
-        journal.commit(told.turns[-1].id, told.exchange)
-        if told.closed:
-            journal.close(told.id)
-            journal.finish(told.id, told.changes)
+    for entry in life:
+        journal.add_turns(entry.id, entry.turns)
+        journal.commit(entry.turns[-1].id, entry.exchange)
+        if entry.closed:
+            journal.close(entry.id)
+            journal.finish(entry.id, entry.changes)

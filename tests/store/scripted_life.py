@@ -27,13 +27,13 @@ def step(store: Store, journals: tuple[StoreJournal, StoreJournal], user: str, n
     does: list[Callable[[], object]] = [
         lambda: first.add_turns(session, [_turn(user, day, 0)]),
         lambda: first.add_turns(session, [_turn(user, day, 1)]),
-        lambda: first.commit(f"{session}.1", _noticed(user, day)),
+        lambda: first.commit(f"{session}.1", _exchange_changes(user, day)),
         lambda: first.add_turns(session, [_turn(user, day, 2), _turn(user, day, 3)]),
-        lambda: second.commit(f"{session}.3", _noticed(user, day)),
+        lambda: second.commit(f"{session}.3", _exchange_changes(user, day)),
         lambda: first.close(session),
-        lambda: first.finish(session, _remembered(user, day)),
+        lambda: first.finish(session, _session_changes(user, day)),
         lambda: second.close(session),
-        lambda: second.finish(session, _remembered(user, day)),
+        lambda: second.finish(session, _session_changes(user, day)),
         lambda: store.embeddings.put("encoder", {f"{user}{day}": bytes(1536)}),
     ]
     does[place]()
@@ -50,21 +50,21 @@ def _turn(user: str, day: int, place: int) -> Turn:
     )
 
 
-def _noticed(user: str, day: int) -> list[Change]:
+def _exchange_changes(user: str, day: int) -> list[Change]:
     time = _START + timedelta(days=day)
     return [_unit(user, f"n{day}", day), MarkUnit(f"n{day}", "recalled", float(day), time)]
 
 
-def _remembered(user: str, day: int) -> list[Change]:
+def _session_changes(user: str, day: int) -> list[Change]:
     """Twenty changes: enough that half of them could be written."""
     time = _START + timedelta(days=day)
-    made: list[Change] = [_unit(user, f"u{day}.{number}", day) for number in range(12)]
-    made += [AddLink(Link(f"u{day}.0", f"u{day}.{number}", "next", 0.5), time) for number in range(1, 6)]
-    made.append(SetNote("summary", f"{user} up to day {day}. " * 20, time))
+    changes: list[Change] = [_unit(user, f"u{day}.{number}", day) for number in range(12)]
+    changes += [AddLink(Link(f"u{day}.0", f"u{day}.{number}", "next", 0.5), time) for number in range(1, 6)]
+    changes.append(SetNote("summary", f"{user} up to day {day}. " * 20, time))
     if day:
-        made.append(RetireUnit(f"u{day - 1}.1", f"u{day}.1", "said anew", time))
-        made.append(MarkUnit(f"u{day - 1}.2", "recalled", float(day), time))
-    return made
+        changes.append(RetireUnit(f"u{day - 1}.1", f"u{day}.1", "said anew", time))
+        changes.append(MarkUnit(f"u{day - 1}.2", "recalled", float(day), time))
+    return changes
 
 
 def _unit(user: str, name: str, day: int) -> AddUnit:
@@ -88,9 +88,9 @@ def main(place: str, *begin: str) -> None:
 
 
 def _lead(store: Store, user: str, begin: int) -> None:
-    held = journals(store, user)
+    user_journals = journals(store, user)
     for number in range(begin, STEPS):
-        step(store, held, user, number)
+        step(store, user_journals, user, number)
         os.write(1, f"{user} {number}\n".encode())
 
 

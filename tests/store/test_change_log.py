@@ -25,15 +25,15 @@ def test_a_journal_is_what_an_agent_asks_for(store: Store) -> None:
 def test_a_replay_is_what_was_applied_step_by_step(store: Store, life: list[LifeSession]) -> None:
     user = f"user{len(store.users())}"
     replay(store, user, "rsum", life)
-    bank, made = Bank(), list[Change]()
-    for told in life:
-        for changes in (told.exchange, told.changes if told.closed else ()):
-            bank = bank.apply(changes)
-            made += changes
-    assert store.changes(user, "rsum") == made
+    bank, changes = Bank(), list[Change]()
+    for entry in life:
+        for batch in (entry.exchange, entry.changes if entry.closed else ()):
+            bank = bank.apply(batch)
+            changes += batch
+    assert store.changes(user, "rsum") == changes
     assert store.bank(user, "rsum") == bank == store.journal(user, "rsum").bank()
-    for told in life:
-        assert store.bank(user, "rsum", told.turns[0].time) == as_of(made, told.turns[0].time)
+    for entry in life:
+        assert store.bank(user, "rsum", entry.turns[0].time) == as_of(changes, entry.turns[0].time)
 
 
 def test_the_same_cause_again_changes_nothing(store: Store) -> None:

@@ -36,13 +36,13 @@ def test_a_hundred_users_at_once(store: Store) -> None:
 def test_many_new_stores_at_once(tmp_path: Path) -> None:
     """Alembic keeps the running migration in globals; two at once in one process used to end it."""
 
-    def opened(number: int) -> list[str]:
+    def open_and_export(number: int) -> list[str]:
         with Store.open(tmp_path / str(number)) as store:
             store.journal("ann", "rsum").add_turns("s1", make_turns("s1", f"word of {number}"))
             return [turn.text for turn in store.session("ann", "s1").turns]
 
     with ThreadPoolExecutor(12) as pool:
-        assert list(pool.map(opened, range(24))) == [[f"word of {number}"] for number in range(24)]
+        assert list(pool.map(open_and_export, range(24))) == [[f"word of {number}"] for number in range(24)]
 
 
 def test_many_threads_of_one_user(store: Store) -> None:
@@ -58,14 +58,14 @@ def test_one_transaction_takes_all_that_waits(store: Store) -> None:
     good = [Append(f"user{n}", "s1", (to_row(make_turns("s1", "one")[0]),)) for n in range(3)]
     late = Append("user0", "s1", (to_row(Turn("late", "user", "Ann", "x", START - timedelta(days=1))),))
     more = Append("user0", "s1", (to_row(make_turns("s1", "one", "two")[1]),))
-    taken = Append("user1", "s2", good[1].rows)
+    duplicate = Append("user1", "s2", good[1].rows)
 
     def refuse(connection: Connection) -> None:
         connection.exec_driver_sql("DELETE FROM turns")
         raise BadInput("refused after it wrote")
 
     with pytest.raises(PartialFailure) as caught:
-        store._writer._write([*good, late, more, taken, refuse])
+        store._writer._write([*good, late, more, duplicate, refuse])
     kinds = [type(result) for result in caught.value.results]
     assert kinds == [type(None)] * 3 + [OutOfOrder, type(None), BadInput, BadInput]
     assert [len(store.session(f"user{n}", "s1").turns) for n in range(3)] == [2, 1, 1]

@@ -108,12 +108,12 @@ def test_what_was_taken_back_before_goes_too(store: Store, place: str) -> None:
 def test_a_user_goes_whole_and_alone(store: Store, place: str) -> None:
     for user, words in (("ann", SECRET), ("bob", PLAIN)):
         remember(store, user, "rsum", "s1", [add_unit("u1", text=words)], words, "They both say this very sentence")
-    kept = list(store.export("bob"))
+    lines_of_bob = list(store.export("bob"))
     receipt = store.delete_user("ann")
     assert receipt.rows == {"banks": 1, "batches": 1, "changes": 1, "jobs": 1, "sessions": 1, "turns": 2}
     assert receipt.remaining in (0, None)
     assert store.users() == ["bob"]
-    assert list(store.export("bob")) == kept
+    assert list(store.export("bob")) == lines_of_bob
     assert SECRET.encode() not in _bytes(place)
     with pytest.raises(NotFound, match="there is no user 'ann'"):
         store.delete_user("ann")
@@ -126,8 +126,8 @@ def test_a_long_text_leaves_no_page_behind(store: Store, place: str) -> None:
     remember(store, "ann", "rsum", "s2", [add_unit("u2", "s2", text=PLAIN)])
     receipt = store.delete_session("ann", "s1")
     assert receipt.remaining in (0, None)
-    found = _bytes(place)
-    assert not any(str(number * 7919).encode() + b"\n" in found for number in range(100, 2000))
+    content = _bytes(place)
+    assert not any(str(number * 7919).encode() + b"\n" in content for number in range(100, 2000))
 
 
 def test_vectors_of_erased_words_go(store: Store) -> None:
@@ -160,9 +160,9 @@ def test_traces_in_index_files_are_told(store: Store, monkeypatch: pytest.Monkey
     mine, other = (store.indexes.path(user, "rsum", "ones") for user in ("ann", "bob"))
     assert mine is not None
     assert other is not None
-    for file, held in ((mine, b"vectors"), (other, f"key: {SECRET}".encode())):
+    for file, secret in ((mine, b"vectors"), (other, f"key: {SECRET}".encode())):
         file.parent.mkdir(parents=True)
-        file.write_bytes(held)
+        file.write_bytes(secret)
     monkeypatch.setattr("shutil.rmtree", lambda folder, onerror: onerror(None, folder, "read-only"))
     receipt = store.delete_unit("ann", "rsum", "u1")
     assert receipt.remaining == receipt.checked + 1 > 1
@@ -187,16 +187,16 @@ def test_after_any_erasure_the_rest_still_applies(store: Store, life: list[LifeS
     user = f"user{len(store.users())}"
     replay(store, user, "rsum", life)
     units = [change.unit.id for change in store.changes(user, "rsum") if isinstance(change, AddUnit)]
-    whole = data.draw(st.booleans())
-    if units and not whole:
+    erase_session = data.draw(st.booleans())
+    if units and not erase_session:
         unit = data.draw(st.sampled_from(units))
         receipt = store.delete_unit(user, "rsum", unit, sources=data.draw(st.booleans()))
         assert unit not in store.bank(user, "rsum").units
     else:
-        told = data.draw(st.sampled_from(life))
-        receipt = store.delete_session(user, told.id)
-        assert told.id not in [info.id for info in store.sessions(user)]
-        assert all(unit.session != told.id for unit in store.bank(user, "rsum").units.values())
+        entry = data.draw(st.sampled_from(life))
+        receipt = store.delete_session(user, entry.id)
+        assert entry.id not in [info.id for info in store.sessions(user)]
+        assert all(unit.session != entry.id for unit in store.bank(user, "rsum").units.values())
     assert receipt.remaining in (0, None)
     store.bank(user, "rsum")
     for session in store.pending_sessions(user, "rsum"):

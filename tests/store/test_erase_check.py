@@ -37,9 +37,9 @@ def test_traces_are_found_and_wiped(store: Store, tmp_path: Path) -> None:
     _careless_delete(place)
     store._database.checkpoint()
     assert _holds_secret(place)
-    checked, left = check_erasure(store._database, [SECRET])
+    checked, remaining = check_erasure(store._database, [SECRET])
     assert checked == 3
-    assert left == 0
+    assert remaining == 0
     assert not _holds_secret(place)
 
 
@@ -73,21 +73,21 @@ blobs = st.binary(max_size=200)
 
 
 @given(st.lists(st.binary(min_size=8, max_size=8) | st.binary(min_size=16, max_size=16)), st.lists(blobs), st.data())
-def test_it_finds_what_a_plain_search_finds(wanted: list[bytes], held: list[bytes], data: st.DataObject) -> None:
-    places = data.draw(st.lists(st.sampled_from(wanted), max_size=3)) if wanted else []
+def test_it_finds_what_a_plain_search_finds(searched: list[bytes], plain: list[bytes], data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.sampled_from(searched), max_size=3)) if searched else []
     hidden = [data.draw(blobs) + piece + data.draw(blobs) for piece in places]
-    expected = {piece for piece in wanted if any(piece in blob for blob in (*held, *hidden))}
-    assert find_pieces(wanted, [*held, *hidden]) == expected
+    expected = {piece for piece in searched if any(piece in blob for blob in (*plain, *hidden))}
+    assert find_pieces(searched, [*plain, *hidden]) == expected
 
 
 @given(texts.map(lambda text: text * 3))
 def test_a_text_is_known_by_its_pieces(text: str) -> None:
-    found = pieces([text])
-    assert all(len(piece) in (8, 16) for piece in found)
-    assert find_pieces(found, [b"before " + text.encode() + b" after"]) >= {
-        piece for piece in found if piece in text.encode()
+    text_pieces = pieces([text])
+    assert all(len(piece) in (8, 16) for piece in text_pieces)
+    assert find_pieces(text_pieces, [b"before " + text.encode() + b" after"]) >= {
+        piece for piece in text_pieces if piece in text.encode()
     }
-    assert found or len(text.encode()) < 8
+    assert text_pieces or len(text.encode()) < 8
 
 
 def test_the_forms_of_json_are_known() -> None:

@@ -92,14 +92,14 @@ def test_no_user_is_an_error(two: Store, nobody: str) -> None:
         names = list(inspect.signature(method).parameters)[2:]
         values: dict[str, Any] = {"system": "rsum", "session_id": "s1", "unit_id": "u1"}
         with pytest.raises(BadInput, match="the name of the user is empty"):
-            _used(getattr(two, name)(nobody, **{key: values[key] for key in names if key in values}))
+            _consume(getattr(two, name)(nobody, **{key: values[key] for key in names if key in values}))
 
 
 def _takes_user(method: object) -> bool:
     return callable(method) and list(inspect.signature(method).parameters)[1:2] == ["user"]
 
 
-def _used(answer: object) -> None:
+def _consume(answer: object) -> None:
     """A generator asks when it is first read."""
     if inspect.isgenerator(answer):
         next(answer)

@@ -41,15 +41,15 @@ def _state(store: Store, user: str) -> str:
 @pytest.fixture(scope="module")
 def states(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What the store holds after each number of steps of a life that nothing disturbs."""
-    found: dict[str, list[str]] = {user: [] for user in USERS}
+    lines_by_user: dict[str, list[str]] = {user: [] for user in USERS}
     with Store.open(tmp_path_factory.mktemp("undisturbed")) as store:
         for user in USERS:
-            held = scripted_life.journals(store, user)
-            found[user].append(_state(store, user))
+            user_journals = scripted_life.journals(store, user)
+            lines_by_user[user].append(_state(store, user))
             for number in range(STEPS):
-                scripted_life.step(store, held, user, number)
-                found[user].append(_state(store, user))
-    return found
+                scripted_life.step(store, user_journals, user, number)
+                lines_by_user[user].append(_state(store, user))
+    return lines_by_user
 
 
 class _Life:
@@ -70,11 +70,11 @@ class _Life:
             assert process.stderr is not None
             lines = iter(process.stdout.readline, b"")
             assert next(lines) == b"open\n", process.stderr.read().decode()
-            left = sum(STEPS - done for done in self.acknowledged.values())
+            remaining = sum(STEPS - count for count in self.acknowledged.values())
             if self.chance.random() < 0.25:
                 time.sleep(self.chance.uniform(0, 0.2))
             else:
-                self._take(islice(lines, self.chance.randint(0, min(40, left))))
+                self._take(islice(lines, self.chance.randint(0, min(40, remaining))))
                 time.sleep(self.chance.uniform(0, 0.01))
             process.kill()
             self._take(lines)
@@ -92,9 +92,9 @@ class _Life:
     def _look(self) -> None:
         with Store.open(self.place) as store:
             assert store.problems() == []
-            for user, done in self.acknowledged.items():
-                states = self.states[user][done : done + 2]
-                assert _state(store, user) in states, f"{user} after {done} steps"
+            for user, count in self.acknowledged.items():
+                states = self.states[user][count : count + 2]
+                assert _state(store, user) in states, f"{user} after {count} steps"
                 self.seen["more"] += _state(store, user) != states[0]
         self.seen["kills"] += 1
 

@@ -21,8 +21,8 @@ def test_a_round_trip_is_the_same_bytes(store: Store, life: list[LifeSession], d
     step = data.draw(st.sampled_from(["nothing", "undo", "clear", "fail", "erase", "other system"]))
     _change(store, user, life, step)
     lines = list(store.export(user))
-    done = store.restore(lines, "file", f"{user}copy")
-    assert done.new
+    summary = store.restore(lines, "file", f"{user}copy")
+    assert summary.new
     again = list(store.export(f"{user}copy"))
     assert again[1:] == lines[1:]
     assert json.loads(again[0]) == {**json.loads(lines[0]), "user": f"{user}copy"}

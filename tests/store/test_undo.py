@@ -103,14 +103,14 @@ def test_any_session_can_be_taken_back_and_the_others_still_apply(
 ) -> None:
     user = f"user{len(store.users())}"
     replay(store, user, "rsum", life)
-    told = data.draw(st.sampled_from(life))
-    again = store.undo(user, "rsum", told.id)
-    gone = {told.id, *again}
+    entry = data.draw(st.sampled_from(life))
+    requeued = store.undo(user, "rsum", entry.id)
+    undone = {entry.id, *requeued}
     bank = store.bank(user, "rsum")
-    own = [change for told in life if told.id not in gone for change in (*told.exchange, *told.changes)]
+    own = [change for entry in life if entry.id not in undone for change in (*entry.exchange, *entry.changes)]
     assert bank == Bank().apply(own)
     assert {session.id for session in store.pending_sessions(user, "rsum")} == {
-        told.id for told in life if told.closed and told.id in again
+        entry.id for entry in life if entry.closed and entry.id in requeued
     }
 
 

@@ -78,16 +78,16 @@ def test_another_process_changes_the_encoder(store: Store, place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "held, adopted",
+    "stored, expected",
     [((), None), ((OLD,), (OLD, 3)), ((OLD, NEW, NEW), (NEW, 3))],
     ids=["none", "one", "the most"],
 )
 def test_a_store_from_before_adopts_the_encoder_of_its_vectors(
-    place: str, held: tuple[str, ...], adopted: tuple[str, int] | None
+    place: str, stored: tuple[str, ...], expected: tuple[str, int] | None
 ) -> None:
     with Store.open(place) as store:
         remember(store, "ann", "rsum", "s1", [add_unit("u1")])
-        for number, identity in enumerate(held):
+        for number, identity in enumerate(stored):
             store.embeddings.put(identity, {str(number): bytes(12)})
         before = list(store.export("ann"))
     database = Database(place)
@@ -96,7 +96,7 @@ def test_a_store_from_before_adopts_the_encoder_of_its_vectors(
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     database.close()
     with Store.open(place) as store:
-        assert store.vectors.encoder() == adopted
+        assert store.vectors.encoder() == expected
         assert list(store.export("ann")) == before
 
 

