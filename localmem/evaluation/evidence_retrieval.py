@@ -18,7 +18,7 @@ from localmem.evaluation.metrics.ranking import (
     reciprocal_rank,
     tokens_at,
 )
-from localmem.retrieval.base import Match, Retriever
+from localmem.retrieval.base import Retriever
 from localmem.text.dialogue import Count, dated_lines
 from localmem.types import Session, Unit
 
@@ -88,14 +88,18 @@ def measure_retrieval(method: RetrievalMethod, dataset: Dataset, options: Measur
         index.add(units)
         probes = probes_with_evidence(episode, options.gold)
         queries = [query_text(probe, options.query) for probe in probes]
-        details = {unit.id: (_covered_ids(unit, options.gold), size) for unit, size in zip(units, sizes, strict=True)}
-        matches = index.search(queries, options.width)
-        rows = tuple(
-            _probe_result(method.name, episode, probe, own, details, options)
-            for probe, own in zip(probes, matches, strict=True)
-        )
+        details = {
+            unit.id: (unit.sources if options.gold == "turns" else (unit.session,), size)
+            for unit, size in zip(units, sizes, strict=True)
+        }
+        rows: list[ProbeResult] = []
+        for probe, matches in zip(probes, index.search(queries, options.width), strict=True):
+            ids = tuple(match.id for match in matches)
+            measures = _measures([details[key] for key in ids], set(_evidence(probe, options.gold)), options.width)
+            best = ids[: max(DEPTHS)]
+            rows.append(ProbeResult(method.name, episode.id, probe.id, probe.type, measures, best))
         milliseconds = _search_times(index, queries, options.width)
-        yield RetrievalResult(method.name, rows, len(units), sum(sizes) / max(1, len(units)), milliseconds)
+        yield RetrievalResult(method.name, tuple(rows), len(units), sum(sizes) / max(1, len(units)), milliseconds)
 
 
 def merge_results(results: Iterable[RetrievalResult]) -> RetrievalResult:
@@ -123,27 +127,7 @@ def _evidence(probe: Probe, gold: Gold) -> tuple[str, ...]:
     return probe.evidence if gold == "turns" else probe.sessions
 
 
-def _covered_ids(unit: Unit, gold: Gold) -> CoveredIds:
-    return unit.sources if gold == "turns" else (unit.session,)
-
-
-def _probe_result(
-    name: str,
-    episode: Episode,
-    probe: Probe,
-    matches: Sequence[Match],
-    details: Mapping[str, tuple[CoveredIds, int]],
-    options: MeasureOptions,
-) -> ProbeResult:
-    ranking = [details[match.id][0] for match in matches]
-    sizes = [details[match.id][1] for match in matches]
-    measures = _measures(ranking, sizes, set(_evidence(probe, options.gold)), options.width)
-    units = tuple(match.id for match in matches[: max(DEPTHS)])
-    return ProbeResult(name, episode.id, probe.id, probe.type, measures, units)
-
-
 def _search_times(index: Retriever, queries: Sequence[str], width: int) -> tuple[float, ...]:
-    """Milliseconds of single searches, each with the encoding of its text."""
     times: list[float] = []
     for query in queries[:_TIMED]:
         start = time.perf_counter()
@@ -152,7 +136,9 @@ def _search_times(index: Retriever, queries: Sequence[str], width: int) -> tuple
     return tuple(times)
 
 
-def _measures(ranking: Sequence[CoveredIds], sizes: Sequence[int], gold: set[str], width: int) -> dict[str, float]:
+def _measures(units: Sequence[tuple[CoveredIds, int]], gold: set[str], width: int) -> dict[str, float]:
+    """The measures of a ranking of units, each with the ids that it covers and its size in tokens."""
+    ranking, sizes = [ids for ids, _ in units], [size for _, size in units]
     depths = [depth for depth in DEPTHS if depth <= width]
     return {
         **{f"recall@{depth}": recall_at(ranking, gold, depth) for depth in depths},

@@ -4,50 +4,60 @@ Prints nothing; the result is a Report with figures, tables and notes.
 """
 
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from localmem.config import Settings
 from localmem.errors import BadInput
+from localmem.evaluation import retrieval_report
+from localmem.evaluation.datasets import longmemeval, read_dataset
+from localmem.evaluation.episodes import Dataset
+from localmem.evaluation.evidence_retrieval import (
+    Gold,
+    MeasureOptions,
+    Query,
+    RetrievalMethod,
+    RetrievalResult,
+    measure_retrieval,
+    merge_results,
+)
+from localmem.evaluation.unit_builders import Form
 from localmem.experiments.retrieval_parts import (
     HYBRID_FIELDS,
     NO_RERANKER,
     DenseText,
     Kind,
+    Positive,
+    Rate,
     RetrievalConfig,
     RetrievalParts,
+    SearchRecipe,
     Size,
+    describe_data,
 )
-from localmem.experiments.runs import Notify, Progress, Split, ignore_progress
+from localmem.experiments.runs import Notify, Progress, ignore_progress
 from localmem.files import writing
+from localmem.reporting.bootstrap import Resampling
+from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Report
 
-if TYPE_CHECKING:
-    from localmem.config import Settings
-    from localmem.evaluation.episodes import Dataset
-    from localmem.evaluation.evidence_retrieval import RetrievalResult
-
 Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(gt=0, le=1)]
 
 
-class RetrievalGrid(BaseModel):
-    """What to measure: all combinations of the values of the first eleven fields."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+class RetrievalGrid(SearchRecipe):
+    """What to measure: all combinations of the fields that hold several values."""
 
     retrievers: tuple[Kind, ...] = Field(default=("dense",), min_length=1)
     """Retriever."""
     units: tuple[Size, ...] = Field(default=("turn",), min_length=1)
     """Unit size."""
-    keys: tuple[Literal["plain", "speaker", "dated"], ...] = Field(default=("plain",), min_length=1)
+    keys: tuple[Form, ...] = Field(default=("plain",), min_length=1)
     """Content of a key: the words (plain), with speakers (speaker), with the date (dated)."""
     before: tuple[Count, ...] = Field(default=(0,), min_length=1)
     """Preceding units whose words a key includes."""
@@ -65,30 +75,18 @@ class RetrievalGrid(BaseModel):
     """Hybrid: constant of reciprocal rank fusion."""
     depths: tuple[Positive, ...] = Field(default=(50,), min_length=1)
     """Hybrid: matches of each retriever to fuse, at least `width`."""
-    split: Split | None = None
-    """Half of the data: choose (development) or report (test); both by default."""
-    limit: Positive | None = None
-    """Use only the first N questions."""
     pool: Positive | None = None
     """LongMemEval, evidence only: number of sessions to search for each question; all by default."""
-    gold: Literal["turns", "sessions"] = "turns"
+    gold: Gold = "turns"
     """What has to be found: turns or sessions with evidence."""
-    query: Literal["question", "dialogue"] = "question"
+    query: Query = "question"
     """Text to search for: the question, or the dialogue and the question."""
-    encoder: str | None = None
-    """Encoder in the manifest; that of the settings by default."""
     segmenter: Literal["even", "topics"] = "even"
     """How segments are made: of equal size, or by the backbone."""
-    chunk: Positive = 3
-    """Exchanges of an even segment."""
     compressor: str = "llmlingua-2-xlm-roberta-large"
     """Compressor in the manifest, or random."""
     width: Positive = 200
     """Number of units to search for."""
-    seed: int = 0
-    """Seed for resampling and random compression."""
-    resamples: Positive = 2000
-    """Bootstrap resamples of the 95 % intervals."""
 
     def configs(self) -> list[RetrievalConfig]:
         """Every combination once; fields that a retriever does not use keep their first value."""
@@ -107,7 +105,7 @@ class RetrievalGrid(BaseModel):
 
 
 def measure_grid(
-    settings: "Settings",
+    settings: Settings,
     grid: RetrievalGrid,
     name: str,
     path: Path,
@@ -122,73 +120,44 @@ def measure_grid(
     `out` receives report.json, rows.jsonl, a plot and the vectors, which later calls reuse; `against` is the rows.jsonl
     of an earlier evaluation to compare with. Raises BadInput.
     """
-    from localmem.evaluation import retrieval_report
-
-    if grid.encoder:
-        retrieval = settings.retrieval.model_copy(update={"encoder": grid.encoder})
-        settings = settings.model_copy(update={"retrieval": retrieval})
+    settings, configs = grid.apply(settings), grid.configs()
     dataset = _read_dataset(grid, name, path)
-    configs = grid.configs()
-    _check(grid, configs, dataset)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-retrieval-")))
         with writing(folder, "choose another --out"):
             folder.mkdir(parents=True, exist_ok=True)
-        parts = RetrievalParts(
-            settings, folder, stack,
-            segmenter=grid.segmenter, chunk=grid.chunk, compressor=grid.compressor, seed=grid.seed, notify=notify,
-        )  # fmt: skip
+        parts = RetrievalParts(settings, folder, stack, notify, grid.chunk, grid.seed, grid.segmenter, grid.compressor)
         results = _measure(configs, grid, dataset, parts, progress)
-        about = _describe(grid, configs, settings, dataset, path, parts)
+        about = _describe(grid, configs, dataset, path, parts, len(results[0].rows))
     baselines = retrieval_report.read_baselines(against, results) if against else []
-    runs = retrieval_report.summaries(results, grid.seed, grid.resamples)
-    compared = retrieval_report.differences(results, grid.seed, grid.resamples, baselines)
-    figures = about | retrieval_report.document(runs, compared)
-    report = Report(figures, tuple(retrieval_report.tables(runs, compared)), _notes(about))
+    resampling = Resampling(grid.seed, grid.resamples)
+    runs = [retrieval_report.run_figures(result, resampling) for result in results]
+    compared = retrieval_report.differences(results, resampling, baselines)
+    figures = about | {"runs": runs, "differences": compared}
+    report = Report(figures, retrieval_report.tables(runs, compared), _notes(about))
     if out:
         retrieval_report.write_results(out, report, results)
     return report
 
 
-def _read_dataset(grid: RetrievalGrid, name: str, path: Path) -> "Dataset":
-    from localmem.evaluation.datasets import longmemeval, read_dataset
-
+def _read_dataset(grid: RetrievalGrid, name: str, path: Path) -> Dataset:
+    """The data to measure. Raises BadInput for what cannot be measured."""
     dataset = read_dataset(name, path)
     if grid.pool is not None:
         if name != "longmemeval":
             raise BadInput(f"`pool` applies to longmemeval only, not to {name}; omit it")
         dataset = longmemeval.draw_haystacks(dataset, grid.pool)
-    return dataset.select(grid.split, grid.limit)
-
-
-def _check(grid: RetrievalGrid, configs: Sequence[RetrievalConfig], dataset: "Dataset") -> None:
-    """Raises BadInput for what cannot be measured."""
-    from localmem.evaluation.evidence_retrieval import probes_with_evidence
-
-    probes = [probe for episode in dataset.episodes for probe in probes_with_evidence(episode, grid.gold)]
-    if not probes:
-        split = f"split {grid.split!r} of {dataset.name}" if grid.split else dataset.name
-        raise BadInput(f"{split} has no question with evidence; use another split or data set")
+    dataset, probes = grid.select(dataset, grid.gold)
     if grid.query == "dialogue" and not any(probe.dialogue for probe in probes):
-        raise BadInput(f"questions of {dataset.name} have no dialogue before them; set query to question")
-    if grid.gold == "turns" and any(config.unit == "memory" for config in configs):
+        raise BadInput(f"questions of {name} have no dialogue before them; set query to question")
+    if grid.gold == "turns" and "memory" in grid.units:
         raise BadInput("memory units cover whole sessions and no single turns; set gold to sessions")
+    return dataset
 
 
 def _measure(
-    configs: Sequence[RetrievalConfig],
-    grid: RetrievalGrid,
-    dataset: "Dataset",
-    parts: RetrievalParts,
-    progress: Progress,
-) -> "list[RetrievalResult]":
-    from localmem.evaluation.evidence_retrieval import (
-        MeasureOptions,
-        RetrievalMethod,
-        measure_retrieval,
-        merge_results,
-    )
-
+    configs: list[RetrievalConfig], grid: RetrievalGrid, dataset: Dataset, parts: RetrievalParts, progress: Progress
+) -> list[RetrievalResult]:
     options = MeasureOptions(grid.gold, grid.query, grid.width, parts.token_counter[1])
     total, completed = len(configs) * len(dataset.episodes), 0
     results: list[RetrievalResult] = []
@@ -205,29 +174,24 @@ def _measure(
 
 def _describe(
     grid: RetrievalGrid,
-    configs: Sequence[RetrievalConfig],
-    settings: "Settings",
-    dataset: "Dataset",
+    configs: list[RetrievalConfig],
+    dataset: Dataset,
     path: Path,
     parts: RetrievalParts,
+    questions: int,
 ) -> dict[str, Any]:
     """What was measured, on which data, with which models."""
-    from localmem.evaluation.evidence_retrieval import probes_with_evidence
-    from localmem.reporting.provenance import versions
-
-    probes = sum(len(episode.probes) for episode in dataset.episodes)
-    questions = sum(len(probes_with_evidence(episode, grid.gold)) for episode in dataset.episodes)
     return {
-        "data": {"name": dataset.name, "file": path.name, "sha256": dataset.sha256, "notes": list(dataset.notes)},
+        "data": describe_data(dataset, path),
         "episodes": len(dataset.episodes),
         "sessions": len({session.id for episode in dataset.episodes for session in episode.sessions}),
         "questions": questions,
-        "without_evidence": probes - questions,
+        "without_evidence": sum(len(episode.probes) for episode in dataset.episodes) - questions,
         **grid.model_dump(include={"split", "gold", "query", "width", "limit", "pool", "seed", "resamples"}),
         "configs": [asdict(config) for config in configs],
         **parts.describe(configs),
         "tokens_of": parts.token_counter[0],
-        "language": settings.retrieval.language,
+        "language": parts.settings.retrieval.language,
         "versions": versions(),
     }
 

@@ -6,7 +6,7 @@ data: Davison and Hinkley, 1997, section 3.8): requests of one conversation depe
 stays long. A cluster that is in both samples is drawn for both at once, so that its length cancels out of the ratio.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,9 +33,29 @@ class Estimate(NamedTuple):
         """For JSON, with four decimals."""
         return {name: round(value, 4) for name, value in self._asdict().items()}
 
+    @classmethod
+    def of(cls, figures: Mapping[str, float]) -> "Estimate":
+        """From what `as_dict` returned; other entries are ignored."""
+        return cls(figures["mean"], figures["low"], figures["high"])
+
     def as_text(self, sign: str = "") -> str:
         """For a table, such as 0.612 [0.580, 0.641]; `sign="+"` shows the sign."""
         return f"{self.mean:{sign}.3f} [{self.low:{sign}.3f}, {self.high:{sign}.3f}]"
+
+
+class Resampling(NamedTuple):
+    """The seed and the number of resamples of every interval of a report; the results are for JSON."""
+
+    seed: int = 0
+    resamples: int = 2000
+
+    def mean(self, values: Sequence[float]) -> dict[str, float]:
+        """See `estimate`."""
+        return estimate(values, seed=self.seed, resamples=self.resamples).as_dict()
+
+    def difference(self, ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+        """See `difference`."""
+        return difference(ours, theirs, seed=self.seed, resamples=self.resamples).as_dict()
 
 
 class Ratio(NamedTuple):

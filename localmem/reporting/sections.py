@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from localmem.files import read_json, write_atomic, write_json
 
 SECTION, REPORT = "section.json", "report.json"
+_CURE = "choose another --out"
 CAUTION = "⚠"  # marks the first cell of a row that should be read with its remarks; pages highlight the row
 
 
@@ -56,10 +57,6 @@ class Section:
     plots: tuple[str, ...] = ()
     answers: tuple[BrowsableAnswer, ...] = ()
 
-    def save(self, folder: Path) -> None:
-        """Write section.json into the folder, made if needed. Raises BadInput."""
-        write_atomic(folder / SECTION, _SECTION.dump_json(self, indent=1) + b"\n", "choose another --out")
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -71,7 +68,9 @@ class Report:
 
     def save(self, folder: Path, title: str, plots: tuple[str, ...] = ()) -> None:
         """Write the figures and a section of this title into a folder, made if needed. Raises BadInput."""
-        save_report(folder, Section(title, self.notes, self.tables, plots), self.figures)
+        section = Section(title, self.notes, self.tables, plots)
+        write_json(folder / REPORT, self.figures, _CURE, indent=1)
+        write_atomic(folder / SECTION, _SECTION.dump_json(section, indent=1) + b"\n", _CURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +80,6 @@ class Chapter:
     title: str
     folder: Path
     sections: tuple[Section, ...]
-
-
-def save_report(folder: Path, section: Section, report: Mapping[str, object]) -> None:
-    """Write the section and its figures (report.json) into a folder, made if needed. Raises BadInput."""
-    write_json(folder / REPORT, report, "choose another --out", indent=1)
-    section.save(folder)
 
 
 _SECTION: TypeAdapter[Section] = TypeAdapter(Section)

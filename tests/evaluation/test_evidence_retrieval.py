@@ -16,19 +16,15 @@ from localmem.evaluation.evidence_retrieval import (
     measure_retrieval,
     merge_results,
 )
-from localmem.evaluation.retrieval_report import (
-    differences,
-    document,
-    read_baselines,
-    summaries,
-    tables,
-    write_results,
-)
+from localmem.evaluation.retrieval_report import differences, read_baselines, run_figures, tables, write_results
 from localmem.evaluation.unit_builders import build_sessions, build_turns
+from localmem.reporting.bootstrap import Resampling
 from localmem.reporting.pages import terminal
 from localmem.reporting.sections import Report, read_section
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, write_records
+
+RESAMPLING = Resampling(0, 200)
 
 
 def count_words(texts: Sequence[str]) -> list[int]:
@@ -80,16 +76,17 @@ def test_the_query_can_include_the_dialogue(tmp_path: Path) -> None:
 def test_the_report_compares_runs_and_contains_no_words_of_the_data(tmp_path: Path) -> None:
     path = write_records(tmp_path, LOCOMO)
     results = [search(path), search(path, "sessions")]
-    runs, compared = summaries(results, 0, 200), differences(results, 0, 200)
-    report = Report(document(runs, compared), tuple(tables(runs, compared)))
+    runs = [run_figures(result, RESAMPLING) for result in results]
+    compared = differences(results, RESAMPLING)
+    report = Report({"runs": runs}, tables(runs, compared))
     text = terminal(report.tables)
     for words in ("recall@5", "1000 tokens", "multi-hop", "sessions - turns", "p95 ms"):
         assert words in text
     expected = sum(row.measures["recall@10"] for row in results[1].rows) / 3
-    assert runs[1].overall.measures["recall@10"].mean == pytest.approx(expected)
-    (recall,) = (each for each in compared if each.measure == "recall@10")
-    ours, theirs = (run.overall.measures["recall@10"].mean for run in (runs[1], runs[0]))
-    assert recall.mean.mean == pytest.approx(ours - theirs)
+    assert runs[1]["measures"]["recall@10"]["mean"] == pytest.approx(expected, abs=1e-4)
+    (recall,) = (each for each in compared if each["measure"] == "recall@10")
+    theirs, ours = (run["measures"]["recall@10"]["mean"] for run in runs)
+    assert recall["mean"] == pytest.approx(ours - theirs, abs=2e-4)
     out = tmp_path / "out"
     write_results(out, report, results)
     assert read_section(out).tables == report.tables
@@ -103,11 +100,12 @@ def test_the_report_compares_runs_and_contains_no_words_of_the_data(tmp_path: Pa
 def test_an_earlier_run_over_the_same_questions_can_be_compared_with(tmp_path: Path) -> None:
     path = write_records(tmp_path, LOCOMO)
     previous, current = search(path), search(path, "sessions")
-    write_results(tmp_path, Report(document(summaries([previous], 0, 50), []), ()), [previous])
+    write_results(tmp_path, Report({}, ()), [previous])
     baselines = read_baselines(tmp_path / "rows.jsonl", [current])
-    compared = differences([current], 0, 50, baselines)
-    assert {each.runs for each in compared} == {"sessions - earlier turns"}
-    assert [each.mean for each in compared] == [each.mean for each in differences([previous, current], 0, 50)]
+    compared = differences([current], RESAMPLING, baselines)
+    assert {each["what"] for each in compared} == {"sessions - earlier turns"}
+    expected = differences([previous, current], RESAMPLING)
+    assert [each["mean"] for each in compared] == [each["mean"] for each in expected]
     fewer = replace(current, rows=current.rows[1:])
     with pytest.raises(BadInput, match="has other questions"):
         read_baselines(tmp_path / "rows.jsonl", [fewer])

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.reporting.sections import REPORT, SECTION, BrowsableAnswer, Section, Table, read_section, save_report
+from localmem.reporting.sections import REPORT, SECTION, Report, Section, Table, read_section
 
 TABLE = Table.of("Figures", [{"system": "none", "score": 0.5}, {"system": "rsum", "score": 1, "extra": "yes"}])
-ANSWER = BrowsableAnswer("none", "sample", "single", "What flew?", "a kite", "a bird", "", "F1 0.00")
-SECTION_ = Section("Run", ("a note",), (TABLE,), ("plot.png",), (ANSWER,))
+REPORT_ = Report({"score": 0.5}, (TABLE,), ("a note",))
 
 
 def test_a_table_collects_the_columns_of_all_rows() -> None:
@@ -19,8 +18,8 @@ def test_a_table_collects_the_columns_of_all_rows() -> None:
 
 
 def test_a_saved_section_comes_back(tmp_path: Path) -> None:
-    save_report(tmp_path / "new", SECTION_, {"score": 0.5})
-    assert read_section(tmp_path / "new") == SECTION_
+    REPORT_.save(tmp_path / "new", "Run", ("plot.png",))
+    assert read_section(tmp_path / "new") == Section("Run", ("a note",), (TABLE,), ("plot.png",))
     assert json.loads((tmp_path / "new" / REPORT).read_text(encoding="utf-8")) == {"score": 0.5}
 
 
@@ -31,4 +30,4 @@ def test_a_folder_without_an_evaluation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="title: Field required"):
         read_section(tmp_path)
     with pytest.raises(BadInput, match="choose another --out"):
-        save_report(tmp_path / SECTION, SECTION_, {})
+        REPORT_.save(tmp_path / SECTION, "Run")

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localmem.evaluation.compression import (
+from localmem.evaluation.datasets import read_dataset
+from localmem.evaluation.episodes import Dataset
+from localmem.evaluation.evidence_retrieval import MeasureOptions, RetrievalMethod, measure_retrieval, merge_results
+from localmem.evaluation.unit_builders import build_turns
+from localmem.experiments.key_compression import (
     KeySearch,
     KeySet,
-    Resampling,
     compressed_keys,
     cosine_figures,
     difference_figures,
@@ -18,10 +21,7 @@ from localmem.evaluation.compression import (
     question_cosines,
     uncompressed_keys,
 )
-from localmem.evaluation.datasets import read_dataset
-from localmem.evaluation.episodes import Dataset
-from localmem.evaluation.evidence_retrieval import MeasureOptions, RetrievalMethod, measure_retrieval, merge_results
-from localmem.evaluation.unit_builders import build_turns
+from localmem.reporting.bootstrap import Resampling
 from localmem.retrieval.base import Side
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, write_records
@@ -80,9 +80,9 @@ def test_cosines_to_related_and_unrelated_keys(dataset: Dataset) -> None:
     cosines = question_cosines(dataset, compressed, VocabularyEncoder())
     assert cosines[0] == pytest.approx((0, 0))
     figures = cosine_figures(compressed, cosines, [bird, both, moved], RESAMPLING)
-    assert figures["related"]["mean"] == pytest.approx(0.5 / 3, abs=1e-4)  # type: ignore[index]  # an estimate
-    assert figures["related_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)  # type: ignore[index]  # an estimate
-    assert figures["gap_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)  # type: ignore[index]  # an estimate
+    assert figures["related"]["mean"] == pytest.approx(0.5 / 3, abs=1e-4)
+    assert figures["related_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)
+    assert figures["gap_change"]["mean"] == pytest.approx(-0.2, abs=1e-4)
     assert "related_change" not in cosine_figures(keys, [bird], [bird], RESAMPLING)
 
 
