@@ -50,9 +50,9 @@ EXACT_UNTIL = 20_000  # units up to which "auto" scans every row; beyond it a gr
 # single precision whatever the order of summation.
 _HALF_ERROR, _SINGLE_ERROR = 1.1e-3, 1e-5
 _BLOCK = 4096  # rows that are multiplied in double precision at a time
-_OUTGROWN = 4  # lists are built again when the bank is so many times as large as the rows their centres come from
+_OUTGROWN = 4  # lists are built again when the bank is this many times larger than at their last build
 _BUILDER = "localmem-index"  # the name of the threads that build
-_UNWRITTEN_SHARE = 10  # the file is written again when one in so many rows is new
+_UNWRITTEN_SHARE = 10  # the file is written again when one in ten rows is new
 
 
 class DenseRetriever:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 # tree. So each entry is copied a number of times that is logarithmic in the size of the bank, and a look-up reads
 # few runs (fewer than 8 after 61 additions, as the test asserts).
 #
-# Why the length of a row (how many terms it holds) stands beside each entry, although it is the same for all terms of
+# Why the length of a row (how many terms it holds) is stored with each entry, although it is the same for all terms of
 # a row: BM25 needs it for every entry, and gathering it row by row jumps through memory. Over 100,000 units, keeping
 # it here and sorting only candidates (`top_candidates`) took a question's scores from 3.6 to 1.6 ms.
 #

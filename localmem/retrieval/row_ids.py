@@ -14,7 +14,7 @@ from localmem.types import Unit
 
 _FEW_DEAD = 1000  # dead rows that are not worth a compaction
 _ROW_BYTES = 100  # of the list, the dict and the numbers that a row needs beside the arrays
-_GROUPS_PER_MATCH = 16  # so many that few of the best scores share a group
+_GROUPS_PER_MATCH = 16  # enough that few of the best scores share a group
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 

@@ -1,4 +1,4 @@
-"""Prompts in few words, for the tests of this folder."""
+"""Builders of prompts and completions for tests."""
 
 from collections.abc import Generator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""An adapter that is used for other words than it learned is told of."""
+"""An adapter whose prompts or template differ from its training is logged."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from localmem.prompts import load
 LINK = load("theanine/link").digest
 
 
-def test_what_was_learned_is_what_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unchanged_prompt_and_template_log_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     save_notes(tmp_path, AdapterNotes(base="small", prompts={"theanine/link": LINK}, template_sha256="abc"))
     warn_of_changes(tmp_path, "abc")
     warn_of_changes(tmp_path, None)
     assert caplog.text == ""
 
 
-def test_another_prompt_or_template_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_prompt_or_template_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     prompts = {"theanine/link": "0" * 64, "theanine/gone": "1" * 64}
     save_notes(tmp_path, AdapterNotes(base="small", prompts=prompts, template_sha256="abc"))
     warn_of_changes(tmp_path, "def")
@@ -39,7 +39,7 @@ def test_notes_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
         read_notes(tmp_path)
 
 
-def test_an_adapter_that_is_served_merged_only_is_told_of(tmp_path: Path) -> None:
+def test_a_dora_adapter_raises(tmp_path: Path) -> None:
     config = tmp_path / "adapter_config.json"
     config.write_text('{"use_dora": false}', encoding="utf-8")
     warn_of_changes(tmp_path, None)

@@ -1,4 +1,4 @@
-"""Text that grows: cut at the first stop string, and never taken back once it is given out."""
+"""Growing text: cut at the first stop string, and never changed once it is released."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def test_pieces_make_up_the_text_before_the_first_stop(parts: list[str], stop_st
     assert answer.stopped or answer.text == full_text
 
 
-def test_only_what_may_begin_a_stop_is_held_back() -> None:
+def test_only_a_possible_stop_string_is_withheld() -> None:
     answer = AnswerText(["\nUser:"])
     answer.add("Hello\nUs")
     assert answer.take() == "Hello"

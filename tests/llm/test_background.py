@@ -1,4 +1,4 @@
-"""What is asked in the background is marked and bounded; what somebody waits for is neither."""
+"""Background prompts are marked and limited; foreground prompts are neither."""
 
 import threading
 from collections.abc import Generator, Sequence
@@ -40,7 +40,7 @@ class Crowd(Wrapper):
         return super().stream(prompt)
 
 
-def test_what_somebody_waits_for_goes_through_as_it_is() -> None:
+def test_foreground_prompts_pass_unchanged() -> None:
     crowd = Crowd()
     llm = Background(crowd, limit=2)
 
@@ -68,7 +68,7 @@ def test_in_the_background_prompts_are_marked_and_few_at_a_time() -> None:
     assert all(prompt.background for prompt in crowd.prompts_seen)
 
 
-def test_the_thread_is_in_the_background_no_longer_than_it_says() -> None:
+def test_a_thread_leaves_the_background_with_the_block() -> None:
     crowd = Crowd()
     llm = Background(crowd, limit=1)
     with in_background():

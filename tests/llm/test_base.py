@@ -1,4 +1,4 @@
-"""The rules that all LLMs share: which prompts can be asked, how a long one is cut, where adapters come in."""
+"""The rules that all LLMs share: valid prompts, trimming, routing to adapters."""
 
 import itertools
 import logging
@@ -32,7 +32,7 @@ def prompt_of(messages: Sequence[Message], max_tokens: int) -> Prompt:
 
 
 @given(dialogues, st.none() | texts, st.integers(1, 60), st.integers(200, 1200))
-def test_what_is_fitted_fits(contents: tuple[Message, ...], system: str | None, max_tokens: int, context: int) -> None:
+def test_a_fitted_prompt_fits(contents: tuple[Message, ...], system: str | None, max_tokens: int, context: int) -> None:
     messages = contents if system is None else (Message("system", system), *contents)
     prompt = prompt_of(messages, max_tokens)
     fitted, cut = fit(prompt, context, count)
@@ -59,12 +59,12 @@ def _is_cut_of(new: Message, old: Message) -> bool:
     )
 
 
-def test_what_fits_is_left_alone() -> None:
+def test_a_prompt_that_fits_is_unchanged() -> None:
     prompt = prompt_of([Message("user", "x" * 50)], 10)
     assert fit(prompt, 64, count) == (prompt, 0)
 
 
-def test_the_oldest_go_first_and_no_more_than_must(caplog: pytest.LogCaptureFixture) -> None:
+def test_as_few_of_the_oldest_as_possible_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
     contents = [Message("user" if n % 2 == 0 else "assistant", str(n) * 20) for n in range(7)]
     prompt = prompt_of([Message("system", "s" * 20), *contents], 20)
     with caplog.at_level(logging.WARNING):
@@ -74,13 +74,13 @@ def test_the_oldest_go_first_and_no_more_than_must(caplog: pytest.LogCaptureFixt
     assert "'test/fit' was cut by 96 of 192 tokens" in caplog.text
 
 
-def test_the_dialogue_left_is_not_opened_by_the_assistant() -> None:
+def test_a_trimmed_dialogue_does_not_begin_with_the_assistant() -> None:
     contents = [Message("user" if n % 2 == 0 else "assistant", "x" * 20) for n in range(5)]
     fitted, _ = fit(prompt_of(contents, 20), 20 + 24 * 4 + 8, count)
     assert [message.role for message in fitted.messages] == ["user", "assistant", "user"]
 
 
-def test_long_messages_lose_their_middles_alike() -> None:
+def test_long_messages_are_cut_to_one_length() -> None:
     prompt = prompt_of([Message("system", "s" * 1000), Message("user", "u" * 3000)], 20)
     fitted, _ = fit(prompt, 520, count)
     system, user = (message.content for message in fitted.messages)
@@ -90,19 +90,19 @@ def test_long_messages_lose_their_middles_alike() -> None:
     assert 480 < count(fitted.messages) <= 500
 
 
-def test_an_answer_that_leaves_no_room_is_refused() -> None:
+def test_an_answer_that_leaves_no_room_raises() -> None:
     with pytest.raises(PromptTooLong, match="asks for 500 tokens of a context of 520; lower max_tokens"):
         fit(prompt_of([Message("user", "x" * 50)], 500), 520, count)
 
 
-def test_messages_that_cannot_be_cut_are_refused() -> None:
+def test_messages_that_cannot_be_cut_raise() -> None:
     many = [Message("system", ""), Message("user", "x" * 100)]
     with pytest.raises(PromptTooLong, match="cannot be cut to 40"):
         fit(prompt_of(many, 60), 100, lambda messages: 100 + len(messages))
 
 
 @given(dialogues)
-def test_alternating_keeps_all_that_is_said(contents: tuple[Message, ...]) -> None:
+def test_alternating_keeps_all_text(contents: tuple[Message, ...]) -> None:
     doubled = tuple(message for message in contents for _ in range(2))
     joined = alternate(doubled)
     assert all(first.role != second.role for first, second in itertools.pairwise(joined))
@@ -121,12 +121,12 @@ def test_alternating_keeps_all_that_is_said(contents: tuple[Message, ...]) -> No
         (ask(choice=["", "b"]), "all different"),
     ],
 )
-def test_what_no_model_can_answer_is_refused(prompt: Prompt, complaint: str) -> None:
+def test_invalid_prompts_raise(prompt: Prompt, complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):
         check(prompt)
 
 
-def test_json_is_checked_where_json_was_asked_for() -> None:
+def test_json_is_checked_for_json_formats() -> None:
     check_json(ask(), "{")
     check_json(ask(schema={}), "{}")
     with pytest.raises(BadReply, match=r"'test/ask' was answered '\{', which is not JSON"):
@@ -136,7 +136,7 @@ def test_json_is_checked_where_json_was_asked_for() -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_the_whole_name_goes_before_its_first_part() -> None:
+def test_an_exact_name_has_precedence_over_its_first_part() -> None:
     adapters = {"rsum": "one", "rsum/update": "two"}
     assert route(adapters, "rsum/update") == "two"
     assert route(adapters, "rsum/respond") == "one"

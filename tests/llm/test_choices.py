@@ -1,4 +1,4 @@
-"""Probabilities of options, worked out by hand."""
+"""Probabilities of options, compared with values computed by hand."""
 
 import math
 
@@ -31,7 +31,7 @@ def test_options_that_part_at_once_are_weighed_exactly() -> None:
     assert shares(mass, "yes") == pytest.approx({"yes": 0.6, "no": 0.1, "maybe": 0.3})
 
 
-def test_what_the_path_shares_is_decided_further_on() -> None:
+def test_options_on_the_path_are_decided_later() -> None:
     mass = ChoiceMass(("the cat", "the dog", "a cow"))
     mass.step(tokens({"the": 0.5, "t": 0.3, "a": 0.2}), b"the")
     assert decision(mass) is None
@@ -46,7 +46,7 @@ def test_options_that_leave_together_share_evenly() -> None:
     assert shares(mass, "b") == pytest.approx({"ab": 0.2, "ac": 0.2, "b": 0.6})
 
 
-def test_an_option_may_end_where_another_goes_on() -> None:
+def test_an_option_may_be_a_prefix_of_another() -> None:
     mass = ChoiceMass(("A", "AB"))
     mass.step(tokens({"A": 0.9, "AB": 0.1}), b"A")
     assert decision(mass) is None
@@ -76,7 +76,7 @@ def test_an_unsent_part_of_a_character_is_shared_by_all() -> None:
 
 @given(st.sets(st.text(alphabet="abc", min_size=1, max_size=5), min_size=2, max_size=6), st.data())
 def test_any_path_gives_probabilities(options: set[str], data: st.DataObject) -> None:
-    """Random decodings, token by token of one or two characters, end within the steps that were foretold."""
+    """Random decodings, token by token of one or two characters, end within the predicted number of steps."""
     ordered = sorted(options)
     mass, path, steps = ChoiceMass(ordered), "", 0
     while mass.decision is None:

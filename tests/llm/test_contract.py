@@ -1,4 +1,4 @@
-"""What every LLM owes its callers, asked of the scripted one, of transformers and of a real vLLM server."""
+"""The contract of an LLM, tested with the scripted one, transformers and a real vLLM server."""
 
 import json
 import logging
@@ -83,13 +83,13 @@ def model(request: pytest.FixtureRequest) -> TransformersLLM | VllmLLM:
     return fixture
 
 
-def test_says_who_it_is(llm: LLM) -> None:
+def test_name_and_context_length(llm: LLM) -> None:
     assert llm.name in ("scripted", "starter")
     assert llm.context_length == CONTEXT
     assert llm.generate([]) == []
 
 
-def test_answers_stand_in_the_order_of_their_prompts(llm: LLM) -> None:
+def test_answers_have_the_order_of_their_prompts(llm: LLM) -> None:
     prompts = [ask(f"Say {n}", schema={"const": f"item {n}"}, max_tokens=24) for n in range(12)]
     assert [json.loads(completion.text) for completion in llm.generate(prompts)] == [f"item {n}" for n in range(12)]
 
@@ -158,7 +158,7 @@ def test_an_answer_ends_before_its_stop_string(llm: LLM) -> None:
     ],
     ids=["greedy", "drawn", "characters", "stop", "choice", "schema"],
 )
-def test_a_stream_says_what_generate_says(llm: LLM, prompt: Prompt) -> None:
+def test_a_stream_equals_generate(llm: LLM, prompt: Prompt) -> None:
     pieces, streamed = collect(llm.stream(prompt))
     complete = llm.generate([prompt])[0]
     assert "".join(pieces) == streamed.text == complete.text
@@ -174,7 +174,7 @@ def test_a_stream_comes_in_pieces(llm: LLM) -> None:
     assert completion.usage.input > 0
 
 
-def test_a_prompt_too_long_is_cut_and_says_so(llm: LLM, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_prompt_is_trimmed_and_logged(llm: LLM, caplog: pytest.LogCaptureFixture) -> None:
     old = tuple(Message("user" if n % 2 == 0 else "assistant", "word " * 100) for n in range(30))
     prompt = Prompt("test/long", (Message("system", "Be brief."), *old, Message("user", "And now?")), max_tokens=8)
     with caplog.at_level(logging.WARNING, "localmem"):
@@ -185,7 +185,7 @@ def test_a_prompt_too_long_is_cut_and_says_so(llm: LLM, caplog: pytest.LogCaptur
     assert "test/long" in caplog.text
 
 
-def test_what_cannot_fit_is_refused(llm: LLM) -> None:
+def test_a_prompt_that_cannot_fit_raises(llm: LLM) -> None:
     with pytest.raises(PromptTooLong, match="lower max_tokens"):
         llm.generate([ask("word " * 200, max_tokens=CONTEXT)])
 
@@ -213,14 +213,14 @@ def test_json_cut_by_its_limit_is_a_bad_reply(model: LLM) -> None:
         collect(model.stream(prompt))
 
 
-def test_a_seed_says_the_same_again(llm: LLM) -> None:
+def test_a_seed_repeats_its_answer(llm: LLM) -> None:
     prompts = [ask(temperature=1.0, seed=seed, max_tokens=12) for seed in (1, 2, 3)]
     first = [completion.text for completion in llm.generate(prompts)]
     assert [llm.generate([prompt])[0].text for prompt in prompts] == first
     assert len(set(first)) == 3
 
 
-def test_no_seed_draws_anew(model: LLM) -> None:
+def test_without_a_seed_answers_differ(model: LLM) -> None:
     prompts = [ask(temperature=1.0, seed=None, max_tokens=12)] * 3
     assert len({completion.text for completion in model.generate(prompts)}) > 1
 
@@ -275,7 +275,7 @@ def _running(server: VllmServer) -> float:
 
 @pytest.mark.vllm
 @pytest.mark.xdist_group("vllm")
-def test_both_models_weigh_choices_alike(transformers_llm: TransformersLLM, vllm_llm: VllmLLM) -> None:
+def test_both_backends_give_the_same_choice_probabilities(transformers_llm: TransformersLLM, vllm_llm: VllmLLM) -> None:
     prompts = [
         ask(text, choice=options)
         for text in ("Is the sea wet?", "What follows?", "Which of them?")
@@ -289,7 +289,7 @@ def test_both_models_weigh_choices_alike(transformers_llm: TransformersLLM, vllm
         )
 
 
-def test_an_adapter_answers_its_prompts_alone(model: TransformersLLM | VllmLLM, random_adapter: Path) -> None:
+def test_an_adapter_answers_only_its_prompts(model: TransformersLLM | VllmLLM, random_adapter: Path) -> None:
     plain, routed, other = ask(name="other/task"), ask(name="lora/task"), ask(name="loranot/task")
     base = model.generate([plain])[0].text
     assert [completion.text for completion in model.generate([plain, routed, other])] == [base] * 3

@@ -1,4 +1,4 @@
-"""The scripted LLM keeps the rules of the real ones, so that a test with it says something about them."""
+"""The scripted LLM follows the rules of the real ones, so that tests with it are meaningful."""
 
 import math
 
@@ -27,13 +27,13 @@ def test_a_choice_is_never_cut() -> None:
     assert (completion[0].text, completion[0].finish) == ("the second", "stop")
 
 
-def test_a_limit_cuts_and_says_so() -> None:
+def test_a_limit_cuts_and_sets_the_finish_reason() -> None:
     llm = ScriptedLLM(lambda prompt: "one two three")
     assert [llm.generate([ask(max_tokens=n)])[0].finish for n in (2, 3)] == ["length", "stop"]
     assert collect(llm.stream(ask(max_tokens=2)))[0] == ["one", " two"]
 
 
-def test_failures_are_told_apart() -> None:
+def test_failures_do_not_affect_other_prompts() -> None:
     llm = ScriptedLLM(lambda prompt: prompt.messages[-1].content)
     with pytest.raises(PartialFailure) as caught:
         llm.generate([ask("{}", schema={}), ask("{", schema={})])

@@ -40,7 +40,7 @@ def _texts(llm: ScriptedLLM, *texts: str) -> tuple[list[str | None], Counter[str
     return [answer.text if answer else None for answer in answers], fallbacks
 
 
-def test_what_came_outside_its_format_is_none_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_outside_its_format_is_none_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     assert _texts(_llm("2"), "1", "2", "3") == (["{}", None, "{}"], Counter({"a/b": 1}))
     assert "a/b" in caplog.text
 
@@ -68,7 +68,7 @@ def test_a_backbone_that_fails_is_not_a_fallback() -> None:
         _texts(_llm("1", error=error), "1", "2")
 
 
-def test_a_sentence_of_the_instructions_is_told_from_one_of_the_dialogue() -> None:
+def test_a_sentence_of_the_instructions_is_not_informative() -> None:
     prompt = Prompt("a/b", (Message("system", "For example: Ana has a parrot."), Message("user", "Bo has a dog, too.")))
     assert repeats_instructions(prompt, "Ana has a parrot.")
     assert not repeats_instructions(prompt, "Bo has a dog, too.")

@@ -1,4 +1,4 @@
-"""What is particular to the model in process: company, beginnings read before, adapters under way, refusals."""
+"""What only the in-process model does: batches, reused prefixes, adapters at run time, errors."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ from localmem.types import Message, Prompt
 from tests.llm.prompts import ask, collect
 
 
-def test_a_seed_says_the_same_in_any_company(transformers_llm: TransformersLLM) -> None:
+def test_a_seed_repeats_its_answer_in_any_batch(transformers_llm: TransformersLLM) -> None:
     prompts = [ask(f"Tell me about the number {n}.", temperature=1.0, seed=n, max_tokens=24) for n in range(4)]
     alone = [transformers_llm.generate([prompt])[0].text for prompt in prompts]
     company = [ask("word " * (20 * n), temperature=1.0, seed=n, max_tokens=4 * n + 1) for n in range(8)]
@@ -37,7 +37,7 @@ def test_a_dialogue_is_read_from_where_it_differs(transformers_llm: Transformers
     assert transformers_llm.generate([fresh])[0].usage.cached == 0
 
 
-def test_a_slow_reader_holds_nobody_up(transformers_llm: TransformersLLM) -> None:
+def test_a_slow_reader_does_not_delay_others(transformers_llm: TransformersLLM) -> None:
     slow = transformers_llm.stream(ask(max_tokens=30))
     begun = next(slow)
     complete = transformers_llm.generate([ask(max_tokens=30)])[0].text
@@ -102,12 +102,12 @@ def test_fields_that_are_not_followed_are_named_once(
 
 
 @pytest.mark.parametrize("extra", [{"top_p": "much"}, {"top_k": True}, {"top_p": 7.0}, {"presence_penalty": []}])
-def test_fields_that_mean_nothing_are_refused(transformers_llm: TransformersLLM, extra: dict[str, object]) -> None:
+def test_invalid_sampling_fields_raise(transformers_llm: TransformersLLM, extra: dict[str, object]) -> None:
     with pytest.raises(BadInput, match="'test/ask'"):
         transformers_llm.generate([ask(temperature=1.0, extra=extra)])
 
 
-def test_penalties_change_what_is_said(transformers_llm: TransformersLLM) -> None:
+def test_penalties_change_the_answer(transformers_llm: TransformersLLM) -> None:
     plain = transformers_llm.generate([ask("Say la la la la la", max_tokens=30)])[0].text
     fined = ask("Say la la la la la", max_tokens=30, extra={"frequency_penalty": 2.0, "presence_penalty": 2.0})
     fined_words = transformers_llm.generate([fined])[0].text.split()
@@ -115,7 +115,7 @@ def test_penalties_change_what_is_said(transformers_llm: TransformersLLM) -> Non
 
 
 @pytest.mark.parametrize("word", ["uniqueItems", "multipleOf", "contains", "not"])
-def test_schemas_that_decoding_cannot_keep_are_refused(transformers_llm: TransformersLLM, word: str) -> None:
+def test_schemas_that_decoding_cannot_enforce_raise(transformers_llm: TransformersLLM, word: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", word: {}}}, "required": ["a"]}
     with pytest.raises(BadInput, match=f"the decoder does not enforce {word}"):
         transformers_llm.generate([ask(schema=schema)])
@@ -123,7 +123,7 @@ def test_schemas_that_decoding_cannot_keep_are_refused(transformers_llm: Transfo
     assert transformers_llm.generate([ask(schema=named, max_tokens=30)])[0].text == f'{{"{word}": 1}}'
 
 
-def test_what_cannot_be_loaded_is_one_line(tmp_path: Path, starter_llm_dir: Path) -> None:
+def test_loading_errors_are_one_line(tmp_path: Path, starter_llm_dir: Path) -> None:
     with pytest.raises(ModelMissing, match="localmem models pull"):
         TransformersLLM(tmp_path, name="none")
     (tmp_path / "tokenizer_config.json").write_text("{")
@@ -135,7 +135,7 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path, starter_llm_dir: Path
         TransformersLLM(starter_llm_dir, name="starter", dtype="int3")
 
 
-def test_an_adapter_of_another_model_is_refused(transformers_llm: TransformersLLM, tmp_path: Path) -> None:
+def test_an_adapter_of_another_model_raises(transformers_llm: TransformersLLM, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -149,7 +149,7 @@ def test_an_adapter_of_another_model_is_refused(transformers_llm: TransformersLL
     assert transformers_llm.generate([ask(name="lora/ask")])[0].text == before
 
 
-def test_half_precision_answers_alike(starter_llm_dir: Path, transformers_llm: TransformersLLM) -> None:
+def test_half_precision_gives_similar_probabilities(starter_llm_dir: Path, transformers_llm: TransformersLLM) -> None:
     half = TransformersLLM(starter_llm_dir, name="starter", context_length=1024, device="cpu", dtype="bfloat16")
     prompts = [ask(text, choice=("yes", "no")) for text in ("Is the sea wet?", "Can stones swim?", "Is it so?")]
     for mine, theirs in zip(half.generate(prompts), transformers_llm.generate(prompts), strict=True):

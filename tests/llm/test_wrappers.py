@@ -45,7 +45,7 @@ def test_the_meter_counts_prompts_that_were_cut(inner: ScriptedLLM) -> None:
     assert {name: usage.trimmed for name, usage in meter.usage().items()} == {"short": 0, "long": 1}
 
 
-def test_a_partial_failure_is_metered_for_what_succeeded(inner: ScriptedLLM) -> None:
+def test_a_partial_failure_is_metered_for_its_successes(inner: ScriptedLLM) -> None:
     meter = Meter(inner)
     with pytest.raises(PartialFailure):
         meter.generate([ask(name="good"), ask(name="bad/json", schema={})])
@@ -54,7 +54,7 @@ def test_a_partial_failure_is_metered_for_what_succeeded(inner: ScriptedLLM) -> 
         meter.generate([ask(name="bad/json", schema={})])
 
 
-def test_a_stream_given_up_is_not_an_answer(inner: ScriptedLLM) -> None:
+def test_a_closed_stream_is_not_metered(inner: ScriptedLLM) -> None:
     meter = Meter(inner)
     stream: Generator[str, None, Completion] = meter.stream(ask())
     next(stream)

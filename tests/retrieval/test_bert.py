@@ -127,7 +127,7 @@ def truncate_weights(folder: Path) -> None:
         pytest.param(truncate_weights, id="damaged weights"),
     ],
 )
-def test_what_it_cannot_run_is_left_to_sentence_transformers(
+def test_other_folders_are_left_to_sentence_transformers(
     change: Callable[[Path], None], starter_encoder_dir: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "encoder"

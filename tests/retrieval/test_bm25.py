@@ -1,4 +1,4 @@
-"""BM25Retriever against bm25s alone, and how words are told apart."""
+"""BM25Retriever compared with bm25s, and the splitting into words."""
 
 import random
 import subprocess
@@ -157,7 +157,7 @@ def test_words_are_counted_without_importing_bm25s() -> None:
     assert process.stdout == "\n"
 
 
-def test_an_unknown_language_is_refused_with_the_nearest_name() -> None:
+def test_an_unknown_language_raises_with_the_nearest_name() -> None:
     with pytest.raises(BadSettings, match="'englsh'; did you mean english"):
         BM25Retriever(language="englsh")
 
@@ -180,7 +180,7 @@ def test_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
-def test_plain_letters_are_told_apart_as_all_others_are() -> None:
+def test_ascii_texts_are_split_like_all_others() -> None:
     """ASCII takes a quicker way, which a letter beyond it turns off."""
     rng = random.Random(11)
     characters = [*map(chr, range(128)), *"''''aeiou   "]

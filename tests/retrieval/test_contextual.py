@@ -1,4 +1,4 @@
-"""An index that reads units together with what went before them."""
+"""An index that reads units together with those before them."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def test_an_answer_is_found_by_its_question() -> None:
     assert sorted(search(index, "vet")) == ["b", "c"]
 
 
-def test_what_went_before_is_of_the_same_session_and_may_have_come_in_an_earlier_call() -> None:
+def test_context_is_of_the_same_session_and_may_come_from_an_earlier_call() -> None:
     index = ContextualRetriever(BM25Retriever(), context_units=2)
     index.add([unit_of("a", "Oslo"), unit_of("x", "Lisbon", "s2")])
     index.add([unit_of("b", "piano"), unit_of("c", "violin"), unit_of("d", "drum")])

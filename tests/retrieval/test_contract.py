@@ -1,4 +1,4 @@
-"""What every retriever does alike."""
+"""The contract of a retriever, tested with every kind."""
 
 import random
 import threading
@@ -99,7 +99,7 @@ def test_queries_are_answered_in_order(new: NewRetriever) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "   \n"])
-def test_an_empty_query_finds_nothing_and_spoils_no_neighbour(new: NewRetriever, query: str) -> None:
+def test_an_empty_query_matches_nothing_and_affects_no_other(new: NewRetriever, query: str) -> None:
     retriever = new()
     retriever.add([unit("a", "piano")])
     first, second = retriever.search([query, "piano"], 3)
@@ -120,7 +120,7 @@ def test_a_k_below_one_finds_nothing(new: NewRetriever, k: int) -> None:
     assert retriever.search(["dog", "cat"], k) == [[], []]
 
 
-def test_a_unit_that_is_there_is_left_as_it_is(new: NewRetriever) -> None:
+def test_a_present_unit_is_left_unchanged(new: NewRetriever) -> None:
     retriever = new()
     retriever.add([unit("a", "dog"), unit("a", "cat")])
     retriever.add([unit("a", "cat"), unit("b", "cat")])
@@ -129,7 +129,7 @@ def test_a_unit_that_is_there_is_left_as_it_is(new: NewRetriever) -> None:
     assert ids(retriever, "dog cat", 5).count("a") == 1
 
 
-def test_a_removed_unit_is_not_found_and_can_come_back(new: NewRetriever) -> None:
+def test_a_removed_unit_does_not_match_and_can_be_added_again(new: NewRetriever) -> None:
     retriever = new()
     retriever.add([unit("a", "dog"), unit("b", "dog house")])
     retriever.remove(["a", "a", "nobody"])
@@ -148,7 +148,7 @@ def test_all_units_can_be_removed(new: NewRetriever) -> None:
     assert ids(retriever, "dog") == ["c"]
 
 
-def test_ties_stand_in_the_order_of_addition(new: NewRetriever) -> None:
+def test_ties_have_the_order_of_addition(new: NewRetriever) -> None:
     retriever = new()
     names = [f"u{n}" for n in random.Random(0).sample(range(300), 300)]
     retriever.add([unit(name, "the same words") for name in names[:100]])
@@ -220,7 +220,7 @@ def random_units(count: int) -> list[Unit]:
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=str)
-def test_a_scope_is_answered_as_by_an_index_of_what_it_admits(
+def test_a_scope_gives_the_results_of_an_index_of_its_units(
     new: NewRetriever, scope: Scope, request: pytest.FixtureRequest
 ) -> None:
     """After removals too. Kinds that are approximate are exact in a scope that admits few."""
@@ -254,7 +254,7 @@ def test_bounds_of_time_are_within_and_compare_across_zones(new: NewRetriever) -
     assert sorted(match.id for match in matches) == ["1", "2", "3"]
 
 
-def test_times_without_an_offset_are_refused(new: NewRetriever) -> None:
+def test_naive_times_raise(new: NewRetriever) -> None:
     retriever = new()
     naive = datetime(2026, 3, 2)  # noqa: DTZ001  # what is tested
     with pytest.raises(BadInput, match="unit 'b' is 2026-03-02T00:00:00, which has no UTC offset"):
@@ -270,7 +270,7 @@ def test_times_without_an_offset_are_refused(new: NewRetriever) -> None:
         Scope(now=naive)
 
 
-def test_memory_is_told_and_grows(new: NewRetriever) -> None:
+def test_memory_grows_with_the_units(new: NewRetriever) -> None:
     retriever = new()
     empty = retriever.memory
     retriever.add(random_units(300))

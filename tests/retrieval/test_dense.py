@@ -1,4 +1,4 @@
-"""DenseRetriever against brute force, and what its encoder may do wrong."""
+"""DenseRetriever against brute force, with valid and invalid vectors."""
 
 import threading
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def test_an_index_that_is_empty_asks_the_encoder_nothing() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 3.0])
-def test_vectors_that_cannot_be_searched_are_refused(bad: float) -> None:
+def test_invalid_vectors_raise(bad: float) -> None:
     rows = unit_rows(np.random.default_rng(0), 4)
     rows[2, 5] = bad
     retriever = DenseRetriever(TableEncoder(rows))
@@ -139,7 +139,7 @@ def test_vectors_that_cannot_be_searched_are_refused(bad: float) -> None:
     assert {match.id for match in matches} == {"0", "1"}
 
 
-def test_an_unknown_kind_is_refused() -> None:
+def test_an_unknown_kind_raises() -> None:
     with pytest.raises(BadSettings, match="'tree'"):
         DenseRetriever(WordEncoder(), kind="tree")  # type: ignore[arg-type]
 
@@ -181,7 +181,7 @@ def clustered_rows(rng: np.random.Generator, count: int) -> Rows:
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
 @pytest.mark.parametrize("scanned", [0, 10_000])
-def test_a_part_of_the_rows_is_looked_at_and_nearly_all_is_found_in_any_scope(
+def test_approximate_indexes_find_nearly_all_in_any_scope(
     kind: dense.Kind, scanned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where few are admitted all of them are looked at, and where that is too many the search goes further."""
@@ -201,7 +201,7 @@ def test_a_part_of_the_rows_is_looked_at_and_nearly_all_is_found_in_any_scope(
         assert hits == 500 if scanned and first else hits >= 0.95 * 500
 
 
-def test_lists_that_a_bank_has_outgrown_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outgrown_lists_are_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
     make = row_index._lists
 
@@ -283,7 +283,7 @@ def test_a_graph_over_rows_that_have_moved_is_not_used(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
-def test_the_rows_of_removed_units_are_given_up(kind: dense.Kind) -> None:
+def test_the_rows_of_removed_units_are_freed(kind: dense.Kind) -> None:
     retriever = DenseRetriever(WordEncoder(), kind=kind)
     for n in range(20):
         retriever.add([unit(f"{n}.{m}", f"word{m}") for m in range(200)])

@@ -1,4 +1,4 @@
-"""SentenceEncoder on the real MiniLM, and CachedEncoder on what it may meet."""
+"""SentenceEncoder on the real MiniLM, and CachedEncoder with every kind of stored vector."""
 
 import logging
 import threading
@@ -109,7 +109,9 @@ def test_prefixes_go_before_the_text_of_their_side(starter_encoder_dir: Path, en
     assert prefixed.encode(["dog"], "passage") == pytest.approx(encoder.encode(["passage: dog"], "query"), abs=1e-5)
 
 
-def test_identity_tells_apart_what_changes_a_stored_vector(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
+def test_identity_differs_with_all_that_changes_a_stored_vector(
+    starter_encoder_dir: Path, encoder: SentenceEncoder
+) -> None:
     def identity(checksum: str = "1" * 64, max_length: int | None = None, **prefixes: str) -> str:
         sides: Mapping[Side, str] = {"query": prefixes.get("query", ""), "passage": prefixes.get("passage", "")}
         return SentenceEncoder(
@@ -130,7 +132,7 @@ def test_identity_and_a_wrong_folder_need_no_weights(starter_encoder_dir: Path, 
         SentenceEncoder(tmp_path, name="minilm")
 
 
-def test_a_device_that_is_not_there_is_refused(starter_encoder_dir: Path) -> None:
+def test_an_unknown_device_raises(starter_encoder_dir: Path) -> None:
     with pytest.raises(BadSettings, match="'tpu'"):
         SentenceEncoder(starter_encoder_dir, name="minilm", device="tpu").encode(["dog"], "query")
 
@@ -176,7 +178,7 @@ def test_a_passage_is_encoded_once_and_comes_back_as_it_was() -> None:
     assert second.dtype == np.float32
 
 
-def test_queries_are_not_kept() -> None:
+def test_queries_are_not_cached() -> None:
     inner, cache = WordEncoder(), DictCache()
     encoder = CachedEncoder(inner, cache)
     encoder.encode(["dog"], "query")
@@ -199,7 +201,7 @@ def test_another_encoder_finds_nothing_of_the_first() -> None:
     assert len(cache.rows) == 2
 
 
-def test_when_all_is_kept_the_weights_stay_unloaded(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
+def test_with_all_vectors_cached_the_weights_stay_unloaded(starter_encoder_dir: Path, encoder: SentenceEncoder) -> None:
     cache = DictCache()
     CachedEncoder(encoder, cache).encode(TEXTS, "passage")
     cold = SentenceEncoder(starter_encoder_dir, name="minilm")
@@ -209,7 +211,7 @@ def test_when_all_is_kept_the_weights_stay_unloaded(starter_encoder_dir: Path, e
 
 
 @pytest.mark.parametrize("damage", [b"", b"abc", b"\0\0\x80\x7f" * 512, b"\0\0\x80\x3f" * 512])
-def test_a_damaged_vector_is_made_anew(damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_vector_is_encoded_again(damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     cache = DictCache()
     encoder = CachedEncoder(WordEncoder(), cache)
     complete = encoder.encode(["dog", "cat"], "passage")
@@ -221,7 +223,7 @@ def test_a_damaged_vector_is_made_anew(damage: bytes, caplog: pytest.LogCaptureF
     assert np.array_equal(CachedEncoder(WordEncoder(), cache).encode(["dog"], "passage"), complete[:1])
 
 
-def test_vectors_that_are_no_numbers_are_not_kept() -> None:
+def test_invalid_vectors_are_not_cached() -> None:
     class Broken(WordEncoder):
         def encode(self, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
             return super().encode(texts, side) * np.float32("nan")

@@ -57,7 +57,7 @@ def test_weights_and_constant() -> None:
     assert matches[0].score == pytest.approx(1 / 3 + 3 / 2)
 
 
-def test_ties_stand_in_the_order_of_addition() -> None:
+def test_ties_have_the_order_of_addition() -> None:
     retriever = with_units(HybridRetriever([Fixed("c", "b", "a"), Fixed("a", "b", "c"), Fixed("b")]), "cab")
     (matches,) = retriever.search(["x"], 3)
     assert [match.id for match in matches] == ["b", "c", "a"]
@@ -77,7 +77,7 @@ def test_the_same_ranks_in_another_order_are_a_tie() -> None:
     assert scores["x"] == scores["y"]
 
 
-def test_more_is_asked_of_each_than_is_wanted() -> None:
+def test_each_retriever_is_searched_to_the_depth() -> None:
     part = Fixed("a")
     retriever = HybridRetriever([part], depth=20)
     retriever.search(["x"], 5)
@@ -116,7 +116,7 @@ def test_an_error_of_either_is_the_caller_s(parts: list[Fixed]) -> None:
         with_units(HybridRetriever(parts), "a").search(["x"], 1)
 
 
-def test_all_search_behind_others_where_the_caller_does() -> None:
+def test_all_retrievers_search_in_the_background_with_their_caller() -> None:
     flags: list[bool] = []
     retriever = with_units(HybridRetriever([Doing(lambda: flags.append(is_background())) for _ in range(3)]), "a")
     retriever.search(["x"], 1)
@@ -135,6 +135,6 @@ def test_an_addition_that_failed_can_be_repeated() -> None:
 
 
 @pytest.mark.parametrize(("count", "weights"), [(0, None), (2, [1.0]), (2, [1.0, 0.0]), (1, [-1.0])])
-def test_wrong_weights_are_refused(count: int, weights: list[float] | None) -> None:
+def test_invalid_weights_raise(count: int, weights: list[float] | None) -> None:
     with pytest.raises(BadSettings, match="positive weight"):
         HybridRetriever([Fixed() for _ in range(count)], weights=weights)

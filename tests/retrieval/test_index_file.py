@@ -1,4 +1,4 @@
-"""An index kept in a file: read when it fits, made anew when it does not, never an error."""
+"""An index in a file: used when it fits, built again when it does not, never an error."""
 
 import json
 import logging
@@ -78,7 +78,7 @@ def test_the_next_start_reads_instead_of_building(file: Path, kind: Kind, built:
     assert [entry.name for entry in file.parent.iterdir()] == [file.name]
 
 
-def test_units_that_came_and_went_since_do_not_spoil_it(file: Path, kind: Kind, built: list[tuple[str, int]]) -> None:
+def test_a_file_is_used_after_additions_and_removals(file: Path, kind: Kind, built: list[tuple[str, int]]) -> None:
     open_retriever(file, kind, units())
     remaining = [item for item in units() if item.id not in ("u7", "u8", "u399")]
     current = [*remaining, *units(30, start=400), unit("w7", "dog number7 again")]
@@ -95,7 +95,7 @@ def test_units_that_came_and_went_since_do_not_spoil_it(file: Path, kind: Kind, 
     assert len(second.search(["dog cat"], 1000)[0]) == len(current)
 
 
-def test_a_bank_that_has_grown_is_written_anew(file: Path, kind: Kind, built: list[tuple[str, int]]) -> None:
+def test_a_grown_bank_is_written_again(file: Path, kind: Kind, built: list[tuple[str, int]]) -> None:
     retriever = open_retriever(file, kind, units())
     before = file.read_bytes()
     retriever.add(units(30, start=400))
@@ -115,7 +115,7 @@ def test_nothing_of_a_removed_unit_is_written_again(file: Path, kind: Kind) -> N
 
 
 @pytest.mark.parametrize("change", ["another order", "another text", "other ids", "fewer rows than were lost"])
-def test_a_file_of_other_units_is_made_anew(
+def test_a_file_of_other_units_is_built_again(
     file: Path, kind: Kind, built: list[tuple[str, int]], caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
     open_retriever(file, kind, units())
@@ -154,7 +154,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_made_anew_and_said(
+def test_a_damaged_file_is_logged_and_built_again(
     file: Path, built: list[tuple[str, int]], caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     first = open_retriever(file, "hnsw", units())
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_made_anew_and_said(
     assert count_rejected(open_retriever(file, "hnsw", units())) == 0
 
 
-def test_a_whole_file_that_faiss_cannot_read_is_made_anew(file: Path, built: list[tuple[str, int]]) -> None:
+def test_an_intact_file_that_faiss_cannot_read_is_built_again(file: Path, built: list[tuple[str, int]]) -> None:
     from localmem.retrieval.index_file import IndexFile, IndexSnapshot, digest_rows
 
     rows = WordEncoder().encode([item.key for item in units()], "passage")
@@ -190,7 +190,7 @@ def test_a_file_of_another_encoder_or_kind_is_not_read(file: Path, built: list[t
     assert (len(built), count_rejected(second)) == (2, 1)
 
 
-def test_a_folder_that_cannot_be_written_is_said_and_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unwritable_folder_is_logged_without_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "indexes").write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING):
         retriever = open_retriever(tmp_path / "indexes" / "one.index", "hnsw", units())
@@ -212,7 +212,7 @@ def test_a_draft_of_a_crash_is_no_hindrance(file: Path, monkeypatch: pytest.Monk
     assert list(file.parent.iterdir()) == []
 
 
-def test_the_head_tells_what_made_it(file: Path) -> None:
+def test_the_header_names_encoder_and_kind(file: Path) -> None:
     open_retriever(file, "ivf", units())
     header = json.loads(file.read_bytes().split(b"\n")[1])
     assert (header["made_by"], header["rows"]) == ("words-512 ivf half", 400)

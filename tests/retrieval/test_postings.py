@@ -1,4 +1,4 @@
-"""Postings: look-ups are those of one table, whatever the order and the sizes of the additions."""
+"""Postings: look-ups give the entries of one table, whatever the order and the sizes of the additions."""
 
 import random
 from collections import Counter
@@ -15,7 +15,7 @@ def counts_of(postings: Postings, term: int) -> dict[int, int]:
     return dict(zip(entries.rows.tolist(), entries.counts.tolist(), strict=True))
 
 
-def test_what_was_added_in_pieces_is_found_as_a_whole_also_when_slots_are_dropped() -> None:
+def test_entries_are_complete_after_many_additions_and_dropped_rows() -> None:
     rng = random.Random(5)
     postings, units = Postings(), list[Counter[int]]()
     for size in [300, *(rng.randint(1, 30) for _ in range(60)), 0]:
@@ -33,7 +33,7 @@ def test_what_was_added_in_pieces_is_found_as_a_whole_also_when_slots_are_droppe
         assert counts_of(postings, term) == {at: unit[term] for at, unit in enumerate(remaining) if unit[term]}
 
 
-def test_nothing_is_held_at_first_and_when_all_are_dropped() -> None:
+def test_postings_are_empty_at_first_and_after_dropping_all_rows() -> None:
     postings = Postings()
     assert counts_of(postings, 3) == {}
     postings.add(0, [[3, 3], []])

@@ -56,7 +56,7 @@ def test_a_negative_score_counts_as_none_and_age_does_not_lift_it() -> None:
     assert list(results) == ["near", "old", "new"]
 
 
-def test_when_it_is_asked_changes_scores_and_not_their_order() -> None:
+def test_the_time_of_the_question_changes_scores_but_not_their_order() -> None:
     ages = {"a": 3.0, "b": 0.0, "c": 44.0}
     usual = faded_scores(ages, a=0.5, b=0.45, c=0.9)
     later = faded_scores(ages, at=Scope(now=START + 30 * DAY), a=0.5, b=0.45, c=0.9)
@@ -64,7 +64,7 @@ def test_when_it_is_asked_changes_scores_and_not_their_order() -> None:
     assert later == pytest.approx({name: score / 8 for name, score in usual.items()})
 
 
-def test_what_lies_ahead_is_of_no_age() -> None:
+def test_a_later_event_has_age_zero() -> None:
     results = faded_scores({"a": 0, "b": -5, "c": 10}, at=Scope(now=START), a=0.5, b=0.5, c=0.5)
     assert results == pytest.approx({"a": 0.5, "b": 0.5, "c": 0.25})
 
@@ -94,7 +94,7 @@ def test_of_equal_matches_the_newer_comes_first_whatever_the_scale(inner: type[R
 
 
 @pytest.mark.parametrize("half_life", [0, -1, float("nan")])
-def test_a_half_life_that_makes_no_sense_is_refused(half_life: float) -> None:
+def test_an_invalid_half_life_raises(half_life: float) -> None:
     with pytest.raises(BadSettings, match="half-life"):
         RecencyRetriever(Scored(), half_life=half_life)
 
@@ -136,7 +136,7 @@ NOW = datetime(2023, 6, 14, 12, tzinfo=timezone(timedelta(hours=2)))  # a Wednes
         ("until 2022", None, "2022-12-31"),
     ],
 )
-def test_what_a_date_spans(text: str, since: str | None, until: str | None) -> None:
+def test_the_range_of_a_date(text: str, since: str | None, until: str | None) -> None:
     dates = read_range(text, NOW)
     assert dates is not None
     assert (dates.since and dates.since.isoformat()) == (since and f"{since}T00:00:00+02:00")
@@ -157,7 +157,7 @@ def test_what_a_date_spans(text: str, since: str | None, until: str | None) -> N
         "",
     ],
 )
-def test_what_is_no_date_spans_nothing(text: str) -> None:
+def test_a_text_without_dates_has_no_range(text: str) -> None:
     assert read_range(text, NOW) is None
 
 
@@ -191,7 +191,7 @@ def test_a_date_narrows_the_scope_and_does_not_widen_it() -> None:
     assert [match.id for match in matches] == ["u3", "u4"]
 
 
-def test_where_the_range_holds_nothing_the_whole_answer_stands_and_is_counted() -> None:
+def test_an_empty_range_falls_back_to_the_whole_scope_and_is_counted() -> None:
     retriever = dated_retriever()
     plain = retriever.search(["who walked in 1999", "who walked"], 3, Scope(now=NOW))
     assert [match.id for match in plain[0]] == [match.id for match in retriever.search(["who walked in 1999"], 3)[0]]
@@ -201,7 +201,7 @@ def test_where_the_range_holds_nothing_the_whole_answer_stands_and_is_counted() 
     assert empty == [[]]
 
 
-def test_without_dates_a_question_is_searched_as_it_is() -> None:
+def test_without_dates_a_question_is_searched_unchanged() -> None:
     retriever = RecencyRetriever(DenseRetriever(WordEncoder()))
     retriever.add([unit(f"u{n}", "walked yesterday", time=NOW - n * DAY) for n in range(3)])
     assert len(retriever.search(["walked yesterday"], 9, Scope(now=NOW))[0]) == 3

@@ -75,7 +75,7 @@ def test_the_first_matches_are_ordered_by_the_rerankers_score() -> None:
     assert retriever.unfinished == 0
 
 
-def test_what_is_beyond_the_depth_follows_with_falling_scores() -> None:
+def test_matches_beyond_the_depth_follow_with_falling_scores() -> None:
     retriever, _, _ = build_retriever("1", "2", "7", "8", "9", depth=2)
     (matches,) = retriever.search(["?"], 5)
     assert names(matches) == "u1 u0 u2 u3 u4"
@@ -86,7 +86,7 @@ def test_what_is_beyond_the_depth_follows_with_falling_scores() -> None:
     ("budget", "read", "order"),
     [(0.0, 0, "u0 u1 u2 u3 u4"), (1.0, 2, "u1 u0 u2 u3 u4"), (1.5, 4, "u3 u1 u2 u0 u4"), (9.0, 5, "u4 u3 u1 u2 u0")],
 )
-def test_when_the_time_is_out_the_order_so_far_stands(
+def test_when_the_budget_is_spent_the_order_so_far_is_used(
     budget: float, read: int, order: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     retriever, _, reranker = build_retriever("1", "3", "2", "4", "5", budget=budget)
@@ -117,7 +117,7 @@ def test_an_addition_that_failed_leaves_nothing_and_can_be_repeated() -> None:
 
 
 @pytest.mark.parametrize(("depth", "batch"), [(0, 1), (1, 0), (-1, 5)])
-def test_wrong_numbers_are_refused(depth: int, batch: int) -> None:
+def test_invalid_depth_and_batch_raise(depth: int, batch: int) -> None:
     with pytest.raises(BadSettings, match="depth is"):
         RerankingRetriever(Ordered(), Numbers(), depth=depth, batch=batch)
 
@@ -192,9 +192,7 @@ def test_threads_get_their_own_scores(weights: Path) -> None:
     assert all(results[n] == pytest.approx(reranker.score(f"question {n}", TEXTS[:2]), abs=1e-5) for n in range(6))
 
 
-def test_nothing_is_loaded_before_it_is_needed_and_nothing_drawn(
-    weights: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_load_lazily_and_without_a_progress_bar(weights: Path, capfd: pytest.CaptureFixture[str]) -> None:
     reranker = CrossEncoderReranker(weights, name="fresh")
     assert reranker.score("dog", []) == []
     assert reranker._loaded is None
@@ -203,9 +201,7 @@ def test_nothing_is_loaded_before_it_is_needed_and_nothing_drawn(
     assert captured.out + captured.err == ""
 
 
-def test_a_missing_folder_and_a_classifier_of_several_classes_are_refused(
-    starter_encoder_dir: Path, tmp_path: Path
-) -> None:
+def test_a_missing_folder_and_a_classifier_of_several_classes_raise(starter_encoder_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match="localmem models pull fresh"):
         CrossEncoderReranker(tmp_path / "nowhere", name="fresh")
     reranker = CrossEncoderReranker(cross_encoder(starter_encoder_dir, tmp_path / "three", labels=3), name="three")
@@ -213,7 +209,7 @@ def test_a_missing_folder_and_a_classifier_of_several_classes_are_refused(
         reranker.score("dog", ["cat"])
 
 
-def test_scores_that_are_no_numbers_are_refused(weights: Path, tmp_path: Path) -> None:
+def test_scores_that_are_not_finite_raise(weights: Path, tmp_path: Path) -> None:
     import shutil
 
     import torch

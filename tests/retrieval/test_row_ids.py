@@ -1,4 +1,4 @@
-"""RowIds: what is given up when units go."""
+"""RowIds: rows, scopes and compaction; the best of many scores."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def test_top_k_cuts_at_k_with_ties_by_slot() -> None:
     assert list(top_k(scores, rows, 99)) == [3, 1, 4, 2, 0]
 
 
-def test_top_candidates_hold_the_best_with_their_ties_and_few_besides() -> None:
+def test_top_candidates_contain_the_best_with_their_ties_and_few_others() -> None:
     rng = np.random.default_rng(4)
     for size, k in [(5000, 10), (4096, 3), (321, 10), (40, 10), (0, 5)]:
         scores = rng.integers(0, 60, size) / 7

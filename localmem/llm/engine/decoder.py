@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 #
 # Errors. A forward pass that fails may have appended to the caches of some layers and not of others, so the batch
 # cannot be used any more. No answer is lost by that: the rows return to the queue with their output so far, and
-# are read again as prompt + output (`_start_over`). Their samplers keep their state, so an interrupted answer goes on
+# are read again as prompt + output (`_start_over`). Their samplers keep their state, so an interrupted answer continues
 # exactly as it would have. What happens then depends on the error. Out of memory: the saved prefixes are freed and the
 # batch may only have half the rows from then on, down to one, where the row itself must be too large and fails. Another
 # RuntimeError is torch's way to say that the pass was impossible, so the rows of this pass fail and no others. Anything

@@ -1,4 +1,4 @@
-"""Decoding in a changing batch, held against the plain way: each prompt alone, all of it read anew for every token."""
+"""Decoding in a changing batch, compared with decoding each prompt alone by a full forward pass for every token."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -115,10 +115,10 @@ def finish(decoder: Decoder, rows: Sequence[Row]) -> None:
         if all(row.finished for row in rows):
             return
         decoder.step()
-    pytest.fail("it does not end")
+    pytest.fail("the rows do not finish")
 
 
-def test_rows_that_come_and_go_are_answered_as_if_alone(kind: str, model: PreTrainedModel) -> None:
+def test_rows_in_a_changing_batch_are_answered_as_if_alone(kind: str, model: PreTrainedModel) -> None:
     assert RowCache(model.config).joinable == (kind in JOINABLE)
     rows = some_rows(14)
     batch = decoder(model)
@@ -147,7 +147,7 @@ def test_a_dropped_row_leaves_the_others_as_they_were(model: PreTrainedModel) ->
     assert [row.output for row in remaining] == [plainly(model, row) for row in remaining]
 
 
-def test_a_beginning_read_before_is_not_read_again(llama: PreTrainedModel) -> None:
+def test_a_repeated_prefix_is_not_read_again(llama: PreTrainedModel) -> None:
     batch = decoder(llama, prefix_tokens=400)
     shared = list(range(3, 63))
     first, second, other = row([*shared, 70]), row([*shared, 80, 81]), row([90, *shared])
@@ -174,7 +174,7 @@ def test_the_same_prompt_again_reads_its_last_token(llama: PreTrainedModel) -> N
 
 
 class Failing:
-    """Makes a model's forward raise as `when` says, which is told the number of the call and of rows."""
+    """Makes a model's forward raise where `when` is true for the number of the call and the number of rows."""
 
     def __init__(self, model: PreTrainedModel, error: BaseException, when: Callable[[int, int], bool]) -> None:
         self.calls = 0
@@ -187,7 +187,7 @@ class Failing:
             raise self.error
 
 
-def test_full_memory_is_met_with_smaller_batches(llama: PreTrainedModel, caplog: pytest.LogCaptureFixture) -> None:
+def test_out_of_memory_halves_the_batch(llama: PreTrainedModel, caplog: pytest.LogCaptureFixture) -> None:
     rows = some_rows(8, seed=2)
     batch = decoder(llama, limit=8, prefix_tokens=200)
     failing = Failing(llama, torch.OutOfMemoryError("out of memory"), lambda call, count: count > 2)
@@ -199,7 +199,7 @@ def test_full_memory_is_met_with_smaller_batches(llama: PreTrainedModel, caplog:
     assert "at most 2 answers at a time" in caplog.text
 
 
-def test_what_never_fits_fails_alone(llama: PreTrainedModel) -> None:
+def test_a_row_that_never_fits_fails_alone(llama: PreTrainedModel) -> None:
     rows = [row(range(3, 9)), row([4] * 30), row(range(5, 9))]
     batch = decoder(llama, limit=4)
     failing = Failing(llama, torch.OutOfMemoryError("out of memory"), lambda call, count: count > 1)
@@ -231,7 +231,7 @@ def test_a_pass_that_fails_fails_its_rows_and_no_others(llama: PreTrainedModel) 
     assert all(row.output == plainly(llama, row) for row in rows if not row.error)
 
 
-def test_an_interrupt_loses_nothing_of_what_goes_on(llama: PreTrainedModel) -> None:
+def test_an_interrupt_loses_no_answer(llama: PreTrainedModel) -> None:
     rows = some_rows(5, seed=5)
     batch = decoder(llama, limit=3)
     failing = Failing(llama, KeyboardInterrupt(), lambda call, count: call in (2, 5, 9))
@@ -247,7 +247,7 @@ def test_an_interrupt_loses_nothing_of_what_goes_on(llama: PreTrainedModel) -> N
     assert [row.output for row in rows] == [plainly(llama, row) for row in rows]
 
 
-def test_numbers_that_overflow_fail_their_row_alone(llama: PreTrainedModel) -> None:
+def test_overflowing_logits_fail_only_their_row(llama: PreTrainedModel) -> None:
     rows = [row(range(3, 9)), row(range(5, 9))]
     rows[1].sampler = Sampler(ask(temperature=1.0), rows[1].ids, CPU)
     batch = decoder(llama)
@@ -267,7 +267,7 @@ def test_numbers_that_overflow_fail_their_row_alone(llama: PreTrainedModel) -> N
     assert rows[0].output == plainly(llama, rows[0])
 
 
-def test_what_somebody_waits_for_is_read_before_what_stands_in_the_background(llama: PreTrainedModel) -> None:
+def test_foreground_rows_are_read_before_background_rows(llama: PreTrainedModel) -> None:
     chance = random.Random(5)
     ids = [[chance.randrange(3, VOCABULARY) for _ in range(8)] for _ in range(4)]
     background, foreground = [row(item, background=True) for item in ids[:2]], [row(item) for item in ids[2:]]
@@ -280,7 +280,7 @@ def test_what_somebody_waits_for_is_read_before_what_stands_in_the_background(ll
     assert [item.output for item in background] == [plainly(llama, item) for item in background]
 
 
-def test_a_prefix_is_found_again_under_its_own_salt_alone(llama: PreTrainedModel) -> None:
+def test_a_prefix_is_reused_only_with_the_same_salt(llama: PreTrainedModel) -> None:
     ids = list(range(3, 60))
     batch = decoder(llama, prefix_tokens=400)
     for salt, cached in (("a", False), ("a", True), ("b", False), (None, False), (None, True), ("b", True)):

@@ -1,4 +1,4 @@
-"""Threads that share work: all get what they wait for, whoever does it, and nobody works for what was given up."""
+"""Threads that share work: all get their result, whoever does the step, and no thread works for abandoned work."""
 
 import threading
 import time
@@ -52,13 +52,13 @@ def test_all_get_their_answer_and_share_the_steps() -> None:
     assert work.steps < 32 * 10
 
 
-def test_nothing_is_done_for_what_is_done() -> None:
+def test_ready_work_does_no_step() -> None:
     work = Work()
     Turns(work.step, work.tidy).work_until(lambda: True)
     assert work.steps == 0
 
 
-def test_an_error_reaches_who_worked_and_others_go_on() -> None:
+def test_an_error_reaches_the_working_thread_and_others_continue() -> None:
     work = Work()
     turns = Turns(work.step, work.tidy)
     work.remaining[1] = 3

@@ -1,4 +1,4 @@
-"""Supervision, tried on a tiny server of our own: waiting, dying once and twice, deafness, leaving nothing behind."""
+"""Supervision of a small stub server: waiting, one and two deaths, no answers, no process left over."""
 
 import os
 import signal
@@ -114,7 +114,7 @@ def stub(tmp_path: Path, unused_port: int) -> Iterator[Stub]:
     stub.server.stop()
 
 
-def test_it_serves_and_leaves_nothing_behind(stub: Stub) -> None:
+def test_it_serves_and_leaves_no_process(stub: Stub) -> None:
     stub.server.start()
     assert len(stub.alive()) == 2
     stub.server.ensure_ready()
@@ -126,12 +126,12 @@ def test_it_serves_and_leaves_nothing_behind(stub: Stub) -> None:
     stub.server.stop()
 
 
-def test_the_log_is_the_owners_alone(stub: Stub) -> None:
+def test_only_the_owner_can_read_the_log(stub: Stub) -> None:
     stub.server.start()
     assert stub.log.stat().st_mode & 0o077 == 0
 
 
-def test_it_waits_while_the_server_loads_and_says_what_happens(tmp_path: Path, unused_port: int) -> None:
+def test_it_waits_while_the_server_loads_and_reports_stages(tmp_path: Path, unused_port: int) -> None:
     stages: list[str] = []
     stub = Stub(tmp_path, unused_port, progress=lambda stage, _seconds: stages.append(stage))
     stub.server.start_soon()
@@ -178,7 +178,7 @@ def test_a_server_that_served_long_has_another_restart(stub: Stub, monkeypatch: 
         stub.server.ensure_ready()
 
 
-def test_what_never_served_is_not_tried_again(stub: Stub) -> None:
+def test_a_server_that_never_served_is_not_restarted(stub: Stub) -> None:
     stub.say("broken")
     with pytest.raises(LLMUnavailable, match="ended with code 1; its log says: RuntimeError: no room for the weights"):
         stub.server.start()
@@ -186,7 +186,7 @@ def test_what_never_served_is_not_tried_again(stub: Stub) -> None:
     assert stub.alive() == []
 
 
-def test_what_takes_too_long_is_ended(tmp_path: Path, unused_port: int) -> None:
+def test_a_start_that_takes_too_long_is_ended(tmp_path: Path, unused_port: int) -> None:
     stub = Stub(tmp_path, unused_port, start_seconds=0.5)
     with pytest.raises(LLMUnavailable, match="was not ready after 0 s"):
         stub.server.start()
@@ -234,7 +234,7 @@ def test_it_ends_with_the_program_that_started_it(tmp_path: Path, unused_port: i
     eventually(lambda: not any(_running(pid) for pid in pids))
 
 
-def test_an_exit_without_stop_leaves_nothing_behind(tmp_path: Path, unused_port: int) -> None:
+def test_an_exit_without_stop_leaves_no_process(tmp_path: Path, unused_port: int) -> None:
     (tmp_path / "ready").touch()
     program = (
         "import sys, pathlib; sys.path.insert(0, '.')\n"

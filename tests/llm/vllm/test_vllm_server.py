@@ -1,4 +1,4 @@
-"""The command that serves a model: what a processor is asked for and what a GPU is."""
+"""The command that serves a model, on a CPU and on a GPU."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_its_threads_spin_as_openmp_would_have_them_whatever_this_programs_do() 
     assert "GOMP_SPINCOUNT" not in on_gpu
 
 
-def test_on_a_processor_it_reads_prompts_whole() -> None:
+def test_a_cpu_build_does_not_chunk_prompts() -> None:
     on_cpu, on_gpu = (command(VllmSettings(python="py"), on_gpu=where) for where in (False, True))
     assert "--no-enable-chunked-prefill" in on_cpu
     assert "--no-enable-chunked-prefill" not in on_gpu

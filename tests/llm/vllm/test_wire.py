@@ -1,6 +1,6 @@
-"""The vLLM backend against a loopback server that writes down every request and answers as it is told.
+"""The vLLM backend against a loopback server that records every request and answers as configured.
 
-What is asked here is what goes over the wire and what is made of answers; a real vLLM is asked in the contract test.
+Tests requests and the parsing of answers; the contract test covers a real vLLM.
 """
 
 import http.server
@@ -28,7 +28,7 @@ WAIT = "<wait>"
 
 @dataclass
 class Peer:
-    """A server: what it was asked, and how it answers. `reply` None drops the connection; a list is a stream."""
+    """A server: the requests it got, and how it answers. `reply` None drops the connection; a list is a stream."""
 
     port: int = 0
     requests: list[tuple[str, Json]] = field(default_factory=list)
@@ -78,7 +78,7 @@ def logprob(token: str, weights: dict[str, float]) -> Json:
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as the peer is told."""
+    """Answers as the peer is configured."""
 
     protocol_version = "HTTP/1.1"
     peer: Peer
@@ -194,7 +194,7 @@ def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: VllmLL
     assert not {"stream_options", "n", "seed"} & set(body)
 
 
-def test_what_is_done_in_the_background_is_ranked_behind_where_the_server_ranks(peer: Peer, remote: VllmLLM) -> None:
+def test_background_prompts_have_a_lower_priority_where_supported(peer: Peer, remote: VllmLLM) -> None:
     background = replace(ask(), background=True)
     ranking = VllmLLM(peer.url, name="m", context_length=4096, priorities=True)
     ranking.generate([ask()])
@@ -217,7 +217,7 @@ def test_the_servers_counters_of_its_prefix_cache(peer: Peer, remote: VllmLLM) -
     assert remote.prefix_cache() is None
 
 
-def test_the_schema_goes_over_the_wire(peer: Peer, remote: VllmLLM) -> None:
+def test_a_schema_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
     peer.reply = lambda path, body: (200, answer('{"a": 1}'))
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     remote.generate([ask(schema=schema)])
@@ -227,7 +227,7 @@ def test_the_schema_goes_over_the_wire(peer: Peer, remote: VllmLLM) -> None:
     }
 
 
-def test_the_choice_goes_over_the_wire_and_is_cut_where_it_is_decided(peer: Peer, remote: VllmLLM) -> None:
+def test_a_choice_on_the_wire_is_cut_where_it_is_decided(peer: Peer, remote: VllmLLM) -> None:
     step = logprob("RE", {"RE": 0.5, "R": 0.1, "REP": 0.2, "P": 0.2})
     peer.reply = lambda path, body: (
         200,
@@ -254,7 +254,7 @@ def test_options_past_the_twentieth_are_below_it(peer: Peer, remote: VllmLLM) ->
     assert completion.choices["zebra"] == pytest.approx(completion.choices["t"] - 1.0)
 
 
-def test_a_server_that_leaves_the_options_is_told_on(peer: Peer, remote: VllmLLM) -> None:
+def test_an_answer_outside_the_options_is_a_bad_reply(peer: Peer, remote: VllmLLM) -> None:
     peer.reply = lambda path, body: (200, answer("perhaps"))
     with pytest.raises(
         BadReply, match=r"'test/ask' was answered 'perhaps'; the server did not enforce \['yes', 'no'\]"
@@ -267,7 +267,7 @@ def test_neighbours_of_one_role_are_joined(peer: Peer, remote: VllmLLM) -> None:
     assert peer.bodies()[0]["messages"] == [{"role": "user", "content": "one\n\ntwo"}]
 
 
-def test_a_batch_is_sent_side_by_side_and_kept_in_order(peer: Peer, remote: VllmLLM) -> None:
+def test_a_batch_is_sent_in_parallel_and_returned_in_order(peer: Peer, remote: VllmLLM) -> None:
     together = threading.Barrier(16)
 
     def reply(path: str, body: Json) -> Reply:
@@ -281,7 +281,7 @@ def test_a_batch_is_sent_side_by_side_and_kept_in_order(peer: Peer, remote: Vllm
     assert [completion.text for completion in completion] == [str(number) for number in range(16)]
 
 
-def test_what_the_server_refuses_is_one_line_and_not_sent_again(peer: Peer, remote: VllmLLM) -> None:
+def test_a_rejection_is_one_line_and_not_repeated(peer: Peer, remote: VllmLLM) -> None:
     peer.reply = lambda path, body: (400, refusal("no such\nparameter"))
     with pytest.raises(LLMError, match=r"rejected prompt 'test/ask' \(400: no such parameter\)") as caught:
         remote.generate([ask()])
@@ -300,13 +300,13 @@ def test_one_refusal_does_not_fail_its_neighbours(peer: Peer, remote: VllmLLM) -
 
 
 @pytest.mark.parametrize("first", [None, (503, {"message": "restarting"})], ids=["connection", "status"])
-def test_what_failed_is_sent_once_more_when_the_server_is_well(peer: Peer, remote: VllmLLM, first: Reply) -> None:
+def test_a_failed_request_is_repeated_when_the_server_is_healthy(peer: Peer, remote: VllmLLM, first: Reply) -> None:
     peer.reply = lambda path, body: first if len(peer.bodies()) == 1 and path == CHAT else (200, answer("fine"))
     assert remote.generate([ask()])[0].text == "fine"
     assert [path for path, _ in peer.requests] == [CHAT, "/health", CHAT]
 
 
-def test_a_stream_that_failed_before_it_began_is_asked_for_once_more(peer: Peer, remote: VllmLLM) -> None:
+def test_a_stream_that_failed_before_its_first_piece_is_repeated(peer: Peer, remote: VllmLLM) -> None:
     def reply(path: str, body: Json) -> Reply:
         if path != CHAT:
             return 200, {}
@@ -316,7 +316,7 @@ def test_a_stream_that_failed_before_it_began_is_asked_for_once_more(peer: Peer,
     assert collect(remote.stream(ask()))[1].text == "fine"
 
 
-def test_what_fails_twice_is_an_error(peer: Peer, remote: VllmLLM) -> None:
+def test_a_second_failure_is_an_error(peer: Peer, remote: VllmLLM) -> None:
     peer.reply = lambda path, body: (500, refusal("engine")) if path == CHAT else (200, {})
     with pytest.raises(LLMError, match=r"failed at prompt 'test/ask' \(500: engine\)"):
         remote.generate([ask()])
@@ -332,7 +332,7 @@ def test_no_server_is_unavailable(unused_port: int) -> None:
     remote.close()
 
 
-def test_an_answer_that_takes_too_long_is_not_asked_for_again(peer: Peer) -> None:
+def test_a_timeout_is_not_repeated(peer: Peer) -> None:
     release = threading.Event()
     peer.reply = lambda path, body: (release.wait(10), (200, answer("late")))[1]
     remote = VllmLLM(peer.url, name="model", context_length=4096, timeout=0.2)
@@ -352,7 +352,7 @@ def test_a_stream_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
     assert peer.bodies()[0]["stream_options"] == {"include_usage": True}
 
 
-def test_a_stream_given_up_hangs_up(peer: Peer, remote: VllmLLM) -> None:
+def test_closing_a_stream_closes_the_connection(peer: Peer, remote: VllmLLM) -> None:
     peer.reply = lambda path, body: (200, [*stream_events("Hel")[:2], WAIT])
     stream = remote.stream(ask())
     assert next(stream) == "Hel"
@@ -390,7 +390,7 @@ def test_json_cut_short_is_a_bad_reply(peer: Peer, remote: VllmLLM) -> None:
         remote.generate([ask(schema={})])
 
 
-def test_the_server_says_how_much_it_can_hold(peer: Peer) -> None:
+def test_the_server_gives_the_context_length(peer: Peer) -> None:
     models = {"data": [{"id": "model", "max_model_len": 700}, {"id": "adapter", "parent": "model"}]}
     peer.reply = lambda path, body: (200, models if path == "/v1/models" else answer("fine"))
     remote = VllmLLM(peer.url, name="model")
@@ -404,7 +404,7 @@ def test_the_server_says_how_much_it_can_hold(peer: Peer) -> None:
     other.close()
 
 
-def test_the_server_counts_where_no_tokenizer_is_given(peer: Peer) -> None:
+def test_without_a_tokenizer_the_server_counts_tokens(peer: Peer) -> None:
     def reply(path: str, body: Json) -> Reply:
         if path != "/tokenize":
             return 200, answer("fine")
@@ -511,7 +511,7 @@ def test_a_restart_is_waited_for_and_adapters_are_loaded_again(
         remote.load_adapter("other", tmp_path)
 
 
-def test_a_server_gone_for_good_is_reported_with_its_log(peer: Peer, own: tuple[OwnServer, VllmLLM]) -> None:
+def test_a_dead_server_is_reported_with_its_log(peer: Peer, own: tuple[OwnServer, VllmLLM]) -> None:
     server, remote = own
     server.gone = True
     peer.reply = lambda path, body: None
