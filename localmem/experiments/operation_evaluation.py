@@ -1,29 +1,119 @@
-"""Measures for classifiers of memory operations: by pair, by the memory they leave behind, and by time.
+"""Compares classifiers of memory operations on labelled pairs: by pair, by the memory they leave behind, and by time.
 
-Does not depend on any model. Set F1 (Keep Me Updated, section 5.1.2) compares the memory M' after Algorithm 1 with the
-gold M'. For labelled pairs with groups it is computed as follows: each new sentence of a group is the end of a session
-whose memory is every remembered sentence of the group. All combinations of the two are classified; a combination
-without a gold label counts as APPEND. The sentences of both M' are compared by F1 (1 if both are empty), and the result
-is the mean over all session ends.
+Set F1 (Keep Me Updated, section 5.1.2) compares the memory M' after Algorithm 1 with the gold M'. For labelled pairs
+with groups it is computed as follows: each new sentence of a group is the end of a session whose memory is every
+remembered sentence of the group. All combinations of the two are classified; a combination without a gold label counts
+as APPEND. The sentences of both M' are compared by F1 (1 if both are empty), and the result is the mean over all
+session ends.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from random import Random
 from statistics import fmean
 from time import perf_counter
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field
 
 from localmem.classification import OPERATIONS, Operation, PairClassifier
+from localmem.config import Settings
 from localmem.errors import BadInput, MissingExtra
-from localmem.evaluation.datasets.labelled_pairs import LabelledPair
+from localmem.evaluation.datasets.labelled_pairs import SHIPPED, LabelledPair, read_operations
+from localmem.experiments.runs import ExperimentRecipe, Notify, open_backbone
+from localmem.reporting.provenance import versions
+from localmem.reporting.sections import Report, Table
 from localmem.retrieval.base import Encoder
 from localmem.systems.carecall.memory_update import remaining, update
 
+LLM = "llm"  # the name of the backbone among the classifiers
+
 Pair = tuple[str, str]
 Labels = Mapping[Pair, Operation]
+
+
+class OperationsRecipe(ExperimentRecipe):
+    """The options of a classifier comparison."""
+
+    classifiers: tuple[str, ...] = Field(min_length=1)
+    """Trained classifier by name or folder, or llm for the backbone."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use only the first N pairs."""
+    memories: int = Field(default=100, ge=2)
+    """Timing: remembered sentences at a session end."""
+    new: int = Field(default=5, ge=1)
+    """Timing: new sentences at a session end."""
+    shortlist: int = Field(default=10, ge=1)
+    """Timing: nearest memories for each new sentence in the shortlist."""
+    sessions: int = Field(default=2, ge=0)
+    """Timing: session ends to time (0: none)."""
+    seed: int = 0
+    """Seed for sampling session ends."""
+
+
+def compare_classifiers(
+    settings: Settings,
+    recipe: OperationsRecipe,
+    path: Path | None = None,
+    *,
+    out: Path | None = None,
+    notify: Notify = lambda _: None,
+) -> Report:
+    """Score classifiers on the pairs in `path`, by default the shipped ones; `out` receives the report.
+
+    Raises BadInput.
+    """
+    from localmem.factory.parts import bare_encoder
+
+    path = path or SHIPPED
+    pairs = read_operations(path).pairs[: recipe.limit]
+    ends: list[SessionEnd] = []
+    if recipe.sessions:
+        ends = large_session_ends(pairs, recipe.memories, recipe.new, recipe.seed)[: recipe.sessions]
+    rows: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        for name in recipe.classifiers:
+            notify(f"{name}: {len(pairs)} pairs")
+            classifier = _load_classifier(name, settings, stack, notify)
+            labels, speed = classify_pairs(classifier, pairs)
+            row = {"model": name, **asdict(score_operations(pairs, labels)), "pairs_per_second": speed}
+            if ends:
+                row["session_end"] = session_end_cost(classifier, bare_encoder(settings), ends, recipe.shortlist)
+            rows.append(row)
+    note = f"{path.name}, {len(pairs)} pairs"
+    figures = {"data": path.name, "pairs": len(pairs), "models": rows, "versions": versions()}
+    report = Report(figures, _tables(note, rows), (note,))
+    if out is not None:
+        report.save(out, f"Operations {out.name}")
+    return report
+
+
+def _load_classifier(name: str, settings: Settings, stack: ExitStack, notify: Notify) -> PairClassifier:
+    from localmem.classification.llm_classifier import LLMClassifier
+    from localmem.factory.parts import pair_classifier
+
+    if name != LLM:
+        return pair_classifier(name, settings.retrieval.device)
+    return LLMClassifier(open_backbone(settings, stack, notify))
+
+
+def _tables(caption: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
+    nested = ("f1", "confusion", "session_end")
+    tables = [Table.of(caption, [{name: row[name] for name in row if name not in nested} for row in rows])]
+    if ends := [{"model": row["model"], **row["session_end"]} for row in rows if "session_end" in row]:
+        tables.append(Table.of("Session end", ends))
+    for row in rows:
+        confusion = [
+            {"": name, "F1": row["f1"][name], **dict(zip(OPERATIONS, cells, strict=True))}
+            for name, cells in zip(OPERATIONS, row["confusion"], strict=True)
+        ]
+        tables.append(Table.of(f"{row['model']}: confusion (rows are the true labels)", confusion))
+    return tuple(tables)
+
+
+# -- measures ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +146,10 @@ class OperationScores:
     """Scores over labelled pairs; `f1` by operation, `macro_f1` its mean, rows of `confusion` are the true labels."""
 
     accuracy: float
-    f1: dict[str, float]
     macro_f1: float
+    set_f1: float
+    f1: dict[str, float]
     confusion: list[list[int]]
-    set_f1: float
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEndCost:
-    """Mean cost of a session end: all pairs in one batch, pair by pair, and only the pairs on a shortlist.
-
-    `shortlist_seconds` covers encoding the new sentences and searching; the remembered ones are encoded beforehand, as
-    in an index. The gains are speed-ups over pair by pair. `shortlist_loss_points` is the loss in points of set F1.
-    """
-
-    pairs: int
-    shortlisted_pairs: int
-    together_seconds: float
-    one_by_one_seconds: float
-    shortlist_seconds: float
-    batch_gain: float
-    shortlist_gain: float
-    set_f1: float
-    shortlist_set_f1: float
-    shortlist_loss_points: float
 
 
 def session_ends(pairs: Iterable[LabelledPair]) -> list[SessionEnd]:
@@ -120,14 +190,9 @@ def large_session_ends(pairs: Sequence[LabelledPair], memories: int, new: int, s
     return ends
 
 
-def pairs_to_classify(ends: Iterable[SessionEnd]) -> list[Pair]:
-    """Every pair of the session ends, without duplicates."""
-    return list(dict.fromkeys(pair for end in ends for pair in end.pairs()))
-
-
 def classify_pairs(classifier: PairClassifier, pairs: Sequence[LabelledPair]) -> tuple[dict[Pair, Operation], float]:
-    """Classify everything that `score_operations` needs in one batch; also return the speed in pairs a second."""
-    questions = pairs_to_classify(session_ends(pairs))
+    """Classify every pair of the session ends in one batch; also return the speed in pairs a second."""
+    questions = list(dict.fromkeys(pair for end in session_ends(pairs) for pair in end.pairs()))
     classifier.classify(questions[:1])  # load the weights before the clock starts
     start = perf_counter()
     labels = _classify(classifier, questions)
@@ -135,7 +200,7 @@ def classify_pairs(classifier: PairClassifier, pairs: Sequence[LabelledPair]) ->
 
 
 def score_operations(pairs: Sequence[LabelledPair], labels: Labels) -> OperationScores:
-    """Compare `labels` with the pairs' own. `labels` must cover `pairs_to_classify(session_ends(pairs))`."""
+    """Compare `labels` with the pairs' own. `labels` must cover every pair of their session ends."""
     try:
         from sklearn.metrics import confusion_matrix, f1_score
     except ImportError as error:
@@ -143,52 +208,41 @@ def score_operations(pairs: Sequence[LabelledPair], labels: Labels) -> Operation
     expected = [pair.label for pair in pairs]
     predicted = [labels[pair.first, pair.second] for pair in pairs]
     f1 = f1_score(expected, predicted, labels=list(OPERATIONS), average=None, zero_division=0.0).tolist()
-    ends = session_ends(pairs)
     return OperationScores(
-        accuracy=sum(a == b for a, b in zip(expected, predicted, strict=True)) / len(pairs),
+        accuracy=fmean(a == b for a, b in zip(expected, predicted, strict=True)),
+        macro_f1=fmean(f1),
+        set_f1=fmean(end.f1(labels) for end in session_ends(pairs)),
         f1=dict(zip(OPERATIONS, f1, strict=True)),
-        macro_f1=sum(f1) / len(f1),
         confusion=confusion_matrix(expected, predicted, labels=list(OPERATIONS)).tolist(),
-        set_f1=sum(end.f1(labels) for end in ends) / len(ends),
     )
 
 
-def measure_session_end_cost(
+def session_end_cost(
     classifier: PairClassifier, encoder: Encoder, ends: Sequence[SessionEnd], shortlist: int
-) -> SessionEndCost:
-    """Time the session ends, with a shortlist of `shortlist` memories for each new sentence (CareCall's option)."""
+) -> dict[str, float]:
+    """Mean cost of a session end: all pairs in one batch, pair by pair, and only the pairs on a shortlist.
+
+    The shortlist holds `shortlist` memories for each new sentence (CareCall's option). Its seconds cover encoding the
+    new sentences and searching; the remembered ones are encoded beforehand, as in an index. Gains are speed-ups over
+    pair by pair; `shortlist_loss_points` are points of set F1, negative if the shortlist gains.
+    """
     classifier.classify(ends[0].pairs()[:2])  # load both models before the clock starts
     encoder.encode(ends[0].new, "query")
-    timings = [_time_session_end(classifier, encoder, end, shortlist) for end in ends]
-    together, single, short = (
-        fmean(seconds) for seconds in zip(*((run.together, run.one_by_one, run.short) for run in timings), strict=True)
-    )
-    set_f1 = fmean(end.f1(run.labels) for end, run in zip(ends, timings, strict=True))
-    short_set_f1 = fmean(end.f1(run.short_labels) for end, run in zip(ends, timings, strict=True))
-    return SessionEndCost(
-        pairs=sum(len(end.pairs()) for end in ends) // len(ends),
-        shortlisted_pairs=sum(len(run.short_labels) for run in timings) // len(ends),
-        together_seconds=together,
-        one_by_one_seconds=single,
-        shortlist_seconds=short,
-        batch_gain=single / together,
-        shortlist_gain=single / short,
-        set_f1=set_f1,
-        shortlist_set_f1=short_set_f1,
-        shortlist_loss_points=100 * (set_f1 - short_set_f1),
-    )
+    costs = [_time_session_end(classifier, encoder, end, shortlist) for end in ends]
+    means = {name: fmean(cost[name] for cost in costs) for name in costs[0]}
+    return {
+        **means,
+        "pairs": int(means["pairs"]),
+        "shortlisted_pairs": int(means["shortlisted_pairs"]),
+        "batch_gain": means["one_by_one_seconds"] / means["together_seconds"],
+        "shortlist_gain": means["one_by_one_seconds"] / means["shortlist_seconds"],
+        "shortlist_loss_points": 100 * (means["set_f1"] - means["shortlist_set_f1"]),
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Timing:
-    labels: Labels
-    short_labels: Labels
-    together: float
-    one_by_one: float
-    short: float
-
-
-def _time_session_end(classifier: PairClassifier, encoder: Encoder, end: SessionEnd, shortlist: int) -> _Timing:
+def _time_session_end(
+    classifier: PairClassifier, encoder: Encoder, end: SessionEnd, shortlist: int
+) -> dict[str, float]:
     pairs, memory_vectors = end.pairs(), encoder.encode(end.memory, "passage")
     start = perf_counter()
     labels = _classify(classifier, pairs)
@@ -197,15 +251,18 @@ def _time_session_end(classifier: PairClassifier, encoder: Encoder, end: Session
         classifier.classify([pair])
     one_by_one = perf_counter() - start - together
     start = perf_counter()
-    short_labels = _classify(classifier, _nearest_pairs(encoder, end, memory_vectors, shortlist))
-    return _Timing(labels, short_labels, together, one_by_one, perf_counter() - start)
-
-
-def _nearest_pairs(
-    encoder: Encoder, end: SessionEnd, memory_vectors: NDArray[np.float32], shortlist: int
-) -> list[Pair]:
-    order = (-(encoder.encode(end.new, "query") @ memory_vectors.T)).argsort(axis=1)[:, :shortlist]
-    return [(end.memory[m], sentence) for sentence, row in zip(end.new, order.tolist(), strict=True) for m in row]
+    order = (-(encoder.encode(end.new, "query") @ memory_vectors.T)).argsort(axis=1)[:, :shortlist].tolist()
+    nearest = [(end.memory[m], sentence) for sentence, row in zip(end.new, order, strict=True) for m in row]
+    short_labels = _classify(classifier, nearest)
+    return {
+        "pairs": len(pairs),
+        "shortlisted_pairs": len(short_labels),
+        "together_seconds": together,
+        "one_by_one_seconds": one_by_one,
+        "shortlist_seconds": perf_counter() - start,
+        "set_f1": end.f1(labels),
+        "shortlist_set_f1": end.f1(short_labels),
+    }
 
 
 def _classify(classifier: PairClassifier, pairs: Sequence[Pair]) -> dict[Pair, Operation]:

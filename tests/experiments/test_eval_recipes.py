@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from localmem.experiments.classifier_comparison import OperationsRecipe
+from localmem.experiments.operation_evaluation import OperationsRecipe
 from localmem.experiments.key_compression import KeyCompressionRecipe
 from localmem.experiments.retrieval_grid import RetrievalGrid
 from localmem.experiments.runs import EvaluationRecipe

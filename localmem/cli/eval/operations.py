@@ -6,7 +6,7 @@ import click
 
 from localmem.cli.options import config_option, json_option, model_option, note, print_report, settings_of
 from localmem.cli.recipes import recipe_options
-from localmem.experiments.classifier_comparison import OperationsRecipe, compare_classifiers
+from localmem.experiments.operation_evaluation import OperationsRecipe, compare_classifiers
 
 
 @click.command()
