@@ -54,7 +54,7 @@ class SplitBert(BertForSequenceClassification):
     ) -> SequenceClassifierOutput:
         """Padded pairs from the tokenizer, both texts in one pass, as in training. `labels` are unused."""
         kind = token_type_ids.masked_fill(attention_mask == 0, -1)  # padding attends to padding, and nothing to it
-        states = self._embed(input_ids, token_type_ids, _positions(kind))
+        states = self._embed_tokens(input_ids, token_type_ids, _positions(kind))
         states = self._through(states, kind[:, :, None] == kind[:, None, :], 0, self.split_layers)
         return SequenceClassifierOutput(logits=self.classify_states(states, attention_mask))
 
@@ -62,7 +62,7 @@ class SplitBert(BertForSequenceClassification):
         """(n, length, width) states of padded texts after the lower layers; `which` (n,) says 0 or 1, its place."""
         kind = which[:, None].expand_as(input_ids)
         positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-        states = self._embed(input_ids, kind, positions)
+        states = self._embed_tokens(input_ids, kind, positions)
         mask = attention_mask.bool()[:, None, :].expand(-1, positions.shape[1], -1)
         return self._through(states, mask, 0, self.split_layers)
 
@@ -73,7 +73,7 @@ class SplitBert(BertForSequenceClassification):
         logits: torch.Tensor = self.classifier(self.dropout(self.bert.pooler(states)))
         return logits
 
-    def _embed(self, ids: torch.Tensor, kinds: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def _embed_tokens(self, ids: torch.Tensor, kinds: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         states: torch.Tensor = self.bert.embeddings(ids, token_type_ids=kinds, position_ids=positions)
         return states
 

@@ -77,7 +77,7 @@ def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
 
 def bare_encoder(settings: Settings) -> "Encoder":
     """The encoder that the settings name, without a cache. Its weights load when first needed."""
-    _need("sentence_transformers", "cpu")
+    _require_package("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 
     model = Manifest.load().entry(settings.retrieval.encoder)
@@ -112,7 +112,7 @@ def retriever(
         from localmem.retrieval.recency import RecencyRetriever
 
         if options.dates_in_query:
-            _need("dateparser", "cpu")
+            _require_package("dateparser", "cpu")
         index = RecencyRetriever(index, half_life=options.half_life_days, dates=options.dates_in_query)
     return wrap(index)
 
@@ -120,7 +120,7 @@ def retriever(
 @cache
 def reranker(name: str, device: str) -> "Reranker":
     """A reranker by its name in the manifest or its folder. Its weights load at the first search."""
-    _need("sentence_transformers", "cpu")
+    _require_package("sentence_transformers", "cpu")
     from localmem.retrieval.rerank import CrossEncoderReranker
 
     folder = Path(name).expanduser()
@@ -141,7 +141,7 @@ def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
     folder = _folder(name)
     if not (folder / FILE).is_file():
         return BoundarySegmenter(pair_model(name, device))
-    _need("sentence_transformers", "cpu")
+    _require_package("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 
     return LearnedTextTiling(SentenceEncoder(folder, name=name, device=device), TilingModel.load(folder))
@@ -166,7 +166,7 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
 @cache
 def pair_model(name: str, device: str = "auto") -> "PairModel":
     """A trained classifier of text pairs, by its name or folder. Its weights load when first needed."""
-    _need("transformers", "cpu")
+    _require_package("transformers", "cpu")
     from localmem.classification.pair_classifier import PairModel
 
     return PairModel(_folder(name), device=device)
@@ -197,7 +197,7 @@ def folder_backbone(
     folder: Path, settings: Settings, *, name: str, adapters: Mapping[str, Path] | None = None
 ) -> Backbone:
     """The chat model in a folder, in this process; device and number format as the settings have them."""
-    _need("transformers", "cpu")
+    _require_package("transformers", "cpu")
     with one_at_a_time():
         from localmem.llm.transformers import TransformersLLM
 
@@ -297,7 +297,7 @@ def _index(
 
 
 def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retriever":
-    _need("faiss", "cpu")
+    _require_package("faiss", "cpu")
     from localmem.retrieval.dense import DenseRetriever
 
     options = settings.retrieval
@@ -305,7 +305,7 @@ def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retrie
 
 
 def _bm25(settings: Settings, context_turns: int) -> "Retriever":
-    _need("bm25s", "cpu")
+    _require_package("bm25s", "cpu")
     from localmem.retrieval.bm25 import BM25Retriever
     from localmem.retrieval.contextual import ContextualRetriever
 
@@ -319,6 +319,6 @@ def _cuda() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _need(module: str, extra: str) -> None:
+def _require_package(module: str, extra: str) -> None:
     if find_spec(module) is None:
         raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install 'localmem[{extra}]'`")

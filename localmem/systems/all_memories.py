@@ -3,7 +3,7 @@
 Three baselines of the papers:
 
 - "All memories" (Theanine, section 3.2, Table 1): sentences drawn from each session. "With memory update" is CareCall
-  over all its sentences (configs/systems/all_memories/updated.yaml).
+  over all its sentences (variant all_memories/updated).
 - SumMem-MSC (CREEM, section 3.2), `each: utterance`: a persona sentence, or none, for each utterance.
 - ReBot (CREEM, section 3.2; Conversation Chronicles): one summary for each session, serving both speakers.
 

@@ -79,12 +79,12 @@ class Comedy(Memory):
         room = (self._llm.context_length - load(_COMPRESS).max_tokens) * 3 // 4
         if memory_size > room:
             budget = max(0, room - text_size) * 2 // 3  # a third is for the dates
-            shown = newest_units(memories, budget, self._llm.count_tokens)
-            count_fallback(_COMPRESS, f"the newest {len(shown)} of {len(memories)} memories fit", self.fallbacks)
+            fitting = newest_units(memories, budget, self._llm.count_tokens)
+            count_fallback(_COMPRESS, f"the newest {len(fitting)} of {len(memories)} memories fit", self.fallbacks)
         else:
-            shown, before = memories, ""
+            fitting, before = memories, ""
         names = prompt_names(session.turns)
-        prompt = render(_COMPRESS, form=self._form, before=before, memories=dated_lines(shown), **names)
+        prompt = render(_COMPRESS, form=self._form, before=before, memories=dated_lines(fitting), **names)
         (completion,) = generate_usable(self._llm, [prompt], self.fallbacks)
         return {} if completion is None else self._read(prompt, completion.text)
 

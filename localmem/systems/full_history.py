@@ -27,10 +27,10 @@ class FullHistory(Memory):
 
     def recall(self, session: Session) -> Recall:
         past = list(self.bank.live())
-        shown = newest_units(past, history_budget(self._llm, session, self.response_prompt), self._llm.count_tokens)
-        if len(shown) < len(past):
-            count_fallback(self.response_prompt, f"the newest {len(shown)} of {len(past)} turns fit", self.fallbacks)
-        return Recall(text=history_text(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
+        fitting = newest_units(past, history_budget(self._llm, session, self.response_prompt), self._llm.count_tokens)
+        if len(fitting) < len(past):
+            count_fallback(self.response_prompt, f"the newest {len(fitting)} of {len(past)} turns fit", self.fallbacks)
+        return Recall(text=history_text(fitting), hits=tuple(Hit(unit, 0.0) for unit in fitting))
 
     def end_session(self, session: Session) -> list[Change]:
         return add_units(utterance_units(session))

@@ -80,7 +80,7 @@ class MemoChat(Memory):
         self._form = answer_format(memos=array(topic, options.topics))
 
     def recall(self, session: Session) -> Recall:
-        offered = self._offered(session)
+        offered = self._offer_topics(session)
         if not offered:
             return Recall()
         prompt = render(
@@ -95,7 +95,7 @@ class MemoChat(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         pieces = self._pieces(session.turns)
-        prompts = [render(_WRITE, form=self._form, dialogue=_numbered(piece)) for piece in pieces]
+        prompts = [render(_WRITE, form=self._form, dialogue=_numbered_lines(piece)) for piece in pieces]
         answers = generate_usable(self._llm, prompts, self.fallbacks)
         return add_units(
             _unit(session, f"{piece_number}.{n}", topic)
@@ -123,7 +123,7 @@ class MemoChat(Memory):
             count_fallback(_WRITE, f"its answer {completion.text!r:.80} names no topic", self.fallbacks)
         return topics or [_Topic(day(piece[0].time), piece[0].text[:_TOPIC], piece)]
 
-    def _offered(self, session: Session) -> list[Unit]:
+    def _offer_topics(self, session: Session) -> list[Unit]:
         """The newest topics that fit a prompt, oldest first."""
         units = list(self.bank.live())
         (request_size,) = self._llm.count_tokens([session.turns[-1].text])
@@ -146,7 +146,7 @@ class MemoChat(Memory):
         return []
 
 
-def _numbered(turns: Sequence[Turn]) -> str:
+def _numbered_lines(turns: Sequence[Turn]) -> str:
     return "\n".join(f"{n}. {line(turn)}" for n, turn in enumerate(turns, start=1))
 
 

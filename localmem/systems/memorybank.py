@@ -85,7 +85,7 @@ class MemoryBank(Memory):
             return []
         time = turns[-1].time
         recalled = [hit.unit for hit in exchange.recall.hits if self.bank.is_live(hit.unit.id)]
-        return [change for unit in recalled for change in self._strengthen(unit, time)]
+        return [change for unit in recalled for change in self._strengthen_unit(unit, time)]
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
@@ -119,7 +119,7 @@ class MemoryBank(Memory):
         strength = marks.get((unit.id, _STRENGTH), self._options.strength)
         return retention(strength, (now.timestamp() - since) / _DAY.total_seconds())
 
-    def _strengthen(self, unit: Unit, time: datetime) -> list[Change]:
+    def _strengthen_unit(self, unit: Unit, time: datetime) -> list[Change]:
         strength = self.bank.marks.get((unit.id, _STRENGTH), self._options.strength)
         return [
             MarkUnit(unit.id, _STRENGTH, strength + self._options.gain, time),

@@ -9,7 +9,7 @@ Four baselines of the papers that differ in what a unit is:
 - session_retrieval: a whole session (SeCom, section 3), under a token budget: 4k tokens on LoCoMo, about 5 sessions
   (Table 1).
 - memory_retrieval: a sentence that the backbone writes about the session (Theanine, section 4.1 and appendix: top
-  k = 6). The same with memory update is CareCall with that k (configs/systems/memory_retrieval/updated.yaml).
+  k = 6). The same with memory update is CareCall with that k (variant memory_retrieval/updated).
 
 Only memory_retrieval calls the LLM to build its memory. BM25 or dense search is the choice of the injected retriever.
 

@@ -78,15 +78,15 @@ class RecursiveSummary(Memory):
     def recall(self, session: Session) -> Recall:
         note = self.bank.notes.get(NOTE, "")
         hits = self._nearest(session)
-        shown = self._past(session, note, hits)
-        ids = {unit.id for unit in shown}
+        history = self._past(session, note, hits)
+        ids = {unit.id for unit in history}
         hits = [hit for hit in hits if hit.unit.id not in ids]
-        if not hits and not shown:
+        if not hits and not history:
             return Recall(text=note)
         text = load("rsum/recall").section(
-            "memory", memory=note, found=dated_lines(hit.unit for hit in hits), history=history_text(shown)
+            "memory", memory=note, found=dated_lines(hit.unit for hit in hits), history=history_text(history)
         )
-        return Recall(text=text, hits=(*hits, *(Hit(unit, 0.0) for unit in shown)))
+        return Recall(text=text, hits=(*hits, *(Hit(unit, 0.0) for unit in history)))
 
     def end_session(self, session: Session) -> list[Change]:
         memory = previous = self.bank.notes.get(NOTE, "")

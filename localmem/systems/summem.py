@@ -53,9 +53,9 @@ class SumMem(Memory):
             [sentence for sentence in read_memories(prompt, answer, self.fallbacks) if sentence]
             for prompt, answer in zip(prompts, answers, strict=True)
         ]
-        shown = dict.fromkeys(sentence for sentences in summaries for sentence in sentences)
+        unique = dict.fromkeys(sentence for sentences in summaries for sentence in sentences)
         sources = [unit for run, sentences in zip(runs, summaries, strict=True) if sentences for unit in run]
-        return Recall("\n".join(shown), tuple(Hit(unit, 0.0) for unit in sources))
+        return Recall("\n".join(unique), tuple(Hit(unit, 0.0) for unit in sources))
 
     def end_session(self, session: Session) -> list[Change]:
         return add_units(utterance_units(session))

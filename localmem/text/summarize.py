@@ -95,9 +95,9 @@ class SummaryRequest(NamedTuple):
 
 def summarize_all(llm: LLM, requests: Sequence[SummaryRequest], fallbacks: Counter[str]) -> list[str]:
     """Running text for each dialogue, all asked at once; "" where nothing came back. Texts of parts are joined."""
-    asked = [_prompts(llm, request) for request in requests]
-    texts = iter(generate_prose(llm, [prompt for prompts in asked for prompt in prompts], fallbacks))
-    return [" ".join(text for text in islice(texts, len(prompts)) if text) for prompts in asked]
+    batches = [_prompts(llm, request) for request in requests]
+    texts = iter(generate_prose(llm, [prompt for prompts in batches for prompt in prompts], fallbacks))
+    return [" ".join(text for text in islice(texts, len(prompts)) if text) for prompts in batches]
 
 
 def generate_prose(llm: LLM, prompts: Sequence[Prompt], fallbacks: Counter[str]) -> list[str]:

@@ -53,8 +53,8 @@ def test_inference_is_asked_both_ways_in_one_batch() -> None:
         ("other", "old"): [0.0, 1.0, 0.0],
     }
     model = Told(labels, {pair: [float(value) for value in row] for pair, row in rows.items()})
-    labels = ZeroShotClassifier(model).classify([("old", "same"), ("old", "more"), ("old", "other")])
-    assert [label.operation for label in labels] == ["PASS", "REPLACE", "APPEND"]
+    results = ZeroShotClassifier(model).classify([("old", "same"), ("old", "more"), ("old", "other")])
+    assert [label.operation for label in results] == ["PASS", "REPLACE", "APPEND"]
     assert len(model.asked) == 1
 
 

@@ -12,7 +12,6 @@ from localmem.factory import SYSTEMS, Parts, memory
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
-from localmem.resources import resource
 from localmem.systems import Options
 from localmem.systems.all_memories import AllMemories, AllMemoriesOptions, ReBot
 from localmem.types import AddUnit, Change, Prompt, RetireUnit, Session, Unit
@@ -110,7 +109,7 @@ def test_the_variants_with_memory_update(name: str, count: int) -> None:
             return json.dumps({"memories": next(facts)})
         return "REPLACE" if "Remembered: User has hobby 3." in prompt.messages[-1].content else "APPEND"
 
-    settings = load_settings(resource(f"configs/systems/{name}.yaml"))
+    settings = load_settings(flags={"system": name})
     updated = memory(settings, Parts(ScriptedLLM(script), WordRetriever))
     _live(updated, session("a", "b", name="s1"))
     changes = updated.end_session(session("c", "d", name="s2", start=START + timedelta(days=1)))

@@ -3,36 +3,30 @@
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 from localmem import factory
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
-from localmem.config import Settings, load_settings
+from localmem.config import Settings, load_settings, system_names
 from localmem.errors import BadReply, LLMError, OutOfOrder, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
-from localmem.resources import resource
 from localmem.store.serialization import ChangeSerializer
 from localmem.types import AddUnit, Change, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
 
-CONFIGS = sorted(resource("configs/systems").rglob("*.yaml"))
+SYSTEMS = system_names(variants=True)
 NEEDS_WEIGHTS = {"secom/denoised": "LLMLingua-2's weights are on no package registry"}
 Script = Callable[[Prompt], str]
 
 
-@pytest.fixture(
-    params=CONFIGS, ids=lambda path: path.relative_to(resource("configs/systems")).with_suffix("").as_posix()
-)
+@pytest.fixture(params=SYSTEMS)
 def settings(request: pytest.FixtureRequest) -> Settings:
-    path: Path = request.param
-    name = path.relative_to(resource("configs/systems")).with_suffix("").as_posix()
-    if name in NEEDS_WEIGHTS:
-        pytest.skip(NEEDS_WEIGHTS[name])
-    return load_settings(path)
+    if request.param in NEEDS_WEIGHTS:
+        pytest.skip(NEEDS_WEIGHTS[request.param])
+    return load_settings(flags={"system": request.param})
 
 
 def _memory(settings: Settings, bank: Bank | None = None, script: Script = obedient) -> Memory:

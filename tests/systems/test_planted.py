@@ -12,15 +12,13 @@ import pytest
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.config import load_settings
+from localmem.config import load_settings, system_names
 from localmem.llm.scripted import ScriptedLLM
 from localmem.prompts import PromptFile
-from localmem.resources import resource
 from localmem.types import AddUnit, Change, Choice, JsonSchema, Prompt, SetNote
 from tests.fakes import START, MemoryJournal, WordRetriever
 
-ROOT = resource("configs/systems")
-NAMES = sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.rglob("*.yaml"))
+NAMES = system_names(variants=True)
 EXAMPLE = "Quagga keeps eleven lanterns."
 SAID = "The password of the shed is ZEBRA."
 WORDS = ("Quagga", "ZEBRA")
@@ -67,7 +65,7 @@ class Talk:
     """One user's talk with one memory; replies are always the same."""
 
     def __init__(self, name: str, options: Mapping[str, object] | None = None) -> None:
-        settings = load_settings(ROOT / f"{name}.yaml", {"options": dict(options)} if options else None)
+        settings = load_settings(flags={"system": name, "options": dict(options or {})})
         self.remembers = name not in KEEP_NOTHING
         llm = ScriptedLLM(self._answer, context_length=16_000)
         self.memory = factory.memory(settings, factory.Parts(llm, WordRetriever))

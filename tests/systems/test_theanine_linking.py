@@ -252,9 +252,9 @@ def test_an_excerpt_keeps_to_its_budget_and_order(lines: list[str], events: list
     text = excerpt(dialogue, events, budget, _words)
     assert sum(_words([text])) <= budget
     if text != dialogue:
-        lines = iter(dialogue.split("\n"))
+        remaining = iter(dialogue.split("\n"))
         selected = [line for line in text.split("\n") if line != "[...]"]
-        assert all(any(line == original or original.startswith(line) for original in lines) for line in selected)
+        assert all(any(line == original or original.startswith(line) for original in remaining) for line in selected)
 
 
 def test_an_excerpt_keeps_the_lines_that_speak_of_the_events() -> None:

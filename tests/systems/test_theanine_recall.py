@@ -2,21 +2,18 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localmem.bank import Bank
-from localmem.config import system_options
+from localmem.config import load_settings, system_names, system_options
 from localmem.errors import BadSettings, LLMError
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
 from localmem.memory import Memory
-from localmem.resources import resource
 from localmem.retrieval.base import Match, Scope
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
@@ -137,7 +134,7 @@ def _chain(size: int, hit: int) -> Timeline:
 @given(st.integers(1, 40), st.integers(1, 12), st.data())
 def test_a_long_timeline_keeps_its_hit_its_end_and_its_beginning(size: int, longest: int, data: st.DataObject) -> None:
     hit = data.draw(st.integers(0, size - 1))
-    short = _chain(size, hit).shorten(longest)
+    short = _chain(size, hit).shorten_to(longest)
     names = [int(unit.id) for unit in short.units]
     assert len(names) == min(size, longest)
     assert names == sorted(names)
@@ -194,14 +191,14 @@ def test_nearest_shows_as_many_units_as_the_timelines_hold() -> None:
     assert len(nearest.text.split("\n")) == len(timelines)
 
 
-VARIANTS = sorted(resource("configs/systems/theanine").glob("*.yaml"))
+VARIANTS = [name for name in system_names(variants=True) if name.startswith("theanine/")]
 
 
-@pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
-def test_each_shipped_variant_sets_options_that_there_are(path: Path) -> None:
-    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert settings["system"] == "theanine"
-    assert _options(settings["options"]) != _options({})
+@pytest.mark.parametrize("name", VARIANTS)
+def test_each_shipped_variant_changes_existing_options(name: str) -> None:
+    settings = load_settings(flags={"system": name})
+    assert settings.system == "theanine"
+    assert _options(dict(settings.options)) != _options({})
 
 
 def test_the_papers_numbers_are_the_shipped_ones() -> None:

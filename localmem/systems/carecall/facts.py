@@ -92,8 +92,8 @@ class HistoryAccumulate(Memory):
     def recall(self, session: Session) -> Recall:
         past = [unit for unit in self.bank.live() if unit.kind == UTTERANCE]
         budget = min(self._tokens, history_budget(self._llm, session, self.response_prompt))
-        shown = newest_units(past, budget, self._llm.count_tokens)
-        return Recall(text=history_text(shown), hits=tuple(Hit(unit, 0.0) for unit in shown))
+        fitting = newest_units(past, budget, self._llm.count_tokens)
+        return Recall(text=history_text(fitting), hits=tuple(Hit(unit, 0.0) for unit in fitting))
 
     def end_session(self, session: Session) -> list[Change]:
         return add_units(utterance_units(session))

@@ -128,7 +128,7 @@ class Creem(Memory):
             return []
         bank = self.bank
         memory = self._memory(bank)
-        results = self._search(bank, list(self._unblended(memory, session)))
+        results = self._search(bank, list(self._sides_to_blend(memory, session)))
         changes = _changes(bank, session, list(zip(results, self._blend(results), strict=True)))
         return [*self._first_insights(session, memory), *changes]
 
@@ -174,7 +174,7 @@ class Creem(Memory):
     def _blend(self, results: Sequence[_Results]) -> list[list[Insight]]:
         return self._blender.blend([result.statements() for result in results])
 
-    def _unblended(self, memory: Mapping[Role, Sequence[Unit]], session: Session) -> Iterator[_Side]:
+    def _sides_to_blend(self, memory: Mapping[Role, Sequence[Unit]], session: Session) -> Iterator[_Side]:
         """Each side at the end of each exchange that no reply's recall has blended."""
         end = 0
         for exchange in session.exchanges():
@@ -246,12 +246,12 @@ def _role(unit: Unit) -> Role:
 
 def _text(blended: Sequence[tuple[_Results, Sequence[Insight]]]) -> str:
     """What the reply sees: each side's insights, or the memories found when there are none."""
-    shown = [
+    texts_by_name = [
         (results.side.name, [insight.text for insight in insights] or [hit.unit.text for hit in results.hits])
         for results, insights in blended
     ]
     return "\n\n".join(
-        "\n".join([f"About {name}:", *(f"- {text}" for text in texts)]) for name, texts in shown if texts
+        "\n".join([f"About {name}:", *(f"- {text}" for text in texts)]) for name, texts in texts_by_name if texts
     )
 
 

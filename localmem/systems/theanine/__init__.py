@@ -103,12 +103,12 @@ class Theanine(Memory):
             return Recall()
         seed = f"{self._options.seed}/{session.id}/{session.turns[-1].id}"
         timelines = [
-            timeline.shorten(self._options.longest)
+            timeline.shorten_to(self._options.longest)
             for timeline in draw_timelines(self._graph(bank), hits, self._options.n, seed)
         ]
         units = timeline_hits(timelines)
         if self._options.show == "timelines":
-            return Recall(text="\n\n".join(self._shown(timelines, session)), hits=units)
+            return Recall(text="\n\n".join(self._texts(timelines, session)), hits=units)
         if self._options.show == "shuffled":
             return recall_hits(seeded_random(seed, "shuffled").sample(units, len(units)))
         return recall_hits(self._nearest(bank, session, len(units)))
@@ -175,7 +175,7 @@ class Theanine(Memory):
         matches = self.index.search([query], k, Scope(now=session.turns[-1].time))[0]
         return [Hit(bank.units[match.id], match.score) for match in matches if bank.is_live(match.id)]
 
-    def _shown(self, timelines: Sequence[Timeline], session: Session) -> list[str]:
+    def _texts(self, timelines: Sequence[Timeline], session: Session) -> list[str]:
         raw = [timeline_text(timeline) for timeline in timelines]
         return self._refine(raw, session) if self._options.refine else raw
 

@@ -132,8 +132,8 @@ class _Draft:
     def graph(self) -> Graph:
         return Graph(self._units, self._place, self._after, self._before, self._relations, self._leader, self._size)
 
-    def _join(self, left: int, right: int) -> None:
-        large, small = _leader(self._leader, left), _leader(self._leader, right)
+    def _join(self, first: int, second: int) -> None:
+        large, small = _leader(self._leader, first), _leader(self._leader, second)
         if large == small:
             return
         if self._size[large] < self._size[small]:

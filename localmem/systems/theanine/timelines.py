@@ -23,7 +23,7 @@ class Timeline:
     units: tuple[Unit, ...]
     steps: tuple[str | None, ...]
 
-    def shorten(self, longest: int) -> "Timeline":
+    def shorten_to(self, longest: int) -> "Timeline":
         """At most `longest` units: the hit, the last, the first, then those nearest to the hit."""
         if len(self.units) <= longest:
             return self
