@@ -109,7 +109,7 @@ class SentenceEncoder:
         self._max_length = max_length
         self._loading = threading.Lock()
         self._loaded: _Model | None = None
-        self._batched = Batched(self._embed, limit=batch_size or _GPU_BATCH)
+        self._batched = Batched(self._encode_batches, limit=batch_size or _GPU_BATCH)
 
     @property
     def identity(self) -> str:
@@ -162,7 +162,7 @@ class SentenceEncoder:
                     self._loaded = _SentenceTransformers(self._path, self._device, self._dtype, self._max_length)
             return self._loaded
 
-    def _embed(self, texts: list[str]) -> list[_Embedded]:
+    def _encode_batches(self, texts: list[str]) -> list[_Embedded]:
         """Batches of texts of similar length, so that little of a batch is padding."""
         model = self._model()
         size = self._batch_size or (_CPU_BATCH if len(texts) <= _CPU_BATCH or model.on_cpu else _GPU_BATCH)
