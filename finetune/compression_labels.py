@@ -16,7 +16,7 @@ import regex  # type: ignore[import-untyped]  # publishes no types
 from pydantic import AliasChoices, Field, TypeAdapter
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, read_records
+from localmem.evaluation.datasets.readers import Record, read_records
 from localmem.files import JsonlLog
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import generate_usable

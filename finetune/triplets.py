@@ -16,7 +16,7 @@ from pydantic import Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import read_dataset
-from localmem.evaluation.datasets.files import Record, file_sha256, read_records
+from localmem.evaluation.datasets.readers import Record, file_sha256, read_records
 from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
 from localmem.evaluation.evidence_retrieval import probes_with_evidence
 from localmem.evaluation.unit_builders import Builder, KeyForm, apply_key_form, build_exchanges, build_turns

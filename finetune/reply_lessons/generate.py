@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from finetune.reply_lessons.rendering import PROMPTS, Statement, render_memory, reply_prompt
 from finetune.reply_lessons.vocabulary import (
@@ -44,14 +44,15 @@ AUTHOR = "written by hand"
 class CurriculumStage(NamedTuple):
     """The mixture of a curriculum stage.
 
-    `shares` are the kinds of a hundred turns ("was" asks for an earlier value). `near` weights how often the next fact
-    or question is about the same topic, the same person, or neither. `counts` are the lessons of each part, and `chats`
-    is how many of a hundred turns of small talk are longer chats with somebody who has a voice of their own.
+    `shares` are those of the kinds (fact, change, was, unknown, talk) among a hundred turns; "was" asks for an earlier
+    value. `near` weights how often the next fact or question is about the same topic, the same person, or neither.
+    `counts` are the lessons for train, valid and test, and `chats` is how many of a hundred turns of small talk are
+    longer chats with somebody who has a voice of their own.
     """
 
-    shares: Mapping[Kind, int]
+    shares: tuple[int, ...]
     near: tuple[int, int, int]
-    counts: Mapping[Part, int]
+    counts: tuple[int, ...]
     chats: int = 0
 
 
@@ -59,35 +60,21 @@ class CurriculumStage(NamedTuple):
 # After it the student claimed to know too much about people of whom something else was told, and free chat surprised
 # it. Stage 2 addresses both, and stage 3 the former once more.
 CURRICULUM: Mapping[int, CurriculumStage] = {
-    1: CurriculumStage(
-        {"fact": 42, "change": 14, "was": 2, "unknown": 26, "talk": 16},
-        (40, 30, 30),
-        {"train": 1300, "valid": 150, "test": 300},
-    ),
-    2: CurriculumStage(
-        {"fact": 26, "change": 10, "was": 2, "unknown": 38, "talk": 24},
-        (20, 60, 20),
-        {"train": 600, "valid": 60, "test": 300},
-        chats=60,
-    ),
-    3: CurriculumStage(
-        {"fact": 36, "change": 8, "was": 0, "unknown": 42, "talk": 14},
-        (20, 60, 20),
-        {"train": 300, "valid": 24, "test": 300},
-        chats=60,
-    ),
+    1: CurriculumStage((42, 14, 2, 26, 16), (40, 30, 30), (1300, 150, 300)),
+    2: CurriculumStage((26, 10, 2, 38, 24), (20, 60, 20), (600, 60, 300), chats=60),
+    3: CurriculumStage((36, 8, 0, 42, 14), (20, 60, 20), (300, 24, 300), chats=60),
 }
 
 _OPENINGS = ("Hey, ", "Quick question: ", "Remind me: ", "Tell me, ", "I forgot. ", "Do you remember? ", "Hi! ")
 _NAMINGS: tuple[Naming, ...] = ("relation", "name", "both")
 
 
-def write_lessons(folder: Path, stage: int = 1) -> Mapping[Part, int]:
+def write_lessons(folder: Path, stage: int = 1) -> dict[str, int]:
     """Write train, valid and test as `localmem distill sift` does; return the number of lessons by part.
 
     Each curriculum stage has people of its own.
     """
-    counts = CURRICULUM[stage].counts
+    counts = dict(zip(get_args(Part), CURRICULUM[stage].counts, strict=True))
     for part, count in counts.items():
         write_traces(folder / part / "respond.jsonl", make_lessons(part, count, stage - 1, stage))
     return counts
@@ -122,7 +109,8 @@ class _Lesson:
         """The lesson as a trace; its work names the kinds of its turns."""
         kinds = self._choose_kinds()
         statements = self._make_statements("fact" in kinds, bool({"change", "was"} & {*kinds}))
-        dialogue = self._earlier_dialogue() if self._random.random() < 0.15 else []
+        earlier = self._pick(self._own_share(load_talk().turns)) if self._random.random() < 0.15 else ()
+        dialogue = _alternate(earlier)
         for kind in kinds:
             dialogue += self._turn(kind)
         memory = render_memory(self._prompt, self._date(statements), self._user, self._random)
@@ -198,7 +186,7 @@ class _Lesson:
     def _choose_kinds(self) -> list[Kind]:
         """One kind for validation and test, a few for training, with at most one question about a change."""
         count = self._random.choices((1, 2, 3, 4), (2, 3, 3, 2))[0] if self._part == "train" else 1
-        kinds = self._random.choices(list(self._stage.shares), list(self._stage.shares.values()), k=count)
+        kinds: list[Kind] = self._random.choices(get_args(Kind), self._stage.shares, k=count)
         changes = [kind for kind in kinds if kind in ("change", "was")]
         selected = [kind for kind in kinds if kind not in changes] + changes[:1]
         return self._random.sample(selected, len(selected))
@@ -206,18 +194,20 @@ class _Lesson:
     def _turn(self, kind: Kind) -> list[Message]:
         """What the user says and the right reply."""
         if kind == "talk":
-            return [_message(number, text) for number, text in enumerate(self._small_talk())]
+            return _alternate(self._small_talk())
         candidates = [fact for fact in self._facts if bool(fact.old) == (kind != "fact")] if kind != "unknown" else []
         if not candidates:
             return self._ask_unknown()
-        fact = self._vary_naming(self._pick(candidates))
+        fact = self._pick(candidates)
+        if fact.person and fact.person.naming == "both" and not fact.side.bare:  # the statements make any naming clear
+            fact = fact.with_naming(self._pick(_NAMINGS))
         if kind == "was" and fact.side.was:
             question, reply = fact.side.was
-            return [self._question(fact, question), self._reply(fact, reply)]
+            return [self._question(fact, question), Message("assistant", self._fill(fact, reply))]
         reply = self._pick(fact.side.answer)
         if fact.old and self._random.random() < 0.4:
             reply = f"{reply.removesuffix('.')} now."
-        return [self._question(fact, self._pick(fact.side.ask)), self._reply(fact, reply)]
+        return [self._question(fact, self._pick(fact.side.ask)), Message("assistant", self._fill(fact, reply))]
 
     def _ask_unknown(self) -> list[Message]:
         """A question for something that was never told, though something similar was."""
@@ -241,9 +231,6 @@ class _Lesson:
             text = text.lower().removesuffix("?")
         return Message("user", text)
 
-    def _reply(self, fact: Fact, reply: str) -> Message:
-        return Message("assistant", self._fill(fact, reply))
-
     def _small_talk(self) -> Sequence[str]:
         """A turn and its reply, or the beginning of a dialogue."""
         talk = load_talk()
@@ -255,16 +242,14 @@ class _Lesson:
         lines = self._pick(self._own_share(talk.dialogues))
         return lines[: self._pick(range(2, len(lines) + 1, 2))]
 
-    def _earlier_dialogue(self) -> list[Message]:
-        """What was said before in this conversation."""
-        return [_message(number, text) for number, text in enumerate(self._pick(self._own_share(load_talk().turns)))]
-
     # -- facts -----------------------------------------------------------------------------------------------------
 
     def _new_fact(self, condition: Callable[[Fact], bool] = lambda _: True) -> Fact:
         """A fact about the user or one of their people that fulfils the condition and contradicts no earlier one."""
         while True:
-            topic = self._pick(self._topics())
+            # Half of the validation and test lessons are on topics that nobody trains on.
+            held_out = self._part != "train" and self._random.random() < 0.5
+            topic = self._pick([topic for topic in load_topics() if (topic.id in HELD_OUT) == held_out])
             other = topic.me is None or (topic.other is not None and self._random.random() < 0.5)
             fact = self._make_fact(topic, self._pick(self._people) if other else None)
             if fact and condition(fact) and not self._is_misleading(fact):
@@ -293,18 +278,8 @@ class _Lesson:
     def _is_misleading(self, fact: Fact) -> bool:
         return any(misleads(earlier, fact) for earlier in self._facts)
 
-    def _vary_naming(self, fact: Fact) -> Fact:
-        """The fact with its person referred to in any way that the statements make clear."""
-        both = fact.person and fact.person.naming == "both" and not fact.side.bare
-        return fact.with_naming(self._pick(_NAMINGS)) if both else fact
-
     def _value(self, topic: Topic, exclude: str = "") -> str:
         return self._pick([value for value in select_share(load_values()[topic.pool], self._part) if value != exclude])
-
-    def _topics(self) -> Sequence[Topic]:
-        """The topics of this part; half of the validation and test lessons are on topics that nobody trains on."""
-        held_out = self._part != "train" and self._random.random() < 0.5
-        return [topic for topic in load_topics() if (topic.id in HELD_OUT) == held_out]
 
     # -- random choices --------------------------------------------------------------------------------------------
 
@@ -331,6 +306,6 @@ class _Lesson:
         return items[self._random.randrange(len(items))]
 
 
-def _message(number: int, text: str) -> Message:
+def _alternate(lines: Sequence[str]) -> list[Message]:
     """Lines alternate, beginning with the user's."""
-    return Message("assistant" if number % 2 else "user", text)
+    return [Message("assistant" if number % 2 else "user", text) for number, text in enumerate(lines)]

@@ -1,15 +1,20 @@
-"""Rendering of past statements as systems show them to a reply: exchanges, sentences, timelines, a summary.
+"""Prompts of replies: past statements rendered as systems show them, and chats between strangers.
 
-Uses the code that renders them when localmem runs, so that a student learns the very prompts it will be served.
+Uses the code that renders them when localmem runs, so that a student learns the very prompts it will be served. The
+chats, from Synthetic-Persona-Chat, show with `localmem eval text` whether a student still talks as people do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, islice
+from pathlib import Path
 from random import Random
 
 from localmem.chat.responder import Responder, Speakers
+from localmem.evaluation.datasets import persona_chat
+from localmem.evaluation.episodes import Probe
+from localmem.files import write_jsonl
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.none import NoMemory
 from localmem.text.dialogue import dated_lines, day, transcript
@@ -20,6 +25,9 @@ PROMPTS: Mapping[str, int] = {"agent/respond": 80, "theanine/respond": 7, "rsum/
 
 ASSISTANT = "Assistant"
 _UNDATED = datetime(2000, 1, 1, tzinfo=UTC)
+_ANSWERING = "User 2"
+_PLACES = (0, 2, 4)  # replies of user 2 that are taken from a chat: early ones and later ones
+_LEARNED, _TODAY = datetime(2026, 4, 12, tzinfo=UTC), datetime(2026, 5, 4, 18, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +63,35 @@ def reply_prompt(name: str, memory: str, dialogue: Sequence[Message], user: str,
         Turn(f"s.{n}", message.role, user if message.role == "user" else ASSISTANT, message.content, today)  # type: ignore[arg-type]  # no system message
         for n, message in enumerate(dialogue)
     )
-    responder = Responder(
-        memory=_EmptyMemory(name),
-        llm=ScriptedLLM(lambda _: ""),
-        speakers=Speakers(user, ASSISTANT),
-        memory_position="system",
-    )
+    empty = NoMemory()
+    empty.response_prompt = name
+    llm, speakers = ScriptedLLM(lambda _: ""), Speakers(user, ASSISTANT)
+    responder = Responder(memory=empty, llm=llm, speakers=speakers, memory_position="system")
     return responder.prepare(Session("s", turns), recall=Recall(memory)).prompt
 
 
-class _EmptyMemory(NoMemory):
-    """An empty memory with the reply prompt of some system."""
+def write_replies(path: Path, out: Path, count: int, seed: int = 0) -> None:
+    """Write up to `count` predictions that equal their reference, from chats shuffled by seed. Raises BadInput."""
+    write_jsonl(out, make_replies(path, count, seed))
 
-    def __init__(self, prompt: str) -> None:
-        super().__init__()
-        self.response_prompt = prompt
+
+def make_replies(path: Path, count: int, seed: int = 0) -> Iterator[dict[str, object]]:
+    """The lines of such a file; every second prompt has the persona of user 1 as its memory."""
+    episodes = list(persona_chat.read(path).episodes)
+    Random(seed).shuffle(episodes)  # noqa: S311  # not used for security
+    probes = ((episode, probe) for episode in episodes for probe in _select_probes(episode.probes))
+    for number, (episode, probe) in enumerate(islice(probes, count)):
+        facts = [unit.text for unit in episode.memories if unit.speaker != _ANSWERING] if number % 2 == 0 else []
+        memory = "\n".join(f"{day(_LEARNED)}: {text}" for text in facts)
+        dialogue = [*(Message(turn.role, turn.text) for turn in probe.dialogue), Message("user", probe.question)]
+        prompt = reply_prompt("agent/respond", memory, dialogue, "User", _TODAY)
+        messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        yield {"id": probe.id, "prediction": probe.answer, "reference": probe.answer, "prompt": messages}
+
+
+def _select_probes(probes: Sequence[Probe]) -> list[Probe]:
+    replies = [probe for probe in probes if probe.speaker == _ANSWERING and probe.answer]
+    return [replies[place] for place in _PLACES if place < len(replies)]
 
 
 def _exchanges(statements: Sequence[Statement], user: str) -> str:
@@ -110,8 +132,7 @@ def _timelines(statements: Sequence[Statement]) -> str:
 
 def _current_sentences(statements: Sequence[Statement]) -> list[str]:
     """The sentences that still hold."""
-    latest = {statement.about: statement.sentence for statement in statements if statement.sentence}
-    return list(latest.values())
+    return list({statement.about: statement.sentence for statement in statements if statement.sentence}.values())
 
 
 def _turns(statement: Statement, user: str) -> list[Turn]:

@@ -30,24 +30,16 @@ Stage = Literal["segment", "link"]
 
 _START = datetime(2025, 3, 3, 18, tzinfo=UTC)
 _PEOPLE = Teacher("people")
-# ATOMIC's relations that correspond to one of Theanine's (none is Changed), and how to say a tail about somebody.
-_SENTENCES = {
-    "xEffect": ("Cause", "{x} {tail}."),
-    "xIntent": ("Reason", "{x} means {tail}."),
-    "HinderedBy": ("HinderedBy", "{tail}."),
-    "xReact": ("React", "{x} feels {tail}."),
-    "oReact": ("React", "{y} feels {tail}."),
-    "xWant": ("Want", "{x} wants {tail}."),
+# ATOMIC's relations that correspond to one of Theanine's (none is Changed), how to say a tail about somebody, and the
+# tails that then give a plain sentence.
+_RELATIONS = {
+    "xEffect": ("Cause", "{x} {tail}.", r"[a-z]+s( [a-z'PX Y]+)+$"),
+    "xIntent": ("Reason", "{x} means {tail}.", r"to [a-z' ]+$"),
+    "HinderedBy": ("HinderedBy", "{tail}.", r"PersonX [a-z]+ .+"),
+    "xReact": ("React", "{x} feels {tail}.", r"[a-z]{3,}$"),
+    "oReact": ("React", "{y} feels {tail}.", r"[a-z]{3,}$"),
+    "xWant": ("Want", "{x} wants {tail}.", r"to [a-z' ]+$"),
 }
-_USABLE_TAIL = {
-    "xEffect": re.compile(r"[a-z]+s( [a-z'PX Y]+)+$"),
-    "xIntent": re.compile(r"to [a-z' ]+$"),
-    "HinderedBy": re.compile(r"PersonX [a-z]+ .+"),
-    "xReact": re.compile(r"[a-z]{3,}$"),
-    "oReact": re.compile(r"[a-z]{3,}$"),
-    "xWant": re.compile(r"to [a-z' ]+$"),
-}
-
 _FEWEST, _MOST = 4, 12  # utterances of a dialogue that a small student can learn within minutes
 _PER_RELATION = 300  # pairs of events
 _SIZES: Mapping[Stage, Mapping[str, int]] = {
@@ -96,8 +88,8 @@ def link_traces(pairs: Sequence[EventPair], data: str) -> list[Trace]:
     """The first prompt of Theanine's labeller for each pair of events, answered with their relation."""
     traces: list[Trace] = []
     for number, events in enumerate(pairs):
-        old = _event(f"a{number}", events.first, _START)
-        new = _event(f"b{number}", events.second, _START + timedelta(days=9))
+        dated = ((f"a{number}", events.first, _START), (f"b{number}", events.second, _START + timedelta(days=9)))
+        old, new = (Unit(name, text, text, "sentence", "", name, (), time, time) for name, text, time in dated)
         llm, recorded = _labelling_llm(events.relation)
         Labeller(llm, reasoning=False, origin_tokens=0, fallbacks=Counter()).label([Pair(old, new)], {})
         traces += _traces(recorded, Work("theanine", data, events.head))
@@ -142,13 +134,13 @@ def _parse_line(line: str, random: Random) -> EventPair | None:
     """None for a relation that is not one of Theanine's, or for a line that gives no plain sentences."""
     head, _, fields = line.partition(" @@ ")
     relation, _, tails = fields.partition("\t")
-    if relation not in _SENTENCES or "___" in head or "PersonX" not in head or "PersonZ" in line:
+    if relation not in _RELATIONS or "___" in head or "PersonX" not in head or "PersonZ" in line:
         return None
+    label, form, pattern = _RELATIONS[relation]
     plain = [tail.strip().rstrip(".") for tail in tails.split("|")]
-    usable = [tail for tail in plain if tail != "none" and _USABLE_TAIL[relation].match(tail)]
+    usable = [tail for tail in plain if tail != "none" and re.match(pattern, tail)]
     if not usable:
         return None
-    label, form = _SENTENCES[relation]
     names = load_values()
     x, y = random.sample(names["women"] if random.random() < 0.5 else names["men"], 2)
 
@@ -191,7 +183,3 @@ def _labelling_llm(label: str) -> tuple[LLM, list[tuple[Prompt, Completion]]]:
 
 def _traces(recorded: Sequence[tuple[Prompt, Completion]], work: Work) -> list[Trace]:
     return [make_trace(prompt, completion, load(prompt.name).digest, _PEOPLE, work) for prompt, completion in recorded]
-
-
-def _event(name: str, text: str, time: datetime) -> Unit:
-    return Unit(name, text, text, "sentence", "", name, (), time, time)

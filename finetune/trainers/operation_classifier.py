@@ -14,8 +14,7 @@ from pydantic import Field
 
 from finetune.cross_validation import Fold, hold_out
 from finetune.run_folder import Card, save_run
-from finetune.trainers.pair_trainers import fit_pairs, make_learner
-from finetune.trainers.t5 import FRESH
+from finetune.trainers.pair_trainers import FRESH, fit_pairs, make_learner
 from finetune.trainers.training import (
     REPORT,
     TrainingJob,

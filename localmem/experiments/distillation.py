@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from finetune import small_models
+from finetune import students
 from finetune.traces.collect import Collector
 from finetune.traces.filtering import PARTS, filter_traces
 from finetune.traces.import_chats import import_chats
@@ -143,18 +143,18 @@ def train_student(collection: Path, stages: Sequence[str], job: TrainingJob[lora
     segment) as `localmem finetune` trains it, with that trainer's defaults. Raises BadInput.
     """
     selected = select_stages(collection, stages)
-    kind = small_models.model_kind(job.recipe.base)
+    kind = students.model_kind(job.recipe.base)
     if kind == "chat":
         files = {part: tuple(collection / part / f"{stage}.jsonl" for stage in selected) for part in ("train", "valid")}
         return lora.train(job.with_recipe(update_recipe(job.recipe, **files)))
     unsuitable = job.recipe.model_fields_set & _ADAPTER_FIELDS
     if unsuitable:
         raise BadInput(f"an encoder or a T5 has no adapter; omit {', '.join(sorted(unsuitable))}")
-    stage = small_models.single_stage(selected, kind)
-    lesson = small_models.write_lesson(collection, stage)
+    stage = students.single_stage(selected, kind)
+    lesson = students.write_lesson(collection, stage)
     if lesson.skipped:
         job.notify(f"{lesson.skipped} traces come from another prompt and are left out")
-    return small_models.train(job, stage, lesson)
+    return students.train_small_model(job, stage, lesson)
 
 
 def select_stages(collection: Path, stages: Sequence[str]) -> list[str]:

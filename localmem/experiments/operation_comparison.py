@@ -25,7 +25,7 @@ from finetune.trainers.operation_classifier import (
     train_pairs,
     use_fresh_rate,
 )
-from finetune.trainers.t5 import FRESH
+from finetune.trainers.pair_trainers import FRESH
 from finetune.trainers.training import TrainingJob, base_folder, update_recipe
 from localmem.classification import OPERATIONS, PairClassifier
 from localmem.classification.pair_classifier import PairModel

@@ -1,36 +1,56 @@
-"""Comparison of students with their teacher and their base model on held-out traces, stage by stage.
+"""Comparison of students with their teacher and their base model: on held-out traces, and end to end in a system.
 
 Prints nothing: notes and progress go to functions that the caller passes.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from finetune.grading import grade_teacher
+from finetune.run_folder import losses_by_epoch, plot_curves, read_log, write_card_section
+from finetune.students import Student, find_student, grade_student, trained_stage, with_adapters
+from finetune.traces.judge_scores import find_answer_judge, score_answers
+from finetune.traces.trace import read_traces
+from finetune.trainers.lora import merge
+from finetune.trainers.training import base_folder
+from localmem.config import Settings
 from localmem.errors import BadInput
-from localmem.experiments.judging import judge_on_backbone, open_backbone
-from localmem.experiments.runs import Notify, Progress, counting, ignore_progress
-from localmem.reporting.sections import Report, Table
-
-if TYPE_CHECKING:
-    from finetune.students import Student
-    from localmem.config import Settings
-    from localmem.evaluation.judgements import JudgeSetup
+from localmem.evaluation.answers import Line, answers_of
+from localmem.evaluation.judgements import JudgeSetup
+from localmem.evaluation.scores import score_answers as score_probes
+from localmem.evaluation.summary import section
+from localmem.experiments.judging import judge_on_backbone
+from localmem.experiments.runs import (
+    ExperimentRecipe,
+    Notify,
+    Progress,
+    Split,
+    counting,
+    evaluate,
+    ignore_progress,
+    open_backbone,
+    system_settings,
+)
+from localmem.llm.adapter_notes import read_notes
+from localmem.reporting.pages import markdown_table
+from localmem.reporting.provenance import machine, versions
+from localmem.reporting.sections import Report, Section, Table
 
 Row = dict[str, Any]
 
 NOT_CALIBRATED = "not calibrated on this model; run `localmem eval calibrate` first"
+# The system and its option that a small model serves, by the stage that it learned.
+_OPTIONS: Mapping[str, tuple[str, str]] = {"operation": ("carecall", "classifier"), "segment": ("secom", "segmenter")}
 _DELTAS = ("score", "valid", "tokens_per_second", "p50_ms", "p95_ms", "memory_mib")
 
 
-class StudentComparisonRecipe(BaseModel):
+class StudentComparisonRecipe(ExperimentRecipe):
     """The options of a comparison of students."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     limit: int | None = Field(default=None, ge=1)
     """Use only the first N traces of a stage."""
@@ -44,20 +64,10 @@ class StudentComparisonRecipe(BaseModel):
     """Write the table into the card of each student, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StageComparison:
-    """One stage: rows of the teacher, the base model and each student, and what a reader must know."""
-
-    stage: str
-    rows: tuple[Row, ...]
-    table: Table
-    notes: tuple[str, ...]
-
-
 def compare_students(
     collection: Path,
     stages: Sequence[str],
-    settings: "Settings",
+    settings: Settings,
     folders: Sequence[Path] = (),
     recipe: StudentComparisonRecipe = StudentComparisonRecipe(),  # noqa: B008  # immutable
     *,
@@ -72,9 +82,6 @@ def compare_students(
     texts, whose facts are counted, too. If traces carry gold answers, all answers are compared with these as well.
     `out` receives the report and the loss curves. Raises BadInput.
     """
-    from finetune.run_folder import losses_by_epoch, read_log
-    from finetune.students import find_student
-
     students = [find_student(folder) for folder in folders]
     if recipe.merged:
         students.append(_merged_student(students, settings.model, recipe.merged, notify))
@@ -84,15 +91,25 @@ def compare_students(
             _compare_stage(collection, stage, settings, students, recipe.limit, judge, notify, progress)
             for stage in stages
         ]
-    rows = [row for comparison in comparisons for row in comparison.rows]
-    tables = [comparison.table for comparison in comparisons]
-    deltas = _merged_deltas(students, comparisons)
-    if deltas:
+    rows = [row for stage_rows, _ in comparisons for row in stage_rows]
+    tables = [part.tables[0] for _, part in comparisons]
+    notes = tuple(note for _, part in comparisons for note in part.notes)
+    if deltas := _merged_deltas(students, [stage_rows for stage_rows, _ in comparisons]):
         tables.append(Table.of("merged minus adapter", deltas))
     curves = {student.name: losses_by_epoch(read_log(student.folder)) for student in students}
     tables += [Table.of(f"{name}: loss by epoch", losses) for name, losses in curves.items() if losses]
-    notes = tuple(note for comparison in comparisons for note in comparison.notes)
-    report = Report(_figures(collection, stages, command, rows, deltas, curves, notes, tables), tuple(tables), notes)
+    figures = {
+        "command": command,
+        "stage": ", ".join(stages),
+        "students": rows,
+        "deltas": deltas,
+        "curves": {name: losses for name, losses in curves.items() if losses},
+        "notes": notes,
+        "tables": [asdict(table) for table in tables],
+        "machine": machine(collection),
+        "versions": versions(),
+    }
+    report = Report(figures, tuple(tables), notes)
     if out:
         report.save(out, f"Students for {', '.join(stages)}", _plot_losses(students, out))
     if recipe.card:
@@ -103,17 +120,14 @@ def compare_students(
 def _compare_stage(
     collection: Path,
     stage: str,
-    settings: "Settings",
-    students: "Sequence[Student]",
+    settings: Settings,
+    students: Sequence[Student],
     limit: int | None,
-    judge: "JudgeSetup | None",
+    judge: JudgeSetup | None,
     notify: Notify,
     progress: Progress,
-) -> _StageComparison:
-    from finetune.grading import grade_teacher
-    from finetune.students import Student, grade_student
-    from finetune.traces.trace import read_traces
-
+) -> tuple[list[Row], Section]:
+    """Rows of the teacher, the base model and each student, and the section that shows them."""
     traces = read_traces(collection / "test" / f"{stage}.jsonl")[:limit]
     if not traces:
         raise BadInput(f"{collection / 'test'} holds no trace of {stage!r}; collect from more conversations")
@@ -123,21 +137,21 @@ def _compare_stage(
     grades = [grade_teacher(stage, traces, read_traces(collected) if collected.exists() else [])]
     grades += [grade_student(model, stage, traces, settings, notify=notify, track=track) for model in models]
     kinds = ("teacher", *(model.kind for model in models))
-    rows = tuple(
+    rows = [
         {"stage": stage, "kind": kind, **grade.row(), **(_judge_score(judge, grade.traces) if judge else {})}
         for kind, grade in zip(kinds, grades, strict=True)
-    )
+    ]
     columns = [{name: value for name, value in row.items() if name not in ("stage", "what")} for row in rows]
     caption = f"{stage}: {grades[1].what} with the teacher on {len(traces)} held-out traces"
     notes = _base_ratios(stage, rows)
     if collected.exists():
         notes.append(f"{stage}: the teacher's validity is that of all its answers, before filtering")
-    return _StageComparison(stage, rows, Table.of(caption, columns), tuple(notes))
+    return rows, Section(stage, tuple(notes), (Table.of(caption, columns),))
 
 
 def _calibrated_judge(
-    settings: "Settings", recipe: StudentComparisonRecipe, stack: ExitStack, notify: Notify
-) -> "JudgeSetup | None":
+    settings: Settings, recipe: StudentComparisonRecipe, stack: ExitStack, notify: Notify
+) -> JudgeSetup | None:
     """The recipe's judge, or None if it was not calibrated or not found believable."""
     judge = open_judge(settings.model_copy(update={"model": recipe.judge_model}), recipe.criterion, stack, notify)
     if judge.calibration and judge.calibration.believable:
@@ -146,35 +160,27 @@ def _calibrated_judge(
     return None
 
 
-def open_judge(settings: "Settings", criterion: str, stack: ExitStack, notify: Notify) -> "JudgeSetup":
+def open_judge(settings: Settings, criterion: str, stack: ExitStack, notify: Notify) -> JudgeSetup:
     """A judge of single answers on the settings' backbone, which closes with the stack. Raises BadInput."""
-    from finetune.traces.judge_scores import find_answer_judge
-
     judge = find_answer_judge(criterion)
     setup = judge_on_backbone(judge, settings, open_backbone(settings, stack, notify))
     notify(f"judge {criterion} on {settings.model}: {calibration_line(setup)}")
     return setup
 
 
-def calibration_line(judge: "JudgeSetup") -> str:
+def calibration_line(judge: JudgeSetup) -> str:
     """How far the judge can be trusted."""
     return judge.calibration.line if judge.calibration else NOT_CALIBRATED
 
 
-def _judge_score(judge: "JudgeSetup", traces: Sequence[Any]) -> Row:
+def _judge_score(judge: JudgeSetup, traces: Sequence[Any]) -> Row:
     """The mean of the judge's scores, over the answers that it scored."""
-    from finetune.traces.judge_scores import score_answers
-
     scores = [score for score in score_answers(judge, traces) if score is not None]
     return {f"judge: {judge.judge.name}": sum(scores) / len(scores)} if scores else {}
 
 
-def _merged_student(students: "Sequence[Student]", base: str, out: Path, notify: Notify) -> "Student":
+def _merged_student(students: Sequence[Student], base: str, out: Path, notify: Notify) -> Student:
     """The merged model of the only adapter, made in `out` if there is none."""
-    from finetune.students import Student
-    from finetune.trainers.lora import merge
-    from finetune.trainers.training import base_folder
-
     adapters = [student for student in students if student.kind == "adapter"]
     if len(adapters) != 1:
         raise BadInput(f"`merged` needs exactly one LoRA adapter, and --adapter names {len(adapters)}")
@@ -197,48 +203,20 @@ def _base_ratios(stage: str, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _merged_deltas(students: "Sequence[Student]", comparisons: Sequence[_StageComparison]) -> list[Row]:
+def _merged_deltas(students: Sequence[Student], comparisons: Sequence[Sequence[Row]]) -> list[Row]:
     """Figures of a merged model minus those of the adapter it was made of, if there is one of each."""
     kinds = [student.kind for student in students]
     if kinds.count("merged") != 1 or kinds.count("adapter") != 1:
         return []
     deltas = []
-    for comparison in comparisons:
-        by_kind = {row["kind"]: row for row in comparison.rows}
+    for rows in comparisons:
+        by_kind = {row["kind"]: row for row in rows}
         adapter, merged = by_kind["adapter"], by_kind["merged"]
-        deltas.append({"stage": comparison.stage, **{name: merged[name] - adapter[name] for name in _DELTAS}})
+        deltas.append({"stage": adapter["stage"], **{name: merged[name] - adapter[name] for name in _DELTAS}})
     return deltas
 
 
-def _figures(
-    collection: Path,
-    stages: Sequence[str],
-    command: str,
-    rows: Sequence[Row],
-    deltas: Sequence[Row],
-    curves: Mapping[str, Sequence[Mapping[str, object]]],
-    notes: Sequence[str],
-    tables: Sequence[Table],
-) -> dict[str, Any]:
-    """Every figure, and what it was measured on."""
-    from localmem.reporting.provenance import machine, versions
-
-    return {
-        "command": command,
-        "stage": ", ".join(stages),
-        "students": list(rows),
-        "deltas": list(deltas),
-        "curves": {name: losses for name, losses in curves.items() if losses},
-        "notes": list(notes),
-        "tables": [{"caption": table.caption, "head": table.head, "rows": table.rows} for table in tables],
-        "machine": machine(collection),
-        "versions": versions(),
-    }
-
-
-def _plot_losses(students: "Sequence[Student]", out: Path) -> tuple[str, ...]:
-    from finetune.run_folder import plot_curves, read_log
-
+def _plot_losses(students: Sequence[Student], out: Path) -> tuple[str, ...]:
     plots = []
     for student in students:
         if log := read_log(student.folder):
@@ -248,13 +226,61 @@ def _plot_losses(students: "Sequence[Student]", out: Path) -> tuple[str, ...]:
     return tuple(plots)
 
 
-def _write_cards(students: "Sequence[Student]", rows: Sequence[Row], command: str) -> None:
+def _write_cards(students: Sequence[Student], rows: Sequence[Row], command: str) -> None:
     """Write the rows of the teacher, the base model and the student into each student's card."""
-    from finetune.run_folder import write_card_section
-    from localmem.reporting.pages import markdown_table
-
     for student in students:
         own = [row for row in rows if row["kind"] in ("teacher", "base") or row["model"] == student.name]
         columns = [{name: value for name, value in row.items() if name != "grounded"} for row in own]
         text = markdown_table(Table.of("", columns))
         write_card_section(student.folder, f"Measured by `{command}`:\n\n{text}")
+
+
+def compare_end_to_end(
+    settings: Settings,
+    folders: Sequence[Path],
+    *,
+    system: str,
+    datasets: Mapping[str, Path],
+    out: Path,
+    limit: int | None = None,
+    split: Split | None = None,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> Report:
+    """Let one system answer questions on the base model and with each student; merged models are left out.
+
+    Answers are stored in `out`, in a folder for each student, and not computed again. The base model's rows have the
+    system's name. Raises BadInput for a student that the system has no place for.
+    """
+    students = [student for folder in folders if (student := find_student(folder)).kind != "merged"]
+    variants = {"base": system_settings(with_adapters(settings, {}), system)}
+    variants |= {student.name: _settings_with(student, settings, system) for student in students}
+    lines: list[Line] = []
+    for name, own in variants.items():
+        label = system if name == "base" else f"{system} + {name}"
+        notify(f"{system} with {name}: the answers are in {out / name}")
+        answered = evaluate(
+            own, datasets=datasets, out=out / name, systems=[own.system], baselines=(), limit=limit, split=split,
+            resume=True, retry_failed=True, notify=notify, progress=progress,
+        )  # fmt: skip
+        lines += [replace(line, work=line.work._replace(system=label)) for line in answered]
+    scores = score_probes(answers_of(lines), [])
+    document = section("End to end", (), lines, scores, out, against=(system,))
+    figures = {"system": system, "tables": [asdict(table) for table in document.tables]}
+    report = Report(figures, document.tables, document.notes)
+    report.save(out, document.title, document.plots)
+    return report
+
+
+def _settings_with(student: Student, settings: Settings, system: str) -> Settings:
+    """The settings of the system with the student in its place."""
+    if student.kind == "adapter":
+        notes = read_notes(student.folder)
+        if not (notes and notes.prompts):
+            raise BadInput(f"{student.folder} does not say which prompts it serves; train it again")
+        return system_settings(with_adapters(settings, dict.fromkeys(notes.prompts, student.folder)), system)
+    owner, option = _OPTIONS[trained_stage(student.folder)]
+    if system.partition("/")[0] != owner:
+        raise BadInput(f"{student.folder} serves the system {owner}, not {system}")
+    own = system_settings(with_adapters(settings, {}), system)
+    return own.model_copy(update={"options": {**own.options, option: str(student.folder.resolve())}})

@@ -14,8 +14,7 @@ from localmem.cli.distill import distill
 from localmem.config import Settings, load_settings
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
-from localmem.experiments.end_to_end import compare_end_to_end
-from localmem.experiments.student_comparison import StudentComparisonRecipe, compare_students
+from localmem.experiments.student_comparison import StudentComparisonRecipe, compare_end_to_end, compare_students
 from localmem.llm.transformers import TransformersLLM
 from localmem.types import Choice, Completion, Message, Prompt
 from tests.finetune.small import small_chat

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import click
 
-from finetune.reply_lessons.generate import CURRICULUM
-from finetune.reply_lessons.vocabulary import Part
-from finetune.traces.human_labels import Stage
+from finetune.reply_lessons.generate import CURRICULUM, write_lessons
+from finetune.reply_lessons.rendering import write_replies
+from finetune.traces.human_labels import Stage, convert_labels
 from finetune.trainers.lora import LoraRecipe
-from localmem.cli.distill.evaluate import end_to_end, evaluate
-from localmem.cli.finetune.training_options import make_job, out_option, print_result, resume_option
+from finetune.trainers.lora import merge as merge_adapter
+from finetune.trainers.training import base_folder, update_recipe
+from localmem.cli.finetune import command_line, make_job, out_option, print_result, resume_option
 from localmem.cli.options import (
     SettingsFlags,
     config_option,
@@ -19,17 +20,36 @@ from localmem.cli.options import (
     json_option,
     note,
     print_json,
+    print_report,
     print_table,
     settings_of,
     settings_options,
 )
 from localmem.cli.progress import step_progress
 from localmem.cli.recipes import recipe_options
-from localmem.experiments.distillation import TRACES, CollectionRecipe
+from localmem.experiments.distillation import (
+    TRACES,
+    CollectionRecipe,
+    collect_traces,
+    filter_collection,
+    import_traces,
+    train_student,
+)
+from localmem.experiments.runs import Split
+from localmem.experiments.student_comparison import StudentComparisonRecipe, compare_end_to_end, compare_students
 
 _FOLDER = click.Path(path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _collection_option = click.option("--out", type=_FOLDER, required=True, help="Folder of the collection.", metavar="DIR")
+_student_option = click.option("--student", required=True, help="Base model of the students, by name.", metavar="MODEL")
+_adapter_option = click.option(
+    "--adapter",
+    "runs",
+    type=_FOLDER,
+    multiple=True,
+    help="Run of `distill train` or `merge`. Repeatable.",
+    metavar="RUN",
+)
 
 
 @click.group()
@@ -59,8 +79,6 @@ def collect(
     Runs memory systems over conversations and writes everything that the teacher is asked and answers, in a file for
     each stage. The teacher runs in process, on its own vLLM, or on a server at llm.url. A failure loses nothing.
     """
-    from localmem.experiments.distillation import collect_traces
-
     settings = settings_of(config, model=teacher)
     with step_progress() as progress:
         counts = collect_traces(settings, recipe, dict(datasets), out, resume=resume, notify=note, progress=progress)
@@ -78,8 +96,6 @@ def import_(files: Sequence[Path], stage: str, teacher: str | None, out: Path, a
 
     FILE is JSONL with one chat per line, as files for fine-tuning hold them. No file is imported if any line is wrong.
     """
-    from localmem.experiments.distillation import import_traces
-
     _print_counts(import_traces(files, stage, teacher, out), out, as_json=as_json)
 
 
@@ -112,19 +128,13 @@ def sift(
     file for each stage. The collected traces stay as they are. A judge sees only what passes all other checks, and
     nothing twice.
     """
-    from localmem.experiments.distillation import filter_collection
-
     if (judge_model is None) != (min_score is None):
         raise click.UsageError("--judge-model and --min-score must be used together")
     with step_progress() as progress:
+        question = criterion if judge_model else None
+        settings, minimum = flags.load(model=judge_model), min_score or 0.0
         rows = filter_collection(
-            folder,
-            flags.load(model=judge_model),
-            seed=seed,
-            criterion=criterion if judge_model else None,
-            minimum=min_score or 0.0,
-            notify=note,
-            progress=progress,
+            folder, settings, seed=seed, criterion=question, minimum=minimum, notify=note, progress=progress
         )
     if as_json:
         print_json(rows)
@@ -151,9 +161,6 @@ def train(
     For the stages operation and segment the student may be an encoder, for operation also a T5 (t5:tiny is randomly
     initialised): it is then trained as `localmem finetune` does, with that command's defaults.
     """
-    from finetune.trainers.training import update_recipe
-    from localmem.experiments.distillation import train_student
-
     job = make_job(update_recipe(recipe, base=student), out, resume=resume)
     print_result(train_student(folder, stages, job), job, as_json=as_json)
 
@@ -167,10 +174,7 @@ def merge(adapter: Path, student: str, out: Path) -> None:
 
     The result is a model folder that vLLM and transformers load; `localmem models import` registers it.
     """
-    from finetune.trainers.lora import merge
-    from finetune.trainers.training import base_folder
-
-    merge(adapter, base_folder(student), out)
+    merge_adapter(adapter, base_folder(student), out)
     note(f"the merged model is in {out}")
 
 
@@ -189,8 +193,6 @@ def lessons(folder: Path, curriculum_stage: int) -> None:
     Writes DIR/train, DIR/valid and DIR/test with dialogues of invented users, for `localmem distill train DIR --stage
     respond`. The lessons are the same on every machine.
     """
-    from finetune.reply_lessons.generate import write_lessons
-
     _print_parts(write_lessons(folder, curriculum_stage))
 
 
@@ -204,8 +206,6 @@ def labels(stage: Stage, file: Path, folder: Path) -> None:
     FILE holds labelled dialogues (TIAGE, SuperDialSeg, DialSeg711) for the stage segment, and lines of ATOMIC for link.
     Writes DIR/train, DIR/valid and DIR/test.
     """
-    from finetune.traces.human_labels import convert_labels
-
     _print_parts(convert_labels(stage, file, folder))
 
 
@@ -219,13 +219,86 @@ def free_chat(file: Path, out: Path, limit: int) -> None:
     FILE is Synthetic-Persona-Chat's validation file. With `localmem eval text --metrics perplexity` it shows whether a
     student still talks as people do.
     """
-    from finetune.reply_lessons.free_chat import write_replies
-
     write_replies(file, out, limit)
 
 
-distill.add_command(evaluate)
-distill.add_command(end_to_end)
+@distill.command()
+@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.option("--stage", "stages", multiple=True, required=True, help="Stage to compare. Repeatable.", metavar="NAME")
+@_student_option
+@_adapter_option
+@recipe_options(StudentComparisonRecipe, flags=["limit"])
+@click.option("--out", type=_FOLDER, help="Folder for the report.", metavar="DIR")
+@config_option
+@json_option
+def evaluate(
+    folder: Path,
+    stages: Sequence[str],
+    student: str,
+    runs: Sequence[Path],
+    recipe: StudentComparisonRecipe,
+    out: Path | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare students on held-out traces.
+
+    The score is the similarity to the teacher's answers: agreement for choices, SeCom's Score for segments, ROUGE-L for
+    texts, whose facts are counted, too. If traces carry gold answers, all answers are compared with these as well.
+    """
+    with step_progress() as progress:
+        settings = settings_of(config, model=student)
+        command = command_line()
+        report = compare_students(
+            folder, stages, settings, runs, recipe, out=out, command=command, notify=note, progress=progress
+        )
+    print_report(report, as_json=as_json)
+
+
+@distill.command()
+@dataset_option
+@click.option("--system", required=True, help="Memory system that answers the questions.", metavar="NAME")
+@_student_option
+@_adapter_option
+@click.option("--out", type=_FOLDER, required=True, help="Folder for the answers.", metavar="DIR")
+@click.option("--limit", type=click.IntRange(1), help="Use only the first N questions per dataset.")
+@click.option(
+    "--split",
+    type=click.Choice([*get_args(Split), "all"]),
+    default="report",
+    show_default=True,
+    help="Half of the data, or all of it.",
+)
+@config_option
+@json_option
+def end_to_end(
+    datasets: Sequence[tuple[str, Path]],
+    system: str,
+    student: str,
+    runs: Sequence[Path],
+    out: Path,
+    limit: int | None,
+    split: str,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare whole systems with and without students.
+
+    The same evaluation runs with the base model alone and with each student in place. Repeat the command to resume.
+    """
+    with step_progress() as progress:
+        report = compare_end_to_end(
+            settings_of(config, model=student),
+            runs,
+            system=system,
+            datasets=dict(datasets),
+            out=out,
+            limit=limit,
+            split=None if split == "all" else cast("Split", split),
+            notify=note,
+            progress=progress,
+        )
+    print_report(report, as_json=as_json)
 
 
 def _print_counts(counts: Mapping[str, int], out: Path, *, as_json: bool) -> None:
@@ -237,5 +310,5 @@ def _print_counts(counts: Mapping[str, int], out: Path, *, as_json: bool) -> Non
     note(f"traces are in {out / TRACES}; run `localmem distill sift {out}`")
 
 
-def _print_parts(counts: Mapping[Part, int] | Mapping[str, int]) -> None:
+def _print_parts(counts: Mapping[str, int]) -> None:
     click.echo(", ".join(f"{part}: {count}" for part, count in counts.items()))

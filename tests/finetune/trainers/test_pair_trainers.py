@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from finetune.trainers.operation_classifier import OperationRecipe, train, use_fresh_rate
-from finetune.trainers.pair_trainers import make_learner
-from finetune.trainers.t5 import new_t5
+from finetune.trainers.pair_trainers import make_learner, new_t5
 from finetune.trainers.training import TrainingJob, update_recipe
 from localmem.classification import OPERATIONS
 from localmem.classification.pair_classifier import PairModel

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from finetune.grading import grade
-from finetune.small_models import answer_with, model_kind, single_stage, train, trained_stage, write_lesson
+from finetune.students import answer_with, model_kind, single_stage, train_small_model, trained_stage, write_lesson
 from finetune.traces.trace import Teacher, Trace, make_trace, write_traces
 from finetune.trainers.training import TrainingJob, TrainingRecipe
 from localmem.classification import OPERATIONS
@@ -79,7 +79,7 @@ def test_an_encoder_learns_a_teacher_s_operations(tmp_path: Path) -> None:
     base = small_encoder(tmp_path / "base", VOCABULARY)
     lesson = write_lesson(tmp_path, "operation")
     assert lesson.skipped == 0
-    train(make_job(base, tmp_path / "run", epochs=30, learning_rate=5e-3, patience=30), "operation", lesson)
+    train_small_model(make_job(base, tmp_path / "run", epochs=30, learning_rate=5e-3, patience=30), "operation", lesson)
     assert trained_stage(tmp_path / "run") == "operation"
     answer = answer_with(tmp_path / "run", "operation", "cpu")
     result = grade(answer, "part", "operation", traces, track=lambda _: None)
@@ -94,7 +94,7 @@ def test_labels_that_the_teacher_never_gives_are_reported(tmp_path: Path) -> Non
     messages: list[str] = []
     base = small_encoder(tmp_path / "base", VOCABULARY)
     job = make_job(base, tmp_path / "run", messages, epochs=1)
-    train(job, "operation", write_lesson(tmp_path, "operation"))
+    train_small_model(job, "operation", write_lesson(tmp_path, "operation"))
     assert "the teacher never says APPEND, DELETE, REPLACE" in messages
 
 
@@ -107,7 +107,7 @@ def test_an_encoder_learns_a_teacher_s_segments(tmp_path: Path) -> None:
     first = dialogues[0].session.exchanges()[0]
     assert first.user is not None
     assert "\n" in first.user.text  # both turns of an exchange are one utterance
-    train(make_job(base, tmp_path / "run", epochs=1, batch_size=4, learning_rate=1e-3), "segment", lesson)
+    train_small_model(make_job(base, tmp_path / "run", epochs=1, batch_size=4, learning_rate=1e-3), "segment", lesson)
     assert trained_stage(tmp_path / "run") == "segment"
     answer = answer_with(tmp_path / "run", "segment", "cpu")
     result = grade(answer, "part", "segment", traces, track=lambda _: None)

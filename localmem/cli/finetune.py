@@ -1,0 +1,209 @@
+"""`localmem finetune`: train the small task models from local weights and local data."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel
+
+from finetune import operation_labels
+from finetune.compression_labels import Extractor
+from finetune.run_folder import is_first_process
+from finetune.trainers import compressor, operation_classifier, retriever, segmenter, texttiling
+from finetune.trainers.training import TrainingJob, TrainingResult
+from localmem.cli.options import (
+    Command,
+    SettingsFlags,
+    dataset_option,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    settings_options,
+)
+from localmem.cli.progress import step_progress
+from localmem.cli.recipes import recipe_options
+from localmem.experiments import operation_comparison
+from localmem.experiments.runs import open_backbone
+from localmem.store.conversation_files import SpeakerNames, read_sessions
+
+out_option = click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Folder for the run.", metavar="DIR"
+)
+name_option = click.option("--name", help="Register the model under this name.", metavar="NAME")
+resume_option = click.option("--resume", is_flag=True, help="Continue the run in --out.")
+
+
+def run_options(command: Command) -> Command:
+    """Add --out, --name, --resume and --json."""
+    for option in (json_option, resume_option, name_option, out_option):
+        command = option(command)
+    return command
+
+
+def make_job(recipe: BaseModel, out: Path, *, resume: bool = False, name: str | None = None) -> TrainingJob[Any]:
+    """The job of the current command line, which reports to the terminal."""
+    return TrainingJob(recipe, out, name, command_line(), resume, note)
+
+
+def command_line() -> str:
+    """The command line that repeats a run, for its card."""
+    return shlex.join(["localmem", *sys.argv[1:]])
+
+
+def print_result(result: TrainingResult, job: TrainingJob[Any], *, as_json: bool, **more: object) -> None:
+    """Print the measures of a finished run, in the first process only; `more` are further entries of the JSON."""
+    if not is_first_process():
+        return
+    if as_json:
+        print_json({"out": str(job.out), "name": job.name, **asdict(result), **more})
+        return
+    for measure, value in result.measures.items():
+        click.echo(f"{measure}: {value:.4f}")
+    note(f"{result.steps} steps in {result.seconds:.0f} s; the model, its card and curves are in {job.out}")
+
+
+@click.group()
+def finetune() -> None:
+    """Train the small task models."""
+
+
+@finetune.command("segmenter")
+@recipe_options(segmenter.SegmenterRecipe, flags=["base", "train", "valid", "epochs"])
+@run_options
+def train_segmenter(
+    recipe: segmenter.SegmenterRecipe, out: Path, name: str | None, resume: bool, as_json: bool
+) -> None:
+    """Train a segmenter of dialogues.
+
+    It predicts for each gap between exchanges whether a new topic begins. With SeCom's option `segmenter`, sessions are
+    then divided without the LLM.
+    """
+    job = make_job(recipe, out, resume=resume, name=name)
+    print_result(segmenter.train(job), job, as_json=as_json)
+
+
+@finetune.command("texttiling")
+@recipe_options(texttiling.TextTilingRecipe, flags=["base", "train", "valid", "limit"])
+@out_option
+@click.option("--name", help="Register the model under this name.", metavar="NAME")
+@json_option
+def train_texttiling(recipe: texttiling.TextTilingRecipe, out: Path, name: str | None, as_json: bool) -> None:
+    """Train a segmenter on an unchanged encoder.
+
+    A logistic regression over the encoder's vectors and a few cues of each gap: minutes on a CPU, and nearly as good as
+    a trained encoder. Used as SeCom's option `segmenter`.
+    """
+    job = make_job(recipe, out, name=name)
+    print_result(texttiling.train(job), job, as_json=as_json)
+
+
+@finetune.command("compressor")
+@recipe_options(compressor.CompressorRecipe, flags=["base", "train", "valid"])
+@settings_options("config")
+@run_options
+def train_compressor(
+    recipe: compressor.CompressorRecipe, flags: SettingsFlags, out: Path, name: str | None, resume: bool, as_json: bool
+) -> None:
+    """Train a compressor of memories.
+
+    A token classifier into drop and keep: memories lose the words that carry least before they are indexed. The labels
+    come from summaries or extracts in the files, or from a local model (label_with) that crosses words out.
+    """
+    job = make_job(recipe, out, resume=resume, name=name)
+    with ExitStack() as stack:
+        extract = None
+        if recipe.label_with:
+            llm = open_backbone(flags.load(model=recipe.label_with), stack, note)
+            extract = Extractor(llm, out / "labels.jsonl", note)
+        print_result(compressor.train(job, extract), job, as_json=as_json)
+
+
+@finetune.command("retriever")
+@dataset_option
+@recipe_options(retriever.RetrieverRecipe, flags=["base", "epochs"])
+@run_options
+def train_retriever(
+    datasets: Sequence[tuple[str, Path]],
+    recipe: retriever.RetrieverRecipe,
+    out: Path,
+    name: str | None,
+    resume: bool,
+    as_json: bool,
+) -> None:
+    """Train an encoder for retrieval.
+
+    Triplet loss moves a question closer to its answer than to texts that BM25 would find. Data sets: locomo,
+    longmemeval, mtbenchplus, or pairs (JSONL of query, positive, group and optionally negatives). One half of the
+    conversations is learned from, the other is measured before and after; a hash of ids divides them.
+    """
+    job = make_job(recipe, out, resume=resume, name=name)
+    result, comparisons = retriever.train(job, datasets)
+    print_result(result, job, as_json=as_json, report=[asdict(row) for row in comparisons])
+    if not as_json:
+        click.echo(retriever.comparison_table(comparisons))
+
+
+@finetune.command("operations")
+@recipe_options(operation_classifier.OperationRecipe, flags=["base", ("data", "pairs"), ("nli", "nli-pairs"), "epochs"])
+@run_options
+def train_operations(
+    recipe: operation_classifier.OperationRecipe, out: Path, name: str | None, resume: bool, as_json: bool
+) -> None:
+    """Train a classifier of memory operations.
+
+    It predicts what a new sentence does to a remembered one: PASS, APPEND, REPLACE or DELETE. With CareCall's option
+    `classifier`, the LLM is then asked for summaries only.
+    """
+    job = make_job(recipe, out, resume=resume, name=name)
+    print_result(operation_classifier.train(job), job, as_json=as_json)
+
+
+@finetune.command()
+@recipe_options(
+    operation_comparison.OperationComparisonRecipe, flags=[("bases", "base"), ("regimes", "regime"), "folds"]
+)
+@out_option
+@resume_option
+@json_option
+def compare_operations(
+    recipe: operation_comparison.OperationComparisonRecipe, out: Path, resume: bool, as_json: bool
+) -> None:
+    """Compare base models and training regimes.
+
+    Cross-validates classifiers of memory operations and keeps no model. Options of the trainings are fields of
+    `training`, for example --set training.epochs=4.
+    """
+    rows = operation_comparison.compare_operations(make_job(recipe, out, resume=resume))
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        cells = [row.cells() for row in rows]
+        print_table([list(row.values()) for row in cells], list(cells[0]), disable_numparse=True)
+
+
+@finetune.command()
+@click.argument("conversations", type=click.Path(path_type=Path), metavar="FILE")
+@settings_options("config", "model")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Labelled pairs, JSONL.", metavar="FILE")
+@resume_option
+@json_option
+def label_operations(conversations: Path, flags: SettingsFlags, out: Path, resume: bool, as_json: bool) -> None:
+    """Label operation pairs with a backbone.
+
+    FILE is JSONL of sessions. The result is training data for `localmem finetune operations --pairs`.
+    """
+    settings = flags.load()
+    sessions = read_sessions(conversations, SpeakerNames(settings.chat.user_name, settings.chat.assistant_name))
+    with ExitStack() as stack, step_progress() as progress:
+        llm = open_backbone(settings, stack, note)
+        counts = operation_labels.label_operations(llm, sessions, out, resume=resume, progress=progress)
+    if as_json:
+        print_json({"out": str(out), **counts})
+    else:
+        click.echo(", ".join(f"{label}: {count}" for label, count in counts.items()))
