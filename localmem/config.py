@@ -128,7 +128,7 @@ class Settings(Section):
     user: str = "me"
     """User whose memory to use when a command has no --user."""
     system: str = "exchange_retrieval"
-    """Memory system; `localmem systems` lists them."""
+    """Memory system, or SYSTEM/VARIANT; `localmem systems` lists them."""
     options: Mapping[str, object] = Field(default_factory=dict)
     """Options of the system, overriding those in configs/systems."""
     model: str = "smollm2-135m-instruct"
@@ -197,7 +197,7 @@ def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, obje
     names = system_names()
     if name not in names:
         raise BadSettings(f"unknown system {name!r}{nearest(name, names)}; `localmem systems` lists them")
-    options: dict[str, object] = dict(read_yaml(resource(f"configs/systems/{name}.yaml")).get("options") or {})  # type: ignore[call-overload]
+    options = _section(name, "options")
     for key in overrides:
         if key not in options:
             raise BadSettings(
@@ -206,9 +206,27 @@ def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, obje
     return {**options, **overrides}
 
 
-def system_names() -> list[str]:
-    """Every system that has a file in configs/systems."""
-    return sorted(path.stem for path in resource("configs/systems").glob("*.yaml"))
+def system_names(*, variants: bool = False) -> list[str]:
+    """Every system that has a file in configs/systems; with `variants` also theirs, as SYSTEM/VARIANT."""
+    names = sorted(path.stem for path in resource("configs/systems").glob("*.yaml"))
+    return [*names, *(f"{name}/{variant}" for name in names for variant in _section(name, "variants") if variants)]
+
+
+def variant_settings(name: str) -> dict[str, object]:
+    """The settings that SYSTEM/VARIANT stands for, its system included. Raises BadSettings for an unknown one."""
+    system, _, variant = name.partition("/")
+    system_options(system, {})
+    variants = _section(system, "variants")
+    if variant not in variants:
+        hint = nearest(variant, variants)
+        raise BadSettings(f"system {system!r} has no variant {variant!r}{hint}; it has {sorted(variants) or 'none'}")
+    return {"system": system, **variants[variant]}  # type: ignore[dict-item]  # the test of the shipped files loads each
+
+
+def _section(system: str, key: str) -> dict[str, object]:
+    """The options or variants in a system's file."""
+    section: dict[str, object] = dict(read_yaml(resource(f"configs/systems/{system}.yaml")).get(key) or {})  # type: ignore[call-overload]
+    return section
 
 
 def overlay(values: Mapping[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
@@ -238,6 +256,9 @@ def _read_sources(config: str | Path | None, flags: Mapping[str, object]) -> lis
         sources.append(_Source(f"--config {config}", read_yaml(Path(config))))
     if user_file := user_settings_file():
         sources.append(_Source(f"user file {user_file}", read_yaml(user_file)))
+    system = next((source.values["system"] for source in sources if "system" in source.values), None)
+    if isinstance(system, str) and "/" in system:
+        sources.append(_Source(f"variant {system}", variant_settings(system)))
     return sources
 
 
@@ -245,6 +266,8 @@ def _merge(sources: Sequence[_Source]) -> Settings:
     values: dict[str, object] = {}
     for source in reversed(sources):
         values = overlay(values, source.values)
+    if sources[-1].name.startswith("variant "):  # stronger sources name the variant; its system is meant
+        values["system"] = sources[-1].values["system"]
     try:
         return Settings.model_validate(values)
     except ValidationError as error:

@@ -16,7 +16,7 @@ import click
 
 from localmem.cli import root
 from localmem.cli.recipes import recipe_table
-from localmem.config import Settings
+from localmem.config import Settings, system_names
 from localmem.factory import SYSTEMS
 
 ROOT = Path(__file__).parent.parent
@@ -47,8 +47,8 @@ SYSTEMS_HEAD = """\
 ## Memory systems
 
 `localmem chat --system NAME` chooses a system, the setting `options` overrides its options. The files in
-[`systems`](systems) hold the papers' values; each system's variants and ablations are in a folder of its name:
-`localmem chat --config configs/systems/rsum/bm25.yaml`.
+[`systems`](systems) hold the papers' values, and each system's variants and ablations:
+`localmem chat --system rsum/bm25`.
 """
 
 
@@ -77,19 +77,18 @@ def settings_reference() -> str:
 
 def _system_section(name: str) -> list[str]:
     system = SYSTEMS[name]
-    folder = ROOT / "configs" / "systems"
-    variants = sorted(path.stem for path in (folder / name).glob("*.yaml"))
+    variants = [variant for variant in system_names(variants=True) if variant.startswith(f"{name}/")]
     lines = [f"### {name}", "", f"Remembers {system.remembers}. Asks the model: {system.llm_calls}.", ""]
     if variants:
-        lines += ["Variants: " + ", ".join(f"[`{name}/{v}`](systems/{name}/{v}.yaml)" for v in variants) + ".", ""]
-    options = list(_commented_options(folder / f"{name}.yaml"))
+        lines += ["Variants: " + ", ".join(f"`{variant}`" for variant in variants) + ".", ""]
+    options = list(_commented_options(ROOT / "configs" / "systems" / f"{name}.yaml"))
     return lines + (_table("option", options) if options else [])
 
 
 def _commented_options(file: Path) -> Iterator[tuple[str, str, str]]:
     """The options of a system's file: name, value and comment, which stands behind the value or above it."""
     above: list[str] = []
-    _, _, text = file.read_text(encoding="utf-8").partition("\noptions:")
+    text = file.read_text(encoding="utf-8").partition("\noptions:")[2].partition("\nvariants:")[0]
     for line in text.splitlines():
         option = re.match(r"  (\w+): (.*?)(?:\s+# (.*))?$", line)
         if option:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localmem.config import load_settings, system_names, system_options
+from localmem.config import list_settings, load_settings, system_names, system_options
 from localmem.errors import BadInput, BadSettings
 
 
@@ -98,3 +98,25 @@ def test_an_environment_variable_that_is_not_json_is_an_error(monkeypatch: pytes
     monkeypatch.setenv("LOCALMEM_OPTIONS", '{"k": 3}')
     monkeypatch.setenv("LOCALMEM_OPTIONS__J", "4")
     assert load_settings(None, {"options": {"n": 1}}).options == {"k": 3, "j": "4", "n": 1}
+
+
+def test_a_variant_sets_options_that_every_other_source_overrides(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("system: rsum/bm25\noptions: {limit: 9}\n")
+    settings = load_settings(file)
+    assert (settings.system, settings.retrieval.retriever) == ("rsum", "bm25")
+    assert settings.options == {"retrieve": 5, "limit": 9}
+    assert load_settings(file, {"retrieval": {"retriever": "dense"}}).retrieval.retriever == "dense"
+    sources = {row.key: row.source for row in list_settings(file)}
+    assert sources["retrieval.retriever"] == "variant rsum/bm25"
+
+
+def test_an_unknown_variant_names_the_nearest_and_the_others() -> None:
+    with pytest.raises(BadSettings, match="no variant 'bm26' \\(did you mean 'bm25'"):
+        load_settings(flags={"system": "rsum/bm26"})
+
+
+@pytest.mark.parametrize("name", system_names(variants=True))
+def test_each_shipped_system_and_variant_loads(name: str) -> None:
+    settings = load_settings(flags={"system": name})
+    assert settings.options.keys() <= system_options(settings.system, settings.options).keys()

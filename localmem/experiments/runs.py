@@ -5,32 +5,36 @@ Prints nothing: progress and notes go to functions that the caller passes.
 
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from localmem.chat.conversation import Conversation
+from localmem.config import Settings, overlay, system_options, variant_settings
 from localmem.errors import BadInput
-from localmem.files import read_json, read_yaml, write_json
-from localmem.resources import resource
-
-if TYPE_CHECKING:
-    from localmem.chat.conversation import Conversation
-    from localmem.config import Settings
-    from localmem.evaluation.answers import Line
-    from localmem.evaluation.episodes import Dataset
-    from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Track, WrapLLM
-    from localmem.llm.base import LLM
-    from localmem.retrieval.base import Encoder, Retriever
-    from localmem.types import Prompt
+from localmem.evaluation.answers import Line, open_answers, read_answers
+from localmem.evaluation.datasets import read_dataset
+from localmem.evaluation.episodes import Dataset, Half
+from localmem.evaluation.metrics.likelihood import Likelihood, Scorer
+from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Track, WrapLLM, count_probes, run_systems
+from localmem.files import read_json, write_json
+from localmem.llm.base import LLM
+from localmem.prompts import digest_of_all
+from localmem.reporting.provenance import versions
+from localmem.retrieval.base import Encoder, Retriever
+from localmem.types import Prompt
+from localmem.weights import model_path
+from localmem.weights.folder import checksum
+from localmem.weights.manifest import Manifest
 
 Notify = Callable[[str], None]  # receives a line for the user
 Progress = Callable[[str, int, int], None]  # receives the step, how much of it is done, and the total
-Split = Literal["choose", "report"]
+Split = Half
 
 
 def ignore_progress(_step: str, _completed: int, _total: int) -> None:
@@ -53,7 +57,7 @@ class EvaluationRecipe(ExperimentRecipe):
     """The options of an evaluation run."""
 
     systems: tuple[str, ...] = ()
-    """Memory system, or SYSTEM/VARIANT as in configs/systems; all systems by default."""
+    """Memory system, or SYSTEM/VARIANT; all systems by default."""
     limit: int | None = Field(default=None, ge=1)
     """Use only the first N questions per dataset."""
     sessions: int | None = Field(default=None, ge=1)
@@ -69,79 +73,64 @@ class EvaluationRecipe(ExperimentRecipe):
 
 
 def evaluate(
-    settings: "Settings",
+    settings: Settings,
+    recipe: EvaluationRecipe,
     *,
     datasets: Mapping[str, Path],
     out: Path,
-    systems: Sequence[str] = (),
     baselines: Sequence[str] = BASELINES,
-    limit: int | None = None,
-    sessions: int | None = None,
-    split: Split | None = None,
-    threads: int = 8,
-    perplexity: bool = False,
     resume: bool = False,
-    retry_failed: bool = False,
-    wrap: "WrapLLM | None" = None,
+    wrap: WrapLLM = lambda llm, _: llm,
     notify: Notify = lambda _: None,
     progress: Progress = ignore_progress,
-) -> "list[Line]":
-    """Let systems (by default all) and baselines read data sets and answer their probes; return all valid lines.
+) -> list[Line]:
+    """Let systems and baselines read data sets and answer their probes; return all valid lines.
 
-    `datasets` maps names (`localmem.evaluation.datasets`) to files. The other options are those of EvaluationRecipe.
-    Every answer is in `out` as soon as it is given; with `resume` an interrupted run continues, and further systems
-    may join it. `wrap` wraps the LLM of each episode. Raises BadInput and BadSettings.
+    `datasets` maps names (`localmem.evaluation.datasets`) to files. Every answer is in `out` as soon as it is given;
+    with `resume` an interrupted run continues, and further systems may join it. `wrap` wraps the LLM of each episode.
+    Raises BadInput and BadSettings.
     """
-    from localmem.evaluation.answers import read_answers
-    from localmem.evaluation.datasets import read_dataset
     from localmem.factory import SYSTEMS
 
-    names = dict.fromkeys([*(systems or SYSTEMS), *baselines])
+    names = dict.fromkeys([*(recipe.systems or SYSTEMS), *baselines])
     by_system = {name: system_settings(settings, name) for name in names}
-    selected = [
-        select_probes(read_dataset(name, path), split=split, limit=limit, sessions=sessions)
-        for name, path in datasets.items()
-    ]
-    selection = {"split": split, "limit": limit, "sessions": sessions, "perplexity": perplexity}
+    selected = [_select_probes(read_dataset(name, path), recipe) for name, path in datasets.items()]
+    selection = recipe.model_dump(include={"split", "limit", "sessions", "perplexity"})
     claim_run(out, describe_run(settings, by_system, selected, selection), resume=resume)
+    likelihood = _answer_likelihood(settings, notify) if recipe.perplexity else None
     with ExitStack() as stack:
         llm, new_agent = open_agents(settings, by_system, stack, notify)
         answer_probes(
-            by_system, selected, new_agent, llm, out,
-            threads=threads, retry_failed=retry_failed, wrap=wrap, progress=progress,
-            likelihood=_answer_likelihood(settings, notify) if perplexity else None,
+            by_system, selected, new_agent, llm, out, threads=recipe.threads, retry_failed=recipe.retry_failed,
+            wrap=wrap, progress=progress, likelihood=likelihood,
         )  # fmt: skip
     return read_answers(out / ANSWERS)
 
 
 def answer_probes(
-    systems: Sequence[str] | Mapping[str, object],
-    datasets: "Sequence[Dataset]",
-    new_agent: "NewAgent",
-    llm: "LLM",
+    systems: Iterable[str],
+    datasets: Sequence[Dataset],
+    new_agent: NewAgent,
+    llm: LLM,
     out: Path,
     *,
-    threads: int = 8,
+    threads: int,
     retry_failed: bool = False,
-    wrap: "WrapLLM | None" = None,
-    likelihood: "AnswerLikelihood | None" = None,
-    progress: Progress = ignore_progress,
+    wrap: WrapLLM = lambda llm, _: llm,
+    likelihood: AnswerLikelihood | None = None,
+    progress: Progress,
 ) -> None:
     """Run systems over data sets and append to the answers in `out`, a folder that `claim_run` made."""
-    from localmem.evaluation.answers import open_answers
-    from localmem.evaluation.runner import count_probes, run_systems
-
     names = list(systems)
     track = counting(progress, "answering", count_probes(datasets) * len(names))
     with open_answers(out / ANSWERS) as answers:
         run_systems(
-            names, datasets, new_agent, llm, answers,
-            threads=threads, track=track, likelihood=likelihood, retry_failed=retry_failed,
-            wrap=wrap or (lambda inner, _: inner),
+            names, datasets, new_agent, llm, answers, threads=threads, track=track, likelihood=likelihood,
+            retry_failed=retry_failed, wrap=wrap,
         )  # fmt: skip
 
 
-def counting(progress: Progress, step: str, total: int) -> "Track":
+def counting(progress: Progress, step: str, total: int) -> Track:
     """A function that adds to the completed part of a step and reports it; for any number of threads."""
     completed, lock = 0, threading.Lock()
 
@@ -157,34 +146,23 @@ def counting(progress: Progress, step: str, total: int) -> "Track":
 # -- settings and data -------------------------------------------------------------------------------------------------
 
 
-def system_settings(settings: "Settings", name: str) -> "Settings":
-    """The settings for a system, or for its variant SYSTEM/VARIANT, a file of configs/systems.
+def system_settings(settings: Settings, name: str) -> Settings:
+    """The settings for a system, or for its variant SYSTEM/VARIANT.
 
     Options of the settings' own system do not apply to other systems. Raises BadSettings and BadInput.
     """
-    from localmem.config import Settings, overlay, system_options
-
-    system, _, variant = name.partition("/")
-    system_options(system, {})
-    overrides: dict[str, object] = {"system": system, **(_variant(system, variant) if variant else {})}
+    overrides = variant_settings(name) if "/" in name else {"system": name}
+    system_options(str(overrides["system"]), {})
     values = settings.model_dump()
-    if system != settings.system:
+    if overrides["system"] != settings.system:
         values["options"] = {}
     return Settings.model_validate(overlay(values, overrides))
 
 
-def _variant(system: str, variant: str) -> dict[str, object]:
-    folder = resource(f"configs/systems/{system}")
-    names = sorted(path.stem for path in folder.glob("*.yaml")) if folder.is_dir() else []
-    if variant not in names:
-        raise BadInput(f"system {system!r} has no variant {variant!r}; it has {', '.join(names) or 'none'}")
-    return read_yaml(folder / f"{variant}.yaml")
-
-
-def select_probes(dataset: "Dataset", *, split: Split | None, limit: int | None, sessions: int | None) -> "Dataset":
+def _select_probes(dataset: Dataset, recipe: EvaluationRecipe) -> Dataset:
     """The part of a data set to use. Raises BadInput if it contains no probe."""
-    part = dataset.select(split)
-    part = (part.last_sessions(sessions) if sessions else part).select(None, limit)
+    part = dataset.select(recipe.split)
+    part = (part.last_sessions(recipe.sessions) if recipe.sessions else part).select(None, recipe.limit)
     part = replace(part, episodes=tuple(episode for episode in part.episodes if episode.probes))
     if not part.episodes:
         raise BadInput(f"{dataset.name} has no questions under these limits; raise limit or sessions, or omit split")
@@ -195,22 +173,17 @@ def select_probes(dataset: "Dataset", *, split: Split | None, limit: int | None,
 
 
 def describe_run(
-    settings: "Settings",
-    by_system: "Mapping[str, Settings]",
-    datasets: "Sequence[Dataset]",
+    settings: Settings,
+    by_system: Mapping[str, Settings],
+    datasets: Sequence[Dataset],
     selection: Mapping[str, object],
 ) -> dict[str, object]:
     """What identifies a run, for run.json: models, options, data, prompts and versions."""
-    from localmem.config import system_options
-    from localmem.prompts import digest_of_all
-    from localmem.reporting.provenance import versions
-    from localmem.weights.manifest import Manifest
-
     entry = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
     return {
         "model": settings.model,
         "checksum": entry.checksum if entry else None,
-        "adapters": describe_adapters(settings),
+        "adapters": _describe_adapters(settings),
         "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
         "systems": {
             name: {
@@ -219,10 +192,7 @@ def describe_run(
             }
             for name, own in by_system.items()
         },
-        "data": {
-            dataset.name: {"sha256": dataset.sha256, "probes": sum(len(episode.probes) for episode in dataset.episodes)}
-            for dataset in datasets
-        },
+        "data": {dataset.name: {"sha256": dataset.sha256, "probes": count_probes([dataset])} for dataset in datasets},
         **selection,
         "prompts": digest_of_all(),
         "versions": versions(),
@@ -230,10 +200,9 @@ def describe_run(
     }
 
 
-def describe_adapters(settings: "Settings") -> dict[str, str]:
+def _describe_adapters(settings: Settings) -> dict[str, str]:
     """Name and checksum of the adapters in use, shipped ones included, by the prompts that they answer."""
     from localmem.factory import adapters
-    from localmem.weights.folder import checksum
 
     weights = {name: folder / "adapter_model.safetensors" for name, folder in adapters(settings).items()}
     return {name: f"{path.parent.name} {checksum(path)[:12]}" for name, path in weights.items() if path.is_file()}
@@ -277,7 +246,7 @@ def _changes(previous: Mapping[str, Any], current: Mapping[str, Any]) -> list[st
 # -- models ------------------------------------------------------------------------------------------------------------
 
 
-def open_backbone(settings: "Settings", stack: ExitStack, notify: Notify) -> "LLM":
+def open_backbone(settings: Settings, stack: ExitStack, notify: Notify) -> LLM:
     """The configured backbone, closed with the stack."""
     from localmem import factory
 
@@ -287,19 +256,18 @@ def open_backbone(settings: "Settings", stack: ExitStack, notify: Notify) -> "LL
 
 
 def open_agents(
-    settings: "Settings", by_system: "Mapping[str, Settings]", stack: ExitStack, notify: Notify
-) -> "tuple[LLM, NewAgent]":
+    settings: Settings, by_system: Mapping[str, Settings], stack: ExitStack, notify: Notify
+) -> tuple[LLM, NewAgent]:
     """The backbone, and a function that makes agents of these systems on it, with one encoder for all of them."""
     from localmem import factory
-    from localmem.chat.conversation import Conversation
 
     llm = open_backbone(settings, stack, notify)
     encoder = _shared_encoder(settings, stack)
 
-    def new_agent(spec: "AgentSpec") -> "Conversation":
+    def new_agent(spec: AgentSpec) -> Conversation:
         own = by_system[spec.work.system]
 
-        def index() -> "Retriever":
+        def index() -> Retriever:
             return factory.retriever(own, encoder, context_turns=factory.SYSTEMS[own.system].context_turns)
 
         return Conversation(
@@ -314,34 +282,31 @@ def open_agents(
     return llm, new_agent
 
 
-def _shared_encoder(settings: "Settings", stack: ExitStack) -> "Callable[[], Encoder]":
+def _shared_encoder(settings: Settings, stack: ExitStack) -> Callable[[], Encoder]:
     """One encoder for all threads, loaded when first needed, that encodes each text once."""
     from localmem import factory
     from localmem.store import Store
 
     @cache
-    def load() -> "Encoder":
+    def load() -> Encoder:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-eval-")))
         store = stack.enter_context(Store.open(folder))
         return factory.encoder(settings, store.embeddings)
 
     lock = threading.Lock()
 
-    def shared() -> "Encoder":
+    def shared() -> Encoder:
         with lock:  # without it, two episodes that start together would each load one
             return load()
 
     return shared
 
 
-def _answer_likelihood(settings: "Settings", notify: Notify) -> "AnswerLikelihood":
+def _answer_likelihood(settings: Settings, notify: Notify) -> AnswerLikelihood:
     """Likelihoods under the backbone's own weights in process, because a server does not compute them."""
-    from localmem.evaluation.metrics.likelihood import Likelihood, Scorer
-    from localmem.weights import model_path
-
     scorer, lock = Scorer(model_path(settings.model), device=settings.llm.device), threading.Lock()
 
-    def likelihood(prompt: "Prompt", answer: str) -> Likelihood | None:
+    def likelihood(prompt: Prompt, answer: str) -> Likelihood | None:
         try:
             with lock:
                 return scorer.likelihoods([(prompt.messages, answer)])[0]
