@@ -37,9 +37,9 @@ class Probe:
     question: str
     answer: str
     type: str
-    time: datetime | None
-    evidence: tuple[str, ...]
-    sessions: tuple[str, ...]
+    time: datetime | None = None
+    evidence: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
     dialogue: tuple[Turn, ...] = ()
     kind: Kind = "question"
     after: str = ""

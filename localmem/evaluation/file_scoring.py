@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import msc_cc
-from localmem.evaluation.datasets.files import Record, read_records
+from localmem.evaluation.datasets.readers import Record, read_records
 from localmem.evaluation.metrics.likelihood import perplexity
 from localmem.evaluation.metrics.model_based import mauve
 from localmem.evaluation.metrics.text import KINDS, Order, bleu, distinct, rouge, token_f1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from localmem.evaluation.answers import Answer
-from localmem.evaluation.datasets.dialogues import build_session, set_role
+from localmem.evaluation.datasets.readers import build_session, set_role, speakers_of
 from localmem.evaluation.datasets.teabag import TYPE
 from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.judgements import Case, Judgement
@@ -88,11 +88,6 @@ class Farm:
         probes = tuple(_probe(episode.id, question, lead, sessions[-1]) for question, lead in pairs if lead)
         counts["questions made"] += len(probes)
         return (Episode(episode.id, episode.half, sessions, probes), "") if probes else (None, "no usable question")
-
-
-def speakers_of(sessions: Sequence[Session]) -> tuple[str, ...]:
-    """All speakers, in the order of their first turns."""
-    return tuple(dict.fromkeys(turn.speaker for session in sessions for turn in session.turns))
 
 
 def write_questions(
@@ -274,8 +269,6 @@ def _probe(name: str, question: Question, lead: Sequence[Utterance], last: Sessi
         answer=question.answer,
         type=TYPE,
         time=dialogue[-1].time + timedelta(seconds=1),
-        evidence=(),
-        sessions=(),
         dialogue=dialogue,
         speaker=question.replier,
     )

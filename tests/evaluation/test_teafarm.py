@@ -12,7 +12,7 @@ import pytest
 from localmem.evaluation import DATA
 from localmem.evaluation.answers import Answer, Work
 from localmem.evaluation.datasets import teabag
-from localmem.evaluation.datasets.dialogues import build_session
+from localmem.evaluation.datasets.readers import build_session, speakers_of
 from localmem.evaluation.episodes import Dataset, Episode
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.teafarm import (
@@ -22,7 +22,6 @@ from localmem.evaluation.teafarm import (
     Question,
     Utterance,
     repair_lead,
-    speakers_of,
     split_by_replier,
     success_rates,
 )

@@ -4,9 +4,9 @@ They do not depend on a model or a memory system. To add a data set:
 
 1. Write `localmem/evaluation/datasets/NAME.py` with `read(path: Path) -> Dataset`. Its docstring states source, licence
    and every choice that the file leaves open (roles, times, halves, evidence).
-2. Describe a record as a subclass of `files.Record` and read it with `files.read_records`: a wrong record then becomes
-   one line with file and place. `dialogues` builds sessions, probes and gold memories; `files.build_dataset` adds the
-   checksum and the notes. Count what is odd in the file instead of failing on it.
+2. Describe a record as a subclass of `readers.Record` and read it with `readers.read_episodes`: a wrong record then
+   becomes one line with file and place. `readers` also builds sessions, probes and gold memories. Count what is odd in
+   the file instead of failing on it.
 3. Add NAME to `READERS` and a small sample with an odd and a wrong record to tests/evaluation/datasets.
 """
 
@@ -18,24 +18,11 @@ from localmem.errors import BadInput
 from localmem.evaluation.episodes import Dataset
 
 # name -> the module that reads it
-READERS: Mapping[str, str] = {
-    name: f"localmem.evaluation.datasets.{name}"
-    for name in (
-        "locomo",
-        "longmemeval",
-        "mtbenchplus",
-        "longmtbenchplus",
-        "msc",
-        "conversation_chronicles",
-        "msc_cc",
-        "coqa",
-        "persona_chat",
-        "carecall",
-        "dulemon",
-        "teabag",
-        "jsonl",
-    )
-}
+_NAMES = (
+    "locomo longmemeval mtbenchplus longmtbenchplus msc conversation_chronicles msc_cc coqa persona_chat carecall "
+    "dulemon teabag jsonl"
+)
+READERS: Mapping[str, str] = {name: f"localmem.evaluation.datasets.{name}" for name in _NAMES.split()}
 
 
 def read_dataset(name: str, path: Path) -> Dataset:

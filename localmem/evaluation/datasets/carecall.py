@@ -16,8 +16,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
-from localmem.evaluation.datasets.files import Reading, Record, read_episodes, read_records
+from localmem.evaluation.datasets import readers
+from localmem.evaluation.datasets.readers import Reading, Record
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe, half_of
 from localmem.types import Session, Unit
 
@@ -59,14 +59,14 @@ class _Episode(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per list of sessions. Raises BadInput with file and record."""
-    return read_episodes("carecall", path, _Episode, _episode, episodes=COUNTS, sessions=SESSIONS)
+    return readers.read_episodes("carecall", path, _Episode, _episode, episodes=COUNTS, sessions=SESSIONS)
 
 
 def summaries(path: Path) -> dict[str, tuple[str, ...]]:
     """Session id -> the sentences that summarise that session alone."""
     reading = Reading()
     sentences: dict[str, tuple[str, ...]] = {}
-    for _, record in read_records(path, _Episode):
+    for _, record in readers.read_records(path, _Episode):
         name = reading.unique(record.name)
         sentences |= {f"{name}/{session.number}": tuple(session.summary) for session in record.sessions}
     return sentences
@@ -80,19 +80,21 @@ def _episode(_place: str, record: _Episode, reading: Reading) -> Episode:
     previous = BEFORE_ALL
     for session, item in zip(sessions, record.sessions, strict=True):
         kind = f"session {item.number}"
-        probes += next_turn_probes(session.id, session.turns, kind=kind, after=previous, repliers=(_SERVICE,))
+        probes += readers.next_turn_probes(session.id, session.turns, kind=kind, after=previous, repliers=(_SERVICE,))
         if previous != BEFORE_ALL:
             golds[previous] = _memory(previous, item, session.turns[0].time - _GAP)
         previous = session.id
-    memories = _memory(f"{name}/0", record.sessions[0], UNDATED)
+    memories = _memory(f"{name}/0", record.sessions[0], readers.UNDATED)
     reading.oddities["episodes that start with a memory, which is given"] += bool(memories)
     return Episode(name, half_of(record.name), sessions, tuple(probes), memories, golds)
 
 
 def _session(name: str, item: _Session) -> Session:
     utterances = ((_SERVICE if turn.role == "system" else "User", turn.text) for turn in item.dialogue)
-    return build_session(name, utterances, "User", UNDATED + (item.number - 1) * _GAP)
+    return readers.build_session(name, utterances, "User", readers.UNDATED + (item.number - 1) * _GAP)
 
 
 def _memory(session: str, item: _Session, time: datetime) -> tuple[Unit, ...]:
-    return tuple(memory_unit(f"{session}/m{n}", text, "User", session, time) for n, text in enumerate(item.memory, 1))
+    return tuple(
+        readers.memory_unit(f"{session}/m{n}", text, "User", session, time) for n, text in enumerate(item.memory, 1)
+    )

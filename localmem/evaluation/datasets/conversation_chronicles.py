@@ -16,8 +16,8 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
-from localmem.evaluation.datasets.files import Reading, Record, read_episodes
+from localmem.evaluation.datasets import readers
+from localmem.evaluation.datasets.readers import Reading, Record
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 from localmem.text.parse import sentences
 from localmem.types import Session, Unit
@@ -57,7 +57,7 @@ class _Episode(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and line."""
-    return read_episodes("conversation_chronicles", path, _Episode, _episode, episodes=COUNTS)
+    return readers.read_episodes("conversation_chronicles", path, _Episode, _episode, episodes=COUNTS)
 
 
 def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
@@ -69,35 +69,29 @@ def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
     for number, session in enumerate(sessions, start=1):
         if number > 1:
             kind, after = f"session {number}", sessions[number - 2].id
-            probes += next_turn_probes(session.id, session.turns, kind=kind, after=after, oddities=reading.oddities)
-        memory += _summary_units(session, record.summary[number - 1 : number])
+            probes += readers.next_turn_probes(
+                session.id, session.turns, kind=kind, after=after, oddities=reading.oddities
+            )
+        memory += tuple(
+            readers.memory_unit(f"{session.id}/m{place}", text, "", session.id, session.turns[-1].time)
+            for place, text in enumerate(sentences("\n".join(record.summary[number - 1 : number])))
+        )
         golds[session.id] = memory
     return Episode(name, half_of(record.id), sessions, tuple(probes), golds=golds)
 
 
 def _sessions(place: str, name: str, record: _Episode, reading: Reading) -> tuple[Session, ...]:
     sessions: list[Session] = []
-    start = UNDATED
+    start = readers.UNDATED
     user = next(iter(record.sessions[0].speakers), "")
     for number, item in enumerate(record.sessions, start=1):
         if len(item.dialogue) != len(item.speakers):
             counts = f"{len(item.dialogue)} utterances have {len(item.speakers)} speakers"
             raise BadInput(f"{place}, session {number}: {counts}; correct the file")
         if number > 1:
-            start += _gap(record.time_interval[number - 1 : number], reading)
+            span = "".join(record.time_interval[number - 1 : number]).strip().lower()
+            reading.oddities["unknown spans between sessions, taken as a day"] += span not in _GAPS
+            start += _GAPS.get(span, timedelta(days=1))
         utterances = zip(item.speakers, item.dialogue, strict=True)
-        sessions.append(build_session(f"{name}/{number}", utterances, user, start))
+        sessions.append(readers.build_session(f"{name}/{number}", utterances, user, start))
     return tuple(sessions)
-
-
-def _gap(interval: list[str], reading: Reading) -> timedelta:
-    span = interval[0].strip().lower() if interval else ""
-    reading.oddities["unknown spans between sessions, taken as a day"] += span not in _GAPS
-    return _GAPS.get(span, timedelta(days=1))
-
-
-def _summary_units(session: Session, summary: list[str]) -> tuple[Unit, ...]:
-    return tuple(
-        memory_unit(f"{session.id}/m{number}", text, "", session.id, session.turns[-1].time)
-        for number, text in enumerate(sentences("\n".join(summary)))
-    )

@@ -12,15 +12,15 @@ passages at random; `--limit` takes the first questions instead.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session, nearest_sessions
-from localmem.evaluation.datasets.files import CURE, Record, build_dataset, parse_record, size_note
+from localmem.evaluation.datasets import readers
+from localmem.evaluation.datasets.readers import Record
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 from localmem.files import read_json
 from localmem.types import Session, Turn
@@ -28,16 +28,11 @@ from localmem.types import Session, Turn
 COUNTS = (500, 7199)  # passages of dev and train
 NEIGHBOURS = 10  # passages besides the episode's own (SeCom, appendix A.9)
 
-_READER, _TEXT = "User", "Text"
+_TEXT = "Text"
 _SENTENCE = re.compile(r"\S.*?(?:[.!?]+[\"'”’)]*(?=\s|$)|$)", re.MULTILINE)
 
 
-class _Question(Record):
-    input_text: str
-    turn_id: int
-
-
-class _Answer(Record):
+class _Text(Record):  # a question or an answer; only an answer has a span
     input_text: str
     turn_id: int
     span_start: int = -1
@@ -48,9 +43,9 @@ class _Passage(Record):
     id: str
     source: str = ""
     story: str = Field(min_length=1)
-    questions: list[_Question]
-    answers: list[_Answer]
-    additional_answers: dict[str, list[_Answer]] = Field(default_factory=dict)
+    questions: list[_Text]
+    answers: list[_Text]
+    additional_answers: dict[str, list[_Text]] = Field(default_factory=dict)
 
 
 class _File(Record):
@@ -60,25 +55,21 @@ class _File(Record):
 def read(path: Path) -> Dataset:
     """One episode per passage. Raises BadInput with file and record."""
     oddities: Counter[str] = Counter()
-    values = read_json(path, _File, CURE).data
+    values = read_json(path, _File, readers.CURE).data
     places = [f"{path}, record {number}" for number in range(1, len(values) + 1)]
-    passages = [parse_record(place, value, _Passage) for place, value in zip(places, values, strict=True)]
+    passages = [readers.parse_record(place, value, _Passage) for place, value in zip(places, values, strict=True)]
     sessions = [_session(number, passage) for number, passage in enumerate(passages)]
-    episodes = [
-        Episode(
-            id=passage.id,
-            half=half_of(passage.id),
-            sessions=nearest_sessions(sessions, number, NEIGHBOURS),
-            probes=_probes(places[number], passage, sessions[number], oddities),
-        )
-        for number, passage in enumerate(passages)
-    ]
-    return build_dataset("coqa", path, episodes, oddities, size_note("passages", len(passages), COUNTS))
+    episodes = []
+    for number, passage in enumerate(passages):
+        probes = _probes(places[number], passage, sessions[number], oddities)
+        nearest = readers.nearest_sessions(sessions, number, NEIGHBOURS)
+        episodes.append(Episode(passage.id, half_of(passage.id), nearest, probes))
+    return readers.build_dataset("coqa", path, episodes, oddities, readers.size_note("passages", len(passages), COUNTS))
 
 
 def _session(number: int, passage: _Passage) -> Session:
     utterances = ((_TEXT, match[0].strip()) for match in _SENTENCE.finditer(passage.story))
-    return build_session(passage.id, utterances, _TEXT, UNDATED + timedelta(days=number))
+    return readers.build_session(passage.id, utterances, _TEXT, readers.UNDATED + timedelta(days=number))
 
 
 def _probes(place: str, passage: _Passage, session: Session, oddities: Counter[str]) -> tuple[Probe, ...]:
@@ -87,7 +78,9 @@ def _probes(place: str, passage: _Passage, session: Session, oddities: Counter[s
     probes: list[Probe] = []
     dialogue: list[Turn] = []
     time = session.turns[-1].time
-    others = _other_answers(passage)
+    others: dict[int, tuple[str, ...]] = {}  # of the additional annotators (dev has three)
+    for other in chain.from_iterable(passage.additional_answers.values()):
+        others[other.turn_id] = (*others.get(other.turn_id, ()), other.input_text)
     for question, answer in zip(passage.questions, passage.answers, strict=True):
         evidence = _evidence(passage, answer, session)
         oddities["questions without evidence"] += not evidence
@@ -98,28 +91,18 @@ def _probes(place: str, passage: _Passage, session: Session, oddities: Counter[s
                 question=question.input_text,
                 answer=answer.input_text,
                 type=passage.source,
-                time=None,
                 evidence=evidence,
                 sessions=(session.id,) if evidence else (),
                 dialogue=tuple(dialogue),
                 others=others.get(question.turn_id, ()),
             )
         )
-        dialogue.append(Turn(name, "user", _READER, question.input_text, time))
+        dialogue.append(Turn(name, "user", "User", question.input_text, time))
         dialogue.append(Turn(f"{name}.a", "assistant", "Assistant", answer.input_text, time))
     return tuple(probes)
 
 
-def _other_answers(passage: _Passage) -> Mapping[int, tuple[str, ...]]:
-    """Turn id -> the answers of the additional annotators (dev has three)."""
-    texts: dict[int, tuple[str, ...]] = {}
-    for answers in passage.additional_answers.values():
-        for answer in answers:
-            texts[answer.turn_id] = (*texts.get(answer.turn_id, ()), answer.input_text)
-    return texts
-
-
-def _evidence(passage: _Passage, answer: _Answer, session: Session) -> tuple[str, ...]:
+def _evidence(passage: _Passage, answer: _Text, session: Session) -> tuple[str, ...]:
     return tuple(
         turn.id
         for turn, span in zip(session.turns, _SENTENCE.finditer(passage.story), strict=True)

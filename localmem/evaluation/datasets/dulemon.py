@@ -11,13 +11,12 @@ before the session is read; a persona that it rests on (the mark after a tab, as
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
-from localmem.evaluation.datasets.files import Reading, Record, read_episodes
+from localmem.evaluation.datasets import readers
+from localmem.evaluation.datasets.readers import Reading, Record
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, half_of
 from localmem.types import Unit
 
@@ -33,15 +32,9 @@ class _Chat(Record):
     conversation: list[str] = Field(min_length=1)
 
 
-class _Utterance(NamedTuple):
-    speaker: str
-    text: str
-    personas: tuple[str, ...]  # those that it rests on
-
-
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and line."""
-    return read_episodes("dulemon", path, _Chat, _episode)
+    return readers.read_episodes("dulemon", path, _Chat, _episode)
 
 
 def _episode(place: str, record: _Chat, reading: Reading) -> Episode:
@@ -49,26 +42,27 @@ def _episode(place: str, record: _Chat, reading: Reading) -> Episode:
     memories = tuple(_units(place, name, [*record.bot_persona, *record.user_said_persona]))
     later = tuple(_units(place, name, record.user_no_said_persona))
     ids = {unit.id for unit in memories}
-    utterances = [_utterance(place, line) for line in record.conversation]
-    pairs = ((utterance.speaker, utterance.text) for utterance in utterances)
-    session = build_session(f"{name}/1", pairs, _USER, UNDATED)
+    lines = [_split_line(place, line) for line in record.conversation]
+    utterances = ((speaker, text) for speaker, text, _ in lines)
+    session = readers.build_session(f"{name}/1", utterances, _USER, readers.UNDATED)
     evidence: dict[str, tuple[str, ...]] = {}
-    for turn, utterance in zip(session.turns, utterances, strict=True):
-        marks = [f"{name}/{key}" for key in utterance.personas]
+    for turn, (_, _, personas) in zip(session.turns, lines, strict=True):
+        marks = [f"{name}/{key}" for key in personas]
         evidence[turn.id] = tuple(key for key in marks if key in ids)
         reading.oddities["marks of personas that are not given, dropped"] += len(marks) - len(evidence[turn.id])
-    probes = next_turn_probes(
+    probes = readers.next_turn_probes(
         session.id, session.turns, kind="session 1", after=BEFORE_ALL, repliers=(_BOT,), evidence=evidence
     )
     return Episode(name, half_of(name), (session,), probes, memories, golds={session.id: memories + later})
 
 
-def _utterance(place: str, line: str) -> _Utterance:
+def _split_line(place: str, line: str) -> tuple[str, str, list[str]]:
+    """The speaker, the text, and the personas that it rests on."""
     text, *marks = line.split("\t")
     match = _UTTERANCE.fullmatch(text.strip())
     if match is None:
         raise BadInput(f"{place}: conversation: {line!r:.60} does not begin with Usr: or Bot:; use DuLeMon's own file")
-    return _Utterance(match[1], match[2], tuple(key for mark in marks for key in re.findall(r"[BU]\d+", mark)))
+    return match[1], match[2], re.findall(r"[BU]\d+", " ".join(marks))
 
 
 def _units(place: str, name: str, lines: Sequence[str]) -> Iterator[Unit]:
@@ -77,4 +71,4 @@ def _units(place: str, name: str, lines: Sequence[str]) -> Iterator[Unit]:
         if match is None:
             raise BadInput(f"{place}: the persona {line!r:.60} does not have the form 'U1: ...'; use DuLeMon's file")
         speaker = _BOT if match[1].startswith("B") else _USER
-        yield memory_unit(f"{name}/{match[1]}", match[2], speaker, f"{name}/0", UNDATED)
+        yield readers.memory_unit(f"{name}/{match[1]}", match[2], speaker, f"{name}/0", readers.UNDATED)

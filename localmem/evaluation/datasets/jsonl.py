@@ -19,14 +19,14 @@ time; probes keep the order of the file.
 """
 
 import json
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import CURE, Record, build_dataset, parse_record, parse_value
+from localmem.evaluation.datasets.readers import CURE, Record, build_dataset, parse_record, parse_value
 from localmem.evaluation.episodes import Dataset, Episode, Kind, Probe, half_of, sessions_with
 from localmem.files import read_lines
 from localmem.store.conversation_files import ZonedTime, parse_session
@@ -53,40 +53,39 @@ class _Probe(_User):
     kind: Kind = "question"
 
 
-class _UserLines:
-    """What was read of one user so far."""
-
-    def __init__(self) -> None:
-        self.sessions: dict[str, Session] = {}
-        self.probes: list[tuple[str, _Probe]] = []
-
-
 def read(path: Path) -> Dataset:
     """One episode per user. Raises BadInput with file and line."""
-    users: dict[str, _UserLines] = {}
+    users: dict[str, dict[str, Session]] = {}
+    probes: defaultdict[str, list[tuple[str, _Probe]]] = defaultdict(list)
     for place, text in read_lines(path, CURE):
         value = parse_value(place, text)
-        user = users.setdefault(parse_record(place, value, _User).user, _UserLines())
+        user = parse_record(place, value, _User).user
+        sessions = users.setdefault(user, {})
         if isinstance(value, Mapping) and "question" in value:
-            user.probes.append((place, parse_record(place, value, _Probe)))
+            probes[user].append((place, parse_record(place, value, _Probe)))
             continue
         session = parse_session(text, place)
-        if session.id in user.sessions:
+        if session.id in sessions:
             raise BadInput(f"{place}: there is already a session {session.id!r}; give each session its own id")
-        user.sessions[session.id] = session
+        sessions[session.id] = session
     if not users:
         raise BadInput(f"{path} contains no record; each line must be a session with its turns, or a probe")
     oddities: Counter[str] = Counter()
-    return build_dataset("jsonl", path, [_episode(path, *item, oddities) for item in users.items()], oddities)
+    episodes = [_episode(path, name, own.values(), probes[name], oddities) for name, own in users.items()]
+    return build_dataset("jsonl", path, episodes, oddities)
 
 
-def _episode(path: Path, name: str, lines: _UserLines, oddities: Counter[str]) -> Episode:
-    if not lines.sessions:
+def _episode(
+    path: Path,
+    name: str,
+    unsorted: Collection[Session],
+    records: Sequence[tuple[str, _Probe]],
+    oddities: Counter[str],
+) -> Episode:
+    if not unsorted:
         raise BadInput(f"{path}: {name!r} has probes and no session; add the sessions that they are about")
-    sessions = tuple(sorted(lines.sessions.values(), key=lambda session: session.turns[0].time))
-    probes = tuple(
-        _probe(place, number, record, sessions) for number, (place, record) in enumerate(lines.probes, start=1)
-    )
+    sessions = tuple(sorted(unsorted, key=lambda session: session.turns[0].time))
+    probes = tuple(_probe(place, number, record, sessions) for number, (place, record) in enumerate(records, start=1))
     if len({probe.id for probe in probes}) < len(probes):
         raise BadInput(f"{path}: two probes of {name!r} have the same id; give each its own id")
     oddities["probes without evidence"] += sum(not (probe.evidence or probe.sessions) for probe in probes)

@@ -15,7 +15,7 @@ from pydantic import AliasChoices, Field
 from localmem.classification import OPERATIONS
 from localmem.classification.nli_mapping import INFERENCES
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, read_records
+from localmem.evaluation.datasets.readers import Record, read_records
 from localmem.files import read_text
 
 SHIPPED = Path(__file__).parent.parent / "data" / "operations" / "operations.jsonl"  # described in the README beside it

@@ -9,25 +9,19 @@ included. Malformed evidence is corrected where its meaning is clear and dropped
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Reading, Record, parse_record, parse_time, read_episodes
+from localmem.evaluation.datasets.readers import Reading, Record, parse_record, parse_time, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of, sessions_with
 from localmem.types import Session, Turn
 
 # The names of the categories, by their numbers in the file (LoCoMo's evaluation code, section 4.1 of the paper).
-CATEGORIES: Mapping[str, str] = {
-    "1": "multi-hop",
-    "2": "temporal",
-    "3": "open-domain",
-    "4": "single-hop",
-    "5": "adversarial",
-}
+_CATEGORIES = {"1": "multi-hop", "2": "temporal", "3": "open-domain", "4": "single-hop", "5": "adversarial"}
 
 COUNTS = (10,)  # conversations in locomo10.json
 QUESTIONS = (1986,)
@@ -42,10 +36,6 @@ class _Turn(Record):
     dia_id: str
     text: str
     blip_caption: str | None = None
-
-    @property
-    def text_with_image(self) -> str:
-        return f"{self.text} (shares an image: {self.blip_caption})" if self.blip_caption else self.text
 
 
 class _Question(Record):
@@ -81,8 +71,7 @@ def _episode(place: str, record: _Conversation, reading: Reading) -> Episode:
                 id=f"{record.sample_id}/q{number}",
                 question=question.question,
                 answer=question.answer,
-                type=CATEGORIES.get(question.category, question.category),
-                time=None,
+                type=_CATEGORIES.get(question.category, question.category),
                 evidence=evidence,
                 sessions=sessions_with(sessions, evidence),
             )
@@ -91,7 +80,7 @@ def _episode(place: str, record: _Conversation, reading: Reading) -> Episode:
 
 
 def _sessions(place: str, record: _Conversation) -> Iterator[Session]:
-    fields = record.conversation
+    fields, sample = record.conversation, record.sample_id
     numbers = sorted(int(match[1]) for key in fields if (match := _SESSION.fullmatch(key)))
     if not numbers:
         raise BadInput(f"{place}: conversation has no session_1; use LoCoMo's own file")
@@ -101,13 +90,13 @@ def _sessions(place: str, record: _Conversation) -> Iterator[Session]:
         turns = parse_record(where, {"turns": fields[key]}, _Turns).turns
         start = parse_time(str(fields.get(f"{key}_date_time")), _TIME, where)
         yield Session(
-            f"{record.sample_id}/{number}",
+            f"{sample}/{number}",
             tuple(
                 Turn(
-                    f"{record.sample_id}/{turn.dia_id}",
+                    f"{sample}/{turn.dia_id}",
                     "user" if turn.speaker == fields.get("speaker_a") else "assistant",
                     turn.speaker,
-                    turn.text_with_image,
+                    f"{turn.text} (shares an image: {turn.blip_caption})" if turn.blip_caption else turn.text,
                     start + timedelta(seconds=second),
                 )
                 for second, turn in enumerate(turns)

@@ -11,23 +11,30 @@ smaller than a haystack and different in kind, and the notes say so. Times belon
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.files import Record, build_dataset, parse_time, read_records, size_note
+from localmem.evaluation.datasets.readers import (
+    Reading,
+    Record,
+    build_dataset,
+    build_session,
+    parse_time,
+    read_episodes,
+    read_records,
+    size_note,
+)
 from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
-from localmem.types import Role, Session, Turn
+from localmem.types import Session
 
 COUNTS = (500,)  # questions
 
 _TIME = "%Y/%m/%d (%a) %H:%M"
 _ABSTENTION = "_abs"  # ends the id of a question that the sessions do not answer
 _POOL = "evidence only: the sessions of all questions of a half are one pool, without the published distractors"
-_SPEAKERS: Mapping[str, tuple[Role, str]] = {"user": ("user", "User"), "assistant": ("assistant", "Assistant")}
 
 
 class _Message(Record):
@@ -39,6 +46,12 @@ class _Message(Record):
 class _DatedSession(Record):
     date: str
     turns: list[_Message]
+
+    @property
+    def id(self) -> str:
+        """From the content, since these sessions have none; two questions may date one session differently."""
+        content = json.dumps([(turn.role, turn.content) for turn in self.turns])
+        return sha256(content.encode()).hexdigest()[:12]
 
 
 class _Question(Record):
@@ -78,7 +91,7 @@ def read(path: Path) -> Dataset:
     """Both forms; the first record decides which it is. Raises BadInput with file and place."""
     place, first = next(read_records(path, _EitherForm))
     if first.haystack_sessions is not None:
-        return _read_haystacks(path)
+        return read_episodes("longmemeval", path, _Haystack, _haystack, questions=COUNTS)
     if first.evidence_sessions is None:
         raise BadInput(f"{place}: neither haystack_sessions nor evidence_sessions; use LongMemEval's own file")
     return _read_pool(path)
@@ -108,13 +121,7 @@ def _draw_sessions(pool: Episode, probe: Probe, size: int) -> tuple[Session, ...
     return tuple(session for session in pool.sessions if session.id in ids)
 
 
-def _read_haystacks(path: Path) -> Dataset:
-    oddities: Counter[str] = Counter()
-    episodes = [_haystack(place, record, oddities) for place, record in read_records(path, _Haystack)]
-    return build_dataset("longmemeval", path, episodes, oddities, size_note("questions", len(episodes), COUNTS))
-
-
-def _haystack(place: str, record: _Haystack, oddities: Counter[str]) -> Episode:
+def _haystack(place: str, record: _Haystack, reading: Reading) -> Episode:
     ids, dates, dialogues = record.haystack_session_ids, record.haystack_dates, record.haystack_sessions
     counts = [len(ids), len(dates), len(dialogues)]
     if len(set(counts)) > 1:
@@ -125,12 +132,12 @@ def _haystack(place: str, record: _Haystack, oddities: Counter[str]) -> Episode:
     for key, date, turns in zip(ids, dates, dialogues, strict=True):
         name = f"{record.question_id}/{key}"
         if name in sessions:
-            oddities["sessions that occur twice in one haystack, read once"] += 1
+            reading.oddities["sessions that occur twice in one haystack, read once"] += 1
             continue
-        sessions[name] = _session(name, parse_time(date, _TIME, place), turns)
+        sessions[name] = _session(name, place, date, turns)
         marked = (f"{name}.{number}" for number, turn in enumerate(turns) if turn.has_answer)
         evidence += marked if key in gold else ()
-    oddities["questions without evidence turns"] += not evidence
+    reading.oddities["questions without evidence turns"] += not evidence
     gold_ids = tuple(name for name in sessions if name.partition("/")[2] in gold)
     probe = _probe(place, record, tuple(evidence), gold_ids)
     return Episode(record.question_id, record.half, _sort_sessions(sessions.values()), (probe,))
@@ -145,12 +152,9 @@ def _read_pool(path: Path) -> Dataset:
             oddities["questions without a text in the file, left out"] += 1
             continue
         pool = pools[record.half]
-        own = [
-            _session(_name(item), parse_time(item.date, _TIME, place), item.turns) for item in record.evidence_sessions
-        ]
-        oddities["sessions that are evidence of several questions, pooled once"] += sum(
-            session.id in pool for session in own
-        )
+        own = [_session(item.id, place, item.date, item.turns) for item in record.evidence_sessions]
+        shared = sum(session.id in pool for session in own)
+        oddities["sessions that are evidence of several questions, pooled once"] += shared
         pools[record.half] = {session.id: session for session in own} | pool
         gold = [] if record.is_abstention else own
         oddities["questions without evidence"] += not gold
@@ -162,18 +166,9 @@ def _read_pool(path: Path) -> Dataset:
     return build_dataset("longmemeval", path, episodes, oddities, note, first=_POOL)
 
 
-def _name(session: _DatedSession) -> str:
-    """An id from the content, since these sessions have none; two questions may date one session differently."""
-    content = json.dumps([(turn.role, turn.content) for turn in session.turns])
-    return sha256(content.encode()).hexdigest()[:12]
-
-
-def _session(name: str, start: datetime, messages: Iterable[_Message]) -> Session:
-    turns = []
-    for number, message in enumerate(messages):
-        role, speaker = _SPEAKERS.get(message.role, _SPEAKERS["user"])
-        turns.append(Turn(f"{name}.{number}", role, speaker, message.content, start + timedelta(seconds=number)))
-    return Session(name, tuple(turns))
+def _session(name: str, place: str, date: str, messages: Iterable[_Message]) -> Session:
+    utterances = (("Assistant" if item.role == "assistant" else "User", item.content) for item in messages)
+    return build_session(name, utterances, "User", parse_time(date, _TIME, place))
 
 
 def _probe(place: str, record: _Question, evidence: tuple[str, ...], sessions: tuple[str, ...]) -> Probe:

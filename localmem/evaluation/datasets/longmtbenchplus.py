@@ -17,8 +17,7 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session
-from localmem.evaluation.datasets.files import Reading, Record, read_episodes
+from localmem.evaluation.datasets.readers import UNDATED, Reading, Record, build_session, read_episodes
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 
 COUNTS = (11,)  # conversations
@@ -53,7 +52,7 @@ def _episode(place: str, record: _Conversation, reading: Reading) -> Episode:
     if not sessions:
         raise BadInput(f"{place}: sessions: none of them contains an exchange; use Long-MT-Bench+'s own file")
     probes = tuple(
-        Probe(f"{name}/q{number}", question, answer, "question", None, (), ())
+        Probe(f"{name}/q{number}", question, answer, "question")
         for number, (question, answer) in enumerate(zip(record.questions, record.answers, strict=True))
     )
     return Episode(name, half_of(record.conversation_id), sessions, probes)

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
-from localmem.evaluation.datasets.files import Reading, Record, read_episodes
+from localmem.evaluation.datasets import readers
+from localmem.evaluation.datasets.readers import Reading, Record
 from localmem.evaluation.episodes import Dataset, Episode, half_of
 from localmem.types import Session, Unit
 
@@ -47,12 +47,8 @@ class _PreviousDialog(Record):
     time_unit: str = "days"
 
 
-class _Metadata(Record):
-    initial_data_id: str
-
-
 class _Episode(Record):
-    metadata: _Metadata
+    id: str = Field(validation_alias=AliasPath("metadata", "initial_data_id"))
     previous_dialogs: list[_PreviousDialog] = Field(min_length=1)
     dialog: list[_Utterance]
     personas: list[list[str]] = Field(default_factory=list)
@@ -61,22 +57,24 @@ class _Episode(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and line."""
-    return read_episodes("msc", path, _Episode, _episode, episodes=COUNTS)
+    return readers.read_episodes("msc", path, _Episode, _episode, episodes=COUNTS)
 
 
 def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
-    name = reading.unique(record.metadata.initial_data_id)
+    name = reading.unique(record.id)
     sessions: list[Session] = []
-    start = UNDATED
+    start = readers.UNDATED
     for number, previous in enumerate(record.previous_dialogs, start=1):
         sessions.append(_session(place, f"{name}/{number}", previous.dialog, start))
-        start += _gap(previous, reading)
+        unit = previous.time_unit.strip().lower().removesuffix("s")
+        reading.oddities["gaps in an unknown unit, taken as days"] += unit not in _GAPS
+        start += previous.time_num * _GAPS.get(unit, _GAPS["day"])
     last = sessions[-1]
     current = _session(place, f"{name}/{len(sessions) + 1}", record.dialog, start)
     kind = f"session {len(sessions) + 1}"
-    probes = next_turn_probes(current.id, current.turns, kind=kind, after=last.id, oddities=reading.oddities)
+    probes = readers.next_turn_probes(current.id, current.turns, kind=kind, after=last.id, oddities=reading.oddities)
     golds = {last.id: _gold_memory(last.id, record, last.turns[-1].time)}
-    return Episode(name, half_of(record.metadata.initial_data_id), tuple(sessions), probes, golds=golds)
+    return Episode(name, half_of(record.id), tuple(sessions), probes, golds=golds)
 
 
 def _session(place: str, name: str, utterances: Sequence[_Utterance], start: datetime) -> Session:
@@ -85,19 +83,13 @@ def _session(place: str, name: str, utterances: Sequence[_Utterance], start: dat
     if unknown:
         raise BadInput(f"{place}: the speaker {unknown.pop()!r} is neither Speaker 1 nor 2; use MSC's own file")
     texts = (utterance.text for utterance in utterances)
-    return build_session(name, zip(speakers, texts, strict=True), _SPEAKERS[0], start)
-
-
-def _gap(previous: _PreviousDialog, reading: Reading) -> timedelta:
-    unit = previous.time_unit.strip().lower().removesuffix("s")
-    reading.oddities["gaps in an unknown unit, taken as days"] += unit not in _GAPS
-    return previous.time_num * _GAPS.get(unit, _GAPS["day"])
+    return readers.build_session(name, zip(speakers, texts, strict=True), _SPEAKERS[0], start)
 
 
 def _gold_memory(session: str, record: _Episode, time: datetime) -> tuple[Unit, ...]:
     personas = record.personas if any(record.personas) else record.init_personas
     return tuple(
-        memory_unit(f"{session}/{speaker}/{number}", text, speaker, session, time)
+        readers.memory_unit(f"{session}/{speaker}/{number}", text, speaker, session, time)
         for speaker, texts in zip(_SPEAKERS, personas, strict=False)
         for number, text in enumerate(texts)
     )

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session, memory_unit, next_turn_probes
-from localmem.evaluation.datasets.files import Reading, Record, read_episodes, read_records
+from localmem.evaluation.datasets import readers
+from localmem.evaluation.datasets.readers import Reading, Record
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, half_of
 from localmem.types import Unit
 
@@ -55,13 +55,13 @@ class Baseline(NamedTuple):
 
 def read(path: Path) -> Dataset:
     """One episode per record. Raises BadInput with file and record."""
-    return read_episodes("msc_cc", path, _Episode, _episode, episodes=COUNTS)
+    return readers.read_episodes("msc_cc", path, _Episode, _episode, episodes=COUNTS)
 
 
 def baseline(path: Path) -> list[Baseline]:
     """The shipped replies; a reply to the last turn of a session has no reference and is left out."""
     replies: list[Baseline] = []
-    for place, record in read_records(path, _Episode):
+    for place, record in readers.read_records(path, _Episode):
         texts = [_split_speaker(place, line)[1] for line in record.session5_context]
         replies += (
             Baseline(reply.utter_id, reply.response, texts[reply.n_context], tuple(reply.retrieved_memory))
@@ -72,23 +72,17 @@ def baseline(path: Path) -> list[Baseline]:
 
 
 def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
-    name = reading.unique(record.episode)
+    name, oddities = reading.unique(record.episode), reading.oddities
     utterances = [_split_speaker(place, line) for line in record.session5_context]
-    last = build_session(f"{name}/{_LAST}", utterances, utterances[0][0], _day(_LAST))
+    last = readers.build_session(f"{name}/{_LAST}", utterances, utterances[0][0], _day(_LAST))
     speakers = tuple(dict.fromkeys(speaker for speaker, _ in utterances))
     units = [_unit(place, name, key, text, speakers) for key, text in record.memories.items()]
-    oddities = reading.oddities
     oddities["memories that do not name exactly one speaker, taken for both"] += sum(not unit.speaker for unit in units)
     kind = f"session {_LAST}"
-    probes = next_turn_probes(last.id, last.turns, kind=kind, after=BEFORE_ALL, oddities=oddities)
-    return Episode(
-        id=name,
-        half=half_of(record.episode),
-        sessions=(last,),
-        probes=probes,
-        memories=tuple(unit for unit in units if unit.session != last.id),
-        golds={last.id: tuple(unit for unit in units if unit.session == last.id)},
-    )
+    probes = readers.next_turn_probes(last.id, last.turns, kind=kind, after=BEFORE_ALL, oddities=oddities)
+    memories = tuple(unit for unit in units if unit.session != last.id)
+    golds = {last.id: tuple(unit for unit in units if unit.session == last.id)}
+    return Episode(name, half_of(record.episode), (last,), probes, memories, golds)
 
 
 def _split_speaker(place: str, line: str) -> tuple[str, str]:
@@ -104,8 +98,9 @@ def _unit(place: str, name: str, key: str, text: str, speakers: Sequence[str]) -
         raise BadInput(f"{place}: memories: the id {key!r} does not have the form s1-m1; correct the file")
     number = int(match[1])
     named = [speaker for speaker in speakers if speaker.casefold() in text.casefold()]
-    return memory_unit(f"{name}/{key}", text, named[0] if len(named) == 1 else "", f"{name}/{number}", _day(number))
+    speaker = named[0] if len(named) == 1 else ""
+    return readers.memory_unit(f"{name}/{key}", text, speaker, f"{name}/{number}", _day(number))
 
 
 def _day(session: int) -> datetime:
-    return UNDATED + timedelta(days=session - 1)
+    return readers.UNDATED + timedelta(days=session - 1)

@@ -19,8 +19,7 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED
-from localmem.evaluation.datasets.files import Record, build_dataset, read_records, size_note
+from localmem.evaluation.datasets.readers import UNDATED, Record, build_dataset, read_records, size_note
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of, sessions_with
 from localmem.types import Session, Turn
 
@@ -47,9 +46,7 @@ def read(path: Path) -> Dataset:
     """Histories of five sessions each; the last may have fewer. Raises BadInput with file and place."""
     oddities: Counter[str] = Counter()
     records = read_records(path, _Dialogue)
-    episodes: list[Episode] = []
-    while group := list(islice(records, MERGED)):
-        episodes.append(_episode(group, oddities))
+    episodes = [_episode(group, oddities) for group in iter(lambda: list(islice(records, MERGED)), [])]
     count = sum(len(episode.probes) for episode in episodes)
     return build_dataset("mtbenchplus", path, episodes, oddities, size_note("sessions", count, COUNTS))
 
@@ -61,9 +58,8 @@ def _episode(group: Sequence[tuple[str, _Dialogue]], oddities: Counter[str]) -> 
     ids: set[str] = set()
     for day, (_, record, requests) in enumerate(dialogues):
         turns = [_turn(name, request, day, number) for number, request in enumerate(requests[:-1])]
-        oddities["requests of a topic that returns within a history, read once"] += sum(
-            turn.id in ids for turn in turns
-        )
+        repeated = sum(turn.id in ids for turn in turns)
+        oddities["requests of a topic that returns within a history, read once"] += repeated
         sessions.append(Session(f"{name}/{record.id}", tuple(turn for turn in turns if turn.id not in ids)))
         ids |= {turn.id for turn in turns}
     filled = tuple(session for session in sessions if session.turns)

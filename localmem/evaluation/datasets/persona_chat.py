@@ -20,14 +20,8 @@ from pathlib import Path
 from pydantic import Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import (
-    UNDATED,
-    build_session,
-    memory_unit,
-    nearest_sessions,
-    next_turn_probes,
-)
-from localmem.evaluation.datasets.files import CURE, Record, build_dataset, parse_record, size_note
+from localmem.evaluation.datasets import readers
+from localmem.evaluation.datasets.readers import Record
 from localmem.evaluation.episodes import Dataset, Episode, half_of
 from localmem.files import reading
 from localmem.types import Session, Unit
@@ -54,23 +48,24 @@ def read(path: Path) -> Dataset:
         raise BadInput(f"{path} contains one conversation, and an episode needs others as well; use more of the file")
     sessions = [_session(place, number, row, oddities) for number, (place, row) in enumerate(rows)]
     episodes = [_episode(number, row, sessions, oddities) for number, (_, row) in enumerate(rows)]
-    return build_dataset("persona_chat", path, episodes, oddities, size_note("conversations", len(rows), COUNTS))
+    note = readers.size_note("conversations", len(rows), COUNTS)
+    return readers.build_dataset("persona_chat", path, episodes, oddities, note)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, _Row]]:
-    with reading(path, CURE):
+    with reading(path, readers.CURE):
         text = path.read_bytes().decode("utf-8-sig")  # newlines as they are: a quoted field contains some
     lines = csv.DictReader(StringIO(text, newline=""), strict=True)
     first = 2  # the line at which a row begins; a row may span several
     try:
         for row in lines:
             place = f"{path}, line {first}"
-            yield place, parse_record(place, {key: value for key, value in row.items() if key}, _Row)
+            yield place, readers.parse_record(place, {key: value for key, value in row.items() if key}, _Row)
             first = lines.line_num + 1
     except csv.Error as error:
-        raise BadInput(f"{path}, line {first} is not CSV: {error}; {CURE}") from error
+        raise BadInput(f"{path}, line {first} is not CSV: {error}; {readers.CURE}") from error
     if lines.line_num < 2:
-        raise BadInput(f"{path} contains no record; {CURE}")
+        raise BadInput(f"{path} contains no record; {readers.CURE}")
 
 
 def _session(place: str, number: int, row: _Row, oddities: Counter[str]) -> Session:
@@ -84,18 +79,18 @@ def _session(place: str, number: int, row: _Row, oddities: Counter[str]) -> Sess
             speaker, text = utterances[-1]
             utterances[-1] = (speaker, f"{text} {line.strip()}")
     if not utterances:
-        raise BadInput(f"{place}: the conversation has no line 'User 1: ...'; {CURE}")
-    return build_session(f"c{number + 1}", utterances, _SPEAKERS[0], UNDATED + timedelta(days=number))
+        raise BadInput(f"{place}: the conversation has no line 'User 1: ...'; {readers.CURE}")
+    return readers.build_session(f"c{number + 1}", utterances, _SPEAKERS[0], readers.UNDATED + timedelta(days=number))
 
 
 def _episode(number: int, row: _Row, sessions: list[Session], oddities: Counter[str]) -> Episode:
     own = sessions[number]
-    others = tuple(session for session in nearest_sessions(sessions, number, NEIGHBOURS) if session is not own)
-    probes = next_turn_probes(f"{own.id}/next", own.turns, kind="next utterance", after="", oddities=oddities)
+    others = tuple(session for session in readers.nearest_sessions(sessions, number, NEIGHBOURS) if session is not own)
+    probes = readers.next_turn_probes(f"{own.id}/next", own.turns, kind="next utterance", after="", oddities=oddities)
     return Episode(own.id, half_of(own.id), others, probes, tuple(_personas(own, row)))
 
 
 def _personas(own: Session, row: _Row) -> Iterator[Unit]:
     for speaker, text in zip(_SPEAKERS, (row.first, row.second), strict=True):
         for number, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
-            yield memory_unit(f"{own.id}/{speaker}/{number}", line, speaker, f"{own.id}/0", UNDATED)
+            yield readers.memory_unit(f"{own.id}/{speaker}/{number}", line, speaker, f"{own.id}/0", readers.UNDATED)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
-from localmem.evaluation.datasets.dialogues import UNDATED
+from localmem.evaluation.datasets.readers import UNDATED
 from localmem.files import read_json, read_jsonl, reading
 from localmem.segmentation.segmenters import segments_between
 from localmem.types import Session, Turn

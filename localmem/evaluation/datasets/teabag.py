@@ -18,16 +18,21 @@ from pathlib import Path
 from pydantic import AwareDatetime, Field
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.dialogues import UNDATED, build_session, set_role
-from localmem.evaluation.datasets.files import Reading, Record, read_episodes
+from localmem.evaluation.datasets.readers import (
+    UNDATED,
+    Reading,
+    Record,
+    build_session,
+    read_episodes,
+    set_role,
+    speakers_of,
+)
 from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of
 from localmem.files import write_jsonl
 from localmem.types import Session, Turn
 
 COUNTS = (100,)  # episodes, half of them from either data set (appendix D)
 TYPE = "counterfactual"
-
-_PROBES = 2  # one for each speaker
 
 
 class _Turn(Record):
@@ -67,10 +72,10 @@ def write(path: Path, episodes: Iterable[Episode], source: str = "") -> None:
 
 def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
     name = reading.unique(record.id)
-    speakers = list(dict.fromkeys(turn.speaker for session in record.sessions for turn in session.turns))
+    sessions = _sessions(name, record.sessions)
+    speakers = speakers_of(sessions)
     if len(speakers) != 2:
-        raise BadInput(f"{place}: the sessions have the speakers {speakers}; a TeaBag episode has two")
-    sessions = _sessions(name, record.sessions, speakers[0])
+        raise BadInput(f"{place}: the sessions have the speakers {list(speakers)}; a TeaBag episode has two")
     later = sessions[-1].turns[-1].time + timedelta(days=1)
     probes: list[Probe] = []
     for number, item in enumerate(record.probes, start=1):
@@ -78,13 +83,13 @@ def _episode(place: str, record: _Episode, reading: Reading) -> Episode:
             raise BadInput(f"{place}: the asker {item.asker!r} is not {' or '.join(speakers)}; correct the file")
         (replier,) = (speaker for speaker in speakers if speaker != item.asker)
         probes.append(_probe(f"{name}/q{number}", item, replier, later))
-    reading.oddities[f"episodes with a number of questions other than {_PROBES}"] += len(probes) != _PROBES
+    reading.oddities["episodes with a number of questions other than 2"] += len(probes) != 2  # one for each speaker
     return Episode(name, half_of(record.id), sessions, tuple(probes))
 
 
-def _sessions(name: str, items: Sequence[_Session], user: str) -> tuple[Session, ...]:
+def _sessions(name: str, items: Sequence[_Session]) -> tuple[Session, ...]:
     sessions: list[Session] = []
-    start = UNDATED
+    start, user = UNDATED, items[0].turns[0].speaker
     for item in items:
         start = item.time or start
         utterances = ((turn.speaker, turn.text) for turn in item.turns)
@@ -102,15 +107,13 @@ def _probe(name: str, item: _Probe, replier: str, start: datetime) -> Probe:
         answer=item.answer,
         type=TYPE,
         time=lead[-1].time + timedelta(seconds=1) if lead else start,
-        evidence=(),
-        sessions=(),
         dialogue=lead,
         speaker=replier,
     )
 
 
 def _record(episode: Episode, source: str) -> dict[str, object]:
-    speakers = list(dict.fromkeys(turn.speaker for session in episode.sessions for turn in session.turns))
+    speakers = speakers_of(episode.sessions)
     return {
         "id": episode.id,
         "source": source,

@@ -10,7 +10,7 @@ import pytest
 
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import carecall, msc_cc, read_dataset, teabag
-from localmem.evaluation.datasets.dialogues import UNDATED, nearest_sessions
+from localmem.evaluation.datasets.readers import UNDATED, nearest_sessions
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Probe
 from localmem.types import Session
 from tests.evaluation.fixtures import write_records
@@ -526,7 +526,7 @@ def test_the_nearest_sessions_are_on_both_sides_but_at_the_ends() -> None:
 
 
 def test_a_long_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localmem.evaluation.datasets.files._CHUNK", 7)
+    monkeypatch.setattr("localmem.evaluation.datasets.readers._CHUNK", 7)
     path = write_records(tmp_path, [_cc(f"é{number}") for number in range(3)])
     assert [item.id for item in read_dataset("conversation_chronicles", path).episodes] == ["é0", "é1", "é2"]
     path.write_text(path.read_text() + " []")

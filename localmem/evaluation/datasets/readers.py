@@ -1,4 +1,4 @@
-"""Reading a data set's file: JSON or JSON lines become checked records, one after the other.
+"""What the readers share: checked records from JSON or JSON lines, and sessions, probes and gold memories from these.
 
 A file of gigabytes (LongMemEval_M has 2.7) is never in memory at once. Every error is a BadInput of one line with the
 file and the line or record.
@@ -7,9 +7,11 @@ file and the line or record.
 import json
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from hashlib import file_digest
+from itertools import pairwise
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -17,10 +19,11 @@ from pydantic import BaseModel, ConfigDict
 
 from localmem import files
 from localmem.errors import BadInput
-from localmem.evaluation.episodes import Dataset, Episode
+from localmem.evaluation.episodes import Dataset, Episode, Probe
+from localmem.types import Session, Turn, Unit
 
 CURE = "use the data set's own file"
-
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # the first time in a data set without times
 _PEEK = 256  # bytes that show whether a file is a list
 _CHUNK = 1 << 24  # characters read at once; larger than most records, so that few are parsed twice
 _SEPARATORS = " \t\r\n,"
@@ -59,10 +62,9 @@ def parse_record(place: str, value: object, form: type[AnyRecord]) -> AnyRecord:
 def parse_value(place: str, text: str) -> object:
     """The value that a JSON text holds. Raises BadInput with its place."""
     try:
-        value: object = json.loads(text)
+        return json.loads(text)
     except ValueError as error:
         raise BadInput(f"{place} is not JSON: {error}; {CURE}") from error
-    return value
 
 
 def parse_time(text: str, pattern: str, place: str) -> datetime:
@@ -123,6 +125,76 @@ def size_note(noun: str, count: int, published: Collection[int]) -> str:
     """A note if the published files hold another number; not an error, for one may use a part of a data set."""
     sizes = " or ".join(map(str, sorted(published)))
     return "" if count in published else f"{count} {noun}; the published files hold {sizes}"
+
+
+def nearest_sessions(sessions: Sequence[Session], index: int, count: int) -> tuple[Session, ...]:
+    """The session at `index` and the `count` nearest in the file: half before and half after it, except at the ends."""
+    first = max(0, min(index - count // 2, len(sessions) - count - 1))
+    return tuple(sessions[first : first + count + 1])
+
+
+def build_session(name: str, utterances: Iterable[tuple[str, str]], user: str, start: datetime) -> Session:
+    """A session from (speaker, text) pairs; every speaker other than `user` takes the assistant's role.
+
+    Data sets date sessions and not turns, so each turn is one second after the previous one.
+    """
+    turns = (
+        Turn(f"{name}.{n}", "user" if speaker == user else "assistant", speaker, text, start + timedelta(seconds=n))
+        for n, (speaker, text) in enumerate(utterances)
+    )
+    return Session(name, tuple(turns))
+
+
+def memory_unit(key: str, text: str, speaker: str, session: str, time: datetime) -> Unit:
+    """A sentence that the data set gives as a memory of a session: its key is its text, and it has no source turns."""
+    return Unit(key, text, text, "memory", speaker, session, (), time, time)
+
+
+def next_turn_probes(
+    name: str,
+    turns: Sequence[Turn],
+    *,
+    kind: str,
+    after: str,
+    oddities: Counter[str] | None = None,
+    repliers: Collection[str] | None = None,
+    evidence: Mapping[str, tuple[str, ...]] | None = None,
+) -> tuple[Probe, ...]:
+    """A probe for each turn that answers another speaker's: given the session so far, what is said next?
+
+    Restricted to the speakers in `repliers` if given. `evidence` maps a turn id to the ids that the reply rests on.
+    `oddities` counts the turns that answer nobody.
+    """
+    probes = tuple(
+        Probe(
+            id=f"{name}/{index}",
+            question=previous.text,
+            answer=turn.text,
+            type=kind,
+            time=turn.time,
+            evidence=(evidence or {}).get(turn.id, ()),
+            dialogue=tuple(set_role(earlier, turn.speaker) for earlier in turns[: index - 1]),
+            kind="next",
+            after=after,
+            speaker=turn.speaker,
+        )
+        for index, (previous, turn) in enumerate(pairwise(turns), start=1)
+        if previous.speaker != turn.speaker and (repliers is None or turn.speaker in repliers)
+    )
+    if oddities is not None:
+        same_speaker = "turns that follow a turn of the same speaker, not used as probes"
+        oddities[same_speaker] += max(0, len(turns) - 1) - len(probes)
+    return probes
+
+
+def speakers_of(sessions: Iterable[Session]) -> tuple[str, ...]:
+    """All speakers, in the order of their first turns."""
+    return tuple(dict.fromkeys(turn.speaker for session in sessions for turn in session.turns))
+
+
+def set_role(turn: Turn, replier: str) -> Turn:
+    """The turn in the role it has when `replier` is to reply: that speaker's turns are the assistant's."""
+    return replace(turn, role="assistant" if turn.speaker == replier else "user")
 
 
 def _read_values(path: Path) -> Iterator[tuple[str, object]]:
