@@ -154,10 +154,11 @@ class LocalMem:
         `datasets` maps data set names to files. No `systems` means all. `limit` uses the first questions of each data
         set only. Users' memories are neither read nor changed. Raises BadInput, BadSettings.
         """
-        from localmem.experiments.runs import evaluate
+        from localmem.experiments.runs import EvaluationRecipe, evaluate
 
+        recipe = EvaluationRecipe(systems=tuple(systems), limit=limit)
         paths = {name: Path(path) for name, path in datasets.items()}
-        return evaluate(self.settings, systems=systems, datasets=paths, out=Path(out), limit=limit, resume=resume)
+        return evaluate(self.settings, recipe, datasets=paths, out=Path(out), resume=resume)
 
     def _user(self, user: str | None) -> str:
         name = self.settings.user if user is None else user

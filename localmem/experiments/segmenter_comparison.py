@@ -2,29 +2,28 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from localmem.config import Settings
 from localmem.errors import BadInput
-from localmem.experiments.runs import Notify, Progress, ignore_progress
+from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
+from localmem.evaluation.metrics.segmentation import mean_agreement
+from localmem.evaluation.rubric_learning import PredictedSegments, RubricLearner, evaluate_segmenter
+from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress, open_backbone
+from localmem.llm.base import LLM
+from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Report, Table
-
-if TYPE_CHECKING:
-    from localmem.config import Settings
-    from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
-    from localmem.evaluation.rubric_learning import PredictedSegments
-    from localmem.llm.base import LLM
-    from localmem.segmentation import Segmenter
+from localmem.segmentation import Segmenter
+from localmem.segmentation.rubric import Rubric
+from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, RandomSegmenter
 
 
-class SegmentationRecipe(BaseModel):
+class SegmentationRecipe(ExperimentRecipe):
     """The options of a segmenter comparison."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     segmenters: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """Segmenter: llm, tiling, even, random, or a trained one by name or folder."""
@@ -53,7 +52,7 @@ class SegmentationRecipe(BaseModel):
 
 
 def compare_segmenters(
-    settings: "Settings",
+    settings: Settings,
     recipe: SegmentationRecipe,
     path: Path,
     *,
@@ -67,101 +66,70 @@ def compare_segmenters(
     With `learned_rubric` the LLM, as the only segmenter, learns a rubric from its worst dialogues, into that file.
     `out` receives the report. Raises BadInput.
     """
-    from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
-    from localmem.reporting.provenance import versions
-
     if learned_rubric and recipe.segmenters != ("llm",):
         raise BadInput(f"a rubric is learned from errors of the LLM; use segmenter llm, not {recipe.segmenters}")
     dialogues = read_segmented_dialogues(path)[recipe.skip :][: recipe.limit]
     if not dialogues:
         raise BadInput(f"{path} has no dialogue after the first {recipe.skip}; lower skip")
+    notes = [f"skipped dialogues: {recipe.skip}"]
     with ExitStack() as stack:
-        segmenters = _Segmenters(settings, recipe, stack, notify)
-        rows, predictions = zip(
-            *(_measure(name, segmenters.load(name), dialogues, progress) for name in recipe.segmenters), strict=True
-        )
+
+        @cache
+        def backbone() -> LLM:
+            return open_backbone(settings, stack, notify)
+
+        rows: list[dict[str, object]] = []
+        predictions: list[PredictedSegments] = []
+        for name in recipe.segmenters:
+            segmenter = _load_segmenter(name, settings, recipe, backbone)
+            row, predictions = _measure(name, segmenter, dialogues, progress)
+            rows.append(row)
         figures: dict[str, object] = {
             "data": path.name,
             "skipped": recipe.skip,
             "dialogues": len(dialogues),
-            "segmenters": list(rows),
+            "segmenters": rows,
             "versions": versions(),
         }
-        notes = [f"skipped dialogues: {recipe.skip}"]
         if learned_rubric is not None:
-            items, unused = _learn_rubric(segmenters.llm, recipe, predictions[0], learned_rubric, progress)
-            figures |= {"rubric": str(learned_rubric), "unused_answers": unused, "items": items}
-            notes.append(f"rubric: {learned_rubric}, unused answers: {unused}")
-            notes += [f"rubric item: {item}" for item in items]
+            options = recipe.model_dump(include={"hard", "batches", "items", "examples"})
+            learner = RubricLearner(backbone(), **options)
+            rubric = learner.learn(predictions, progress)
+            rubric.save(learned_rubric)
+            unused = learner.fallbacks.total()
+            figures |= {"rubric": str(learned_rubric), "unused_answers": unused, "items": list(rubric.items)}
+            notes += [f"rubric: {learned_rubric}, unused answers: {unused}"]
+            notes += [f"rubric item: {item}" for item in rubric.items]
     report = Report(figures, (Table.of(f"{path.name}, {len(dialogues)} dialogues", rows),), tuple(notes))
     if out is not None:
         report.save(out, f"Segmentation {out.name}")
     return report
 
 
-def _learn_rubric(
-    llm: "LLM", recipe: SegmentationRecipe, predictions: "list[PredictedSegments]", path: Path, progress: Progress
-) -> tuple[list[str], int]:
-    """Save the rubric; return its items and the number of unusable answers."""
-    from localmem.evaluation.rubric_learning import RubricLearner
+def _load_segmenter(
+    name: str, settings: Settings, recipe: SegmentationRecipe, backbone: Callable[[], LLM]
+) -> Segmenter:
+    """A segmenter; a name that is not built in is that of a trained model."""
+    from localmem.factory.parts import bare_encoder, trained_segmenter
+    from localmem.segmentation.texttiling import TextTiling
 
-    options = recipe.model_dump(include={"hard", "batches", "items", "examples"})
-    learner = RubricLearner(llm, **options)
-    rubric = learner.learn(predictions, progress)
-    rubric.save(path)
-    return list(rubric.items), learner.fallbacks.total()
-
-
-class _Segmenters:
-    """Loads segmenters by name, and the backbone once."""
-
-    def __init__(self, settings: "Settings", recipe: SegmentationRecipe, stack: ExitStack, notify: Notify) -> None:
-        self._settings, self._recipe, self._stack, self._notify = settings, recipe, stack, notify
-
-    @cached_property
-    def llm(self) -> "LLM":
-        """The backbone of the settings."""
-        from localmem import factory
-
-        backbone = factory.backbone(self._settings, self._notify)
-        self._stack.callback(backbone.close)
-        return backbone.llm
-
-    def load(self, name: str) -> "Segmenter":
-        """A segmenter; a name that is not built in is that of a trained model."""
-        from localmem.factory.parts import trained_segmenter
-        from localmem.segmentation.segmenters import EvenSegmenter, RandomSegmenter
-
-        recipe = self._recipe
-        built_in: dict[str, Callable[[], Segmenter]] = {
-            "llm": self._llm_segmenter,
-            "tiling": self._texttiling,
-            "even": lambda: EvenSegmenter(recipe.chunk),
-            "random": lambda: RandomSegmenter(recipe.seed),
-        }
-        return built_in[name]() if name in built_in else trained_segmenter(name, self._settings.retrieval.device)
-
-    def _llm_segmenter(self) -> "Segmenter":
-        from localmem.segmentation.rubric import Rubric
-        from localmem.segmentation.segmenters import LLMSegmenter
-
-        rubric = Rubric.load(self._recipe.rubric) if self._recipe.rubric else None
-        return LLMSegmenter(self.llm, rubric=rubric, chunk=self._recipe.chunk)
-
-    def _texttiling(self) -> "Segmenter":
-        from localmem.factory.parts import bare_encoder
-        from localmem.segmentation.texttiling import TextTiling
-
-        return TextTiling(bare_encoder(self._settings), width=self._recipe.width, cut=self._recipe.cut)
+    match name:
+        case "llm":
+            rubric = Rubric.load(recipe.rubric) if recipe.rubric else None
+            return LLMSegmenter(backbone(), rubric=rubric, chunk=recipe.chunk)
+        case "tiling":
+            return TextTiling(bare_encoder(settings), width=recipe.width, cut=recipe.cut)
+        case "even":
+            return EvenSegmenter(recipe.chunk)
+        case "random":
+            return RandomSegmenter(recipe.seed)
+    return trained_segmenter(name, settings.retrieval.device)
 
 
 def _measure(
-    name: str, segmenter: "Segmenter", dialogues: "Sequence[SegmentedDialogue]", progress: Progress
-) -> "tuple[dict[str, object], list[PredictedSegments]]":
+    name: str, segmenter: Segmenter, dialogues: Sequence[SegmentedDialogue], progress: Progress
+) -> tuple[dict[str, object], list[PredictedSegments]]:
     """The measures over all dialogues; a first call, which loads the weights, is not timed."""
-    from localmem.evaluation.metrics.segmentation import mean_agreement
-    from localmem.evaluation.rubric_learning import evaluate_segmenter
-
     segmenter.segment([dialogues[0].session])
     start = perf_counter()
     predictions = evaluate_segmenter(segmenter, dialogues, progress)

@@ -14,6 +14,8 @@ from localmem.experiments.reports import read_chapters
 from localmem.experiments.runs import BASELINES, RUN, EvaluationRecipe, evaluate, system_settings
 from localmem.llm.scripted import ScriptedLLM
 
+NONE, RSUM = EvaluationRecipe(systems=("none",)), EvaluationRecipe(systems=("rsum",))
+
 
 @pytest.fixture(autouse=True)
 def backbone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,8 +49,8 @@ def test_systems_and_baselines_answer_every_question(tmp_path: Path, settings: S
     steps: list[tuple[str, int, int]] = []
     lines = evaluate(
         settings,
+        NONE,
         datasets={"jsonl": dataset},
-        systems=["none"],
         out=tmp_path / "run",
         progress=lambda *step: steps.append(step),
     )
@@ -60,8 +62,8 @@ def test_systems_and_baselines_answer_every_question(tmp_path: Path, settings: S
 
 def test_a_system_joins_a_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     out = tmp_path / "run"
-    first = recalled_texts(evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=out))
-    both = recalled_texts(evaluate(settings, datasets={"jsonl": dataset}, systems=["rsum"], out=out, resume=True))
+    first = recalled_texts(evaluate(settings, NONE, datasets={"jsonl": dataset}, out=out))
+    both = recalled_texts(evaluate(settings, RSUM, datasets={"jsonl": dataset}, out=out, resume=True))
     assert both.items() > first.items()
     assert {system for system, _ in both} - {system for system, _ in first} == {"rsum"}
     about = json.loads((out / RUN).read_text(encoding="utf-8"))
@@ -70,9 +72,8 @@ def test_a_system_joins_a_run(tmp_path: Path, settings: Settings, dataset: Path)
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     def run(resume: bool = True, own: Settings = settings, limit: int | None = None) -> list[Line]:
-        return evaluate(
-            own, datasets={"jsonl": dataset}, systems=["none"], out=tmp_path / "run", limit=limit, resume=resume
-        )
+        recipe = NONE.model_copy(update={"limit": limit})
+        return evaluate(own, recipe, datasets={"jsonl": dataset}, out=tmp_path / "run", resume=resume)
 
     before = run(resume=False)
     with pytest.raises(BadInput, match="continue it with --resume"):
@@ -89,7 +90,7 @@ def test_limits_without_questions_are_refused(tmp_path: Path, settings: Settings
     lines = dataset.read_text(encoding="utf-8").splitlines()
     dataset.write_text("\n".join(line for line in lines if "question" not in line) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="no questions under these limits"):
-        evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=tmp_path / "run")
+        evaluate(settings, NONE, datasets={"jsonl": dataset}, out=tmp_path / "run")
 
 
 def test_the_settings_of_a_variant_keep_everything_else() -> None:
@@ -99,7 +100,7 @@ def test_the_settings_of_a_variant_keep_everything_else() -> None:
     assert variant.chat.carry == 5
     assert system_settings(own, "secom").options == {"k": 3}
     assert system_settings(own, "rsum").options == {}, "options belong to the system of the settings"
-    with pytest.raises(BadInput, match=r"no variant .huge.; it has .*session"):
+    with pytest.raises(BadSettings, match=r"no variant .huge.*; it has .*session"):
         system_settings(own, "secom/huge")
     with pytest.raises(BadSettings, match="unknown system 'sekom'"):
         system_settings(own, "sekom")
@@ -107,13 +108,13 @@ def test_the_settings_of_a_variant_keep_everything_else() -> None:
 
 def test_a_recipe_configures_a_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     recipe = EvaluationRecipe(systems=("none",), limit=1, threads=1)
-    lines = evaluate(settings, datasets={"jsonl": dataset}, out=tmp_path / "run", **dict(recipe))
+    lines = evaluate(settings, recipe, datasets={"jsonl": dataset}, out=tmp_path / "run")
     assert {episode for _, episode in recalled_texts(lines)} == {"ann"}
 
 
 def test_the_report_names_what_was_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     out = tmp_path / "run"
-    evaluate(settings, datasets={"jsonl": dataset}, systems=["none"], out=out, limit=1)
+    evaluate(settings, EvaluationRecipe(systems=("none",), limit=1), datasets={"jsonl": dataset}, out=out)
     (chapter,) = read_chapters([out], (), None)  # type: ignore[arg-type]  # no metric asks a model
     (section,) = chapter.sections
     assert section.notes[0] == "PARTIAL: only the first 1 questions of each data set"

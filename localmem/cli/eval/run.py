@@ -33,7 +33,5 @@ def run_(
     """
     settings = settings_of(config, model=model)
     with step_progress() as progress:
-        evaluate(
-            settings, datasets=dict(datasets), out=out, resume=resume, notify=note, progress=progress, **dict(recipe)
-        )
+        evaluate(settings, recipe, datasets=dict(datasets), out=out, resume=resume, notify=note, progress=progress)
     note(f"answers are in {out / ANSWERS}; run `localmem eval report {out}`")
