@@ -1,17 +1,22 @@
-"""The report of a run: means with intervals, paired differences, costs, and quality against cost.
+"""The report of a run: means with intervals, paired differences, costs, quality against cost, and corpus measures.
 
-Receives the lines of a run and the scores of its answers; asks no model. A failed answer counts with the worst score,
-0: a system must not gain by failing where it would have been wrong.
+Receives the lines of a run, the scores of its answers and the models that measures need; loads none. A failed answer
+counts with the worst score, 0: a system must not gain by failing where it would have been wrong.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from localmem.evaluation.answers import Answer, Line, Read, answers_of, reads_of
+from localmem.bank import Bank
+from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of, reads_of
+from localmem.evaluation.file_scoring import LEXICAL_METRICS, MetricName, ScorableReply, ScoringModels, score_replies
+from localmem.evaluation.metrics.gold_memory import match_sentences, rouge_similarities, shared_words
+from localmem.evaluation.metrics.likelihood import perplexity
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.bootstrap import difference, estimate
 from localmem.reporting.plots import pareto_plot, save_plot
@@ -23,33 +28,70 @@ Key = tuple[str, str, str, str]  # system, dataset, episode, probe
 Scores = Mapping[str, Mapping[Key, float]]
 
 BROWSABLE = 5_000  # answers on a page
+_MEMORY_COLUMNS = [f"{name} {of}" for of in ("of words", "of sentences") for name in ("precision", "recall", "F1")]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What a system spent on reading sessions, and on recalling and responding for answers."""
+class SystemResult:
+    """What one system read and answered of a data set, and what it spent on reading, recalling and responding."""
 
-    sessions: int
-    unread: int
-    read: PromptUsage
-    read_seconds: float
-    answers: int
-    failed: int
-    recall: PromptUsage
-    respond: PromptUsage
-    recall_seconds: float
-    respond_seconds: float
+    reads: Sequence[Read]
+    answers: Sequence[Answer]
+
+    @property
+    def reading(self) -> PromptUsage:
+        """What all prompts cost that read sessions."""
+        return _total(read.spent for read in self.reads)
+
+    def usage(self, stage: str) -> PromptUsage:
+        """What all prompts of a stage (recall, respond) cost."""
+        return _total(answer.spent.get(stage, {}) for answer in self.answers)
+
+    def stage_seconds(self, stage: str) -> float:
+        """Seconds per answer."""
+        return sum(answer.seconds.get(stage, 0.0) for answer in self.answers) / max(len(self.answers), 1)
 
     @property
     def tokens(self) -> float:
         """Tokens per answer, including its share of the reading."""
-        spent = (self.read, self.recall, self.respond)
-        return sum(each.input_tokens + each.output_tokens for each in spent) / max(self.answers, 1)
+        usage = self.reading.plus(self.usage("recall")).plus(self.usage("respond"))
+        return (usage.input_tokens + usage.output_tokens) / max(len(self.answers), 1)
 
     @property
     def seconds(self) -> float:
         """Seconds per answer; reading happens before and is not included."""
-        return (self.recall_seconds + self.respond_seconds) / max(self.answers, 1)
+        return self.stage_seconds("recall") + self.stage_seconds("respond")
+
+    def cost_cells(self) -> tuple[str, ...]:
+        """The cells of the table of costs after the system's name."""
+        read, recall, respond = self.reading, self.usage("recall"), self.usage("respond")
+        sessions, answers = max(len(self.reads), 1), max(len(self.answers), 1)
+        return (
+            str(len(self.reads)),
+            str(sum(bool(line.error) for line in self.reads)),
+            f"{read.calls / sessions:.1f}",
+            f"{(read.input_tokens + read.output_tokens) / sessions:.0f}",
+            f"{sum(line.seconds for line in self.reads) / sessions:.2f}",
+            f"{recall.calls / answers:.1f}",
+            f"{(recall.input_tokens + recall.output_tokens) / answers:.0f}",
+            f"{self.stage_seconds('recall'):.3f}",
+            f"{(respond.input_tokens + respond.output_tokens) / answers:.0f}",
+            f"{respond.output_tokens / answers:.0f}",
+            f"{self.stage_seconds('respond'):.2f}",
+            str(read.trimmed + recall.trimmed + respond.trimmed),
+        )
+
+
+Results = Mapping[str, SystemResult]
+
+_COST_HEAD = (
+    "system", "sessions", "failed to read", "calls to read", "tokens", "seconds", "calls to recall", "tokens",
+    "seconds", "tokens to respond", "output tokens", "seconds", "truncated prompts",
+)  # fmt: skip
+
+
+def _total(spent: Iterable[Mapping[str, PromptUsage]]) -> PromptUsage:
+    return reduce(PromptUsage.plus, (usage for by_prompt in spent for usage in by_prompt.values()), PromptUsage())
 
 
 def key(answer: Answer) -> Key:
@@ -65,9 +107,15 @@ def section(
     tables: list[Table] = []
     plots: list[str] = []
     for dataset, own in _group(answers, lambda answer: answer.work.dataset).items():
-        costs = _costs(own, [read for read in reads if read.work.dataset == dataset])
-        tables += _tables(dataset, own, scores, costs, against)
-        plots += _save_plots(dataset, own, scores, costs, folder)
+        by_system = _group(own, lambda answer: answer.work.system)
+        results = {
+            system: SystemResult([read for read in reads if read.work[:2] == (system, dataset)], rows)
+            for system, rows in by_system.items()
+        }
+        measures = _applicable(own, scores)
+        tables += _tables(dataset, results, measures, scores, against)
+        if measures and len(results) > 1:
+            plots += _save_plots(dataset, results, measures[0], scores[measures[0]], folder)
     browsable = tuple(_browsable(answer, scores) for answer in answers[:BROWSABLE])
     note = f"only the first {BROWSABLE} of {len(answers)} answers can be browsed"
     notes = [*notes, note] if len(answers) > BROWSABLE else notes
@@ -78,66 +126,47 @@ def section(
 
 
 def _tables(
-    dataset: str, answers: Sequence[Answer], scores: Scores, costs: Mapping[str, Cost], against: Sequence[str]
+    dataset: str, results: Results, measures: Sequence[str], scores: Scores, against: Sequence[str]
 ) -> list[Table]:
-    measures = _applicable(answers, scores)
-    by_system = _group(answers, lambda answer: answer.work.system)
     quality = [
-        (
-            system,
-            str(len(own)),
-            str(costs[system].failed),
-            *(_format_mean(_values(own, scores[name])) for name in measures),
-        )
-        for system, own in by_system.items()
+        {"system": system, "answers": len(result.answers), "failed": sum(bool(row.error) for row in result.answers)}
+        | {name: _format_mean(_values(result.answers, scores[name])) for name in measures}
+        for system, result in results.items()
     ]
-    head = ("system", "answers", "failed", *measures)
-    tables = [Table(f"{dataset}: quality (mean and 95 % interval)", head, tuple(quality))]
-    baselines = [name for name in against if name in by_system and len(by_system) > 1]
-    tables += [_difference_table(dataset, baseline, by_system, measures, scores) for baseline in baselines]
-    splits: dict[str, Callable[[Answer], str]] = {
-        "question type": lambda answer: answer.about,
-        "session after which it was asked": lambda answer: answer.session,
-    }
-    for name, category in splits.items():
-        tables += _split_tables(dataset, name, answers, category, measures[:1], scores)
-    return [*tables, _cost_table(dataset, costs)]
+    tables = [Table.of(f"{dataset}: quality (mean and 95 % interval)", quality)]
+    for baseline in against:
+        if baseline in results and len(results) > 1:
+            rows = [
+                {"system": system}
+                | {name: _format_difference(own, results[baseline], scores[name]) for name in measures}
+                for system, own in results.items()
+                if system != baseline
+            ]
+            caption = f"{dataset}: difference from {baseline}, paired by answer (=: no difference beyond the interval)"
+            tables.append(Table.of(caption, rows))
+    for measure in measures[:1]:
+        by = f"{dataset}: {measure} by {{}} (number of answers in brackets)"
+        tables += _split_table(by.format("question type"), results, lambda row: row.about, scores[measure])
+        when = by.format("session after which it was asked")
+        tables += _split_table(when, results, lambda row: row.session, scores[measure])
+    caption = f"{dataset}: costs per session to read, and per answer to recall and respond (means)"
+    costs = tuple((system, *result.cost_cells()) for system, result in results.items())
+    return [*tables, Table(caption, _COST_HEAD, costs)]
 
 
-def _difference_table(
-    dataset: str, baseline: str, by_system: Mapping[str, Sequence[Answer]], measures: Sequence[str], scores: Scores
-) -> Table:
-    rows = [
-        (system, *(_format_difference(own, by_system[baseline], scores[name]) for name in measures))
-        for system, own in by_system.items()
-        if system != baseline
-    ]
-    caption = f"{dataset}: difference from {baseline}, paired by answer (=: no difference beyond the interval)"
-    return Table(caption, ("system", *measures), tuple(rows))
-
-
-def _split_tables(
-    dataset: str,
-    name: str,
-    answers: Sequence[Answer],
-    category: Callable[[Answer], str],
-    measures: Sequence[str],
-    scores: Scores,
+def _split_table(
+    caption: str, results: Results, category: Callable[[Answer], str], scores: Mapping[Key, float]
 ) -> list[Table]:
-    """A table for each measure with a column for each category; none for a single category or more than twelve."""
-    categories = sorted({category(answer) for answer in answers})
+    """A table with a column for each category; none for a single category or more than twelve."""
+    categories = sorted({category(answer) for result in results.values() for answer in result.answers})
     if not 2 <= len(categories) <= 12:
         return []
-    tables = []
-    for measure in measures:
-        rows = []
-        for system, own in _group(answers, lambda answer: answer.work.system).items():
-            groups = _group(own, category)
-            parts = [_values(groups.get(each, ()), scores[measure]) for each in categories]
-            rows.append((system, *(f"{fmean(part):.3f} ({len(part)})" if part else "" for part in parts)))
-        caption = f"{dataset}: {measure} by {name} (number of answers in brackets)"
-        tables.append(Table(caption, ("system", *categories), tuple(rows)))
-    return tables
+    rows = []
+    for system, result in results.items():
+        groups = _group(result.answers, category)
+        parts = [_values(groups.get(each, ()), scores) for each in categories]
+        rows.append((system, *(f"{fmean(part):.3f} ({len(part)})" if part else "" for part in parts)))
+    return [Table(caption, ("system", *categories), tuple(rows))]
 
 
 def _applicable(answers: Sequence[Answer], scores: Scores) -> list[str]:
@@ -154,101 +183,29 @@ def _format_mean(values: Sequence[float]) -> str:
     return estimate(values).as_text() if values else ""
 
 
-def _format_difference(ours: Sequence[Answer], theirs: Sequence[Answer], scores: Mapping[Key, float]) -> str:
-    baseline = {key(answer)[1:]: scores[key(answer)] for answer in theirs if key(answer) in scores}
-    pairs = [
-        (scores[key(answer)], baseline[key(answer)[1:]])
-        for answer in ours
-        if key(answer) in scores and key(answer)[1:] in baseline
-    ]
-    if not pairs:
+def _format_difference(ours: SystemResult, theirs: SystemResult, scores: Mapping[Key, float]) -> str:
+    ours_by_probe, theirs_by_probe = (
+        {key(answer)[1:]: scores[key(answer)] for answer in result.answers if key(answer) in scores}
+        for result in (ours, theirs)
+    )
+    shared = [probe for probe in ours_by_probe if probe in theirs_by_probe]
+    if not shared:
         return ""
-    mean = difference(*(list(side) for side in zip(*pairs, strict=True)))
+    mean = difference([ours_by_probe[probe] for probe in shared], [theirs_by_probe[probe] for probe in shared])
     return f"{'= ' if mean.low <= 0 <= mean.high else ''}{mean.as_text('+')}"
-
-
-# -- cost --------------------------------------------------------------------------------------------------------------
-
-
-def _costs(answers: Sequence[Answer], reads: Sequence[Read]) -> dict[str, Cost]:
-    reads_by_system = _group(reads, lambda read: read.work.system)
-    by_system = _group(answers, lambda answer: answer.work.system)
-    return {system: _cost(own, reads_by_system.get(system, [])) for system, own in by_system.items()}
-
-
-def _cost(answers: Sequence[Answer], reads: Sequence[Read]) -> Cost:
-    def stage_cost(stage: str) -> PromptUsage:
-        return total(spent for answer in answers for spent in answer.spent.get(stage, {}).values())
-
-    def stage_seconds(stage: str) -> float:
-        return sum(answer.seconds.get(stage, 0.0) for answer in answers)
-
-    return Cost(
-        sessions=len(reads),
-        unread=sum(bool(read.error) for read in reads),
-        read=total(spent for read in reads for spent in read.spent.values()),
-        read_seconds=sum(read.seconds for read in reads),
-        answers=len(answers),
-        failed=sum(bool(answer.error) for answer in answers),
-        recall=stage_cost("recall"),
-        respond=stage_cost("respond"),
-        recall_seconds=stage_seconds("recall"),
-        respond_seconds=stage_seconds("respond"),
-    )
-
-
-def total(spent: Iterable[PromptUsage]) -> PromptUsage:
-    """The sum."""
-    result = PromptUsage()
-    for each in spent:
-        result = result.plus(each)
-    return result
-
-
-def _cost_table(dataset: str, costs: Mapping[str, Cost]) -> Table:
-    head = (
-        "system", "sessions", "failed to read", "calls to read", "tokens", "seconds", "calls to recall", "tokens",
-        "seconds", "tokens to respond", "output tokens", "seconds", "truncated prompts",
-    )  # fmt: skip
-    rows = tuple((system, *_cost_cells(cost)) for system, cost in costs.items())
-    return Table(f"{dataset}: costs per session to read, and per answer to recall and respond (means)", head, rows)
-
-
-def _cost_cells(cost: Cost) -> tuple[str, ...]:
-    sessions, answers = max(cost.sessions, 1), max(cost.answers, 1)
-    return (
-        str(cost.sessions),
-        str(cost.unread),
-        f"{cost.read.calls / sessions:.1f}",
-        f"{(cost.read.input_tokens + cost.read.output_tokens) / sessions:.0f}",
-        f"{cost.read_seconds / sessions:.2f}",
-        f"{cost.recall.calls / answers:.1f}",
-        f"{(cost.recall.input_tokens + cost.recall.output_tokens) / answers:.0f}",
-        f"{cost.recall_seconds / answers:.3f}",
-        f"{(cost.respond.input_tokens + cost.respond.output_tokens) / answers:.0f}",
-        f"{cost.respond.output_tokens / answers:.0f}",
-        f"{cost.respond_seconds / answers:.2f}",
-        str(cost.read.trimmed + cost.recall.trimmed + cost.respond.trimmed),
-    )
 
 
 # -- plots and answers -------------------------------------------------------------------------------------------------
 
 
-def _save_plots(
-    dataset: str, answers: Sequence[Answer], scores: Scores, costs: Mapping[str, Cost], folder: Path
-) -> list[str]:
-    """Quality by the first measure against tokens and against seconds, with the Pareto front."""
-    measures = _applicable(answers, scores)
-    if not measures or len(costs) < 2:
-        return []
-    by_system = _group(answers, lambda answer: answer.work.system)
-    means = {system: fmean(values) for system in costs if (values := _values(by_system[system], scores[measures[0]]))}
+def _save_plots(dataset: str, results: Results, measure: str, scores: Mapping[Key, float], folder: Path) -> list[str]:
+    """Quality against tokens and against seconds, with the Pareto front."""
+    means = {name: fmean(values) for name, result in results.items() if (values := _values(result.answers, scores))}
     names = []
     for unit, label in (("tokens", "tokens per answer, including reading"), ("seconds", "seconds per answer")):
-        points = {system: (float(getattr(costs[system], unit)), mean) for system, mean in means.items()}
+        points = {system: (float(getattr(results[system], unit)), mean) for system, mean in means.items()}
         names.append(f"{dataset}-{unit}.png")
-        save_plot(folder / names[-1], pareto_plot(points, xlabel=label, ylabel=f"{measures[0]}, {dataset}"))
+        save_plot(folder / names[-1], pareto_plot(points, xlabel=label, ylabel=f"{measure}, {dataset}"))
     return names
 
 
@@ -271,3 +228,65 @@ def _group(items: Iterable[Item], category: Callable[[Item], str]) -> dict[str, 
     for item in items:
         groups[category(item)].append(item)
     return dict(groups)
+
+
+# -- all answers together, and whole memories --------------------------------------------------------------------------
+
+
+def corpus_tables(lines: Sequence[Line], metrics: Sequence[MetricName], models: ScoringModels) -> list[Table]:
+    """A table of answers by system for each data set, then memories against gold ones; `metrics` are further ones."""
+    scorable: defaultdict[str, defaultdict[str, list[Answer]]] = defaultdict(lambda: defaultdict(list))
+    for answer in answers_of(lines):
+        if not answer.error and answer.gold[0].strip():
+            scorable[answer.work.dataset][answer.work.system].append(answer)
+    answer_tables = [
+        Table.of(
+            f"{dataset}: all answers together (without failed ones)",
+            [{"system": system, **_measures(answers, metrics, models)} for system, answers in by_system.items()],
+        )
+        for dataset, by_system in sorted(scorable.items())
+    ]
+    return [*answer_tables, *_memory_tables(lines)]
+
+
+def _measures(answers: Sequence[Answer], metrics: Sequence[MetricName], models: ScoringModels) -> dict[str, float]:
+    replies = [
+        ScorableReply(answer.probe, answer.text, tuple(gold for gold in answer.gold if gold.strip()))
+        for answer in answers
+    ]
+    measures = dict(score_replies(replies, (*LEXICAL_METRICS, *metrics), models=models).overall)
+    likelihoods = [answer.likelihood for answer in answers if answer.likelihood]
+    return measures | ({"perplexity of gold": perplexity(likelihoods)} if likelihoods else {})
+
+
+def _memory_tables(lines: Sequence[Line]) -> list[Table]:
+    """After each session with gold sentences: how many the memory holds, and how much of it is gold."""
+    figures: defaultdict[str, defaultdict[str, list[tuple[float, ...]]]] = defaultdict(lambda: defaultdict(list))
+    for work, memory, gold in _memories(lines):
+        sentences = match_sentences(rouge_similarities(memory, gold))
+        figures[work.dataset][work.system].append((*shared_words(memory, gold), *sentences))
+    return [
+        Table.of(
+            f"{dataset}: memory against gold memory, mean over sessions",
+            [
+                {
+                    "system": system,
+                    "sessions": len(rows),
+                    **dict(zip(_MEMORY_COLUMNS, map(fmean, zip(*rows, strict=True)), strict=True)),
+                }
+                for system, rows in sorted(by_system.items())
+            ],
+        )
+        for dataset, by_system in sorted(figures.items())
+    ]
+
+
+def _memories(lines: Sequence[Line]) -> Iterator[tuple[Work, list[str], Sequence[str]]]:
+    """The texts of each memory after a session with gold sentences; `lines` are in the order of reading."""
+    banks: defaultdict[Work, Bank] = defaultdict(Bank)
+    for line in lines:
+        if isinstance(line, Read):
+            banks[line.work] = banks[line.work].apply(line.changes)
+            if line.gold:
+                bank = banks[line.work]
+                yield line.work, [*(unit.text for unit in bank.live()), *bank.notes.values()], line.gold

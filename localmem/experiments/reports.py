@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from localmem.evaluation.answers import answers_of, read_answers
+from localmem.evaluation.file_scoring import MetricName, ScoringModels
+from localmem.evaluation.judgements import Judgement, read_judgements
+from localmem.evaluation.scores import UNCALIBRATED, score_answers
+from localmem.evaluation.summary import corpus_tables, section
 from localmem.experiments.runs import ANSWERS, BASELINES, read_about
-
-if TYPE_CHECKING:
-    from localmem.evaluation.file_scoring import MetricName, ScoringModels
-    from localmem.evaluation.judgements import Judgement
-    from localmem.reporting.sections import Chapter, Section
+from localmem.reporting.sections import Chapter, Section, read_section
 
 _PARTIAL = {
     "limit": "only the first {} questions of each data set",
@@ -18,34 +18,27 @@ _PARTIAL = {
 }
 
 
-def read_chapters(folders: Sequence[Path], metrics: "Sequence[MetricName]", models: "ScoringModels") -> "list[Chapter]":
+def read_chapters(folders: Sequence[Path], metrics: Sequence[MetricName], models: ScoringModels) -> list[Chapter]:
     """A chapter for each output folder of an evaluation. Raises BadInput.
 
     The section of a run is computed again, because it may have been continued or judged; `metrics` are measured in
     addition to those that need no model.
     """
-    from localmem.reporting.sections import Chapter, read_section
+    chapters = []
+    for folder in folders:
+        is_run = (folder / ANSWERS).exists()
+        part = run_section(folder, metrics, models) if is_run else read_section(folder)
+        chapters.append(Chapter(part.title, folder, (part,)))
+    return chapters
 
-    sections = [
-        run_section(folder, metrics, models) if (folder / ANSWERS).exists() else read_section(folder)
-        for folder in folders
-    ]
-    return [Chapter(section.title, folder, (section,)) for folder, section in zip(folders, sections, strict=True)]
 
-
-def run_section(folder: Path, metrics: "Sequence[MetricName]", models: "ScoringModels") -> "Section":
+def run_section(folder: Path, metrics: Sequence[MetricName], models: ScoringModels) -> Section:
     """Quality, differences from the baselines, costs and answers of a run; plots go into its folder."""
-    from localmem.evaluation import corpus_metrics
-    from localmem.evaluation.answers import answers_of, read_answers
-    from localmem.evaluation.judgements import read_judgements
-    from localmem.evaluation.scores import score_answers
-    from localmem.evaluation.summary import section
-
     lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
     scores = score_answers(answers_of(lines), judgements)
     notes = [*_run_notes(folder), *_judge_notes(judgements)]
     summary = section(f"Run {folder.name}", notes, lines, scores, folder, against=BASELINES)
-    return replace(summary, tables=(*summary.tables, *corpus_metrics.tables(lines, metrics, models)))
+    return replace(summary, tables=(*summary.tables, *corpus_tables(lines, metrics, models)))
 
 
 def _run_notes(folder: Path) -> list[str]:
@@ -63,10 +56,8 @@ def _run_notes(folder: Path) -> list[str]:
     ]
 
 
-def _judge_notes(judgements: "Sequence[Judgement]") -> list[str]:
+def _judge_notes(judgements: Sequence[Judgement]) -> list[str]:
     """Each judge once, with its calibration."""
-    from localmem.evaluation.scores import UNCALIBRATED
-
     judges = {(judgement.judge, judgement.model): judgement for judgement in judgements}
     return [
         f"judge {name} on {model}: {judgement.calibration or 'NOT CALIBRATED'}"

@@ -12,13 +12,12 @@ import pytest
 
 from localmem.chat.conversation import Conversation
 from localmem.errors import BadInput, LLMUnavailable
-from localmem.evaluation import corpus_metrics
 from localmem.evaluation.answers import Answer, Line, Read, answers_of, open_answers, read_answers, reads_of, successful
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe
 from localmem.evaluation.file_scoring import ScoringModels
 from localmem.evaluation.runner import AgentSpec, WrapLLM, count_probes, run_systems
 from localmem.evaluation.scores import score_answers
-from localmem.evaluation.summary import section
+from localmem.evaluation.summary import corpus_tables, section
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Recorder
 from localmem.reporting.sections import Table
@@ -133,7 +132,7 @@ def report_tables(lines: list[Line], folder: Path) -> list[Table]:
     scores = score_answers(answers_of(lines), [])
     return [
         *section("Run", [], lines, scores, folder, against=("rsum",)).tables,
-        *corpus_metrics.tables(lines, (), NO_MODELS),
+        *corpus_tables(lines, (), NO_MODELS),
     ]
 
 

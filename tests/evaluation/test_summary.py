@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from localmem.evaluation import corpus_metrics
 from localmem.evaluation.answers import Answer, Line, Read, Work
 from localmem.evaluation.file_scoring import ScoringModels
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.evaluation.scores import UNCALIBRATED, score_answers
-from localmem.evaluation.summary import key, section
+from localmem.evaluation.summary import corpus_tables, key, section
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.pages import html_page, markdown
 from localmem.reporting.sections import Chapter, Section, Table
@@ -108,7 +107,7 @@ def test_an_uncalibrated_judge_is_marked_and_a_failed_answer_is_wrong() -> None:
 def test_corpus_metrics_of_all_answers_and_of_memories_against_gold_ones() -> None:
     unit = Unit("u1", "Ana has a kite.", "Ana has a kite.", "sentence", "Ana", "s1", (), TIME, TIME)
     memory_line = replace(read("rsum"), changes=(AddUnit(unit, TIME),), gold=("Ana has a kite.", "Ana lives in Lima."))
-    corpus, memory = corpus_metrics.tables([memory_line, *LINES[2:6]], (), NO_MODELS)
+    corpus, memory = corpus_tables([memory_line, *LINES[2:6]], (), NO_MODELS)
     row = dict(zip(corpus.head, corpus.rows[0], strict=True))
     assert row["BLEU-1"] == "100.000"
     assert row["F1"] == "1.000"  # without the failed answer
@@ -130,7 +129,7 @@ def test_perplexity_weighs_every_token_alike() -> None:
         answer("rsum", "q1", "x", likelihood=Likelihood(-1.0, 1, 0)),
         answer("rsum", "q2", "x", likelihood=Likelihood(-5.0, 2, 0)),
     ]
-    (corpus,) = corpus_metrics.tables(answers, (), NO_MODELS)
+    (corpus,) = corpus_tables(answers, (), NO_MODELS)
     assert dict(zip(corpus.head, corpus.rows[0], strict=True))["perplexity of gold"] == f"{exp(6 / 3):.3f}"
 
 
