@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, TypeAdapter, Validation
 from localmem.errors import BadInput
 from localmem.files import (
     JsonlLog,
+    Part,
     nearest,
     one_line,
     parse_json,
@@ -152,7 +153,8 @@ def test_yaml_that_is_no_mapping_is_refused(tmp_path: Path, text: str, message: 
 
 def test_a_file_is_replaced_and_its_folder_is_made(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "a.txt"
-    for content in ("old", b"bytes", ["new", b" and ", memoryview(b"parts")]):
+    parts: list[Part] = ["new", b" and ", memoryview(b"parts")]
+    for content in ("old", b"bytes", parts):
         write_atomic(path, content)
     assert path.read_text() == "new and parts"
     assert list(path.parent.iterdir()) == [path]
@@ -234,16 +236,17 @@ def test_a_log_resumes_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
 
 def test_a_log_takes_lines_of_many_threads(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
+    numbers = [{"n": number} for number in range(200)]
     with JsonlLog(path, NUMBERS) as log:
         threads = [
-            threading.Thread(target=lambda start=start: [log.append({"n": n}) for n in range(start, start + 50)])
+            threading.Thread(target=lambda start=start: list(map(log.append, numbers[start : start + 50])))
             for start in range(0, 200, 50)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(record["n"] for record in read_log(path, NUMBERS)) == list(range(200))
+    assert sorted(read_log(path, NUMBERS), key=lambda record: record["n"]) == numbers
 
 
 def test_a_log_that_is_not_open_or_not_a_log_is_refused(tmp_path: Path) -> None:

@@ -88,10 +88,10 @@ class Project:
 
     def imports(self, module: str) -> bool:
         """Whether the environment that was made can import a module."""
-        done = subprocess.run(
+        process = subprocess.run(
             [self.venv / "bin" / "python", "-c", f"import {module}"], capture_output=True, check=False
         )
-        return done.returncode == 0
+        return process.returncode == 0
 
     def without_registry(self) -> Mapping[str, str]:
         """Environment variables under which pip finds no package at all."""
@@ -108,7 +108,7 @@ def test_setup_installs_once_and_then_does_nothing(project: Project) -> None:
     code, output = project.run()
     assert code == 0, output
     assert "ready" in output
-    # The list alone leaves torch without what it needs; setup saw that and mended it.
+    # The list alone leaves torch without its dependencies; setup notices and installs them.
     assert "needs more packages" in output
     assert project.imports("torch")
     assert project.run(**project.without_registry()) == (0, "")
@@ -123,7 +123,7 @@ def test_a_changed_list_is_installed(project: Project) -> None:
     assert project.imports("extra")
 
 
-def test_an_interrupted_setup_goes_on(project: Project) -> None:
+def test_an_interrupted_setup_resumes(project: Project) -> None:
     code, output = project.run(**project.without_registry())
     assert code == 1
     assert "Traceback" not in output
@@ -134,7 +134,7 @@ def test_an_interrupted_setup_goes_on(project: Project) -> None:
     assert (project.venv / "bin").stat().st_ino == inode, "what was there was kept"
 
 
-def test_a_half_made_environment_is_made_anew(project: Project) -> None:
+def test_an_incomplete_environment_is_rebuilt(project: Project) -> None:
     project.run()
     (project.venv / "localmem-setup").unlink()
     for packages in project.venv.glob("lib/*/site-packages/pip"):
@@ -156,12 +156,12 @@ def test_two_setups_at_once_both_end_well(project: Project) -> None:
 
 def test_another_kind_starts_from_nothing_and_is_kept(project: Project) -> None:
     project.run()
-    left = project.venv / "left-over"
-    left.touch()
+    leftover = project.venv / "left-over"
+    leftover.touch()
     code, output = project.run("--gpu")
     assert code == 0, output
     assert "anew for the GPU" in output
-    assert not left.exists()
+    assert not leftover.exists()
     assert project.run() == (0, "")
     assert (project.venv / "localmem-kind").read_text() == "gpu\n"
 
@@ -173,13 +173,13 @@ def test_an_unknown_argument_is_misuse(project: Project) -> None:
     assert not project.venv.exists()
 
 
-def test_a_machine_without_python_is_told(project: Project) -> None:
+def test_a_machine_without_python_gets_one_line(project: Project) -> None:
     tools = project.root / "tools"
     tools.mkdir()
     for name in ("bash", "env", "dirname", "cat", "sha256sum", "cut", "flock", "grep"):
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
+        tool = shutil.which(name)
+        assert tool is not None
+        (tools / name).symlink_to(tool)
     code, output = project.run(PATH=str(tools))
     assert code == 1
     assert "no Python 3.11 or later" in output
@@ -230,7 +230,7 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
         "assert shipped_adapters('smollm2-135m-instruct')"
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("LOCALMEM_MODELS", "PYTHONPATH")}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         env={**environment, "PYTHONPATH": str(tmp_path / "site"), "XDG_DATA_HOME": str(tmp_path / "share")},
         cwd=tmp_path,
@@ -238,9 +238,9 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     site = tmp_path / "site" / "localmem"
-    assert done.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         str(site / "__init__.py"),
         str(site / "data/models/manifest.yaml"),
         str(site / "data/configs"),

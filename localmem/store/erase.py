@@ -22,9 +22,8 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select, update
 
 from localmem.store import jobs
-from localmem.store.change_log import ChangeLog, LoggedBatch
+from localmem.store.change_log import ChangeLog, LoggedBatch, no_unit
 from localmem.store.dependents import adds_unit_from, dependents
-from localmem.store.history import no_unit
 from localmem.store.records import BatchState
 from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table

@@ -11,14 +11,14 @@ from sqlalchemy import Connection, insert
 
 from localmem.errors import BadInput
 from localmem.store.change_log import Batch, ChangeLog
-from localmem.store.export import export_lines
-from localmem.store.export_lines import (
+from localmem.store.export import (
     BatchLine,
     Header,
     JobLine,
     Line,
     SessionLine,
     TurnLine,
+    export_lines,
     parse_header,
     parse_line,
     write_line,

@@ -8,6 +8,8 @@ embeddings             derived data: vectors by the identity of the encoder and 
 encoder                the encoder whose vectors memories are searched with
 """
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -22,6 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.types import TypeEngine
 
 REVISION = "0002"
 
@@ -37,17 +40,19 @@ metadata = MetaData(naming_convention=_NAMES)
 # SQLite assigns row numbers only in a column of the type INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")
 
+
+def _columns(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=False) for name in names]
+
+
 # `position` is for the next turn; `started` and `ended` are the times of the first and last turn (microseconds, UTC).
 sessions = Table(
     "sessions",
     metadata,
     Column("number", _Number, primary_key=True),
-    Column("user", Text, nullable=False),
-    Column("id", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("started", BigInteger, nullable=False),
-    Column("ended", BigInteger, nullable=False),
+    *_columns(Text, "user", "id", "state"),
+    *_columns(Integer, "position"),
+    *_columns(BigInteger, "started", "ended"),
     UniqueConstraint("user", "id"),
 )
 
@@ -55,15 +60,11 @@ sessions = Table(
 turns = Table(
     "turns",
     metadata,
-    Column("user", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("id", Text, nullable=False),
-    Column("role", Text, nullable=False),
-    Column("speaker", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("time", BigInteger, nullable=False),
-    Column("zone", Integer, nullable=False),
+    *_columns(Text, "user", "session"),
+    *_columns(Integer, "position"),
+    *_columns(Text, "id", "role", "speaker", "text"),
+    *_columns(BigInteger, "time"),
+    *_columns(Integer, "zone"),
     PrimaryKeyConstraint("user", "session", "position"),
     UniqueConstraint("user", "id"),
     ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
@@ -75,40 +76,28 @@ batches = Table(
     "batches",
     metadata,
     Column("number", _Number, primary_key=True),
-    Column("user", Text, nullable=False),
-    Column("system", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("cause", Text, nullable=False),
+    *_columns(Text, "user", "system", "kind", "cause"),
     Column("session", Text),
-    Column("state", Text, nullable=False),
+    *_columns(Text, "state"),
     ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
 )
 Index(None, batches.c.user, batches.c.system, batches.c.number)
 Index(None, batches.c.user, batches.c.session)
-Index(
-    "uq_batches_active_cause",
-    batches.c.user,
-    batches.c.system,
-    batches.c.kind,
-    batches.c.cause,
-    unique=True,
-    sqlite_where=text("state = 'active'"),
-    postgresql_where=text("state = 'active'"),
-)
+_ACTIVE = text("state = 'active'")
+_OF_CAUSE = (batches.c.user, batches.c.system, batches.c.kind, batches.c.cause)
+Index("uq_batches_active_cause", *_OF_CAUSE, unique=True, sqlite_where=_ACTIVE, postgresql_where=_ACTIVE)
 
 # `unit` and `other` are the units that the change names: added, retired (by), marked, linked (from, to).
 changes = Table(
     "changes",
     metadata,
     Column("batch", _Number, nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("system", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("time", BigInteger, nullable=False),
+    *_columns(Integer, "position"),
+    *_columns(Text, "user", "system", "type"),
+    *_columns(BigInteger, "time"),
     Column("unit", Text),
     Column("other", Text),
-    Column("body", Text, nullable=False),
+    *_columns(Text, "body"),
     PrimaryKeyConstraint("batch", "position"),
     ForeignKeyConstraint(["batch"], ["batches.number"]),
     sqlite_with_rowid=False,
@@ -120,38 +109,28 @@ Index(None, changes.c.user, changes.c.system, changes.c.other)
 jobs = Table(
     "jobs",
     metadata,
-    Column("user", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("system", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("error", Text, nullable=False),
-    Column("owner", Text, nullable=False),
+    *_columns(Text, "user", "session", "system", "state"),
+    *_columns(Integer, "attempts"),
+    *_columns(Text, "error", "owner"),
     PrimaryKeyConstraint("user", "session", "system"),
     ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
 )
-Index(
-    "ix_jobs_waiting",
-    jobs.c.state,
-    sqlite_where=text("state <> 'done'"),
-    postgresql_where=text("state <> 'done'"),
-)
+_WAITING = text("state <> 'done'")
+Index("ix_jobs_waiting", jobs.c.state, sqlite_where=_WAITING, postgresql_where=_WAITING)
 
 banks = Table(
     "banks",
     metadata,
-    Column("user", Text, nullable=False),
-    Column("system", Text, nullable=False),
-    Column("version", BigInteger, nullable=False),
+    *_columns(Text, "user", "system"),
+    *_columns(BigInteger, "version"),
     PrimaryKeyConstraint("user", "system"),
 )
 
 embeddings = Table(
     "embeddings",
     metadata,
-    Column("digest", Text, nullable=False),
-    Column("identity", Text, nullable=False),
-    Column("vector", LargeBinary, nullable=False),
+    *_columns(Text, "digest", "identity"),
+    *_columns(LargeBinary, "vector"),
     PrimaryKeyConstraint("digest", "identity"),
 )
 
@@ -160,6 +139,6 @@ encoder = Table(
     "encoder",
     metadata,
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("identity", Text, nullable=False),
-    Column("dimension", Integer, nullable=False),
+    *_columns(Text, "identity"),
+    *_columns(Integer, "dimension"),
 )

@@ -14,12 +14,11 @@ from sqlalchemy import Connection
 
 from localmem.bank import Bank
 from localmem.store import jobs, sessions, undo
-from localmem.store.change_log import ChangeLog
+from localmem.store.change_log import ChangeLog, unit_history
 from localmem.store.database import Database
 from localmem.store.erase import Eraser, Erasure
 from localmem.store.erase_check import check_erasure
 from localmem.store.export import export_lines
-from localmem.store.history import unit_history
 from localmem.store.importing import import_user, read_export
 from localmem.store.index_files import IndexFiles
 from localmem.store.journal import StoreJournal

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection, and in the transaction, that the store hands over."""
+"""Entry point of Alembic: runs the migrations on the connection, and in the transaction, of the store."""
 
 from alembic import context
 

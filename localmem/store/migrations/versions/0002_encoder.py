@@ -1,6 +1,6 @@
-"""Which encoder the vectors are of. A store from before takes the one that made most of its vectors.
+"""Records the encoder of the vectors. For an existing store it is the one that made most of them.
 
-A migration is frozen: it repeats the tables as they were, whatever `localmem.store.schema` says later.
+A migration is frozen: it creates the tables as they were, whatever `localmem.store.schema` says later.
 """
 
 import sqlalchemy as sa
