@@ -105,7 +105,10 @@ class Server(uvicorn.Server):
         if is_loopback(host):
             decisive, defaults = decisive_settings(settings), default_settings()
             server = LocalServer(host, port, os.getpid(), self.services.local_token, decisive, defaults)
-            write_local_server(settings.data, server)
+            try:
+                write_local_server(settings.data, server)
+            except OSError as error:
+                self._notify(f"cannot write to {settings.data} ({error}); commands will not use this server")
 
     def _address_line(self) -> str:
         settings = self.services.settings

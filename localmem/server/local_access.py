@@ -33,8 +33,8 @@ class LocalServer(NamedTuple):
 
 
 def write_local_server(data_dir: Path, server: LocalServer) -> None:
-    """Announce a server; a previous file is replaced. Only the owner can read the file."""
-    data_dir.mkdir(parents=True, exist_ok=True)
+    """Announce a server; a previous file is replaced. Only the owner can read the file. Raises OSError."""
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = data_dir / f"{_FILE_NAME}.{server.pid}"
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
