@@ -14,7 +14,8 @@ from finetune.traces.filtering import Reason, find_problem
 from finetune.traces.trace import Trace
 from localmem.errors import BadInput
 from localmem.evaluation.judgements import JudgeSetup
-from localmem.evaluation.judging import Item, Judge, Verdict, get_judge
+from localmem.evaluation.judging.judges import Item, Judge, get_judge
+from localmem.evaluation.judging.verdicts import Verdict
 from localmem.files import JsonlLog
 
 FOLDER = "opinions"
@@ -59,10 +60,21 @@ class StoredScores:
     def rejection(
         self, traces: Iterable[Trace], stage: str, track: Callable[[int], object] = lambda _: None
     ) -> Callable[[Trace], Reason | None]:
-        """A function that gives the reason to drop a trace: a score below the minimum, or none at all."""
+        """A function that gives the reason to drop a trace: a score below the minimum, or none at all.
+
+        Earlier scores of the same judge and model are reused.
+        """
         candidates = [trace for trace in traces if find_problem(trace, stage) is None]
+        key = (self._judge.judge.name, self._judge.model)
         with JsonlLog(self._folder / FOLDER / f"{stage}.jsonl", TypeAdapter(StoredScore)) as log:
-            scores = self._scores(candidates, log, track)
+            scores = {record.trace: record.score for record in log.records if (record.judge, record.model) == key}
+            missing = [trace for trace in candidates if trace.id not in scores and self._can_judge(trace)]
+            for start in range(0, len(missing), _BLOCK):
+                block = missing[start : start + _BLOCK]
+                for trace, score in zip(block, score_answers(self._judge, block), strict=True):
+                    scores[trace.id] = score
+                    log.append(StoredScore(trace.id, *key, score))
+                track(len(block))
         self.judged += len(candidates)
 
         def reason(trace: Trace) -> Reason | None:
@@ -73,20 +85,9 @@ class StoredScores:
 
         return reason
 
-    def _scores(
-        self, traces: Sequence[Trace], log: JsonlLog[StoredScore], track: Callable[[int], object]
-    ) -> dict[str, float | None]:
-        """The score of each trace by its id; earlier scores of the same judge and model are reused."""
-        key = (self._judge.judge.name, self._judge.model)
-        scores = {record.trace: record.score for record in log.records if (record.judge, record.model) == key}
-        missing = [trace for trace in traces if trace.id not in scores and _can_judge(self._judge.judge, trace)]
-        for start in range(0, len(missing), _BLOCK):
-            block = missing[start : start + _BLOCK]
-            for trace, score in zip(block, score_answers(self._judge, block), strict=True):
-                scores[trace.id] = score
-                log.append(StoredScore(trace.id, *key, score))
-            track(len(block))
-        return scores
+    def _can_judge(self, trace: Trace) -> bool:
+        """Correctness can only be judged against gold."""
+        return self._judge.judge.name != "correct" or trace.metadata.gold is not None
 
 
 def score_answers(judge: JudgeSetup, traces: Sequence[Trace]) -> list[float | None]:
@@ -105,11 +106,6 @@ def _judge_item(trace: Trace) -> Item:
         "gold": trace.metadata.gold or "",
         "answer": trace.answer,
     }
-
-
-def _can_judge(judge: Judge, trace: Trace) -> bool:
-    """Correctness can only be judged against gold."""
-    return judge.name != "correct" or trace.metadata.gold is not None
 
 
 def _mean_score(judge: Judge, verdict: Verdict) -> float | None:

@@ -14,7 +14,9 @@ from pydantic import TypeAdapter
 
 from localmem.bank import Bank
 from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of
-from localmem.evaluation.judging import Calibration, Item, Judge, Verdict
+from localmem.evaluation.judging.calibration import Calibration
+from localmem.evaluation.judging.judges import Item, Judge
+from localmem.evaluation.judging.verdicts import Verdict
 from localmem.files import JsonlLog, read_log
 
 FILE = "verdicts.jsonl"

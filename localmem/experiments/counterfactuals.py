@@ -30,7 +30,7 @@ from localmem.experiments.runs import (
 if TYPE_CHECKING:
     from localmem.config import Settings
     from localmem.evaluation.episodes import Dataset
-    from localmem.evaluation.judging import Judge
+    from localmem.evaluation.judging.judges import Judge
     from localmem.llm.base import LLM
 
 
@@ -130,8 +130,7 @@ def run_teafarm(
 
 def _correctness_judge(name: str, samples: int | None) -> "Judge":
     """A judge that distinguishes right from wrong. Raises BadInput."""
-    from localmem.evaluation.judging import JUDGES, get_judge
-    from localmem.evaluation.judging.judges import RIGHT
+    from localmem.evaluation.judging.judges import JUDGES, RIGHT, get_judge
 
     judge = get_judge(name)
     if RIGHT not in judge.scales:

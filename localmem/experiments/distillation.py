@@ -8,20 +8,28 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from finetune import students
-from finetune.traces.collect import Collector
 from finetune.traces.filtering import PARTS, filter_traces
 from finetune.traces.import_chats import import_chats
 from finetune.traces.judge_scores import StoredScores
-from finetune.traces.trace import Teacher, read_traces, write_traces
+from finetune.traces.trace import Collector, Teacher, read_traces, write_traces
 from finetune.trainers import lora
 from finetune.trainers.training import TrainingJob, TrainingResult, update_recipe
 from localmem.config import Settings
 from localmem.errors import BadInput, LocalmemError
-from localmem.evaluation.judging import model_identity
-from localmem.experiments.runs import Notify, Progress, Split, counting, evaluate, ignore_progress
+from localmem.evaluation.judging.calibration import model_identity
+from localmem.experiments.runs import (
+    EvaluationRecipe,
+    ExperimentRecipe,
+    Notify,
+    Progress,
+    Split,
+    counting,
+    evaluate,
+    ignore_progress,
+)
 from localmem.experiments.student_comparison import calibration_line, open_judge
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.weights import model_path
@@ -31,10 +39,8 @@ ALL_STAGES = "all"
 _ADAPTER_FIELDS = {"start", "rank", "dora", "four_bit", "row_tokens", "distribution_weight"}
 
 
-class CollectionRecipe(BaseModel):
+class CollectionRecipe(ExperimentRecipe):
     """What `localmem distill collect` runs and keeps."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     systems: tuple[str, ...] = Field(min_length=1)
     """Memory system to run, or SYSTEM/VARIANT."""
@@ -65,10 +71,10 @@ def collect_traces(
     Returns the number of traces by stage. A failure loses nothing that was collected; `resume` continues and retries.
     """
     with Collector(out / TRACES, describe_teacher(settings), recipe.stages) as collector:
+        own = recipe.model_dump(include={"systems", "limit", "sessions", "split", "threads"})
         evaluate(
-            settings, datasets=datasets, out=out, systems=recipe.systems, baselines=(), limit=recipe.limit,
-            sessions=recipe.sessions, split=recipe.split, threads=recipe.threads, resume=resume, retry_failed=True,
-            wrap=collector.wrap, notify=notify, progress=progress,
+            settings, EvaluationRecipe(**own, retry_failed=True), datasets=datasets, out=out, baselines=(),
+            resume=resume, wrap=collector.wrap, notify=notify, progress=progress,
         )  # fmt: skip
     return dict(collector.counts)
 
@@ -124,16 +130,10 @@ def filter_collection(
             counts: dict[str, int] = {part: len(result.parts[part]) for part in PARTS}
             reasons = dict(result.dropped)
             rows.append({"stage": stage, **counts, "dropped": sum(reasons.values()), "reasons": reasons})
-    if judge and scores:
-        about = {
-            "judge": judge.judge.name,
-            "model": judge.model,
-            "minimum": minimum,
-            "answers": scores.judged,
-            "calibration": calibration_line(judge),
-        }
-        rows = [{**row, "judge": about} for row in rows]
-    return rows
+    if not judge or not scores:
+        return rows
+    about = {"judge": judge.judge.name, "model": judge.model, "minimum": minimum, "answers": scores.judged}
+    return [{**row, "judge": {**about, "calibration": calibration_line(judge)}} for row in rows]
 
 
 def train_student(collection: Path, stages: Sequence[str], job: TrainingJob[lora.LoraRecipe]) -> TrainingResult:

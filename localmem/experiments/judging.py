@@ -24,15 +24,16 @@ from localmem.experiments.runs import (
 if TYPE_CHECKING:
     from localmem.config import Settings
     from localmem.evaluation.judgements import JudgeSetup
-    from localmem.evaluation.judging import Judge
-    from localmem.evaluation.judging.calibration_store import CalibrationRecord
+    from localmem.evaluation.judging.calibration import CalibrationRecord
+    from localmem.evaluation.judging.judges import Judge
     from localmem.llm.base import LLM
 
 
 def judge_on_backbone(judge: "Judge", settings: "Settings", llm: "LLM", seed: int = 0) -> "JudgeSetup":
     """A judge on the settings' backbone, with its calibration if there is one."""
     from localmem.evaluation.judgements import JudgeSetup
-    from localmem.evaluation.judging import ask_judge, find_calibration, model_identity
+    from localmem.evaluation.judging.calibration import find_calibration, model_identity
+    from localmem.evaluation.judging.verdicts import ask_judge
 
     model = model_identity(settings, judge)
     calibration = find_calibration(settings.data, judge, model)
@@ -44,10 +45,9 @@ def judge_on_backbone(judge: "Judge", settings: "Settings", llm: "LLM", seed: in
 def judge_on_nli(judge: "Judge", settings: "Settings", name: str) -> "JudgeSetup":
     """The entailment judge on a trained NLI model, given by its name in the manifest or its folder."""
     from localmem.evaluation.judgements import JudgeSetup
-    from localmem.evaluation.judging import find_calibration
-    from localmem.evaluation.judging.calibration_store import nli_identity
-    from localmem.evaluation.judging.inference import infer_verdicts
-    from localmem.factory.parts import pair_model
+    from localmem.evaluation.judging.calibration import find_calibration, nli_identity
+    from localmem.evaluation.judging.verdicts import infer_verdicts
+    from localmem.factory import pair_model
 
     model = nli_identity(name)
     calibration = find_calibration(settings.data, judge, model)
@@ -59,7 +59,7 @@ def select_judges(
     criteria: Sequence[str], samples: int | None, nli: str | None, default: Sequence[str]
 ) -> "list[Judge]":
     """The judges by these names, or by `default`; an NLI model is the entailment judge. Raises BadInput."""
-    from localmem.evaluation.judging import get_judge
+    from localmem.evaluation.judging.judges import get_judge
 
     names = list(dict.fromkeys(criteria)) or (["entailment"] if nli else list(default))
     judges = [get_judge(name) for name in names]
@@ -118,9 +118,15 @@ def calibrate_judges(
     `labelled` replaces the shipped set of a single judge. Raises BadInput.
     """
     from localmem.evaluation import DATA
-    from localmem.evaluation.judging import JUDGES, ask_judge, calibrate_judge, model_identity
-    from localmem.evaluation.judging.calibration import read_labelled_set
-    from localmem.evaluation.judging.calibration_store import nli_identity, save_calibration
+    from localmem.evaluation.judging.calibration import (
+        calibrate_judge,
+        model_identity,
+        nli_identity,
+        read_labelled_set,
+        save_calibration,
+    )
+    from localmem.evaluation.judging.judges import JUDGES
+    from localmem.evaluation.judging.verdicts import ask_judge
 
     judges = select_judges(criteria, samples, nli, list(JUDGES))
     if labelled and len(judges) != 1:

@@ -36,10 +36,9 @@ from localmem.evaluation.datasets import msc_cc
 from localmem.evaluation.datasets.labelled_pairs import read_operations
 from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
 from localmem.evaluation.episodes import Episode
-from localmem.evaluation.judging import JUDGES, ask_judge, calibrate_judge, get_judge
-from localmem.evaluation.judging.calibration import Label, read_labelled_set
-from localmem.evaluation.judging.judges import FIRST, SECOND, TIE, Judge, Pair, Words
-from localmem.evaluation.judging.verdicts import Verdict
+from localmem.evaluation.judging.calibration import Label, calibrate_judge, read_labelled_set
+from localmem.evaluation.judging.judges import FIRST, JUDGES, SECOND, TIE, Judge, Pair, Words, get_judge
+from localmem.evaluation.judging.verdicts import Verdict, ask_judge
 from localmem.evaluation.metrics.likelihood import Scorer
 from localmem.evaluation.rubric_learning import evaluate_segmenter
 from localmem.files import read_lines

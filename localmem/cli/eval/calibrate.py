@@ -13,8 +13,7 @@ from localmem.experiments.judging import calibrate_judges, describe_calibration
 from localmem.files import write_json
 
 if TYPE_CHECKING:
-    from localmem.evaluation.judging.calibration import Calibration
-    from localmem.evaluation.judging.calibration_store import CalibrationRecord
+    from localmem.evaluation.judging.calibration import Calibration, CalibrationRecord
 
 
 @click.command()

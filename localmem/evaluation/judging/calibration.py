@@ -2,25 +2,35 @@
 
 Words and pairs are measured by accuracy and Cohen's kappa, numbers and grades by Spearman's rank correlation. A judge
 is believable from `MIN_AGREEMENT` on ("substantial" agreement in Landis and Koch, 1977), if it also accepts at most
-`MAX_VAGUE_ACCEPTED` of the wrong answers that are vague. Does not depend on a model.
+`MAX_VAGUE_ACCEPTED` of the wrong answers that are vague.
+
+Calibrations are stored in one file of the data directory. Each is valid for one judge with its samples, one version of
+its prompt and one model; any other combination has not been measured.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from localmem.config import Settings
 from localmem.errors import BadInput, MissingExtra
-from localmem.evaluation.judging.judges import Item, Judge, Pair, Words, check_item
+from localmem.evaluation.judging.judges import Item, Judge, Numbers, Pair, Words, check_item
 from localmem.evaluation.judging.verdicts import FLIPS, Verdict
-from localmem.files import parse_json, read_lines, read_text
+from localmem.files import parse_json, read_json, read_lines, read_text, write_json
+from localmem.llm.base import route
+from localmem.prompts import load
 from localmem.reporting.bootstrap import Estimate, estimate
+from localmem.weights.folder import file_sums
+from localmem.weights.manifest import Manifest
 
+FILE = "calibration.json"
 MIN_AGREEMENT = 0.6
 MAX_VAGUE_ACCEPTED = 0.2
 VAGUE = "vague"
@@ -75,14 +85,14 @@ class Calibration:
     unusable: int
     trimmed: int
     agreement: float
-    accuracy: Estimate | None
-    kinds: Mapping[str, KindAgreement]
-    confusion: Mapping[str, Mapping[str, int]]
-    passed: Mapping[str, float]
-    flipped: float | None
-    favoured: Mapping[str, float]
-    spearman: Mapping[str, float]
-    means: Mapping[str, Mapping[str, float]]
+    accuracy: Estimate | None = None
+    kinds: Mapping[str, KindAgreement] = field(default_factory=dict)
+    confusion: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    passed: Mapping[str, float] = field(default_factory=dict)
+    flipped: float | None = None
+    favoured: Mapping[str, float] = field(default_factory=dict)
+    spearman: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def believable(self) -> bool:
@@ -110,38 +120,46 @@ def read_labelled_set(path: Path, judge: Judge) -> LabelledSet:
 
 def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verdict], *, seed: int = 0) -> Calibration:
     """Compare the judge's verdicts on the labelled items with the labels. An item without a verdict is a miss."""
-    has_words = isinstance(judge.verdict, Words | Pair)
     lines = labelled.lines
+    counts = (
+        len(lines),
+        sum(not verdict.usable for verdict in verdicts),
+        sum(verdict.trimmed > 0 for verdict in verdicts),
+    )
+    if isinstance(judge.verdict, Numbers):
+        pairs = {scale: _score_pairs(scale, lines, verdicts) for scale in judge.scales}
+        spearman = {scale: _spearman(values) for scale, values in pairs.items()}
+        means = {scale: _means(values) for scale, values in pairs.items()}
+        return Calibration(*counts, fmean(spearman.values()), spearman=spearman, means=means)
     labels = [line.label for line in lines if line.label is not None]
     words = [verdict.label or _NO_VERDICT for verdict in verdicts]
-    hits = [float(word == label) for word, label in zip(words, labels, strict=True)] if has_words else []
-    spearman = {} if has_words else {scale: _spearman(scale, lines, verdicts) for scale in judge.scales}
     flipped, favoured = _flips(verdicts) if isinstance(judge.verdict, Pair) else (None, {})
+    hits: defaultdict[str, list[bool]] = defaultdict(list)
+    confusion: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for line, label, word in zip(lines, labels, words, strict=True):
+        hits[line.kind].append(label == word)
+        confusion[label][word] += 1
     return Calibration(
-        items=len(lines),
-        unusable=sum(not verdict.usable for verdict in verdicts),
-        trimmed=sum(verdict.trimmed > 0 for verdict in verdicts),
-        agreement=_kappa(labels, words) if has_words else fmean(spearman.values()),
-        accuracy=estimate(hits, seed=seed) if has_words else None,
-        kinds=_kinds(lines, words) if has_words else {},
-        confusion=_confusion(labels, words) if has_words else {},
+        *counts,
+        agreement=_kappa(labels, words),
+        accuracy=estimate([float(label == word) for label, word in zip(labels, words, strict=True)], seed=seed),
+        kinds={kind: KindAgreement(len(values), sum(values)) for kind, values in hits.items()},
+        confusion={label: dict(row) for label, row in confusion.items()},
         passed=_acceptance(judge.verdict, lines, words) if isinstance(judge.verdict, Words) else {},
         flipped=flipped,
         favoured=favoured,
-        spearman=spearman,
-        means={} if has_words else {scale: _means(scale, lines, verdicts) for scale in judge.scales},
     )
 
 
 def _parse_line(place: str, text: str, judge: Judge) -> Label:
     line = parse_json(place, text, Label, _CURE)
     check_item(judge, line.item, f"{place}: ")
-    if isinstance(judge.verdict, Words | Pair):
-        options = judge.verdict.options_of(line.item) if isinstance(judge.verdict, Words) else judge.scales
-        if line.label not in options:
-            raise BadInput(f"{place}: the label is {line.label!r}; this item can get {', '.join(options)}")
-    elif set(line.scores) != set(judge.scales):
-        raise BadInput(f"{place}: scores has {sorted(line.scores)}; this judge gives {', '.join(judge.scales)}")
+    options = judge.verdict.options_of(line.item) if isinstance(judge.verdict, Words) else judge.scales
+    if isinstance(judge.verdict, Numbers):
+        if set(line.scores) != set(options):
+            raise BadInput(f"{place}: scores has {sorted(line.scores)}; this judge gives {', '.join(options)}")
+    elif line.label not in options:
+        raise BadInput(f"{place}: the label is {line.label!r}; this item can get {', '.join(options)}")
     return line
 
 
@@ -156,30 +174,16 @@ def _kappa(labels: Sequence[str], words: Sequence[str]) -> float:
     return float(cohen_kappa_score(labels, words))
 
 
-def _spearman(scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict]) -> float:
+def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
     """Over the items with a verdict; 0 if one side is constant."""
     try:
         from scipy.stats import spearmanr
     except ModuleNotFoundError as error:
         raise MissingExtra("calibration needs scipy; run `pip install 'localmem[eval]'`") from error
-    pairs = _score_pairs(scale, lines, verdicts)
     labels, scores = [label for label, _ in pairs], [score for _, score in pairs]
     if len(set(labels)) < 2 or len(set(scores)) < 2:
         return 0.0
     return float(spearmanr(labels, scores).statistic)
-
-
-def _kinds(lines: Sequence[Label], words: Sequence[str]) -> dict[str, KindAgreement]:
-    hits: defaultdict[str, list[bool]] = defaultdict(list)
-    for line, word in zip(lines, words, strict=True):
-        hits[line.kind].append(line.label == word)
-    return {kind: KindAgreement(len(values), sum(values)) for kind, values in hits.items()}
-
-
-def _confusion(labels: Sequence[str], words: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Label -> the judge's word -> count."""
-    pairs = list(zip(labels, words, strict=True))
-    return {label: dict(Counter(word for other, word in pairs if other == label)) for label in dict.fromkeys(labels)}
 
 
 def _acceptance(verdict: Words, lines: Sequence[Label], words: Sequence[str]) -> dict[str, float]:
@@ -202,10 +206,10 @@ def _flips(verdicts: Sequence[Verdict]) -> tuple[float | None, dict[str, float]]
     return total / votes.total() if votes.total() else None, favoured
 
 
-def _means(scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict]) -> dict[str, float]:
+def _means(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
     """The judge's mean number for each labelled number, in ascending order."""
     scores: defaultdict[float, list[float]] = defaultdict(list)
-    for label, score in _score_pairs(scale, lines, verdicts):
+    for label, score in pairs:
         scores[label].append(score)
     return {f"{label:g}": fmean(values) for label, values in sorted(scores.items())}
 
@@ -214,3 +218,92 @@ def _score_pairs(scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict]
     """(labelled number, the judge's number) of the items with a verdict."""
     pairs = zip(lines, verdicts, strict=True)
     return [(line.scores[scale], verdict.scores[scale]) for line, verdict in pairs if scale in verdict.scores]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """The model behind a judge. `checksum` is over its files; "" if a server holds weights that are not here."""
+
+    name: str
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRecord:
+    """A calibration and what it is valid for. `labelled` and `labelled_sha256` identify the labelled set."""
+
+    judge: str
+    prompt_sha256: str
+    samples: int
+    temperature: float
+    model: ModelIdentity
+    labelled: str
+    labelled_sha256: str
+    seed: int
+    figures: Calibration
+
+
+_RECORDS = TypeAdapter(dict[str, CalibrationRecord])
+
+
+def model_identity(settings: Settings, judge: Judge | None = None) -> ModelIdentity:
+    """The configured backbone, with the adapter that serves the judge's prompt, if there is one."""
+    served = settings.llm.url is not None
+    name = settings.llm.served_as or settings.model if served else settings.model
+    folders = {prompt: str(folder) for prompt, folder in settings.llm.adapters.items()}
+    adapter = route(folders, judge.prompt) if judge else None
+    entry = Manifest.load().models.get(settings.model)
+    checksum = (entry.checksum or "") if entry and not served else ""
+    if adapter is None:
+        return ModelIdentity(name, checksum)
+    folder = Path(adapter)
+    return ModelIdentity(f"{name}+{folder.name}", _combine_sums(folder, base=checksum))
+
+
+def nli_identity(name: str) -> ModelIdentity:
+    """A trained NLI model, by its name in the manifest or its folder."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return ModelIdentity(folder.name, _combine_sums(folder))
+    return ModelIdentity(name, Manifest.load().entry(name).checksum or "")
+
+
+def find_calibration(data_dir: Path, judge: Judge, model: ModelIdentity) -> Calibration | None:
+    """The calibration of this judge on this model with its current prompt; None if there is none."""
+    record = _read(data_dir / FILE).get(_key(judge, model))
+    return record.figures if record else None
+
+
+def save_calibration(
+    data_dir: Path, judge: Judge, model: ModelIdentity, labelled: LabelledSet, seed: int, figures: Calibration
+) -> CalibrationRecord:
+    """Store a calibration in the data directory; it replaces an earlier one of the same judge and model."""
+    path = data_dir / FILE
+    records = _read(path)
+    records[_key(judge, model)] = record = CalibrationRecord(
+        judge=judge.name,
+        prompt_sha256=load(judge.prompt).digest,
+        samples=judge.samples,
+        temperature=judge.temperature,
+        model=model,
+        labelled=labelled.name,
+        labelled_sha256=labelled.sha256,
+        seed=seed,
+        figures=figures,
+    )
+    write_json(path, {key: asdict(entry) for key, entry in records.items()}, "choose another data directory")
+    return record
+
+
+def _key(judge: Judge, model: ModelIdentity) -> str:
+    request = json.dumps([judge.name, load(judge.prompt).digest, judge.samples, judge.temperature])
+    return f"{judge.name} {model.name}@{model.checksum[:12] or 'unseen'} {sha256(request.encode()).hexdigest()[:12]}"
+
+
+def _combine_sums(folder: Path, **others: str) -> str:
+    sums = others | {name: file.sha256 for name, file in file_sums(folder, folder.name).items()}
+    return sha256(json.dumps(sorted(sums.items())).encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, CalibrationRecord]:
+    return read_json(path, _RECORDS, "remove it and run `localmem eval calibrate` again") if path.is_file() else {}

@@ -1,6 +1,6 @@
-"""The judges as plain values: prompt, required inputs, form of the verdict, number of samples.
+"""The judges as plain values: prompt, required inputs, form of the verdict, number of samples; see data/judges.yaml.
 
-Does not depend on a model or on data. An item is a mapping of strings; the input names are the same for all judges:
+Does not depend on a model. An item is a mapping of strings; the input names are the same for all judges:
 
 - question, gold, answer: the question, the right answer ("" if the history has none), the answer to judge
 - other: the second of two to compare
@@ -14,7 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from localmem.errors import BadInput
+from localmem.evaluation import DATA
+from localmem.files import parse, read_yaml
 
 Item = Mapping[str, str]
 Unit = Literal["answer", "two answers", "two recalls", "memory"]
@@ -47,19 +51,14 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The verdict is a JSON object with one integer per name; several samples are averaged."""
+    """The verdict is a JSON object with one integer per name; several samples are averaged.
 
-    names: tuple[str, ...]
-    low: int
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
-class Grades:
-    """The verdict is a grade for each criterion, each in its own prompt; several samples are averaged."""
+    Without names, it is a grade for each of the judge's criteria, each in its own prompt.
+    """
 
     low: int
     high: int
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,6 @@ class Pair:
     second: str
 
 
-Verdicts = Words | Numbers | Grades | Pair
-
-
 @dataclass(frozen=True, slots=True)
 class Judge:
     """One judge. An item must have the `inputs` and may have the `optional` ones. `samples` use `temperature`.
@@ -86,7 +82,7 @@ class Judge:
     name: str
     prompt: str
     unit: Unit
-    verdict: Verdicts
+    verdict: Words | Numbers | Pair
     inputs: tuple[str, ...]
     optional: tuple[str, ...] = ()
     criteria: tuple[str, ...] = ()
@@ -105,9 +101,7 @@ class Judge:
             case Words(options=options, right=right):
                 return (RIGHT, *options) if right else options
             case Numbers(names=names):
-                return names
-            case Grades():
-                return self.criteria
+                return names or self.criteria
             case Pair():
                 return FIRST, SECOND, TIE
 
@@ -133,83 +127,6 @@ def check_item(judge: Judge, item: Item, place: str = "") -> None:
         raise BadInput(f"{place}{fields}; add {', '.join(missing)}, which the judge {judge.name!r} needs")
 
 
-def _pairwise(name: str, samples: int) -> Judge:
-    """A judge that compares two answers by the criterion of its name."""
-    return Judge(
-        name,
-        "judge/pairwise",
-        "two answers",
-        Pair("answer", "other"),
-        inputs=("dialogue", "answer", "other"),
-        optional=("past", "gold"),
-        criteria=(name,),
-        samples=samples,
-        temperature=1.0 if samples > 1 else 0.0,
-    )
-
-
-# CREEM, section 4.1; the prompt defines each of them.
-_MEMORY = (
-    "integration",
-    "consistency",
-    "sophistication",
-    "conciseness",
-    "relevance",
-    "concreteness",
-    "diversity",
-)
-
-_JUDGES = (
-    Judge(  # Theanine, section 5 and Figure 29
-        "correct",
-        "judge/correct",
-        "answer",
-        Words(("correct", "incorrect", "abstained"), undecided="incorrect", right="correct", abstained="abstained"),
-        inputs=("question", "gold", "answer"),
-    ),
-    Judge(  # SeCom, section 3.1
-        "score",
-        "judge/score",
-        "answer",
-        Numbers(("score",), 0, 100),
-        inputs=("question", "answer"),
-        optional=("gold", "past"),
-    ),
-    Judge(  # LLM-Rsum, section 4.2
-        "rating",
-        "judge/rating",
-        "answer",
-        Numbers(("fluency", "coherence", "consistency"), 1, 100),
-        inputs=("dialogue", "answer"),
-        optional=("past",),
-    ),
-    _pairwise("preference", 1),  # LLM-Rsum, section 4.2; SeCom, appendix A.4
-    _pairwise("consistency", 19),  # CREEM, appendix B.1: the majority of 19 samples
-    _pairwise("memorability", 19),
-    Judge(  # Theanine, section 4.2 and Figure 26
-        "helpfulness",
-        "judge/helpfulness",
-        "two recalls",
-        Pair("recalled", "other"),
-        inputs=("speaker", "dialogue", "recalled", "other"),
-    ),
-    Judge(  # Theanine, section 4.2; without a majority it is neutral (appendix E.2)
-        "entailment",
-        "judge/entailment",
-        "answer",
-        Words(("entail", "neutral", "contradict"), undecided="neutral"),
-        inputs=("past", "answer"),
-        optional=("dialogue",),
-    ),
-    Judge(  # CREEM, section 4.1 and appendix B.2
-        "memory",
-        "judge/memory",
-        "memory",
-        Grades(1, 5),
-        inputs=("speaker", "dialogue", "memory"),
-        criteria=_MEMORY,
-        samples=20,
-        temperature=1.0,
-    ),
-)
+_FILE = DATA / "judges.yaml"
+_JUDGES = parse(str(_FILE), read_yaml(_FILE).get("judges"), TypeAdapter(list[Judge]), "install localmem again")
 JUDGES: Mapping[str, Judge] = {judge.name: judge for judge in _JUDGES}

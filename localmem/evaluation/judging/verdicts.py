@@ -1,6 +1,8 @@
 """Asking a judge: items in, one verdict per item out, in order. Does not depend on a particular judge or backend.
 
-Unusable answers are counted; an item without a usable answer gets a verdict without scores.
+Unusable answers are counted; an item without a usable answer gets a verdict without scores. The entailment judge can
+also be a trained NLI model: the same items, the same verdicts. Such models compare two sentences, so every sentence of
+what is known is paired with every sentence of the answer (as SummaC does for summaries).
 """
 
 import json
@@ -9,13 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from localmem.errors import BadInput
 from localmem.evaluation.judging.judges import (
     FIRST,
+    JUDGES,
     RIGHT,
     SECOND,
     TIE,
-    Grades,
     Item,
     Judge,
     Numbers,
@@ -26,7 +33,12 @@ from localmem.evaluation.judging.judges import (
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, count_fallback, generate_usable, integer
 from localmem.prompts import render
+from localmem.text.parse import sentences
 from localmem.types import Choice, Completion, Format, Prompt
+
+# Prefix of an NLI model's label -> our word
+_PREFIXES = {"entail": "entail", "neutral": "neutral", "contra": "contradict"}
+_ENTAILMENT = JUDGES["entailment"]
 
 Track = Callable[[int], object]  # receives the number of prompts that were just answered
 
@@ -78,7 +90,21 @@ def ask_judge(
     prompts = [prompt for item in items for prompt in judge_prompts(judge, item, seed)]
     counts: Counter[str] = Counter() if fallbacks is None else fallbacks
     answers = _generate(llm, prompts, counts, track)
-    return [_verdict(judge, item, list(islice(answers, judge.prompts)), counts) for item in items]
+    verdicts = []
+    for item in items:
+        part = list(islice(answers, judge.prompts))
+        match judge.verdict:
+            case Words() as words:
+                verdict = _from_words(words, item, part)
+            case Numbers() as numbers if numbers.names:
+                verdict = _from_numbers(judge, numbers, part, counts)
+            case Numbers():
+                verdict = _from_grades(judge, part)
+            case _:  # a pair
+                verdict = _from_pairs(part)
+        trimmed = sum(answer is not None and answer.trimmed > 0 for answer in part)
+        verdicts.append(replace(verdict, trimmed=trimmed))
+    return verdicts
 
 
 def judge_prompts(judge: Judge, item: Item, seed: int = 0) -> list[Prompt]:
@@ -89,7 +115,15 @@ def judge_prompts(judge: Judge, item: Item, seed: int = 0) -> list[Prompt]:
     if isinstance(judge.verdict, Pair):
         first, second = judge.verdict.first, judge.verdict.second
         orders.append(inputs | {first: inputs[second], second: inputs[first]})
-    form = _format(judge, item)
+    match judge.verdict:
+        case Words() as words:
+            form: Format = Choice(words.options_of(item))
+        case Numbers(low, high, names) if names:
+            form = answer_format(**{name: integer(low, high) for name in names})
+        case Numbers(low, high):
+            form = Choice(tuple(str(grade) for grade in range(low, high + 1)))
+        case _:  # a pair
+            form = Choice(_POSITIONS)
     prompts = []
     for criterion in [{"criterion": name} for name in judge.criteria] or [{}]:
         rendered = [render(judge.prompt, form=form, **criterion, **order) for order in orders]
@@ -101,6 +135,33 @@ def judge_prompts(judge: Judge, item: Item, seed: int = 0) -> list[Prompt]:
     return prompts
 
 
+class PairProbabilities(Protocol):
+    """The part of a `PairModel` that is needed here."""
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The names of the columns."""
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(pairs, labels) float32."""
+
+
+def infer_verdicts(model: PairProbabilities, items: Sequence[Item]) -> list[Verdict]:
+    """A verdict for each item, from all its pairs of sentences; the pairs of all items go to the model together.
+
+    A sentence of the answer gets the most decisive word: the largest probability of entailment or contradiction over
+    what is known, if above one half. One contradicted sentence makes the answer contradict; otherwise one entailed
+    sentence makes it entail.
+    """
+    columns = _columns(model.labels)
+    pairs_by_item = [_sentence_pairs(item) for item in items]
+    rows = iter(model.probabilities([pair for groups in pairs_by_item for pairs in groups for pair in pairs]))
+    return [
+        _from_inference([_strongest(list(islice(rows, len(pairs))), columns) for pairs in groups if pairs])
+        for groups in pairs_by_item
+    ]
+
+
 def _generate(
     llm: LLM, prompts: Sequence[Prompt], fallbacks: Counter[str], track: Track
 ) -> Iterator[Completion | None]:
@@ -108,35 +169,6 @@ def _generate(
         answers = generate_usable(llm, prompts[start : start + _CHUNK], fallbacks)
         track(len(answers))
         yield from answers
-
-
-def _format(judge: Judge, item: Item) -> Format:
-    match judge.verdict:
-        case Words() as words:
-            return Choice(words.options_of(item))
-        case Numbers(names=names, low=low, high=high):
-            return answer_format(**{name: integer(low, high) for name in names})
-        case Grades(low=low, high=high):
-            return Choice(tuple(str(grade) for grade in range(low, high + 1)))
-        case Pair():
-            return Choice(_POSITIONS)
-
-
-def _verdict(judge: Judge, item: Item, answers: Answers, fallbacks: Counter[str]) -> Verdict:
-    verdict = _combine(judge, item, answers, fallbacks)
-    return replace(verdict, trimmed=sum(answer is not None and answer.trimmed > 0 for answer in answers))
-
-
-def _combine(judge: Judge, item: Item, answers: Answers, fallbacks: Counter[str]) -> Verdict:
-    match judge.verdict:
-        case Words() as words:
-            return _from_words(words, item, answers)
-        case Numbers() as numbers:
-            return _from_numbers(judge, numbers, answers, fallbacks)
-        case Grades():
-            return _from_grades(judge, answers)
-        case Pair():
-            return _from_pairs(answers)
 
 
 def _from_words(words: Words, item: Item, answers: Answers) -> Verdict:
@@ -163,15 +195,14 @@ def _parse_numbers(
 ) -> Mapping[str, float] | None:
     """The bounds are checked again, since an older server may ignore them."""
     document = json.loads(answer.text)
-    if isinstance(document, dict):
-        values = {name: document.get(name) for name in numbers.names}
-        valid = {
-            name: float(value)
-            for name, value in values.items()
-            if isinstance(value, int) and numbers.low <= value <= numbers.high
-        }
-        if len(valid) == len(numbers.names):
-            return valid
+    values = {name: document.get(name) for name in numbers.names} if isinstance(document, dict) else {}
+    valid = {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int) and numbers.low <= value <= numbers.high
+    }
+    if len(valid) == len(numbers.names):
+        return valid
     count_fallback(judge.prompt, f"its answer {answer.text!r:.80} has no numbers in range", fallbacks)
     return None
 
@@ -215,11 +246,8 @@ def _pair_probabilities(straight: Completion, swapped: Completion) -> Mapping[st
     before, after = _probabilities(straight), _probabilities(swapped)
     if not before or not after:
         return {}
-    return {
-        FIRST: (before["1"] + after["2"]) / 2,
-        SECOND: (before["2"] + after["1"]) / 2,
-        TIE: (before[TIE] + after[TIE]) / 2,
-    }
+    places = {FIRST: ("1", "2"), SECOND: ("2", "1"), TIE: (TIE, TIE)}  # in either order
+    return {word: (before[place] + after[swapped_place]) / 2 for word, (place, swapped_place) in places.items()}
 
 
 def _probabilities(answer: Completion) -> Mapping[str, float]:
@@ -236,3 +264,39 @@ def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """By name, over the rows that are not empty."""
     filled = [row for row in rows if row]
     return {name: sum(row[name] for row in filled) / len(filled) for name in filled[0]} if filled else {}
+
+
+def _columns(labels: Sequence[str]) -> Mapping[str, int]:
+    columns = {
+        word: index
+        for index, label in enumerate(labels)
+        for prefix, word in _PREFIXES.items()
+        if label.lower().startswith(prefix)
+    }
+    if set(columns) != set(_PREFIXES.values()):
+        raise BadInput(f"the model has the labels {list(labels)}; an NLI model has entailment, neutral, contradiction")
+    return columns
+
+
+def _sentence_pairs(item: Item) -> list[list[tuple[str, str]]]:
+    """For each sentence of the answer its pairs with everything that is known."""
+    check_item(_ENTAILMENT, item)
+    premises = sentences(item["past"])
+    return [[(premise, sentence) for premise in premises] for sentence in sentences(item["answer"])]
+
+
+def _strongest(rows: Sequence[NDArray[np.float32]], columns: Mapping[str, int]) -> dict[str, float]:
+    """For one sentence: the largest probability of either, and the remainder for neutral."""
+    table = np.stack(rows)
+    entail, contradict = (float(table[:, columns[word]].max()) for word in ("entail", "contradict"))
+    return {"entail": entail, "neutral": max(0.0, 1 - entail - contradict), "contradict": contradict}
+
+
+def _from_inference(strongest: Sequence[Mapping[str, float]]) -> Verdict:
+    scales = _ENTAILMENT.scales
+    words = [max(row, key=lambda word: row[word]) if max(row.values()) > 0.5 else "neutral" for row in strongest]
+    label = next((word for word in ("contradict", "entail") if word in words), "neutral")
+    highest = {word: max((row[word] for row in strongest), default=0.0) for word in scales}
+    total = sum(highest.values()) or 1.0
+    probabilities = {word: value / total for word, value in highest.items()}
+    return Verdict(label, {word: float(word == label) for word in scales}, {label: 1}, probabilities)

@@ -19,7 +19,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Prompt
 from tests.cli.conftest import Run
 from tests.evaluation.fixtures import LOCOMO, write_records
-from tests.evaluation.judging.test_inference import Words
+from tests.evaluation.judging.test_verdicts import NameModel
 from tests.fakes import obedient
 
 # What somebody says in the sessions that gives the question's mistake away, by the beginning of the question.
@@ -123,7 +123,7 @@ def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypa
     folder, out = tmp_path / "nli", tmp_path / "run"
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")
-    monkeypatch.setattr(parts, "pair_model", lambda *_: Words())
+    monkeypatch.setattr(parts, "pair_model", lambda *_: NameModel())
     teafarm = ["--system", "none", "--limit", "1", "--out", str(out)]
     assert CliRunner().invoke(run_teafarm, teafarm, catch_exceptions=False).exit_code == 0
     backbone.clear()

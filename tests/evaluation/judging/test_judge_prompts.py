@@ -2,7 +2,7 @@
 
 import pytest
 
-from localmem.evaluation.judging import JUDGES
+from localmem.evaluation.judging.judges import JUDGES
 from localmem.evaluation.judging.verdicts import judge_prompts
 from localmem.prompts import render
 from localmem.types import Prompt
