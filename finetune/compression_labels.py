@@ -117,8 +117,9 @@ def mark_kept_words(words: Sequence[str], targets: Sequence[str], window: int) -
     marks = [False] * len(words)
     position = 0
     for target in targets:
-        match = _nearest_free(words, marks, target, position, window)
-        if match is not None:
+        near = (place for step in range(window) for place in (position + step, position - step))
+        free = (place for place in near if 0 <= place < len(words) and words[place] == target and not marks[place])
+        if (match := next(free, None)) is not None:
             marks[match] = True
             position = min(match, position + window // 2)
     return marks
@@ -140,16 +141,7 @@ def drop_unreliable(texts: Sequence[LabelledText]) -> tuple[list[LabelledText], 
     return remaining, dropped
 
 
-def _nearest_free(words: Sequence[str], marks: Sequence[bool], target: str, position: int, window: int) -> int | None:
-    for step in range(window):
-        for place in (position + step, position - step):
-            if 0 <= place < len(words) and words[place] == target and not marks[place]:
-                return place
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Extract:
+class _Extract(NamedTuple):
     """An answer of the labelling model, as a line of the file: the digest of what was asked, and the extract."""
 
     digest: str
@@ -168,7 +160,9 @@ class Extractor:
 
     def __call__(self, texts: Sequence[str]) -> list[CompressionPair]:
         """The parts of the texts in order, each with its extract; parts without a usable answer are dropped."""
-        parts = {self._digest(part): part for text in texts for part in self._split(text)}
+        lines = [text.splitlines() for text in texts if text]
+        runs = (run for text in lines for run in pack(text, self._llm.count_tokens(text), _PART))
+        parts = {self._digest(part): part for part in map("\n".join, runs)}
         with JsonlLog(self._path, TypeAdapter(_Extract)) as log:
             extracts = {record.digest: record.extract for record in log.records}
             missing = [digest for digest in parts if digest not in extracts]
@@ -179,11 +173,6 @@ class Extractor:
                     extracts[digest] = extract
                 self._notify(f"labelled {start + len(batch)} of {len(missing)} parts")
         return [CompressionPair(part, extracts[digest]) for digest, part in parts.items() if extracts[digest].strip()]
-
-    def _split(self, text: str) -> list[str]:
-        lines = text.splitlines()
-        costs = self._llm.count_tokens(lines) if lines else []
-        return ["\n".join(run) for run in pack(lines, costs, _PART)]
 
     def _ask(self, parts: Sequence[str]) -> list[str]:
         sizes = self._llm.count_tokens(list(parts))

@@ -13,8 +13,7 @@ from statistics import fmean
 from time import perf_counter
 from typing import NamedTuple
 
-from finetune.groundedness import FactScores, score_facts, texts_of
-from finetune.traces.filtering import TEXT_STAGES, groundedness, is_valid
+from finetune.traces.filtering import TEXT_STAGES, FactScores, groundedness, is_valid, score_facts, texts_of
 from finetune.traces.trace import Trace
 from localmem.benchmark.latency.machine_state import MachineMonitor
 from localmem.benchmark.load import percentiles
@@ -97,7 +96,9 @@ def grade(
     answer = student if callable(student) else ask_llm(student)
     completions: list[Completion] = []
     times: list[float] = []
-    _release_memory()
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)  # returns freed memory to the system, so that it does not count for the next model
     with MachineMonitor(_INTERVAL) as monitor:
         for trace in traces:
             start = perf_counter()
@@ -108,20 +109,9 @@ def grade(
     tokens = sum(completion.usage.output for completion in completions)
     speed = Speed(1000 * tokens / sum(times), latency["p50"], latency["p95"], usage.host_peak_mb, usage.device_peak_mb)
     scores = [score_answer(completion, trace, stage) for completion, trace in zip(completions, traces, strict=True)]
-    return Grade(
-        model=name,
-        what=measure_name(stage, traces[0]),
-        answers=len(traces),
-        score=estimate([answer.score for answer in scores]),
-        valid=fmean(answer.valid for answer in scores),
-        grounded=fmean(answer.grounded for answer in scores),
-        gold=_mean_gold(scores),
-        facts=_mean_facts(scores),
-        speed=speed,
-        traces=tuple(
-            _with_answer(trace, completion.text) for trace, completion in zip(traces, completions, strict=True)
-        ),
-    )
+    answers = [_with_answer(trace, completion.text) for trace, completion in zip(traces, completions, strict=True)]
+    score = estimate([answer.score for answer in scores])
+    return _make_grade(name, stage, answers, scores, score, [answer.valid for answer in scores], speed)
 
 
 def grade_teacher(stage: str, traces: Sequence[Trace], collected: Sequence[Trace]) -> Grade:
@@ -129,18 +119,33 @@ def grade_teacher(stage: str, traces: Sequence[Trace], collected: Sequence[Trace
 
     There is no score, because the teacher's similarity to itself measures nothing; the one to gold does.
     """
+    name = ", ".join(sorted({trace.metadata.teacher for trace in traces}))
     scores = [score_answer(Completion(trace.answer), trace, stage) for trace in traces]
     valid = [trace.metadata.finish == "stop" and _is_usable(trace.answer, trace, stage) for trace in collected]
+    return _make_grade(name, stage, traces, scores, None, valid, None)
+
+
+def _make_grade(
+    name: str,
+    stage: str,
+    traces: Sequence[Trace],
+    scores: Sequence[AnswerScores],
+    score: Estimate | None,
+    valid: Sequence[bool],
+    speed: Speed | None,
+) -> Grade:
+    gold = [answer.gold for answer in scores if answer.gold is not None]
+    facts = [answer.facts for answer in scores if answer.facts]
     return Grade(
-        model=", ".join(sorted({trace.metadata.teacher for trace in traces})),
+        model=name,
         what=measure_name(stage, traces[0]),
         answers=len(traces),
-        score=None,
+        score=score,
         valid=fmean(valid) if valid else None,
         grounded=fmean(answer.grounded for answer in scores),
-        gold=_mean_gold(scores),
-        facts=_mean_facts(scores),
-        speed=None,
+        gold=estimate(gold) if gold else None,
+        facts=FactScores(*(fmean(column) for column in zip(*facts, strict=True))) if facts else None,
+        speed=speed,
         traces=tuple(traces),
     )
 
@@ -206,27 +211,7 @@ def _similarity(text: str, trace: Trace, stage: str) -> float:
         if not expected or predicted is None:
             return 0.0
         count = max(segment.stop for segment in expected)
-        first, second = (
-            segments_between({segment.start for segment in segments}, count) for segments in (expected, predicted)
-        )
-        return agreement(first, second).score
+        starts = [{segment.start for segment in segments} for segments in (expected, predicted)]
+        return agreement(*(segments_between(numbers, count) for numbers in starts)).score
     prediction, reference = ("\n".join(texts_of(answer)) for answer in (text, trace.answer))
     return rouge([prediction], [reference], ["rougeL"])["rougeL"][0]
-
-
-def _mean_gold(scores: Sequence[AnswerScores]) -> Estimate | None:
-    values = [answer.gold for answer in scores if answer.gold is not None]
-    return estimate(values) if values else None
-
-
-def _mean_facts(scores: Sequence[AnswerScores]) -> FactScores | None:
-    facts = [answer.facts for answer in scores if answer.facts]
-    return FactScores(*(fmean(column) for column in zip(*facts, strict=True))) if facts else None
-
-
-def _release_memory() -> None:
-    """Return freed memory to the system, if the C library can, so that it does not count for the next model."""
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim:
-        trim(0)

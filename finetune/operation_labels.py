@@ -9,8 +9,8 @@ such pairs by file rather than by group where figures must be strict.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -25,11 +25,9 @@ from localmem.text.summarize import Summarizer
 from localmem.types import Session
 
 Progress = Callable[[str, int, int], None]
-Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _FinishedSession:
+class _FinishedSession(NamedTuple):
     """A finished session: the memory after it, and the length of the file of pairs at that point."""
 
     session: str
@@ -55,7 +53,9 @@ def label_operations(
         memory, finished = _restore(log, out, sessions)
         progress("labelling sessions", finished, len(sessions))
         for number, session in enumerate(sessions[finished:], start=finished + 1):
-            new = [text for text in _summary_sentences(summarizer, session) if text not in memory]
+            about = next((turn.speaker for turn in session.turns if turn.role == "user"), "")
+            summary = summarizer.each(session.turns, [{"about": about}])[0] if about else []
+            new = [text for text in summary if text not in memory]
             pairs = [(old, text) for old in memory for text in new]
             labels = dict(zip(pairs, classifier.classify(pairs), strict=True))
             fates = update(memory, new, {pair: label.operation for pair, label in labels.items()})
@@ -78,18 +78,7 @@ def _restore(log: JsonlLog[_FinishedSession], out: Path, sessions: Sequence[Sess
     return (finished[-1].memory if finished else []), len(finished)
 
 
-def _summary_sentences(summarizer: Summarizer, session: Session) -> list[str]:
-    about = next((turn.speaker for turn in session.turns if turn.role == "user"), "")
-    return summarizer.each(session.turns, [{"about": about}])[0] if about else []
-
-
-def _line(pair: Pair, label: OperationLabel, group: str) -> str:
-    memory, summary = pair
-    record = {
-        "memory": memory,
-        "summary": summary,
-        "label": label.operation,
-        "group": group,
-        "probabilities": {name: round(value, 6) for name, value in label.probabilities.items()},
-    }
-    return json.dumps(record, ensure_ascii=False) + "\n"
+def _line(pair: tuple[str, str], label: OperationLabel, group: str) -> str:
+    record = {"memory": pair[0], "summary": pair[1], "label": label.operation, "group": group}
+    probabilities = {name: round(value, 6) for name, value in label.probabilities.items()}
+    return json.dumps({**record, "probabilities": probabilities}, ensure_ascii=False) + "\n"

@@ -59,7 +59,9 @@ def encode(trace: Trace, chat: ChatTokenizer) -> PackedRow:
     ids: list[int] = []
     labels: list[int] = []
     soft: SoftTarget | None = None
-    for number in _learned_messages(trace):
+    roles = [message.role for message in trace.messages]
+    learned = [number for number, role in enumerate(roles) if role == "assistant"] if trace.metadata.whole else [-1]
+    for number in learned:
         prefix = chat.encode(trace.messages[:number], {})
         if prefix[: len(ids)] != ids:
             raise BadInput(
@@ -70,14 +72,8 @@ def encode(trace: Trace, chat: ChatTokenizer) -> PackedRow:
         labels = [*labels, *[IGNORED] * (len(prefix) - len(ids)), *answer]
         ids = [*prefix, *answer]
         soft = _soft_target(trace, chat, len(prefix) - 1)
-    return PackedRow(
-        tuple(ids),
-        tuple(labels),
-        tuple(range(len(ids))),
-        (1,) * len(ids),
-        (soft,) if soft else (),
-        trace.metadata.prompt,
-    )
+    positions, branches = tuple(range(len(ids))), (1,) * len(ids)
+    return PackedRow(tuple(ids), tuple(labels), positions, branches, (soft,) if soft else (), trace.metadata.prompt)
 
 
 def pack(rows: Sequence[PackedRow], size: int, seed: int) -> list[PackedRow]:
@@ -117,13 +113,6 @@ def collate(examples: Sequence[Mapping[str, PackedRow]]) -> "dict[str, torch.Ten
         "soft_ids": torch.tensor(ids).reshape(-1, widest),
         "soft_probabilities": torch.tensor(probabilities).reshape(-1, widest),
     }
-
-
-def _learned_messages(trace: Trace) -> list[int]:
-    last = len(trace.messages) - 1
-    if not trace.metadata.whole:
-        return [last]
-    return [number for number, message in enumerate(trace.messages) if message.role == "assistant"]
 
 
 def _first_fit(rows: Sequence[PackedRow], size: int) -> list[PackedRow]:

@@ -15,15 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from finetune.trainers.training import (
-    CHECKPOINTS,
-    PLAN_FIELDS,
-    REPORT,
-    Recipe,
-    TrainingJob,
-    TrainingResult,
-    without_progress,
-)
+from finetune.trainers import training
+from finetune.trainers.training import CHECKPOINTS, REPORT, Recipe, TrainingJob, TrainingResult
 from localmem.files import read_json, write_atomic, write_json
 from localmem.reporting.plots import save_plot
 from localmem.reporting.provenance import machine, versions
@@ -80,7 +73,7 @@ def save_run(
     """
     if not is_first_process():
         return
-    with without_progress():
+    with training.without_progress():
         model.save_pretrained(str(job.out))
     if tokenizer is not None:
         tokenizer.save_pretrained(str(job.out))
@@ -94,7 +87,7 @@ def save_run(
 def write_report(job: TrainingJob[Recipe], card: Card, result: TrainingResult, results: Mapping[str, object]) -> None:
     """Write run.json and the card."""
     recipe = job.recipe.model_dump(mode="json", exclude=_ELSEWHERE)
-    plan = {name: recipe.pop(name) for name in PLAN_FIELDS if name in recipe}
+    plan = {name: recipe.pop(name) for name in training.PLAN_FIELDS if name in recipe}
     report = {
         "title": card.title,
         "command": job.command,
@@ -132,13 +125,8 @@ def write_card_section(folder: Path, lines: str) -> None:
 def hash_files(files: Sequence[Path]) -> list[tuple[str, str]]:
     """Name and sha256 of each file; files of the same name are preceded by their folder's name."""
     names = Counter(path.name for path in files)
-    return [
-        (
-            path.name if names[path.name] == 1 else f"{path.parent.name}/{path.name}",
-            sha256(path.read_bytes()).hexdigest(),
-        )
-        for path in files
-    ]
+    labels = [path.name if names[path.name] == 1 else f"{path.parent.name}/{path.name}" for path in files]
+    return [(label, sha256(path.read_bytes()).hexdigest()) for label, path in zip(labels, files, strict=True)]
 
 
 def read_log(folder: Path) -> list[dict[str, float]]:
@@ -167,21 +155,15 @@ def losses_by_epoch(log: _Log) -> list[dict[str, object]]:
 def plot_curves(log: _Log, path: Path) -> None:
     """Plot the training loss and every measure on the validation set against the epoch."""
     names = sorted({name for line in log for name in line if name.startswith("eval_")})
+    labels = {name: name.removeprefix("eval_") for name in names if not name.endswith(("_second", "_runtime"))}
 
     def draw(axes: "Axes") -> None:
-        _plot_curve(axes, log, "loss", "training loss")
-        for name in names:
-            if not name.endswith(("_second", "_runtime")):
-                _plot_curve(axes, log, name, name.removeprefix("eval_"))
+        for name, label in {"loss": "training loss", **labels}.items():
+            if points := [(line["epoch"], line[name]) for line in log if name in line and "epoch" in line]:
+                axes.plot(*zip(*points, strict=True), marker=".", label=label)
         axes.set_xlabel("epoch")
 
     save_plot(path, draw, width=7, height=4)
-
-
-def _plot_curve(axes: "Axes", log: _Log, name: str, label: str) -> None:
-    points = [(line["epoch"], line[name]) for line in log if name in line and "epoch" in line]
-    if points:
-        axes.plot(*zip(*points, strict=True), marker=".", label=label)
 
 
 def _render_card(job: TrainingJob[Recipe], card: Card, result: TrainingResult) -> str:

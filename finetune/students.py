@@ -25,7 +25,7 @@ from localmem.classification.pair_weights import config_of, is_t5, labels_of
 from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import read_operations
-from localmem.factory.parts import folder_backbone, pair_classifier, pair_model, trained_segmenter
+from localmem.factory import folder_backbone, pair_classifier, pair_model, trained_segmenter
 from localmem.files import write_jsonl
 from localmem.segmentation.boundary_classifier import BOUNDARY
 from localmem.segmentation.learned_texttiling import FILE as TILING_FILE
@@ -40,7 +40,6 @@ PROMPTS: Mapping[str, str] = {OPERATION: "carecall/operation", SEGMENT: "secom/s
 FOLDER = "parts"
 
 _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # a prompt shows no times
-_MARKS = {"[NEWLINE]": "[newline]", "[BOUNDARY]": "[boundary]"}  # marks of the file format, must not occur in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,16 +249,13 @@ def _marked_dialogue(exchanges: Sequence[str], answer: str) -> str:
     starts = {segment.start for segment in read_segments(answer) or ()} - {0}
     lines: list[str] = []
     for place, text in enumerate(exchanges):
-        for mark, replacement in _MARKS.items():
-            text = text.replace(mark, replacement)
-        lines += ["[BOUNDARY]", text] if place in starts else [text]
+        plain = text.replace("[NEWLINE]", "[newline]").replace("[BOUNDARY]", "[boundary]")  # no marks within a text
+        lines += ["[BOUNDARY]", plain] if place in starts else [plain]
     return "[NEWLINE]".join(lines)
 
 
 def _session(exchanges: Sequence[str]) -> Session:
     """A session with one turn for each exchange, as labelled dialogues are read."""
-    turns = []
-    for place, exchange in enumerate(exchanges):
-        speaker, _, text = exchange.partition(": ")
-        turns.append(Turn(str(place), "user", speaker, text, _UNDATED))
+    parts = (exchange.partition(": ") for exchange in exchanges)
+    turns = (Turn(str(place), "user", name, text, _UNDATED) for place, (name, _, text) in enumerate(parts))
     return Session("segmented", tuple(turns))

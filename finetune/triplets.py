@@ -5,7 +5,7 @@ Mined from data sets whose questions name their evidence, and from our own JSONL
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,7 +19,7 @@ from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.datasets.readers import Record, file_sha256, read_records
 from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
 from localmem.evaluation.evidence_retrieval import probes_with_evidence
-from localmem.evaluation.unit_builders import Builder, KeyForm, apply_key_form, build_exchanges, build_turns
+from localmem.evaluation.unit_builders import Builder, Form, KeyForm, apply_key_form, build_exchanges, build_turns
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.types import Session, Turn, Unit
 
@@ -73,17 +73,17 @@ def read_corpus(name: str, path: Path, unit: Literal["turn", "exchange"]) -> Cor
         return _read_pairs(path)
     if name not in SOURCES:
         raise BadInput(f"a retriever cannot learn from the data set {name!r}; use one of {', '.join(SOURCES)}")
-    return Corpus(read_dataset(name, path), partial(_speaker_units, build_turns if unit == "turn" else build_exchanges))
+    # Speakers in the keys, as the memory systems index the units.
+    units = partial(_units_with_keys, "speaker", build_turns if unit == "turn" else build_exchanges)
+    return Corpus(read_dataset(name, path), units)
 
 
 def hold_out_questions(corpus: Corpus) -> tuple[Corpus, Corpus]:
     """Hold out one question of ten for early stopping; it is searched for among the same units as the others."""
     ids = [probe.id for episode in corpus.dataset.episodes for probe in probes_with_evidence(episode, "turns")]
     held_out = set(ids[::-_VALIDATION] if len(ids) < _VALIDATION else ids[_VALIDATION - 1 :: _VALIDATION])
-    return (
-        _filter_probes(corpus, lambda probe: probe.id not in held_out),
-        _filter_probes(corpus, lambda probe: probe.id in held_out),
-    )
+    learned = _filter_probes(corpus, lambda probe: probe.id not in held_out)
+    return learned, _filter_probes(corpus, lambda probe: probe.id in held_out)
 
 
 def mine_triplets(corpus: Corpus, *, positives: int, hard: int, far: int, language: str, seed: int) -> list[Triplet]:
@@ -107,9 +107,9 @@ def mine_triplets(corpus: Corpus, *, positives: int, hard: int, far: int, langua
             elsewhere = [unit for unit in units if unit.session not in probe.sessions]
             rng = random.Random(f"{seed}/{probe.id}")  # noqa: S311  # not used for security
             wrong = [*near, *rng.sample(elsewhere, min(far, len(elsewhere)))]
-            triplets += _triplets(
-                probe, right, positives, [*corpus.negatives.get(probe.id, ()), *(u.key for u in wrong)]
-            )
+            texts = dict.fromkeys([*corpus.negatives.get(probe.id, ()), *(unit.key for unit in wrong)])
+            negatives = [text for text in texts if text not in {unit.key for unit in right}]
+            triplets += [Triplet(probe.question, unit.key, text) for unit in right[:positives] for text in negatives]
     return triplets
 
 
@@ -123,13 +123,6 @@ def check_halves(learned: Sequence[Corpus], reported: Sequence[Corpus]) -> None:
             )
 
 
-def _triplets(probe: Probe, right: Sequence[Unit], positives: int, wrong: Iterable[str]) -> Iterable[Triplet]:
-    keys = {unit.key for unit in right}
-    negatives = [text for text in dict.fromkeys(wrong) if text not in keys]
-    for unit in right[:positives]:
-        yield from (Triplet(probe.question, unit.key, text) for text in negatives)
-
-
 def _filter_probes(corpus: Corpus, predicate: Callable[[Probe], bool]) -> Corpus:
     """Some of the questions; episodes without any are dropped."""
     episodes = (
@@ -140,13 +133,8 @@ def _filter_probes(corpus: Corpus, predicate: Callable[[Probe], bool]) -> Corpus
     return replace(corpus, dataset=replace(corpus.dataset, episodes=remaining))
 
 
-def _speaker_units(build: Builder, sessions: Sequence[Session]) -> list[Unit]:
-    """The units with the speakers in their keys, as the memory systems index them."""
-    return apply_key_form(build(sessions), sessions, KeyForm("speaker"))
-
-
-def _plain_units(sessions: Sequence[Session]) -> list[Unit]:
-    return apply_key_form(build_turns(sessions), sessions, KeyForm("plain"))
+def _units_with_keys(key: Form, build: Builder, sessions: Sequence[Session]) -> list[Unit]:
+    return apply_key_form(build(sessions), sessions, KeyForm(key))
 
 
 def _read_pairs(path: Path) -> Corpus:
@@ -156,13 +144,17 @@ def _read_pairs(path: Path) -> Corpus:
         groups.setdefault(pair.group, []).append(pair)
     negatives: dict[str, tuple[str, ...]] = {}
     episodes = tuple(_episode(name, pairs, negatives) for name, pairs in groups.items())
-    return Corpus(Dataset(PAIRS, file_sha256(path), episodes), _plain_units, negatives)
+    units = partial(_units_with_keys, "plain", build_turns)
+    return Corpus(Dataset(PAIRS, file_sha256(path), episodes), units, negatives)
 
 
 def _episode(group: str, pairs: Sequence[_Pair], negatives: dict[str, tuple[str, ...]]) -> Episode:
     texts = dict.fromkeys(text for pair in pairs for text in (pair.positive, *pair.negatives))
     ids = {text: f"{group}/{number}" for number, text in enumerate(texts)}
-    sessions = tuple(_session(ids[text], text, number) for number, text in enumerate(texts))
+    sessions = tuple(
+        Session(ids[text], (Turn(f"{ids[text]}.0", "user", "User", text, _UNDATED + timedelta(seconds=number)),))
+        for number, text in enumerate(texts)
+    )
     probes: list[Probe] = []
     for number, query in enumerate(dict.fromkeys(pair.query for pair in pairs)):
         own = [pair for pair in pairs if pair.query == query]
@@ -172,7 +164,3 @@ def _episode(group: str, pairs: Sequence[_Pair], negatives: dict[str, tuple[str,
         evidence = tuple(f"{session}.0" for session in positive_ids)
         probes.append(Probe(name, query, "", PAIRS, None, evidence, positive_ids))
     return Episode(group, half_of(group), sessions, tuple(probes))
-
-
-def _session(name: str, text: str, number: int) -> Session:
-    return Session(name, (Turn(f"{name}.0", "user", "User", text, _UNDATED + timedelta(seconds=number)),))

@@ -13,8 +13,6 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 
 from finetune.reply_lessons.rendering import PROMPTS, Statement, render_memory, reply_prompt
 from finetune.reply_lessons.vocabulary import (
-    HELD_OUT,
-    RELATIONS,
     Fact,
     Naming,
     Part,
@@ -65,7 +63,6 @@ CURRICULUM: Mapping[int, CurriculumStage] = {
     3: CurriculumStage((36, 8, 0, 42, 14), (20, 60, 20), (300, 24, 300), chats=60),
 }
 
-_OPENINGS = ("Hey, ", "Quick question: ", "Remind me: ", "Tell me, ", "I forgot. ", "Do you remember? ", "Hi! ")
 _NAMINGS: tuple[Naming, ...] = ("relation", "name", "both")
 
 
@@ -100,7 +97,7 @@ class _Lesson:
         for names in self._names.values():
             random.shuffle(names)
         self._user = "User" if random.random() < 0.35 else self._names[random.choice("fm")].pop()
-        self._people = [self._new_person(relation) for relation in random.sample(list(RELATIONS), 4)]
+        self._people = [self._new_person(relation) for relation in random.sample(list(load_phrases().relations), 4)]
         self._nameless = random.random() < 0.1  # people are referred to by relation, so that names can be asked for
         self._today = datetime(2024, 1, 20, 18, tzinfo=UTC) + timedelta(days=random.randrange(900))
         self._facts: list[Fact] = []
@@ -225,7 +222,7 @@ class _Lesson:
         text = self._fill(fact, question)
         number = self._random.random()
         if number < 0.15:
-            opening = self._pick(_OPENINGS)
+            opening = self._pick(load_phrases().openings)
             text = f"{opening}{text if opening[-2] in '.!?' else text[0].lower() + text[1:]}"
         elif number < 0.2:
             text = text.lower().removesuffix("?")
@@ -249,7 +246,7 @@ class _Lesson:
         while True:
             # Half of the validation and test lessons are on topics that nobody trains on.
             held_out = self._part != "train" and self._random.random() < 0.5
-            topic = self._pick([topic for topic in load_topics() if (topic.id in HELD_OUT) == held_out])
+            topic = self._pick([topic for topic in load_topics() if (topic.id in load_phrases().held_out) == held_out])
             other = topic.me is None or (topic.other is not None and self._random.random() < 0.5)
             fact = self._make_fact(topic, self._pick(self._people) if other else None)
             if fact and condition(fact) and not self._is_misleading(fact):
@@ -287,7 +284,7 @@ class _Lesson:
         return capitalise(fill(fact, text, self._user, owner))
 
     def _new_person(self, relation: str) -> Person:
-        gender = self._pick(RELATIONS[relation])
+        gender = self._pick(load_phrases().relations[relation])
         return Person(relation, self._names[gender].pop(), gender)
 
     def _date(self, statements: Sequence[Statement]) -> list[Statement]:

@@ -16,7 +16,7 @@ from localmem.evaluation.datasets import persona_chat
 from localmem.evaluation.episodes import Probe
 from localmem.files import write_jsonl
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.none import NoMemory
+from localmem.systems.baselines import NoMemory
 from localmem.text.dialogue import dated_lines, day, transcript
 from localmem.types import Message, Prompt, Recall, Session, Turn, Unit
 
@@ -53,8 +53,11 @@ def render_memory(prompt: str, statements: Sequence[Statement], user: str, rando
     if prompt == "creem/respond":
         sentences = _current_sentences(statements)
         return "\n".join([f"About {user}:", *(f"- {text}" for text in sentences)]) if sentences else ""
-    form = random.choices((_exchanges, _sentences, _utterances, _segments), (65, 20, 8, 7))[0]
-    return form(statements, user)
+    form = random.choices(("exchanges", "sentences", "utterances", "segments"), (65, 20, 8, 7))[0]
+    if form == "sentences":
+        return dated_lines(_unit(statement.sentence, statement.time) for statement in statements if statement.sentence)
+    size, turns = 2 if form == "segments" else 1, 1 if form == "utterances" else 2
+    return _render_turns(statements, user, size, turns)
 
 
 def reply_prompt(name: str, memory: str, dialogue: Sequence[Message], user: str, today: datetime) -> Prompt:
@@ -94,25 +97,13 @@ def _select_probes(probes: Sequence[Probe]) -> list[Probe]:
     return [replies[place] for place in _PLACES if place < len(replies)]
 
 
-def _exchanges(statements: Sequence[Statement], user: str) -> str:
-    return dated_lines(_unit(transcript(_turns(statement, user)), statement.time) for statement in statements)
-
-
-def _utterances(statements: Sequence[Statement], user: str) -> str:
-    return dated_lines(_unit(transcript(_turns(statement, user)[:1]), statement.time) for statement in statements)
-
-
-def _segments(statements: Sequence[Statement], user: str) -> str:
-    """Two consecutive exchanges form a segment with the date of the first."""
-    pairs = [statements[start : start + 2] for start in range(0, len(statements), 2)]
+def _render_turns(statements: Sequence[Statement], user: str, size: int, count: int) -> str:
+    """The first `count` turns of each statement; `size` consecutive ones share the date of the first."""
+    groups = [statements[start : start + size] for start in range(0, len(statements), size)]
     return dated_lines(
-        _unit(transcript(turn for statement in pair for turn in _turns(statement, user)), pair[0].time)
-        for pair in pairs
+        _unit(transcript(turn for statement in group for turn in _turns(statement, user)[:count]), group[0].time)
+        for group in groups
     )
-
-
-def _sentences(statements: Sequence[Statement], _user: str) -> str:
-    return dated_lines(_unit(statement.sentence, statement.time) for statement in statements if statement.sentence)
 
 
 def _timelines(statements: Sequence[Statement]) -> str:

@@ -21,34 +21,7 @@ Naming = Literal["relation", "name", "both"]
 Gender = Literal["f", "m"]
 Pair = tuple[str, str]
 
-RELATIONS: Mapping[str, Sequence[Gender]] = {
-    **dict.fromkeys(
-        ["sister", "mother", "aunt", "grandmother", "daughter", "wife", "niece", "sister-in-law", "godmother"], ("f",)
-    ),
-    **dict.fromkeys(
-        ["brother", "father", "uncle", "grandfather", "son", "husband", "nephew", "brother-in-law", "godson"], ("m",)
-    ),
-    **dict.fromkeys(("cousin", "flatmate", "colleague", "neighbour", "best friend", "partner"), ("f", "m")),
-}
-# Topics that no training lesson is about; half of the validation and test lessons are.
-HELD_OUT = frozenset(
-    ["employer", "drink", "fear", "lost", "passport", "dayoff", "team", "savings", "colour", "floor", "wake", "collect"]
-)
-# Groups of topics in which a fact about one half answers a question about another.
-_RELATED = tuple(
-    frozenset(group.split())
-    for group in (
-        "home origin", "hobby sport collect instrument grow band volunteer course", "job taught employer",
-        "cat pet", "dog pet", "breed pet", "gift bought", "studies course taught", "illness allergy medicine",
-        "diet dislike allergy dish", "project trip savings course",
-    )
-)  # fmt: skip
 _PRONOUNS: Mapping[Gender, tuple[str, str, str]] = {"f": ("she", "her", "her"), "m": ("he", "his", "him")}
-_MOMENTS = {
-    "season": ("spring", "summer", "autumn", "winter"),
-    "month": ("January", "March", "May", "August", "October", "November"),
-    "day": ("Monday", "Tuesday", "Wednesday", "Friday", "Saturday"),
-}
 
 
 class _Strict(BaseModel):
@@ -96,8 +69,13 @@ class Talk(_Strict):
 
 
 class Phrases(_Strict):
-    """Phrases around the facts; see words.yaml."""
+    """Phrases around the facts, people's relations with their genders, and groups of topics; see words.yaml."""
 
+    relations: Mapping[str, tuple[Gender, ...]]
+    held_out: frozenset[str]
+    related: tuple[frozenset[str], ...]
+    moments: Mapping[str, tuple[str, ...]]
+    openings: tuple[str, ...]
     unknown: tuple[str, ...]
     unknown_all: tuple[str, ...]
     replies: tuple[str, ...]
@@ -154,7 +132,7 @@ def misleads(near: Fact, fact: Fact) -> bool:
     if fact.value in (near.value, near.old):
         return True
     ids = {near.topic.id, fact.topic.id}
-    return near.who == fact.who and (len(ids) == 1 or any(ids <= group for group in _RELATED))
+    return near.who == fact.who and (len(ids) == 1 or any(ids <= group for group in load_phrases().related))
 
 
 def fill(fact: Fact, text: str, user: str, owner: str = "my") -> str:
@@ -168,7 +146,7 @@ def fill(fact: Fact, text: str, user: str, owner: str = "my") -> str:
         "v": fact.value, "a v": _with_article(fact.value), "old": fact.old, "a old": _with_article(fact.old),
         "o": mine, "O": capitalise(mine), "y": yours, "Y": capitalise(yours), "u": user, "his_u": "a",
         "he": he, "his": his, "him": him,
-        **{name: options[len(mine + fact.value) % len(options)] for name, options in _MOMENTS.items()},
+        **{name: options[len(mine + fact.value) % len(options)] for name, options in load_phrases().moments.items()},
     }  # fmt: skip
     return re.sub(r"\{([^}]+)\}", lambda match: places[match.group(1)], text)
 

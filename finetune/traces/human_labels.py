@@ -6,7 +6,8 @@ its first prompt is recorded. Does not use any model.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -78,9 +79,8 @@ def segment_traces(dialogues: Sequence[SegmentedDialogue], data: str) -> list[Tr
     """SeCom's prompt for each dialogue, answered with the human segments."""
     traces: list[Trace] = []
     for dialogue in dialogues:
-        llm, recorded = _labelling_llm(segments_json(dialogue.segments))
-        LLMSegmenter(llm).segment([dialogue.session])
-        traces += _traces(recorded, Work("secom", data, dialogue.session.id))
+        with _recording(segments_json(dialogue.segments), Work("secom", data, dialogue.session.id), traces) as llm:
+            LLMSegmenter(llm).segment([dialogue.session])
     return traces
 
 
@@ -90,9 +90,8 @@ def link_traces(pairs: Sequence[EventPair], data: str) -> list[Trace]:
     for number, events in enumerate(pairs):
         dated = ((f"a{number}", events.first, _START), (f"b{number}", events.second, _START + timedelta(days=9)))
         old, new = (Unit(name, text, text, "sentence", "", name, (), time, time) for name, text, time in dated)
-        llm, recorded = _labelling_llm(events.relation)
-        Labeller(llm, reasoning=False, origin_tokens=0, fallbacks=Counter()).label([Pair(old, new)], {})
-        traces += _traces(recorded, Work("theanine", data, events.head))
+        with _recording(events.relation, Work("theanine", data, events.head), traces) as llm:
+            Labeller(llm, reasoning=False, origin_tokens=0, fallbacks=Counter()).label([Pair(old, new)], {})
     return traces
 
 
@@ -165,9 +164,10 @@ def _unrelated_pair(pair: EventPair, other: EventPair) -> EventPair:
     return EventPair(pair.head, pair.first, other.second.replace(other_name, name), OTHER)
 
 
-def _labelling_llm(label: str) -> tuple[LLM, list[tuple[Prompt, Completion]]]:
-    """An LLM that answers its first prompt with the label, and the list into which that exchange is recorded."""
-    recorded: list[tuple[Prompt, Completion]] = []
+@contextmanager
+def _recording(label: str, work: Work, traces: list[Trace]) -> Iterator[LLM]:
+    """An LLM that answers its first prompt with the label; this exchange is added to the traces."""
+    recorded: list[Trace] = []
 
     def answer(prompt: Prompt) -> str:
         if not recorded:
@@ -176,10 +176,7 @@ def _labelling_llm(label: str) -> tuple[LLM, list[tuple[Prompt, Completion]]]:
 
     def record(prompt: Prompt, completion: Completion, _time: float) -> None:
         if not recorded:
-            recorded.append((prompt, completion))
+            recorded.append(make_trace(prompt, completion, load(prompt.name).digest, _PEOPLE, work))
 
-    return Recorder(ScriptedLLM(answer), record), recorded
-
-
-def _traces(recorded: Sequence[tuple[Prompt, Completion]], work: Work) -> list[Trace]:
-    return [make_trace(prompt, completion, load(prompt.name).digest, _PEOPLE, work) for prompt, completion in recorded]
+    yield Recorder(ScriptedLLM(answer), record)
+    traces += recorded

@@ -5,11 +5,11 @@ Does not use any model. A line holds `messages`, the last of them the assistant'
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
@@ -23,12 +23,7 @@ from localmem.types import Message
 FORM = 'write {"messages": [{"role": …, "content": …}, …]}, ending with the assistant\'s message'
 
 
-class _Source(NamedTuple):
-    """A file of outputs, and the teacher of lines that do not name one."""
-
-    name: str
-    sha256: str
-    teacher: str
+_SAME_FIELDS = ("options", "choices", "temperature", "seed", "finish", "stop", "gold", "inputs")
 
 
 class _ChatMessage(BaseModel):
@@ -69,11 +64,11 @@ def import_chats(path: Path, stage: str, teacher: str | None = None) -> list[Tra
     lines = list(read_lines(path, "give JSONL with one chat per line"))
     if not lines:
         raise BadInput(f"{path} holds no line; {FORM}")
-    source = _Source(path.name, sha256(path.read_bytes()).hexdigest(), teacher or path.stem)
-    return [_import_line(place, line, stage, source) for place, line in lines]
+    file = {"source": path.name, "source_sha256": sha256(path.read_bytes()).hexdigest()}
+    return [_import_line(place, line, stage, teacher or path.stem, file) for place, line in lines]
 
 
-def _import_line(place: str, text: str, stage: str, source: _Source) -> Trace:
+def _import_line(place: str, text: str, stage: str, teacher: str, file: Mapping[str, Any]) -> Trace:
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -87,41 +82,28 @@ def _import_line(place: str, text: str, stage: str, source: _Source) -> Trace:
         if line.messages[-1].role != "assistant":
             raise BadInput(f"{place}: the last message has the role {line.messages[-1].role!r}; {FORM}")
         messages = tuple(Message("system" if m.role == "developer" else m.role, m.content) for m in line.messages)
-        about = _trace_metadata(place, metadata, stage, source, messages)
-        trace = Trace(messages, about, trace_id(about.prompt, messages[:-1]))
+        prompt, digest, tokens = _find_prompt(place, metadata.prompt, stage)
+        identity = trace_id(prompt, messages[:-1])
+        conversation = identity if metadata.conversation is None else str(metadata.conversation)
+        about = TraceMetadata(
+            prompt=prompt,
+            prompt_sha256=digest,
+            teacher=metadata.teacher or teacher,
+            teacher_sha256="",
+            template_sha256="",
+            work=Work(metadata.system, metadata.source or file["source"], conversation),
+            schema=metadata.form,
+            # If unknown, twice what the answer can need: English has about four letters a token.
+            max_tokens=metadata.max_tokens or max(tokens, len(messages[-1].content.encode()) // 2),
+            **{name: getattr(metadata, name) for name in _SAME_FIELDS},
+            **file,
+        )
+        trace = Trace(messages, about, identity)
     name = trace.metadata.prompt
     actual = stage_of(name) if "/" in name else name
     if actual != stage:
         raise BadInput(f"{place}: the prompt {name!r} belongs to the stage {actual!r}; use --stage {actual}")
     return trace
-
-
-def _trace_metadata(
-    place: str, line: _LineMetadata, stage: str, source: _Source, messages: Sequence[Message]
-) -> TraceMetadata:
-    prompt, digest, tokens = _find_prompt(place, line.prompt, stage)
-    conversation = trace_id(prompt, messages[:-1]) if line.conversation is None else str(line.conversation)
-    return TraceMetadata(
-        prompt=prompt,
-        prompt_sha256=digest,
-        teacher=line.teacher or source.teacher,
-        teacher_sha256="",
-        template_sha256="",
-        work=Work(line.system, line.source or source.name, conversation),
-        schema=line.form,
-        options=line.options,
-        choices=line.choices,
-        temperature=line.temperature,
-        seed=line.seed,
-        # If unknown, twice what the answer can need: English has about four letters a token.
-        max_tokens=line.max_tokens or max(tokens, len(messages[-1].content.encode()) // 2),
-        finish=line.finish,
-        stop=line.stop,
-        source=source.name,
-        source_sha256=source.sha256,
-        gold=line.gold,
-        inputs=line.inputs,
-    )
 
 
 def _find_prompt(place: str, name: str | None, stage: str) -> tuple[str, str, int]:

@@ -1,12 +1,16 @@
 """Traces: what a teacher was asked and answered in one stage of a memory system, as JSONL that trainers read.
 
 A line holds `messages` (the last one is the teacher's) and `metadata`: its origin, format and sampling, the values the
-prompt was rendered with, and the probability of each choice. Does not depend on any model; `finetune.traces.collect`
-records traces and `finetune.traces.filtering` filters them.
+prompt was rendered with, and the probability of each choice. A collector writes everything that a teacher is asked
+while a system reads conversations. Does not depend on any model, system or data set.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from json import dumps
 from math import isfinite
@@ -16,6 +20,9 @@ from pydantic import TypeAdapter
 
 from localmem.evaluation.answers import Work
 from localmem.files import JsonlLog, read_log, write_atomic
+from localmem.llm.base import LLM
+from localmem.llm.wrappers import Recorder
+from localmem.prompts import load
 from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
 
 # The stage of a prompt by its name, otherwise by its task; other tasks are stages of their own name.
@@ -64,7 +71,7 @@ class Trace:
 
     messages: tuple[Message, ...]
     metadata: TraceMetadata
-    id: str = field(default="")
+    id: str = ""
 
     @property
     def context(self) -> tuple[Message, ...]:
@@ -150,11 +157,6 @@ def trace_id(prompt: str, context: Sequence[Message]) -> str:
     return sha256(dumps([prompt, texts]).encode()).hexdigest()[:16]
 
 
-def open_traces(folder: Path, stage: str) -> JsonlLog[Trace]:
-    """The file of a stage, to be used with `with` and appended to."""
-    return JsonlLog(folder / f"{stage}.jsonl", ADAPTER)
-
-
 def read_traces(path: Path) -> list[Trace]:
     """Every trace of a file. Raises BadInput with file and line."""
     return list(read_log(path, ADAPTER))
@@ -163,3 +165,48 @@ def read_traces(path: Path) -> list[Trace]:
 def write_traces(path: Path, traces: Sequence[Trace]) -> None:
     """Replace the file by these traces. Raises BadInput."""
     write_atomic(path, (ADAPTER.dump_json(trace) + b"\n" for trace in traces), "choose another folder")
+
+
+class Collector:
+    """Writes traces into `folder`, one file for each stage; to be used with `with`. `stages`, if any, selects stages.
+
+    What was collected before is not written again, so an interrupted collection can be repeated. `counts` gives
+    the number of new traces by stage, and of those collected before as "STAGE: duplicate".
+    """
+
+    def __init__(self, folder: Path, teacher: Teacher, stages: Collection[str] = ()) -> None:
+        self._folder, self._teacher, self._stages = folder, teacher, frozenset(stages)
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._logs: dict[str, JsonlLog[Trace]] = {}
+        self._ids: dict[str, set[str]] = {}
+        self.counts: Counter[str] = Counter()
+
+    def __enter__(self) -> "Collector":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def wrap(self, llm: LLM, work: Work) -> LLM:
+        """The LLM with its answers recorded as traces of this work."""
+        return Recorder(llm, partial(self._record, work))
+
+    def add(self, stage: str, trace: Trace) -> None:
+        """Write the trace unless it was collected before."""
+        with self._lock:
+            if stage not in self._logs:
+                log = JsonlLog(self._folder / f"{stage}.jsonl", ADAPTER)
+                self._logs[stage] = self._stack.enter_context(log)
+                self._ids[stage] = {earlier.id for earlier in log.records}
+            if trace.id in self._ids[stage]:
+                self.counts[f"{stage}: duplicate"] += 1
+                return
+            self._ids[stage].add(trace.id)
+            self._logs[stage].append(trace)
+            self.counts[stage] += 1
+
+    def _record(self, work: Work, prompt: Prompt, completion: Completion, _time: float) -> None:
+        stage = stage_of(prompt.name)
+        if not self._stages or stage in self._stages:
+            self.add(stage, make_trace(prompt, completion, load(prompt.name).digest, self._teacher, work))

@@ -15,7 +15,6 @@ from finetune.compression_labels import (
     WINDOW,
     CompressionPair,
     LabelledText,
-    Stem,
     align_words,
     drop_unreliable,
     make_stemmer,
@@ -23,17 +22,10 @@ from finetune.compression_labels import (
     read_texts,
 )
 from finetune.run_folder import Card, save_run
-from finetune.trainers.training import (
-    TrainingJob,
-    TrainingRecipe,
-    TrainingResult,
-    base_folder,
-    check_checkpoints,
-    fit,
-    load_encoder,
-)
+from finetune.trainers import training
+from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult, base_folder, fit
 from localmem.errors import BadInput
-from localmem.text.compress import KEEP, LABELS, Word, WordReader
+from localmem.text.compress import KEEP, LABELS, WordReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,8 +45,6 @@ _DRAWS = 20  # repetitions of the random control
 class CompressorRecipe(TrainingRecipe):
     """Recipe of `localmem finetune compressor`."""
 
-    base: str = "minilm-l6-v2"
-    """Encoder to start from, by name or folder."""
     train: tuple[Path, ...] = ()
     """JSONL of text and kept, or of dialogue and summary (DialogSum)."""
     valid: tuple[Path, ...] = ()
@@ -79,10 +69,10 @@ def train(job: TrainingJob[CompressorRecipe], extract: Extract | None = None) ->
     from transformers import DataCollatorForTokenClassification, set_seed
 
     recipe = job.recipe
-    check_checkpoints(job)
+    training.check_checkpoints(job)
     set_seed(recipe.seed)
     base = base_folder(recipe.base)
-    model, tokenizer = load_encoder(base, "TokenClassification", LABELS)
+    model, tokenizer = training.load_encoder(base, "TokenClassification", LABELS)
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         raise BadInput(f"{base} cannot be used: its tokenizer has no CLS and SEP tokens; use a BERT-like model")
     learned, held_out, dropped = _read_labelled_texts(recipe, extract)
@@ -92,15 +82,8 @@ def train(job: TrainingJob[CompressorRecipe], extract: Extract | None = None) ->
         _check_labels(name, rows)
     reasons = ", ".join(f"{count} for {reason}" for reason, count in dropped.items() if count) or "none"
     job.notify(f"{len(learned)} training texts, {len(held_out)} validation texts; dropped: {reasons}")
-    result = fit(
-        job,
-        model,
-        examples,
-        checked,
-        DataCollatorForTokenClassification(tokenizer),
-        lambda logits, labels: _measure(logits, labels, recipe.seed),
-        BEST,
-    )
+    collate = DataCollatorForTokenClassification(tokenizer)
+    result = fit(job, model, examples, checked, collate, lambda *arrays: _measure(*arrays, recipe.seed), BEST)
     card = Card(
         title="Compressor",
         what="Predicts which words of a text to keep. Used as SeCom's compressor with the options "
@@ -120,21 +103,20 @@ def _read_labelled_texts(
 ) -> tuple[list[LabelledText], list[LabelledText], Counter[str]]:
     """Training texts after the filters, validation texts as they are, and the number of dropped texts by reason."""
     stem = make_stemmer(recipe.language)
-    learned = _align(recipe.train, stem, extract, recipe.limit)[: recipe.limit]
-    held_out = _align(recipe.valid, stem, extract, recipe.limit)
+
+    def read(paths: Sequence[Path]) -> list[LabelledText]:
+        if extract is None:
+            pairs = [pair for path in paths for pair in read_compression_pairs(path)]
+        else:
+            pairs = extract([text for path in paths for text in read_texts(path)][: recipe.limit])
+        return [align_words(pair, stem) for pair in pairs]
+
+    learned, held_out = read(recipe.train)[: recipe.limit], read(recipe.valid)
     if not held_out:
         share = len(learned) // 5
         learned, held_out = learned[share:], learned[:share]
     reliable, dropped = drop_unreliable(learned)
     return reliable, [text for text in held_out if text.keep], dropped
-
-
-def _align(paths: Sequence[Path], stem: Stem, extract: Extract | None, limit: int | None) -> list[LabelledText]:
-    if extract is None:
-        pairs = [pair for path in paths for pair in read_compression_pairs(path)]
-    else:
-        pairs = extract([text for path in paths for text in read_texts(path)][:limit])
-    return [align_words(pair, stem) for pair in pairs]
 
 
 def _encode(texts: Sequence[LabelledText], reading: WordReader) -> list[dict[str, object]]:
@@ -143,13 +125,10 @@ def _encode(texts: Sequence[LabelledText], reading: WordReader) -> list[dict[str
     for text in texts:
         for window in reading.windows(reading.words(text.text)):
             ids = reading.token_ids(window)
-            labels = [int(_overlaps(word, text.keep)) for word in window for _ in word.ids]
+            keep = [any(start < word.end and word.start < end for start, end in text.keep) for word in window]
+            labels = [int(label) for word, label in zip(window, keep, strict=True) for _ in word.ids]
             rows.append({"input_ids": ids, "attention_mask": [1] * len(ids), "labels": [_IGNORED, *labels, _IGNORED]})
     return rows
-
-
-def _overlaps(word: Word, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start < word.end and word.start < end for start, end in spans)
 
 
 def _check_labels(name: str, rows: Sequence[dict[str, object]]) -> None:

@@ -13,28 +13,17 @@ from pydantic import Field
 
 from finetune.packing import IGNORED, PackedRow, collate, encode, pack
 from finetune.run_folder import Card, is_first_process, save_run
-from finetune.traces.trace import Trace, read_traces
-from finetune.trainers.training import (
-    Notify,
-    TrainingJob,
-    TrainingRecipe,
-    TrainingResult,
-    base_folder,
-    check_checkpoints,
-    reject_base,
-    require_modules,
-    run_trainer,
-    trainer_arguments,
-    without_progress,
-)
+from finetune.traces.trace import read_traces
+from finetune.trainers import training
+from finetune.trainers.training import Notify, TrainingJob, TrainingRecipe, TrainingResult, require_modules
 from localmem.errors import BadInput, MissingExtra
-from localmem.llm.adapter_notes import AdapterNotes, read_notes, save_notes
+from localmem.llm.adapters import AdapterNotes, read_notes, save_notes
 from localmem.llm.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
     import torch
     from peft import PeftModel
-    from transformers import BitsAndBytesConfig, PreTrainedModel, Trainer
+    from transformers import PreTrainedModel, Trainer
 
 
 class LoraRecipe(TrainingRecipe):
@@ -78,13 +67,13 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
         raise MissingExtra("4-bit weights need the package 'bitsandbytes'; run `pip install bitsandbytes`")
     from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
-    base = base_folder(recipe.base)
+    base = training.base_folder(recipe.base)
     chat = ChatTokenizer(base)
-    check_checkpoints(job)
+    training.check_checkpoints(job)
     learned, checked = (_read_rows(paths, recipe, chat, job.notify) for paths in (recipe.train, recipe.valid))
     set_seed(recipe.seed)
     model = _make_student(base, recipe)
-    arguments = trainer_arguments(job, "loss") | {
+    arguments = training.trainer_arguments(job, "loss") | {
         "greater_is_better": False,
         "lr_scheduler_type": "cosine",
         "prediction_loss_only": True,
@@ -103,7 +92,7 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
     trainer.distribution_weight = recipe.distribution_weight
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     job.notify(f"{len(learned)} training rows, {len(checked)} validation rows, {trained:,} trained parameters")
-    result = run_trainer(trainer, job.out)
+    result = training.run_trainer(trainer, job.out)
     _save_adapter(job, base.name, model, chat, result)
     return result
 
@@ -119,12 +108,12 @@ def merge(adapter: Path, base: Path, out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} is not empty; choose another --out")
     try:
-        with without_progress():
+        with training.without_progress():
             plain = AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32, local_files_only=True)
             merged = PeftModel.from_pretrained(plain, str(adapter)).merge_and_unload()
     except (OSError, ValueError, RuntimeError) as error:
         _reject_adapter(adapter, base, error)
-    with without_progress():
+    with training.without_progress():
         merged.to(torch.bfloat16).save_pretrained(str(out))
     AutoTokenizer.from_pretrained(str(base), local_files_only=True).save_pretrained(str(out))
     if notes := read_notes(adapter):
@@ -151,7 +140,11 @@ def _make_student(base: Path, recipe: LoraRecipe) -> "PeftModel":
     plain = _load_base(base, recipe)
     plain.config.use_cache = False  # no token is read twice
     if recipe.start:
-        return _continue_adapter(plain, base, recipe.start)
+        _require_adapter(recipe.start)
+        try:
+            return PeftModel.from_pretrained(plain, str(recipe.start), is_trainable=True)
+        except (RuntimeError, ValueError) as error:
+            _reject_adapter(recipe.start, base, error)
     config = LoraConfig(
         r=recipe.rank,
         lora_alpha=2 * recipe.rank,
@@ -169,60 +162,39 @@ def _make_student(base: Path, recipe: LoraRecipe) -> "PeftModel":
     return model
 
 
-def _continue_adapter(plain: "PreTrainedModel", base: Path, start: Path) -> "PeftModel":
-    from peft import PeftModel
-
-    _require_adapter(start)
-    try:
-        return PeftModel.from_pretrained(plain, str(start), is_trainable=True)
-    except (RuntimeError, ValueError) as error:
-        _reject_adapter(start, base, error)
-
-
 def _require_adapter(folder: Path) -> None:
     if not (folder / "adapter_config.json").is_file():
         raise BadInput(f"there is no adapter in {folder}; use the --out of a finished `localmem distill train`")
 
 
 def _reject_adapter(adapter: Path, base: Path, error: Exception) -> NoReturn:
-    reason = " ".join(str(error).split())[:200]
-    raise BadInput(f"{adapter} does not fit the base model {base}: {reason}") from error
+    raise BadInput(f"{adapter} does not fit the base model {base}: {' '.join(str(error).split())[:200]}") from error
 
 
 def _load_base(base: Path, recipe: LoraRecipe) -> "PreTrainedModel":
     """In float32, in bfloat16 if the recipe says so, or in 4 bits with the other layers in float32."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from peft import prepare_model_for_kbit_training
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    dtype = torch.bfloat16 if recipe.precision == "bfloat16" and not recipe.four_bit else torch.float32
-    more = {"quantization_config": _four_bit_config()} if recipe.four_bit else {}
+    options: dict[str, object] = {"dtype": torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32}
+    if recipe.four_bit:  # NormalFloat with doubly quantised constants (Dettmers et al., 2023, section 3)
+        bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        quantization = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16 if bfloat16 else torch.float32,
+        )
+        options = {"dtype": torch.float32, "quantization_config": quantization}
     try:
-        with without_progress():
-            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                str(base), dtype=dtype, local_files_only=True, **more
-            )
+        with training.without_progress():
+            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(base), local_files_only=True, **options)
     except (OSError, ValueError) as error:
-        reject_base(base, "a chat model", error)
+        training.reject_base(base, "a chat model", error)
     if recipe.four_bit:
-        from peft import prepare_model_for_kbit_training
-
-        prepared: PreTrainedModel = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-        return prepared
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     return model
-
-
-def _four_bit_config() -> "BitsAndBytesConfig":
-    """NormalFloat with doubly quantised constants (Dettmers et al., 2023, section 3)."""
-    import torch
-    from transformers import BitsAndBytesConfig
-
-    bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=torch.bfloat16 if bfloat16 else torch.float32,
-    )
 
 
 def _distillation_trainer() -> "type[Trainer]":
@@ -301,33 +273,22 @@ def _save_adapter(
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data = weight.data.to(torch.bfloat16)
+    teachers = ", ".join(sorted({trace.metadata.teacher for trace in traces}))
     prompts = {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces if trace.metadata.prompt_sha256}
     notes = AdapterNotes(base=base, prompts=prompts, template_sha256=chat.template_sha256)
     card = Card(
         title=f"Student for {', '.join(sorted({path.stem for path in recipe.train}))}",
-        what=f"A LoRA adapter of rank {recipe.rank} on {base}, trained on outputs of {', '.join(_teachers(traces))}.",
+        what=f"A LoRA adapter of rank {recipe.rank} on {base}, trained on outputs of {teachers}.",
         base=base,
         data=[*recipe.train, *recipe.valid],
         settings={"start": recipe.start.name if recipe.start else None},
-        more=_serving_lines(notes),
+        more=[
+            "## Served with\n",
+            f"The base model {notes.base}, under the setting `llm.adapters`. Loading it warns if these have changed:\n",
+            *(f"- prompt `{name}`, sha256 `{digest[:16]}`" for name, digest in sorted(notes.prompts.items())),
+            f"- chat template, sha256 `{notes.template_sha256[:16]}`",
+        ],
     )
     save_run(job, model, None, card, result, {"traces": len(traces), **notes.model_dump()})
     if is_first_process():
         save_notes(job.out, notes)
-
-
-def _serving_lines(notes: AdapterNotes) -> list[str]:
-    """The card's lines on what the adapter is served with."""
-    prompts = [f"- prompt `{name}`, sha256 `{digest[:16]}`" for name, digest in sorted(notes.prompts.items())]
-    return [
-        "## Served with",
-        "",
-        f"The base model {notes.base}, under the setting `llm.adapters`. Loading it warns if these have changed:",
-        "",
-        *prompts,
-        f"- chat template, sha256 `{notes.template_sha256[:16]}`",
-    ]
-
-
-def _teachers(traces: Sequence[Trace]) -> list[str]:
-    return sorted({trace.metadata.teacher for trace in traces})

@@ -6,23 +6,16 @@ inferences into operations), and NLI transfer (it learns inference, then operati
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
 from finetune.cross_validation import Fold, hold_out
 from finetune.run_folder import Card, save_run
 from finetune.trainers.pair_trainers import FRESH, fit_pairs, make_learner
-from finetune.trainers.training import (
-    REPORT,
-    TrainingJob,
-    TrainingRecipe,
-    TrainingResult,
-    base_folder,
-    update_recipe,
-)
+from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
 from localmem.classification import OPERATIONS
 from localmem.classification.nli_mapping import INFERENCES
 from localmem.classification.pair_weights import config_of, labels_of
@@ -80,8 +73,7 @@ class OperationRecipe(TrainingRecipe):
     """Learning rate of a randomly initialised T5."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairLesson:
+class PairLesson(NamedTuple):
     """What one training teaches: the labels, the divided pairs, their files, and the title of the card."""
 
     labels: tuple[str, ...]
@@ -95,7 +87,9 @@ def train(job: TrainingJob[OperationRecipe]) -> TrainingResult:
     job = use_fresh_rate(job)
     if job.recipe.regime == "zero-shot":
         return _train_inference(job)
-    lesson = _operation_lesson(job.recipe)  # read first, so that a mistake in it is reported before the longer training
+    # Read first, so that a mistake in it is reported before the longer training.
+    pairs = hold_out(read_operation_pairs(job.recipe), job.recipe.validation_share, job.recipe.seed)
+    lesson = PairLesson(OPERATIONS, pairs, operation_files(job.recipe), "Memory operations")
     base = job.recipe.base
     if job.recipe.regime == "transfer":
         base = prepare_inference_model(replace(job, out=job.out / NLI, name=None))
@@ -113,7 +107,7 @@ def prepare_inference_model(job: TrainingJob[OperationRecipe]) -> str:
     """The base if it is an inference model already, otherwise the folder of one that is trained once into `job.out`."""
     recipe = job.recipe
     if not recipe.nli:
-        if recipe.base.startswith(FRESH) or not _is_inference_model(base_folder(recipe.base)):
+        if recipe.base.startswith(FRESH) or not _is_inference_model(recipe.base):
             raise BadInput(
                 f"{recipe.base} is not an inference model and there are no inference pairs; add --nli-pairs FILE"
             )
@@ -183,28 +177,20 @@ def operation_files(recipe: OperationRecipe) -> tuple[Path, ...]:
     return recipe.data or (SHIPPED,)
 
 
-def _operation_lesson(recipe: OperationRecipe) -> PairLesson:
-    pairs = hold_out(read_operation_pairs(recipe), recipe.validation_share, recipe.seed)
-    return PairLesson(OPERATIONS, pairs, operation_files(recipe), "Memory operations")
-
-
 def _train_inference(job: TrainingJob[OperationRecipe]) -> TrainingResult:
     recipe = update_recipe(job.recipe, epochs=job.recipe.nli_epochs)
-    return train_pairs(job.with_recipe(recipe), recipe.base, _inference_lesson(recipe))
-
-
-def _inference_lesson(recipe: OperationRecipe) -> PairLesson:
     if not recipe.nli:
         raise BadInput("there are no inference pairs to learn from; add --nli-pairs FILE")
     pairs = [pair for path in recipe.nli for pair in read_inference(path).pairs][: recipe.limit]
     count_labels(pairs, INFERENCES)
     valid = [pair for path in recipe.nli_valid for pair in read_inference(path).pairs]
     fold = Fold(pairs, valid) if valid else hold_out(pairs, recipe.validation_share, recipe.seed)
-    return PairLesson(INFERENCES, fold, [*recipe.nli, *recipe.nli_valid], "Natural language inference")
+    lesson = PairLesson(INFERENCES, fold, [*recipe.nli, *recipe.nli_valid], "Natural language inference")
+    return train_pairs(job.with_recipe(recipe), recipe.base, lesson)
 
 
-def _is_inference_model(folder: Path) -> bool:
-    return {label.lower() for label in labels_of(config_of(folder))} == set(INFERENCES)
+def _is_inference_model(base: str) -> bool:
+    return {label.lower() for label in labels_of(config_of(base_folder(base)))} == set(INFERENCES)
 
 
 def _card(recipe: OperationRecipe, base: str, lesson: PairLesson) -> Card:

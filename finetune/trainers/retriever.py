@@ -14,19 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from finetune.run_folder import Card, save_run
-from finetune.trainers.training import (
-    TrainingJob,
-    TrainingRecipe,
-    TrainingResult,
-    base_folder,
-    check_checkpoints,
-    reject_base,
-    require_modules,
-    run_trainer,
-    trainer_arguments,
-    update_recipe,
-    without_progress,
-)
+from finetune.trainers import training
+from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
 from finetune.triplets import LICENCES, Corpus, Triplet, check_halves, hold_out_questions, mine_triplets, read_corpus
 from localmem.errors import BadInput
 from localmem.evaluation.evidence_retrieval import (
@@ -44,7 +33,7 @@ from localmem.retrieval.dense import DenseRetriever
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers import SentenceTransformer
 
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr")
 BEST = "mrr"
@@ -55,8 +44,6 @@ _BATCH = 32  # texts that are encoded together when measuring
 class RetrieverRecipe(TrainingRecipe):
     """Recipe of `localmem finetune retriever`."""
 
-    base: str = "minilm-l6-v2"
-    """Encoder to start from, by name or folder."""
     unit: Literal["exchange", "turn"] = "exchange"
     """What is to be found in a data set of conversations."""
     positives: int = Field(4, ge=1)
@@ -73,8 +60,6 @@ class RetrieverRecipe(TrainingRecipe):
     """Tokens of a text that are read while training; default: the encoder's own window."""
     limit: int | None = Field(None, ge=1)
     """Use only N random triplets."""
-    epochs: float = Field(20.0, gt=0)
-    """Passes over the training data, at most."""
     batch_size: int = Field(16, ge=1)
     """Examples in a batch."""
     learning_rate: float = Field(3e-5, gt=0)
@@ -102,14 +87,14 @@ def train(
     from transformers import set_seed
 
     recipe = job.recipe
-    check_checkpoints(job)
+    training.check_checkpoints(job)
     corpora = [read_corpus(name, path, recipe.unit) for name, path in sources]
     reported = [half for corpus in corpora if (half := corpus.select("report")).count_questions()]
     learned, checked = zip(*(hold_out_questions(corpus.select("choose")) for corpus in corpora), strict=True)
     check_halves(learned, reported)
     examples = _sample_triplets(recipe, learned)
     set_seed(recipe.seed)
-    base = base_folder(recipe.base)
+    base = training.base_folder(recipe.base)
     model = _load_base(base)
     job.notify(
         f"{len(examples)} training triplets, {sum(map(Corpus.count_questions, checked))} validation questions, "
@@ -128,7 +113,7 @@ def train(
         data=[path for _, path in sources],
         settings={"loss": "triplet, cosine"},
     )
-    licensed = job.with_recipe(update_recipe(recipe, licence=describe_licence(recipe, corpora)))
+    licensed = job.with_recipe(training.update_recipe(recipe, licence=describe_licence(recipe, corpora)))
     results = {"triplets": len(examples), "report": [asdict(row) for row in comparisons]}
     save_run(licensed, model, model.tokenizer, card, result, results, "encoder")
     return result, comparisons
@@ -148,28 +133,18 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
 
     lines: list[list[object]] = []
     for row in comparisons:
+        figures = {
+            name: [f"{values[measure]:.3f}" for measure in MEASURES]
+            for name, values in (("before", row.before), ("after", row.after))
+        }
         gains = ["{:+.3f} [{:+.3f}, {:+.3f}]".format(*gain) for gain in row.gain.values()]
-        lines += [
-            [row.data, row.questions, "before", *(f"{row.before[name]:.3f}" for name in MEASURES)],
-            [row.data, row.questions, "after", *(f"{row.after[name]:.3f}" for name in MEASURES)],
-            [row.data, row.questions, "gain", *gains],
-        ]
+        lines += [[row.data, row.questions, name, *cells] for name, cells in {**figures, "gain": gains}.items()]
     return tabulate(lines, ["report half", "questions", "", *MEASURES], disable_numparse=True)
 
 
 def _sample_triplets(recipe: RetrieverRecipe, corpora: Sequence[Corpus]) -> list[Triplet]:
-    triplets = [
-        triplet
-        for corpus in corpora
-        for triplet in mine_triplets(
-            corpus,
-            positives=recipe.positives,
-            hard=recipe.hard,
-            far=recipe.far,
-            language=recipe.language,
-            seed=recipe.seed,
-        )
-    ]
+    options = recipe.model_dump(include={"positives", "hard", "far", "language", "seed"})
+    triplets = [triplet for corpus in corpora for triplet in mine_triplets(corpus, **options)]
     if not triplets:
         raise BadInput("no question has both a right and a wrong text; add sessions")
     if recipe.limit is not None:
@@ -179,23 +154,18 @@ def _sample_triplets(recipe: RetrieverRecipe, corpora: Sequence[Corpus]) -> list
 
 def _load_base(base: Path) -> "SentenceTransformer":
     """The encoder to start from; a plain transformers folder is mean-pooled, as everywhere in localmem."""
-    require_modules("sentence_transformers", "datasets")
+    training.require_modules("sentence_transformers", "datasets")
     import torch
     from sentence_transformers import SentenceTransformer
 
     try:
         if not any((base / name).is_file() for name in ("modules.json", "config.json")):
             raise FileNotFoundError("it holds neither modules.json nor config.json")
-        with without_progress():
-            return SentenceTransformer(
-                str(base),
-                device=resolve_device("auto"),
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"dtype": torch.float32},
-            )
+        with training.without_progress():
+            options = {"local_files_only": True, "trust_remote_code": False, "model_kwargs": {"dtype": torch.float32}}
+            return SentenceTransformer(str(base), device=resolve_device("auto"), **options)
     except (OSError, ValueError) as error:
-        reject_base(base, "an encoder", error)
+        training.reject_base(base, "an encoder", error)
 
 
 def _train_model(
@@ -205,20 +175,6 @@ def _train_model(
     checked: Sequence[Corpus],
 ) -> TrainingResult:
     """Train with the recipe's window, then restore the model's own."""
-    full, window = model.max_seq_length, job.recipe.window
-    if window is not None:
-        model.max_seq_length = min(window, full or window)
-    result = run_trainer(_make_trainer(model, job, examples, checked), job.out)
-    model.max_seq_length = full
-    return result
-
-
-def _make_trainer(
-    model: "SentenceTransformer",
-    job: TrainingJob[RetrieverRecipe],
-    examples: Sequence[Triplet],
-    checked: Sequence[Corpus],
-) -> "SentenceTransformerTrainer":
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
@@ -237,19 +193,21 @@ def _make_trainer(
         def add_model_card_callback(self, default_args_dict: dict[str, object]) -> None:
             pass
 
-    columns = {
-        "anchor": [example.query for example in examples],
-        "positive": [example.positive for example in examples],
-        "negative": [example.negative for example in examples],
-    }
-    return WithoutLibraryCard(
+    columns = dict(zip(("anchor", "positive", "negative"), zip(*examples, strict=True), strict=True))
+    full, window = model.max_seq_length, job.recipe.window
+    if window is not None:
+        model.max_seq_length = min(window, full or window)
+    trainer = WithoutLibraryCard(
         model=model,
-        args=SentenceTransformerTrainingArguments(**trainer_arguments(job, BEST)),
+        args=SentenceTransformerTrainingArguments(**training.trainer_arguments(job, BEST)),
         train_dataset=Dataset.from_dict(columns),
         loss=TripletLoss(model, distance_metric=TripletDistanceMetric.COSINE, triplet_margin=job.recipe.margin),
         evaluator=ValidationMeasures(),
         callbacks=[EarlyStoppingCallback(job.recipe.patience)],
     )
+    result = training.run_trainer(trainer, job.out)
+    model.max_seq_length = full
+    return result
 
 
 class _ModelInTraining:
@@ -292,10 +250,5 @@ def _values(result: RetrievalResult, name: str) -> list[float]:
 
 
 def _compare(corpus: Corpus, before: RetrievalResult, after: RetrievalResult) -> Comparison:
-    return Comparison(
-        corpus.dataset.name,
-        len(after.rows),
-        _mean_measures(before),
-        _mean_measures(after),
-        {name: difference(_values(after, name), _values(before, name)) for name in MEASURES},
-    )
+    gain = {name: difference(_values(after, name), _values(before, name)) for name in MEASURES}
+    return Comparison(corpus.dataset.name, len(after.rows), _mean_measures(before), _mean_measures(after), gain)

@@ -30,8 +30,6 @@ _THRESHOLDS = tuple(number / 20 for number in range(2, 19))
 class SegmenterRecipe(TrainingRecipe):
     """Recipe of `localmem finetune segmenter`."""
 
-    base: str = "minilm-l6-v2"
-    """Encoder to start from, by name or folder."""
     train: tuple[Path, ...] = ()
     """Labelled dialogues (TIAGE, SuperDialSeg, DialSeg711)."""
     valid: tuple[Path, ...] = ()
@@ -69,15 +67,8 @@ def train(job: TrainingJob[SegmenterRecipe]) -> TrainingResult:
     examples, checked = (_encode(part, gaps, recipe.window, tokenizer) for part in (learned, held_out))
     job.notify(f"{len(learned)} training dialogues with {len(examples)} gaps, {len(held_out)} validation dialogues")
     segments = [dialogue.segments for dialogue in held_out]
-    result = fit(
-        job,
-        model,
-        examples,
-        checked,
-        DataCollatorWithPadding(tokenizer),
-        lambda logits, _: _measure(segments, logits),
-        "score",
-    )
+    collate = DataCollatorWithPadding(tokenizer)
+    result = fit(job, model, examples, checked, collate, lambda logits, _: _measure(segments, logits), "score")
     notes = Gaps(recipe.before, recipe.after, threshold=result.measures["threshold"]).notes()
     model.config.localmem = notes
     card = Card(

@@ -54,10 +54,28 @@ class _GapData:
     boundaries: list[NDArray[np.int64]]
 
     def fit(self, numbers: Iterable[int], strength: float) -> "Pipeline":
-        """A model of the dialogues with these numbers."""
+        """A model of the dialogues with these numbers.
+
+        Only the main directions of the two vectors count, so that few gaps do not have to teach many weights.
+        """
+        from sklearn.compose import ColumnTransformer
+        from sklearn.decomposition import PCA
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
         rows = list(numbers)
         features = np.concatenate([self.features[number] for number in rows])
-        return _fit(features, np.concatenate([self.boundaries[number] for number in rows]), strength)
+        width = (features.shape[1] - PLAIN) // 2
+        directions = PCA(_count_directions(features[:, PLAIN : PLAIN + width]), svd_solver="full")
+        parts = [
+            ("plain", "passthrough", slice(0, PLAIN)),
+            ("before", directions, slice(PLAIN, PLAIN + width)),
+            ("after", directions, slice(PLAIN + width, None)),
+        ]
+        regression = LogisticRegression(C=strength, max_iter=_ROUNDS)
+        model = make_pipeline(ColumnTransformer(parts), StandardScaler(), regression)
+        return model.fit(features, np.concatenate([self.boundaries[number] for number in rows]))
 
     def measure(self, scores: Sequence[Floats]) -> dict[str, float]:
         """Agreement at the best threshold; `scores` are those of each dialogue's gaps."""
@@ -103,12 +121,12 @@ def _read_gaps(base: Path, dialogues: "Sequence[SegmentedDialogue]") -> _GapData
     long = [dialogue for dialogue in dialogues if dialogue.segments and dialogue.segments[-1].stop > 1]
     encoder = SentenceEncoder(base, name=base.name)
     features = [rows for rows in gap_features(encoder, [dialogue.session for dialogue in long]) if rows is not None]
-    return _GapData(long, features, [_boundaries(dialogue) for dialogue in long])
-
-
-def _boundaries(dialogue: "SegmentedDialogue") -> NDArray[np.int64]:
-    starts = {segment.start for segment in dialogue.segments}
-    return np.array([int(gap in starts) for gap in range(1, dialogue.segments[-1].stop)], dtype=np.int64)
+    boundaries = []
+    for dialogue in long:
+        starts = {segment.start for segment in dialogue.segments}
+        gaps = range(1, dialogue.segments[-1].stop)
+        boundaries.append(np.array([int(gap in starts) for gap in gaps], dtype=np.int64))
+    return _GapData(long, features, boundaries)
 
 
 def _cross_validate(data: _GapData, strength: float, seed: int) -> list[Floats]:
@@ -120,25 +138,6 @@ def _cross_validate(data: _GapData, strength: float, seed: int) -> list[Floats]:
         model = data.fit(sorted(set(range(count)) - set(fold)), strength)
         scores |= {number: model.predict_proba(data.features[number])[:, 1] for number in fold}
     return [scores[number] for number in range(count)]
-
-
-def _fit(features: Floats, boundaries: NDArray[np.int64], strength: float) -> "Pipeline":
-    """Only the main directions of the two vectors count, so that few gaps do not have to teach many weights."""
-    from sklearn.compose import ColumnTransformer
-    from sklearn.decomposition import PCA
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    width = (features.shape[1] - PLAIN) // 2
-    directions = PCA(_count_directions(features[:, PLAIN : PLAIN + width]), svd_solver="full")
-    parts = [
-        ("plain", "passthrough", slice(0, PLAIN)),
-        ("before", directions, slice(PLAIN, PLAIN + width)),
-        ("after", directions, slice(PLAIN + width, None)),
-    ]
-    model = make_pipeline(ColumnTransformer(parts), StandardScaler(), LogisticRegression(C=strength, max_iter=_ROUNDS))
-    return model.fit(features, boundaries)
 
 
 def _count_directions(vectors: Floats) -> int:

@@ -45,7 +45,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     base: str = "minilm-l6-v2"
-    """Model to start from: a name or a folder."""
+    """Encoder to start from, by name or folder."""
     seed: int = 0
     """Seed of the weights, the order of examples and every sample."""
     licence: str = "that of the base model and of the training data"
@@ -189,11 +189,8 @@ def run_trainer(trainer: "Trainer", out: Path) -> TrainingResult:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         seconds = perf_counter() - start
         metrics = trainer.evaluate()
-    measures = {
-        name.removeprefix("eval_"): float(value)
-        for name, value in metrics.items()
-        if name.startswith("eval_") and not name.endswith(("_second", "_runtime"))
-    }
+    figures = {name: float(value) for name, value in metrics.items() if name.startswith("eval_")}
+    measures = {n.removeprefix("eval_"): v for n, v in figures.items() if not n.endswith(("_second", "_runtime"))}
     return TrainingResult(measures, trainer.state.log_history, seconds, trainer.state.global_step)
 
 

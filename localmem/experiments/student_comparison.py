@@ -26,6 +26,7 @@ from localmem.evaluation.scores import score_answers as score_probes
 from localmem.evaluation.summary import section
 from localmem.experiments.judging import judge_on_backbone
 from localmem.experiments.runs import (
+    EvaluationRecipe,
     ExperimentRecipe,
     Notify,
     Progress,
@@ -36,7 +37,7 @@ from localmem.experiments.runs import (
     open_backbone,
     system_settings,
 )
-from localmem.llm.adapter_notes import read_notes
+from localmem.llm.adapters import read_notes
 from localmem.reporting.pages import markdown_table
 from localmem.reporting.provenance import machine, versions
 from localmem.reporting.sections import Report, Section, Table
@@ -259,10 +260,10 @@ def compare_end_to_end(
     for name, own in variants.items():
         label = system if name == "base" else f"{system} + {name}"
         notify(f"{system} with {name}: the answers are in {out / name}")
+        recipe = EvaluationRecipe(systems=(own.system,), limit=limit, split=split, retry_failed=True)
         answered = evaluate(
-            own, datasets=datasets, out=out / name, systems=[own.system], baselines=(), limit=limit, split=split,
-            resume=True, retry_failed=True, notify=notify, progress=progress,
-        )  # fmt: skip
+            own, recipe, datasets=datasets, out=out / name, baselines=(), resume=True, notify=notify, progress=progress
+        )
         lines += [replace(line, work=line.work._replace(system=label)) for line in answered]
     scores = score_probes(answers_of(lines), [])
     document = section("End to end", (), lines, scores, out, against=(system,))

@@ -15,7 +15,7 @@ from localmem.cli.finetune import finetune
 from localmem.config import Settings, system_options
 from localmem.evaluation.datasets.labelled_pairs import read_operations
 from localmem.factory import SYSTEMS, Parts
-from localmem.factory.parts import compressor as build_compressor
+from localmem.factory import compressor as build_compressor
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
 from localmem.types import AddUnit, Prompt, RetireUnit

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from finetune.reply_lessons.generate import make_lessons
-from finetune.reply_lessons.vocabulary import DATA, HELD_OUT, Part, Topic, load_topics, load_values, select_share
+from finetune.reply_lessons.vocabulary import DATA, Part, Topic, load_phrases, load_topics, load_values, select_share
 from finetune.traces.trace import Trace
 from localmem.evaluation import DATA as EVALUATION_DATA
 from localmem.experiments.abstention import abstains
@@ -55,8 +55,8 @@ def test_the_prompts_are_those_of_the_starter_s_replies(traces: list[Trace]) -> 
 def test_test_lessons_share_no_value_and_only_half_of_their_topics_with_training() -> None:
     for values in load_values().values():
         assert set(select_share(values, "train")).isdisjoint(select_share(values, "test"))
-    assert {topic.id for topic in load_topics()} > HELD_OUT
-    held_out = {text for topic in load_topics() if topic.id in HELD_OUT for text in _questions(topic)}
+    assert {topic.id for topic in load_topics()} > load_phrases().held_out
+    held_out = {text for topic in load_topics() if topic.id in load_phrases().held_out for text in _questions(topic)}
     assert held_out.isdisjoint(_user_turns("train"))
     assert not held_out.isdisjoint(_user_turns("test"))
 

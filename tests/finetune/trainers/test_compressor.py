@@ -14,7 +14,7 @@ from finetune.compression_labels import CompressionPair
 from finetune.trainers.compressor import CompressorRecipe, train
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
 from localmem.errors import BadInput
-from localmem.factory.parts import compressor as build_compressor
+from localmem.factory import compressor as build_compressor
 from tests.evaluation.fixtures import write_records
 from tests.finetune.small import small_encoder
 

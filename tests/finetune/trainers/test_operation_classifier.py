@@ -16,7 +16,7 @@ from finetune.trainers.training import CHECKPOINTS, TrainingJob, update_recipe
 from localmem.classification import OPERATIONS
 from localmem.errors import BadInput, ModelMissing
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
-from localmem.factory.parts import pair_classifier
+from localmem.factory import pair_classifier
 from tests.finetune.play import VOCABULARY, inference_file, operation_file, write_lines
 from tests.finetune.small import small_encoder
 

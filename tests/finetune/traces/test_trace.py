@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from finetune.traces.collect import Collector
 from finetune.traces.filtering import filter_traces, find_problem, groundedness, is_valid, part_of
-from finetune.traces.trace import Teacher, Trace, TraceMetadata, make_trace, read_traces, stage_of
+from finetune.traces.trace import Collector, Teacher, Trace, TraceMetadata, make_trace, read_traces, stage_of
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.evaluation.answers import Work
 from localmem.llm.scripted import ScriptedLLM

@@ -2,7 +2,7 @@
 
 import pytest
 
-from finetune.groundedness import FactScores, facts_of, is_supported, names_and_numbers, score_facts
+from finetune.traces.filtering import FactScores, facts_of, is_supported, names_and_numbers, score_facts
 
 SOURCE = "Ana: I bought a red kite in Porto for 12 euros. My brother Rui came along."
 
