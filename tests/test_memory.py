@@ -12,8 +12,7 @@ from localmem.bank import Bank
 from localmem.errors import BadSettings, BadVectors
 from localmem.retrieval.base import Scope, Side
 from localmem.retrieval.dense import DenseRetriever
-from localmem.systems.none import NoMemory
-from localmem.systems.retrieval_baselines import RetrievalBaseline, exchange_retrieval
+from localmem.systems.baselines import NoMemory, RetrievalBaseline, exchange_retrieval
 from localmem.types import AddUnit, RetireUnit, Unit
 from tests.fakes import START, WordEncoder, WordRetriever, unit
 

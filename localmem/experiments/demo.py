@@ -20,7 +20,7 @@ from localmem.evaluation.metrics.text import contains_answer
 from localmem.files import parse, read_yaml
 from localmem.runtime import Runtime
 from localmem.store.conversation_files import SpeakerNames, read_sessions
-from localmem.systems.none import NoMemory
+from localmem.systems.baselines import NoMemory
 from localmem.types import Reply, Session, Turn
 
 CONVERSATION = DATA / "demo" / "conversation.jsonl"

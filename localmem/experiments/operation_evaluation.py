@@ -65,7 +65,7 @@ def compare_classifiers(
 
     Raises BadInput.
     """
-    from localmem.factory.parts import bare_encoder
+    from localmem.factory import bare_encoder
 
     path = path or SHIPPED
     pairs = read_operations(path).pairs[: recipe.limit]
@@ -92,7 +92,7 @@ def compare_classifiers(
 
 def _load_classifier(name: str, settings: Settings, stack: ExitStack, notify: Notify) -> PairClassifier:
     from localmem.classification.llm_classifier import LLMClassifier
-    from localmem.factory.parts import pair_classifier
+    from localmem.factory import pair_classifier
 
     if name != LLM:
         return pair_classifier(name, settings.retrieval.device)

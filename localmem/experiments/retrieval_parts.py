@@ -116,7 +116,7 @@ def _varies(option: str, configs: Sequence[RetrievalConfig]) -> bool:
 
 def load_compressor(name: str, seed: int) -> Compressor:
     """The compressor by name or folder, or the one that drops words at random."""
-    from localmem.factory.parts import compressor
+    from localmem.factory import compressor
 
     return RandomDrop(seed) if name == RANDOM else compressor(name)
 
@@ -261,7 +261,7 @@ class RetrievalParts:
 
     def retriever(self, config: RetrievalConfig) -> Retriever:
         """An empty index."""
-        from localmem.factory.parts import reranker
+        from localmem.factory import reranker
         from localmem.retrieval.hybrid import HybridRetriever
         from localmem.retrieval.rerank import RerankingRetriever
 

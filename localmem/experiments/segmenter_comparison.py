@@ -110,7 +110,7 @@ def _load_segmenter(
     name: str, settings: Settings, recipe: SegmentationRecipe, backbone: Callable[[], LLM]
 ) -> Segmenter:
     """A segmenter; a name that is not built in is that of a trained model."""
-    from localmem.factory.parts import bare_encoder, trained_segmenter
+    from localmem.factory import bare_encoder, trained_segmenter
     from localmem.segmentation.texttiling import TextTiling
 
     match name:

@@ -17,9 +17,8 @@ from localmem.chat.conversation import Conversation
 from localmem.chat.responder import Speakers
 from localmem.config import Settings
 from localmem.errors import BadInput, EncoderMismatch, LocalmemError
-from localmem.llm.background import Background
 from localmem.llm.base import LLM
-from localmem.llm.wrappers import Meter, Wrapper
+from localmem.llm.wrappers import Background, Meter, Wrapper
 from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever
 from localmem.runtime.agent_cache import AgentCache
@@ -27,6 +26,7 @@ from localmem.runtime.reindexing import Reindexed, Track, reindex
 from localmem.runtime.worker import MAX_ATTEMPTS, Worker
 from localmem.store.records import SessionJob
 from localmem.store.sql import Store
+from localmem.systems import Wrap, no_wrap
 
 __all__ = ["MAX_ATTEMPTS", "Runtime"]
 
@@ -64,7 +64,7 @@ class Runtime:
         progress: Callable[[str], None] = log.info,
         llm: LLM | None = None,
         encoder: Encoder | None = None,
-        wrap: factory.Wrap = factory.no_wrap,
+        wrap: Wrap = no_wrap,
     ) -> None:
         self.settings = settings
         self.store = Store.open(settings.store_url, indexes=settings.data / "index")

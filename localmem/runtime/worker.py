@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from localmem.llm.background import in_background
+from localmem.llm.wrappers import in_background
 from localmem.store.records import SessionJob
 
 MAX_ATTEMPTS = 3  # then the session waits for the user: `localmem doctor` reports it

@@ -7,7 +7,7 @@ To add a system:
 
 1. Write `localmem/systems/<name>.py`: a `Memory` subclass, an `Options` subclass with what a user can set, and the
    entry `SYSTEM = System("<name>", ...)`. A prompt is a file localmem/prompts/<name>/<task>.md.
-2. Add the module to the list in `localmem/factory/__init__.py`.
+2. Add the module to the list in `localmem/factory.py`.
 3. Write `configs/systems/<name>.yaml` with the value of every option and a comment that explains it.
 
 The contract tests in tests/systems/test_contract.py then run over the new system.

@@ -12,7 +12,7 @@ Differs from the papers: what the context has no room for is left out from the o
 """
 
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import PositiveInt
 
@@ -104,5 +104,7 @@ class ReBot(_AllShown):
 
 _END = "at each session's end"
 
-SYSTEM = System("all_memories", AllMemoriesOptions, AllMemories, "sentences drawn from each session, all shown", _END)
-REBOT = System("rebot", Options, ReBot, "a summary of each session, all shown", _END)
+SYSTEMS: tuple[System[Any], ...] = (
+    System("all_memories", AllMemoriesOptions, AllMemories, "sentences drawn from each session, all shown", _END),
+    System("rebot", Options, ReBot, "a summary of each session, all shown", _END),
+)

@@ -19,7 +19,7 @@ from localmem.cli import bench
 from localmem.errors import BadInput, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.store import Store
-from localmem.systems.none import NoMemory
+from localmem.systems.baselines import NoMemory
 from localmem.types import Message, Session
 from tests.fakes import turns
 

@@ -12,7 +12,7 @@ from localmem.errors import LLMError, OutOfOrder, StoreError
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
-from localmem.systems.retrieval_baselines import RetrievalBaseline, exchange_retrieval
+from localmem.systems.baselines import RetrievalBaseline, exchange_retrieval
 from localmem.text.units import exchange_units
 from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, session, unit

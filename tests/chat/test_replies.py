@@ -7,7 +7,7 @@ import pytest
 from localmem.chat.conversation import Conversation
 from localmem.errors import NotFound
 from localmem.llm.scripted import ScriptedLLM
-from localmem.systems.retrieval_baselines import exchange_retrieval
+from localmem.systems.baselines import exchange_retrieval
 from localmem.types import AddUnit, Message, Prompt, Session
 from tests.fakes import START, MemoryJournal, WordRetriever, unit
 

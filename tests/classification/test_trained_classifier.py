@@ -12,7 +12,7 @@ from localmem.classification.pair_classifier import PairModel
 from localmem.classification.pair_weights import labels_of
 from localmem.classification.trained_classifier import TrainedClassifier, ZeroShotClassifier, classifier_of
 from localmem.errors import BadInput
-from localmem.factory.parts import pair_classifier
+from localmem.factory import pair_classifier
 from tests.finetune.small import small_encoder
 
 

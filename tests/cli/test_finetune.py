@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from localmem import factory
 from localmem.cli.distill import distill
-from localmem.cli.eval.operations import operations as evaluate_operations
+from localmem.cli.eval.parts import operations as evaluate_operations
 from localmem.cli.finetune import finetune
 from localmem.config import Settings, system_options
 from localmem.evaluation.datasets.labelled_pairs import read_operations

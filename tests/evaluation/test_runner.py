@@ -21,7 +21,7 @@ from localmem.evaluation.summary import corpus_tables, section
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Recorder
 from localmem.reporting.sections import Table
-from localmem.systems.full_history import FullHistory
+from localmem.systems.baselines import FullHistory
 from localmem.systems.rsum import RecursiveSummary
 from localmem.types import Prompt, Session, Turn, Unit
 

@@ -21,8 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import cast
 
 from localmem.benchmark.latency import figures, synthetic_history
-from localmem.benchmark.latency.client import Agents, AnsweredTurn, SimulatedUser
-from localmem.benchmark.latency.load_generator import run_tasks
+from localmem.benchmark.latency.client import Agents, AnsweredTurn, SimulatedUser, run_tasks
 from localmem.benchmark.latency.machine_state import MachineMonitor, marks, observe
 from localmem.benchmark.latency.result import Load, Sample
 from localmem.benchmark.latency.stopwatch import Stopwatch

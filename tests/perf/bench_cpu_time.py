@@ -16,10 +16,10 @@ from localmem import factory
 from localmem.benchmark.corpus import Rows, unit_length
 from localmem.benchmark.latency import synthetic_history
 from localmem.benchmark.latency.client import SimulatedUser
-from localmem.benchmark.latency.recipe import LatencyRecipe, ScriptedTimes
 from localmem.benchmark.latency.stopwatch import Stopwatch
+from localmem.benchmark.recipes import LatencyRecipe, ScriptedTimes
 from localmem.config import load_settings
-from localmem.experiments import latency_setup
+from localmem.experiments import benchmarks
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
 
@@ -37,14 +37,14 @@ class RandomVectors:
 
 def measure(history: int, turns: int) -> dict[str, object]:
     """Median milliseconds of each stage of a turn, and the seconds of the first reply after a start."""
-    latency_setup.Stopwatch = lambda: Stopwatch(time.thread_time)  # type: ignore[misc,assignment,attr-defined]
+    benchmarks.Stopwatch = lambda: Stopwatch(time.thread_time)  # type: ignore[misc,assignment,attr-defined]
     factory.encoder = lambda settings, cache: CachedEncoder(RandomVectors(), cache)
     scripted = ScriptedTimes(first_token=0, per_token=0)
     recipe = LatencyRecipe(scripted=scripted, history=(history,), concurrency=(1,), answer=20)
     llm = synthetic_history.scripted_llm(20)
     (spec,) = recipe.specs()
     with tempfile.TemporaryDirectory(prefix="localmem-cpu-time-") as folder:
-        setup = latency_setup.LatencySetup(recipe, load_settings(), llm, Path(folder), lambda _, sessions: sessions)
+        setup = benchmarks.LatencySetup(recipe, load_settings(), llm, Path(folder), lambda _, sessions: sessions)
         with setup.environment(spec) as place:
             texts = synthetic_history.user_texts(history, 5, 0, "user000")
             now = synthetic_history.today(history)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from localmem.config import load_settings
-from localmem.factory.parts import backbone
+from localmem.factory import backbone
 from localmem.llm.base import LLM
 from localmem.retrieval.encoder import SentenceEncoder
 from localmem.types import Message, Prompt

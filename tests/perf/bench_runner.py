@@ -21,8 +21,8 @@ from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.runner import AgentSpec, run_systems
 from localmem.journal import NoJournal
 from localmem.llm.base import LLM
+from localmem.llm.decoding import drain
 from localmem.llm.scripted import ScriptedLLM
-from localmem.llm.streams import drain
 from localmem.reporting.provenance import versions
 from localmem.systems.rsum import RecursiveSummary
 from localmem.types import Session, Turn

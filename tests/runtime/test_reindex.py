@@ -176,7 +176,7 @@ def test_real_weights_take_over_from_another_encoder(settings: Settings, starter
     with Store.open(settings.data) as store:
         CachedEncoder(OtherEncoder(), store.vectors).encode([TOWN], "passage")
     with _open(settings) as runtime:
-        with pytest.raises(EncoderMismatch, match="of the encoder 'other@2', not 'minilm-l6-v2@"):
+        with pytest.raises(EncoderMismatch, match="by the encoder 'other@2', not 'minilm-l6-v2@"):
             runtime.agent("ann")
         done = runtime.reindex(iter)
         assert done.encoder.startswith("minilm-l6-v2@")

@@ -26,7 +26,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "_POLL", 0.01)
+    monkeypatch.setattr(worker, "_POLL_SECONDS", 0.01)
     return
 
 

@@ -13,7 +13,7 @@ from finetune.trainers.training import TrainingJob
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
-from localmem.factory.parts import trained_segmenter
+from localmem.factory import trained_segmenter
 from localmem.segmentation.learned_texttiling import FILE, PLAIN, LearnedTextTiling, TilingModel, gap_features
 from localmem.types import Session
 from localmem.weights import Manifest

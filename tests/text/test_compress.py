@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput, MissingExtra, ModelMissing
-from localmem.factory.parts import compressor as build_compressor
+from localmem.factory import compressor as build_compressor
 from localmem.text.compress import Compressor, LLMLingua2, RandomDrop
 
 TALK = (

@@ -8,13 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from localmem import factory
-from localmem.cli.eval.calibrate import calibrate
-from localmem.cli.eval.judge import judge
+from localmem.cli.eval.judges import calibrate, judge
 from localmem.cli.eval.teafarm import make, run_teafarm
 from localmem.errors import BadInput
 from localmem.evaluation import DATA
 from localmem.evaluation.datasets import teabag
-from localmem.factory import parts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Prompt
 from tests.cli.conftest import Run
@@ -123,7 +121,7 @@ def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypa
     folder, out = tmp_path / "nli", tmp_path / "run"
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")
-    monkeypatch.setattr(parts, "pair_model", lambda *_: NameModel())
+    monkeypatch.setattr(factory, "pair_model", lambda *_: NameModel())
     teafarm = ["--system", "none", "--limit", "1", "--out", str(out)]
     assert CliRunner().invoke(run_teafarm, teafarm, catch_exceptions=False).exit_code == 0
     backbone.clear()

@@ -1,6 +1,11 @@
-"""Plain retrieval: units of past dialogue are indexed, and those nearest to the user's turn are recalled.
+"""The baselines that write nothing about what was said but, at most, sentences: no memory, full history, retrieval.
 
-Four baselines of the papers that differ in what a unit is:
+- none: the model answers from the current session alone. The control that every comparison needs.
+- full_history: all past sessions, word for word, precede the dialogue (the "full history" and "all dialogue history"
+  baselines: SeCom, section 3; Theanine, Table 1; Recursively Summarizing's vanilla LLM, section 4).
+
+Plain retrieval: units of past dialogue are indexed, and those nearest to the user's turn are recalled. Four baselines
+that differ in what a unit is:
 
 - exchange_retrieval: a user turn and its reply (SeCom, section 3, "turn-level memory"). Nothing is lost or invented,
   which is why it is the default for the smallest backbones.
@@ -13,16 +18,22 @@ Four baselines of the papers that differ in what a unit is:
 
 Only memory_retrieval calls the LLM to build its memory. BM25 or dense search is the choice of the injected retriever.
 
-Differs from the papers: the dense encoder is whatever is installed, not DPR; hits are shown in time order; a session
-budget that the model's context has no room for shrinks to what it has. Session keys are not compressed (SeCom's own
-module does that), and a dense encoder reads only the beginning of a long session.
+Differs from the papers:
+
+- full_history: they use models that hold all of their data; here, what the context has no room for is left out from
+  the oldest utterance on.
+- The dense encoder is whatever is installed, not DPR; hits are shown in time order; a session budget that the model's
+  context has no room for shrinks to what it has. Session keys are not compressed (SeCom's own module does that), and a
+  dense encoder reads only the beginning of a long session.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
@@ -34,6 +45,8 @@ from localmem.text.units import (
     by_time,
     exchange_units,
     history_budget,
+    history_text,
+    newest_units,
     recall_hits,
     session_units,
     statement_units,
@@ -42,6 +55,39 @@ from localmem.text.units import (
 from localmem.types import Change, Hit, Recall, Session, Unit
 
 UnitBuilder = Callable[[Session], Sequence[Unit]]
+
+
+class NoMemory(Memory):
+    """Recalls nothing and keeps nothing."""
+
+    name = "none"
+    response_prompt = "none/respond"
+
+    def recall(self, session: Session) -> Recall:
+        return Recall()
+
+    def end_session(self, session: Session) -> list[Change]:
+        return []
+
+
+class FullHistory(Memory):
+    """One unit a turn; the newest that fit are recalled. `fallbacks` counts the replies that did not see all."""
+
+    name = "full_history"
+
+    def __init__(self, *, llm: LLM, bank: Bank | None = None) -> None:
+        super().__init__(bank=bank)
+        self._llm = llm
+
+    def recall(self, session: Session) -> Recall:
+        past = list(self.bank.live())
+        fitting = newest_units(past, history_budget(self._llm, session, self.response_prompt), self._llm.count_tokens)
+        if len(fitting) < len(past):
+            count_fallback(self.response_prompt, f"the newest {len(fitting)} of {len(past)} turns fit", self.fallbacks)
+        return Recall(text=history_text(fitting), hits=tuple(Hit(unit, 0.0) for unit in fitting))
+
+    def end_session(self, session: Session) -> list[Change]:
+        return add_units(utterance_units(session))
 
 
 class RetrievalOptions(Options):
@@ -123,22 +169,36 @@ def utterance_retrieval(retriever: Retriever, *, k: int, bank: Bank | None = Non
     return RetrievalBaseline("utterance_retrieval", utterance_units, retriever, k=k, bank=bank)
 
 
-EXCHANGES = System(
-    "exchange_retrieval",
-    RetrievalOptions,
-    lambda parts, options, bank: exchange_retrieval(parts.new_retriever(), k=options.k, bank=bank),
-    "the exchanges as they were said",
-    "never",
-    context_turns=1,
-)
-UTTERANCES = System(
-    "utterance_retrieval",
-    RetrievalOptions,
-    lambda parts, options, bank: utterance_retrieval(parts.new_retriever(), k=options.k, bank=bank),
-    "each turn as it was said",
-    "never",
-)
-SESSIONS = System("session_retrieval", SessionOptions, SessionRetrieval, "whole sessions as they were held", "never")
-MEMORIES = System(
-    "memory_retrieval", RetrievalOptions, MemoryRetrieval, "sentences drawn from each session", "at each session's end"
+SYSTEMS: tuple[System[Any], ...] = (
+    System("none", Options, lambda _parts, _options, bank: NoMemory(bank=bank), "nothing", "never"),
+    System(
+        "full_history",
+        Options,
+        lambda parts, _options, bank: FullHistory(llm=parts.llm, bank=bank),
+        "all past sessions word for word",
+        "never",
+    ),
+    System(
+        "utterance_retrieval",
+        RetrievalOptions,
+        lambda parts, options, bank: utterance_retrieval(parts.new_retriever(), k=options.k, bank=bank),
+        "each turn as it was said",
+        "never",
+    ),
+    System(
+        "exchange_retrieval",
+        RetrievalOptions,
+        lambda parts, options, bank: exchange_retrieval(parts.new_retriever(), k=options.k, bank=bank),
+        "the exchanges as they were said",
+        "never",
+        context_turns=1,
+    ),
+    System("session_retrieval", SessionOptions, SessionRetrieval, "whole sessions as they were held", "never"),
+    System(
+        "memory_retrieval",
+        RetrievalOptions,
+        MemoryRetrieval,
+        "sentences drawn from each session",
+        "at each session's end",
+    ),
 )

@@ -1,4 +1,4 @@
-"""The settings of retrieval become the parts that they name."""
+"""The settings become the parts that they name."""
 
 from pathlib import Path
 
@@ -72,3 +72,18 @@ def test_a_reranker_in_a_folder_reads_the_first_matches(starter_encoder_dir: Pat
 def test_a_reranker_that_is_not_here_is_refused(name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         make_retriever(rerank=name)
+
+
+def test_a_stage_is_reported_when_it_begins_and_every_ten_seconds() -> None:
+    lines: list[str] = []
+    stages = factory._report_stages(lines.append)
+    for tick in range(100):
+        stages("loading" if tick < 60 else "compiling", tick / 4)
+    stages("ready", 25.0)
+    assert lines == [
+        "vLLM: loading (0 s)",
+        "vLLM: loading (10 s)",
+        "vLLM: compiling (15 s)",
+        "vLLM: compiling (20 s)",
+        "vLLM: ready (25 s)",
+    ]

@@ -1,18 +1,37 @@
-"""Parts from settings: the backbone, the encoder, an index, trained models. One small function for each part.
+"""The factory: makes parts from settings, and memories from parts. Independent of users and conversations.
 
 Heavy libraries load inside the functions that need them. Trained models are cached: all users share one.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from localmem.config import Settings
+from localmem import systems
+from localmem.bank import Bank
+from localmem.config import Settings, system_options
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
-from localmem.systems import Wrap, no_wrap
+from localmem.memory import Memory
+from localmem.systems import (
+    System,
+    Wrap,
+    all_memories,
+    baselines,
+    carecall,
+    comedy,
+    conditionmem,
+    creem,
+    memochat,
+    memorybank,
+    no_wrap,
+    rsum,
+    secom,
+    summem,
+    theanine,
+)
 from localmem.weights.folder import model_path, shipped_adapters
 from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
@@ -109,7 +128,7 @@ def retriever(
         model, budget = wrap(reranker(options.rerank, options.device)), options.rerank_budget_ms / 1000
         index = RerankingRetriever(index, model, depth=options.rerank_depth, budget_seconds=budget)
     if options.half_life_days or options.dates_in_query:
-        from localmem.retrieval.recency import RecencyRetriever
+        from localmem.retrieval.wrappers import RecencyRetriever
 
         if options.dates_in_query:
             _require_package("dateparser", "cpu")
@@ -231,18 +250,17 @@ def _vllm(settings: Settings, progress: Progress) -> Backbone:
     return Backbone(llm, llm.close, llm.is_healthy)
 
 
-class _StartProgress:
+def _report_stages(progress: Progress) -> Callable[[str, float], None]:
     """Reports each stage of a server's start when it begins, and every ten seconds while it lasts."""
+    reported: set[tuple[str, int]] = set()
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._reported: tuple[str, int] | None = None
-
-    def __call__(self, stage: str, seconds: float) -> None:
+    def report(stage: str, seconds: float) -> None:
         mark = stage, int(seconds) // 10
-        if mark != self._reported:
-            self._reported = mark
-            self._progress(f"vLLM: {stage} ({seconds:.0f} s)")
+        if mark not in reported:
+            reported.add(mark)
+            progress(f"vLLM: {stage} ({seconds:.0f} s)")
+
+    return report
 
 
 def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
@@ -264,7 +282,7 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
             lora=bool(adapters(settings)),
             arguments=settings.llm.arguments,
         ),
-        progress=_StartProgress(progress),
+        progress=_report_stages(progress),
     )
     server.start()
     llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
@@ -307,7 +325,7 @@ def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retrie
 def _bm25(settings: Settings, context_turns: int) -> "Retriever":
     _require_package("bm25s", "cpu")
     from localmem.retrieval.bm25 import BM25Retriever
-    from localmem.retrieval.contextual import ContextualRetriever
+    from localmem.retrieval.wrappers import ContextualRetriever
 
     plain = BM25Retriever(language=settings.retrieval.language)
     return ContextualRetriever(plain, context_units=context_turns) if context_turns else plain
@@ -322,3 +340,26 @@ def _cuda() -> bool:
 def _require_package(module: str, extra: str) -> None:
     if find_spec(module) is None:
         raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install 'localmem[{extra}]'`")
+
+
+_PAPERS = (rsum, theanine, secom, creem, carecall, summem, memochat, memorybank, comedy, conditionmem)
+
+SYSTEMS: Mapping[str, System[Any]] = {
+    system.name: system
+    for system in (*baselines.SYSTEMS, *all_memories.SYSTEMS, *(module.SYSTEM for module in _PAPERS))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(systems.Parts):
+    """Parts whose trained models are those of the manifest, or in folders."""
+
+    load_classifier: "Callable[[str], PairClassifier]" = field(default=pair_classifier, kw_only=True)
+    load_segmenter: "Callable[[str], Segmenter]" = field(default=trained_segmenter, kw_only=True)
+    load_compressor: "Callable[[str], Compressor]" = field(default=compressor, kw_only=True)
+
+
+def memory(settings: Settings, parts: systems.Parts, bank: Bank | None = None) -> Memory:
+    """A memory of the system that the settings name, over this bank (default: an empty one)."""
+    options = system_options(settings.system, settings.options)
+    return SYSTEMS[settings.system].new_memory(parts, options, bank)
