@@ -164,7 +164,7 @@ def write_atomic(path: Path, content: Part | Iterable[Part], cure: str = WRITABL
     with writing(path, cure):
         if path.exists() and not path.is_file():  # a pipe or a device such as /dev/stdout, which nothing can replace
             with path.open("wb") as stream:
-                stream.writelines(map(_encoded, parts))
+                stream.writelines(map(_to_bytes, parts))
             return
         target = Path(os.path.realpath(path))  # through a link, which stays
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def write_atomic(path: Path, content: Part | Iterable[Part], cure: str = WRITABL
             # In the same folder, because a rename is atomic within one file system only. Without the fsync a power
             # cut soon after could leave the new name with no content.
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
-                stream.writelines(map(_encoded, parts))
+                stream.writelines(map(_to_bytes, parts))
                 stream.flush()
                 os.fsync(stream.fileno())
             draft.replace(target)
@@ -234,7 +234,7 @@ def _adapter(form: Form[Record]) -> TypeAdapter[Record]:
     return form if isinstance(form, TypeAdapter) else TypeAdapter(form)
 
 
-def _encoded(part: Part) -> bytes | memoryview:
+def _to_bytes(part: Part) -> bytes | memoryview:
     return part.encode() if isinstance(part, str) else part
 
 

@@ -42,7 +42,7 @@ class Sizes(BaseModel):
 
     @field_validator("width")
     @classmethod
-    def _even(cls, value: int) -> int:
+    def _require_even(cls, value: int) -> int:
         if value % 2:
             raise ValueError("must be even")
         return value
@@ -160,7 +160,7 @@ def test_a_file_is_replaced_and_its_folder_is_made(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def _broken() -> Iterator[str]:
+def _break_halfway() -> Iterator[str]:
     yield "half"
     raise RuntimeError("the source broke")
 
@@ -169,7 +169,7 @@ def test_a_source_that_breaks_leaves_the_old_file_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(RuntimeError, match="broke"):
-        write_atomic(path, _broken())
+        write_atomic(path, _break_halfway())
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

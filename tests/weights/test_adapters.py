@@ -7,7 +7,7 @@ import pytest
 from localmem import factory
 from localmem.config import Settings
 from localmem.errors import ModelDamaged
-from localmem.llm.adapter_notes import list_changes, read_notes
+from localmem.llm.adapters import list_changes, read_notes
 from localmem.resources import resource
 from localmem.weights import folder as weights_folder
 from localmem.weights.folder import damaged_files, shipped_adapters
