@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import regex  # type: ignore[import-untyped]  # publishes no types
 from pydantic import AliasChoices, Field, TypeAdapter
 
@@ -127,8 +128,6 @@ def mark_kept_words(words: Sequence[str], targets: Sequence[str], window: int) -
 
 def drop_unreliable(texts: Sequence[LabelledText]) -> tuple[list[LabelledText], Counter[str]]:
     """The texts that can be learned from, and how many others were dropped for each reason (section 3.3)."""
-    import numpy as np
-
     dropped: Counter[str] = Counter()
     remaining = [text for text in texts if text.keep]
     dropped["no word in common"] = len(texts) - len(remaining)
@@ -141,7 +140,8 @@ def drop_unreliable(texts: Sequence[LabelledText]) -> tuple[list[LabelledText], 
     return remaining, dropped
 
 
-class _Extract(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Extract:
     """An answer of the labelling model, as a line of the file: the digest of what was asked, and the extract."""
 
     digest: str

@@ -22,7 +22,16 @@ def make_folds(pairs: Sequence[LabelledPair], count: int, seed: int) -> list[Fol
 
     Raises BadInput if a label occurs in fewer than `count` groups, because some part would have none of it.
     """
-    _check(pairs, count)
+    if count < 2:
+        raise BadInput(f"cannot make {count} folds; use 2 or more")
+    if not pairs:
+        raise BadInput("there are no pairs to divide; use a file that holds some")
+    by_label: dict[str, set[str]] = {}
+    for pair in pairs:
+        by_label.setdefault(pair.label, set()).add(pair.group)
+    rarest = min(by_label, key=lambda label: len(by_label[label]))
+    if (fewest := len(by_label[rarest])) < count:
+        raise BadInput(f"{rarest} occurs in {fewest} groups, too few for {count} parts; use fewer parts or more data")
     try:
         from sklearn.model_selection import StratifiedGroupKFold
     except ImportError as error:
@@ -40,18 +49,3 @@ def hold_out(pairs: Sequence[LabelledPair], share: float, seed: int) -> Fold:
     if not 0 < share <= 0.5:
         raise BadInput(f"the held-out share is {share}; use more than 0 and at most 0.5")
     return make_folds(pairs, round(1 / share), seed)[0]
-
-
-def _check(pairs: Sequence[LabelledPair], count: int) -> None:
-    if count < 2:
-        raise BadInput(f"cannot make {count} folds; use 2 or more")
-    if not pairs:
-        raise BadInput("there are no pairs to divide; use a file that holds some")
-    groups: dict[str, set[str]] = {}
-    for pair in pairs:
-        groups.setdefault(pair.label, set()).add(pair.group)
-    rarest = min(groups, key=lambda label: len(groups[label]))
-    if len(groups[rarest]) < count:
-        raise BadInput(
-            f"{rarest} occurs in {len(groups[rarest])} groups, too few for {count} parts; use fewer parts or more data"
-        )

@@ -169,13 +169,9 @@ def score_answer(completion: Completion, trace: Trace, stage: str) -> AnswerScor
     facts = None
     if stage in TEXT_STAGES:
         facts = score_facts(text, trace.answer if gold is None else gold, trace.context_text)
-    return AnswerScores(
-        _similarity(text, trace, stage) if usable else 0.0,
-        usable,
-        groundedness(_with_answer(trace, text)),
-        None if gold is None else _similarity(text, _with_answer(trace, gold), stage) if usable else 0.0,
-        facts,
-    )
+    score = _similarity(text, trace, stage) if usable else 0.0
+    by_gold = None if gold is None else _similarity(text, _with_answer(trace, gold), stage) if usable else 0.0
+    return AnswerScores(score, usable, groundedness(_with_answer(trace, text)), by_gold, facts)
 
 
 def measure_name(stage: str, trace: Trace) -> str:

@@ -9,13 +9,12 @@ such pairs by file rather than by group where figures must be strict.
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
-from localmem.classification import OPERATIONS, OperationLabel
-from localmem.classification.llm_classifier import LLMClassifier
+from localmem.classification import OPERATIONS, LLMClassifier, OperationLabel
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import read_operations
 from localmem.files import JsonlLog
@@ -27,7 +26,8 @@ from localmem.types import Session
 Progress = Callable[[str, int, int], None]
 
 
-class _FinishedSession(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _FinishedSession:
     """A finished session: the memory after it, and the length of the file of pairs at that point."""
 
     session: str

@@ -167,7 +167,6 @@ def plot_curves(log: _Log, path: Path) -> None:
 
 
 def _render_card(job: TrainingJob[Recipe], card: Card, result: TrainingResult) -> str:
-    """The model's card, in Markdown."""
     measures = "\n".join(f"| {name} | {value:.4f} |" for name, value in result.measures.items())
     data = "\n".join(f"- `{name}`, sha256 `{digest[:16]}`" for name, digest in hash_files(card.data))
     more = "".join(f"{line}\n" for line in ("", *card.more)) if card.more else ""

@@ -21,15 +21,15 @@ from finetune.trainers.pair_trainers import FRESH
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
 from localmem import factory
 from localmem.classification import OPERATIONS
-from localmem.classification.pair_weights import config_of, is_t5, labels_of
+from localmem.classification.pair_classifier import config_of, is_t5, labels_of
 from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import read_operations
 from localmem.factory import folder_backbone, pair_classifier, pair_model, trained_segmenter
 from localmem.files import write_jsonl
 from localmem.segmentation.boundary_classifier import BOUNDARY
-from localmem.segmentation.learned_texttiling import FILE as TILING_FILE
 from localmem.segmentation.segmenters import segments_json
+from localmem.segmentation.texttiling import FILE as TILING_FILE
 from localmem.types import Completion, Session, Turn
 
 ModelKind = Literal["chat", "encoder", "t5"]

@@ -11,23 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple, TypeVar, get_args
 
+from finetune.reply_lessons import vocabulary
 from finetune.reply_lessons.rendering import PROMPTS, Statement, render_memory, reply_prompt
-from finetune.reply_lessons.vocabulary import (
-    Fact,
-    Naming,
-    Part,
-    Person,
-    Topic,
-    capitalise,
-    fill,
-    load_phrases,
-    load_talk,
-    load_topics,
-    load_values,
-    misleads,
-    select_share,
-    use_pronouns,
-)
+from finetune.reply_lessons.vocabulary import Fact, Naming, Part, Person, Topic, load_phrases, select_share
 from finetune.traces.trace import Teacher, Trace, make_trace, write_traces
 from localmem.evaluation.answers import Work
 from localmem.prompts import load
@@ -93,11 +79,13 @@ class _Lesson:
         self._random = random = Random(name)  # noqa: S311  # not used for security
         self._prompt = random.choices(list(PROMPTS), weights=list(PROMPTS.values()))[0]
         pools = (("f", "women"), ("m", "men"))
-        self._names = {gender: list(select_share(load_values()[pool], part)) for gender, pool in pools}
+        self._names = {gender: list(select_share(vocabulary.load_values()[pool], part)) for gender, pool in pools}
         for names in self._names.values():
             random.shuffle(names)
         self._user = "User" if random.random() < 0.35 else self._names[random.choice("fm")].pop()
-        self._people = [self._new_person(relation) for relation in random.sample(list(load_phrases().relations), 4)]
+        relations = random.sample(list(load_phrases().relations), 4)
+        people = ((relation, self._pick(load_phrases().relations[relation])) for relation in relations)
+        self._people = [Person(relation, self._names[gender].pop(), gender) for relation, gender in people]
         self._nameless = random.random() < 0.1  # people are referred to by relation, so that names can be asked for
         self._today = datetime(2024, 1, 20, 18, tzinfo=UTC) + timedelta(days=random.randrange(900))
         self._facts: list[Fact] = []
@@ -106,7 +94,7 @@ class _Lesson:
         """The lesson as a trace; its work names the kinds of its turns."""
         kinds = self._choose_kinds()
         statements = self._make_statements("fact" in kinds, bool({"change", "was"} & {*kinds}))
-        earlier = self._pick(self._own_share(load_talk().turns)) if self._random.random() < 0.15 else ()
+        earlier = self._pick(self._own_share(vocabulary.load_talk().turns)) if self._random.random() < 0.15 else ()
         dialogue = _alternate(earlier)
         for kind in kinds:
             dialogue += self._turn(kind)
@@ -160,7 +148,7 @@ class _Lesson:
     def _combined_statement(self, fact: Fact, more: Fact, person: Person) -> Statement:
         """The person is named in the first sentence and is "she" or "he" in the second."""
         statement = self._statement(fact)
-        second = self._fill(more, use_pronouns(self._pick(more.side.say), person.gender))
+        second = self._fill(more, vocabulary.use_pronouns(self._pick(more.side.say), person.gender))
         tell = self._fill(more, self._pick(more.side.tell), owner=f"{self._user}'s")
         text = f"{self._fill(fact, self._pick(fact.side.say))} {second}"
         return replace(statement, text=text, sentence=f"{statement.sentence} {tell}")
@@ -215,7 +203,7 @@ class _Lesson:
         fact = fact.with_naming("relation" if fact.side.bare else self._pick(_NAMINGS))
         phrases = load_phrases()
         reply = self._pick(phrases.unknown if self._random.random() < 0.8 else phrases.unknown_all)
-        reply = reply.replace("{what}", fill(fact, fact.side.what, self._user))
+        reply = reply.replace("{what}", vocabulary.fill(fact, fact.side.what, self._user))
         return [self._question(fact, self._pick(fact.side.ask)), Message("assistant", reply)]
 
     def _question(self, fact: Fact, question: str) -> Message:
@@ -230,7 +218,7 @@ class _Lesson:
 
     def _small_talk(self) -> Sequence[str]:
         """A turn and its reply, or the beginning of a dialogue."""
-        talk = load_talk()
+        talk = vocabulary.load_talk()
         if self._stage.chats and 100 * self._random.random() < self._stage.chats:
             lines = self._pick(self._own_share(talk.chats))
             return lines[: self._pick(range(4, len(lines) + 1, 2))]
@@ -246,7 +234,9 @@ class _Lesson:
         while True:
             # Half of the validation and test lessons are on topics that nobody trains on.
             held_out = self._part != "train" and self._random.random() < 0.5
-            topic = self._pick([topic for topic in load_topics() if (topic.id in load_phrases().held_out) == held_out])
+            topic = self._pick(
+                [topic for topic in vocabulary.load_topics() if (topic.id in load_phrases().held_out) == held_out]
+            )
             other = topic.me is None or (topic.other is not None and self._random.random() < 0.5)
             fact = self._make_fact(topic, self._pick(self._people) if other else None)
             if fact and condition(fact) and not self._is_misleading(fact):
@@ -273,19 +263,17 @@ class _Lesson:
         return replace(fact, value=value).with_naming(naming)
 
     def _is_misleading(self, fact: Fact) -> bool:
-        return any(misleads(earlier, fact) for earlier in self._facts)
+        return any(vocabulary.misleads(earlier, fact) for earlier in self._facts)
 
     def _value(self, topic: Topic, exclude: str = "") -> str:
-        return self._pick([value for value in select_share(load_values()[topic.pool], self._part) if value != exclude])
+        return self._pick(
+            [value for value in select_share(vocabulary.load_values()[topic.pool], self._part) if value != exclude]
+        )
 
     # -- random choices --------------------------------------------------------------------------------------------
 
     def _fill(self, fact: Fact, text: str, owner: str = "my") -> str:
-        return capitalise(fill(fact, text, self._user, owner))
-
-    def _new_person(self, relation: str) -> Person:
-        gender = self._pick(load_phrases().relations[relation])
-        return Person(relation, self._names[gender].pop(), gender)
+        return vocabulary.capitalise(vocabulary.fill(fact, text, self._user, owner))
 
     def _date(self, statements: Sequence[Statement]) -> list[Statement]:
         """Each on a different day before today, in order."""

@@ -7,32 +7,18 @@ windows exactly as `localmem.text.compress` does, which loads the result.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from finetune.compression_labels import (
-    WINDOW,
-    CompressionPair,
-    LabelledText,
-    align_words,
-    drop_unreliable,
-    make_stemmer,
-    read_compression_pairs,
-    read_texts,
-)
+from finetune import compression_labels as labelling
+from finetune.compression_labels import CompressionPair, LabelledText
 from finetune.run_folder import Card, save_run
 from finetune.trainers import training
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult, base_folder, fit
 from localmem.errors import BadInput
 from localmem.text.compress import KEEP, LABELS, WordReader
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float32]
-    Integers = NDArray[np.int64]
 
 Extract = Callable[[Sequence[str]], list[CompressionPair]]
 
@@ -83,7 +69,9 @@ def train(job: TrainingJob[CompressorRecipe], extract: Extract | None = None) ->
     reasons = ", ".join(f"{count} for {reason}" for reason, count in dropped.items() if count) or "none"
     job.notify(f"{len(learned)} training texts, {len(held_out)} validation texts; dropped: {reasons}")
     collate = DataCollatorForTokenClassification(tokenizer)
-    result = fit(job, model, examples, checked, collate, lambda *arrays: _measure(*arrays, recipe.seed), BEST)
+    result = fit(
+        job, model, examples, checked, collate, lambda logits, labels: _measure(logits, labels, recipe.seed), BEST
+    )
     card = Card(
         title="Compressor",
         what="Predicts which words of a text to keep. Used as SeCom's compressor with the options "
@@ -91,7 +79,7 @@ def train(job: TrainingJob[CompressorRecipe], extract: Extract | None = None) ->
         "`f1` keeps as many tokens as the labels do, and `random_f1` is the value for random tokens at that rate.",
         base=base.name,
         data=[*recipe.train, *recipe.valid],
-        settings={"window": WINDOW},
+        settings={"window": labelling.WINDOW},
     )
     results = {"texts": len(learned), "held_out": len(held_out), "dropped": dict(dropped)}
     save_run(job, model, tokenizer, card, result, results, "compressor")
@@ -102,20 +90,20 @@ def _read_labelled_texts(
     recipe: CompressorRecipe, extract: Extract | None
 ) -> tuple[list[LabelledText], list[LabelledText], Counter[str]]:
     """Training texts after the filters, validation texts as they are, and the number of dropped texts by reason."""
-    stem = make_stemmer(recipe.language)
+    stem = labelling.make_stemmer(recipe.language)
 
     def read(paths: Sequence[Path]) -> list[LabelledText]:
         if extract is None:
-            pairs = [pair for path in paths for pair in read_compression_pairs(path)]
+            pairs = [pair for path in paths for pair in labelling.read_compression_pairs(path)]
         else:
-            pairs = extract([text for path in paths for text in read_texts(path)][: recipe.limit])
-        return [align_words(pair, stem) for pair in pairs]
+            pairs = extract([text for path in paths for text in labelling.read_texts(path)][: recipe.limit])
+        return [labelling.align_words(pair, stem) for pair in pairs]
 
     learned, held_out = read(recipe.train)[: recipe.limit], read(recipe.valid)
     if not held_out:
         share = len(learned) // 5
         learned, held_out = learned[share:], learned[:share]
-    reliable, dropped = drop_unreliable(learned)
+    reliable, dropped = labelling.drop_unreliable(learned)
     return reliable, [text for text in held_out if text.keep], dropped
 
 
@@ -139,13 +127,12 @@ def _check_labels(name: str, rows: Sequence[dict[str, object]]) -> None:
             raise BadInput(f"no word of the {name} texts is labelled {label}; add texts, or use better extracts")
 
 
-def _measure(logits: "Floats", labels: "Integers", seed: int) -> dict[str, float]:
+def _measure(logits: NDArray[np.float32], labels: NDArray[np.int64], seed: int) -> dict[str, float]:
     """Measures over tokens: area under the curve, and F1 when each window keeps as many tokens as its labels.
 
     At that rate F1, precision and recall are equal. `random_f1` is the F1 of random tokens at the same rate, and `rate`
     is the share of tokens to keep.
     """
-    import numpy as np
     from sklearn.metrics import roc_auc_score
 
     words = labels != _IGNORED
@@ -160,9 +147,7 @@ def _measure(logits: "Floats", labels: "Integers", seed: int) -> dict[str, float
     }
 
 
-def _f1(scores: "NDArray[np.float64]", labels: "Integers") -> float:
-    import numpy as np
-
+def _f1(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     hits = total = 0
     for row, expected in zip(scores, labels, strict=True):
         places = np.flatnonzero(expected != _IGNORED)

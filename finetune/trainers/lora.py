@@ -74,7 +74,6 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
     set_seed(recipe.seed)
     model = _make_student(base, recipe)
     arguments = training.trainer_arguments(job, "loss") | {
-        "greater_is_better": False,
         "lr_scheduler_type": "cosine",
         "prediction_loss_only": True,
         "remove_unused_columns": False,

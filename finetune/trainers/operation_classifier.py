@@ -8,8 +8,10 @@ inferences into operations), and NLI transfer (it learns inference, then operati
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from finetune.cross_validation import Fold, hold_out
@@ -17,8 +19,8 @@ from finetune.run_folder import Card, save_run
 from finetune.trainers.pair_trainers import FRESH, fit_pairs, make_learner
 from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
 from localmem.classification import OPERATIONS
-from localmem.classification.nli_mapping import INFERENCES
-from localmem.classification.pair_weights import config_of, labels_of
+from localmem.classification.pair_classifier import config_of, labels_of
+from localmem.classification.trained_classifier import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import (
     SHIPPED,
@@ -28,10 +30,6 @@ from localmem.evaluation.datasets.labelled_pairs import (
     read_operations,
 )
 from localmem.weights.manifest import Role
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Regime = Literal["scratch", "zero-shot", "transfer"]
 NLI = "nli"  # the folder of the inference model inside that of the run that starts from it
@@ -130,13 +128,8 @@ def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson
     weights = label_weights(pairs.train, lesson.labels) if recipe.balance else dict.fromkeys(lesson.labels, 1.0)
     measures = PairMeasures(lesson.labels)
     result = fit_pairs(learner, job, pairs, weights, measures)
-    results = {
-        "learned": len(pairs.train),
-        "checked": len(pairs.held_out),
-        "labels": lesson.labels,
-        "weights": weights,
-        "confusion": measures.confusion,
-    }
+    results: dict[str, object] = {"learned": len(pairs.train), "checked": len(pairs.held_out), "labels": lesson.labels}
+    results |= {"weights": weights, "confusion": measures.confusion}
     role: Role = "nli" if recipe.regime == "zero-shot" else "classifier"
     save_run(job, learner.model, learner.tokenizer, _card(recipe, base, lesson), result, results, role)
     return result
@@ -149,7 +142,7 @@ class PairMeasures:
         self._labels = labels
         self.confusion: list[list[int]] = []
 
-    def __call__(self, logits: "NDArray[np.float32]", targets: "NDArray[np.int64]") -> dict[str, float]:
+    def __call__(self, logits: NDArray[np.float32], targets: NDArray[np.int64]) -> dict[str, float]:
         """Measure predictions; `logits` (n, labels), `targets` (n,)."""
         from sklearn.metrics import confusion_matrix, f1_score
 

@@ -1,7 +1,7 @@
 """Models that learn labelled pairs: an encoder with a new head, or a T5 that answers with a digit.
 
 Both are trained by transformers' Trainer with a weight for each label. A T5 may be randomly initialised, as in Keep Me
-Updated (appendix B.4). Does not depend on what the labels mean; `localmem.classification.pair_weights` decides how a
+Updated (appendix B.4). Does not depend on what the labels mean; `localmem.classification.pair_classifier` decides how a
 pair is written and which token a digit is.
 """
 
@@ -12,26 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from finetune.cross_validation import Fold
-from finetune.trainers.training import (
-    Measure,
-    TrainingJob,
-    TrainingRecipe,
-    TrainingResult,
-    base_folder,
-    fit,
-    reject_base,
-    without_progress,
-)
-from localmem.classification.pair_weights import (
-    LABELS,
-    NOTES,
-    SPLIT_LAYERS,
-    config_of,
-    digit_tokens,
-    is_t5,
-    split_layers_of,
-    t5_input,
-)
+from finetune.trainers import training
+from finetune.trainers.training import Measure, TrainingJob, TrainingRecipe, TrainingResult
+from localmem.classification import pair_classifier
+from localmem.classification.pair_classifier import LABELS, NOTES, SPLIT_LAYERS, is_t5, t5_input
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair
 
@@ -80,7 +64,7 @@ class PairLearner:
         self._is_t5 = is_t5(model.config.to_dict())
         if self._is_t5:
             setattr(model.config, NOTES, {LABELS: list(labels)})
-            self._digits = digit_tokens(tokenizer, len(labels))
+            self._digits = pair_classifier.digit_tokens(tokenizer, len(labels))
 
     def encode(self, pairs: Sequence[LabelledPair]) -> list[dict[str, object]]:
         """Each pair as input of the model, with the number of its label."""
@@ -88,7 +72,7 @@ class PairLearner:
         more: dict[str, object] = {}
         if self._is_t5:
             more["decoder_input_ids"] = [self.model.config.decoder_start_token_id]
-        elif split_layers_of(self.model.config.to_dict()):
+        elif pair_classifier.split_layers_of(self.model.config.to_dict()):
             options["return_token_type_ids"] = True
         return [
             {**self.tokenizer(*self._texts(pair), **options), **more, "labels": self.labels.index(pair.label)}
@@ -125,8 +109,8 @@ def make_learner(
     from transformers import AutoTokenizer
 
     fresh = base.startswith(FRESH)
-    folder = Path() if fresh else base_folder(base)
-    config = {} if fresh else config_of(folder)
+    folder = Path() if fresh else training.base_folder(base)
+    config = {} if fresh else pair_classifier.config_of(folder)
     if split_layers and config.get("model_type") != "bert":
         raise BadInput(
             f"only the layers of a BERT can read the texts of a pair separately, and {base} is not a BERT; leave out "
@@ -136,10 +120,10 @@ def make_learner(
         return PairLearner(*new_t5(base, pairs), labels, window)
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
-        with without_progress():
+        with training.without_progress():
             model = _load_model(folder, labels, split_layers, t5=is_t5(config))
     except (OSError, ValueError) as error:
-        reject_base(folder, "an encoder or a T5", error)
+        training.reject_base(folder, "an encoder or a T5", error)
     return PairLearner(model, tokenizer, labels, window)
 
 
@@ -162,26 +146,18 @@ def _load_model(folder: Path, labels: Sequence[str], split_layers: int, *, t5: b
 
 
 def fit_pairs(
-    learner: PairLearner,
-    job: TrainingJob[TrainingRecipe],
-    pairs: Fold,
-    weights: Mapping[str, float],
-    measure: Measure,
+    learner: PairLearner, job: TrainingJob[TrainingRecipe], pairs: Fold, weights: Mapping[str, float], measure: Measure
 ) -> TrainingResult:
     """Train the learner's model in place, to the weights of the epoch with the highest held-out accuracy."""
     from transformers import DataCollatorWithPadding
 
-    return fit(
-        job,
-        learner.model,
-        learner.encode(pairs.train),
-        learner.encode(pairs.held_out),
-        DataCollatorWithPadding(learner.tokenizer),
-        measure,
-        "accuracy",
-        compute_loss_func=_weighted_loss(learner, weights),
-        preprocess_logits_for_metrics=lambda logits, _: learner.label_logits(logits),
-    )
+    examples, checked = learner.encode(pairs.train), learner.encode(pairs.held_out)
+    collate = DataCollatorWithPadding(learner.tokenizer)
+    options: dict[str, object] = {
+        "compute_loss_func": _weighted_loss(learner, weights),
+        "preprocess_logits_for_metrics": lambda logits, _: learner.label_logits(logits),
+    }
+    return training.fit(job, learner.model, examples, checked, collate, measure, "accuracy", **options)
 
 
 def _weighted_loss(learner: PairLearner, weights: Mapping[str, float]) -> "Loss":

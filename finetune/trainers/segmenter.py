@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from finetune.run_folder import Card, save_run
@@ -19,8 +21,6 @@ from localmem.segmentation.boundary_classifier import BOUNDARY, Gaps, exchange_t
 from localmem.segmentation.segmenters import segments_between
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
 LABELS = ("inside", BOUNDARY)
@@ -122,9 +122,7 @@ def _encode(
     return rows
 
 
-def _measure(segments: Sequence[Sequence[range]], logits: "NDArray[np.float32]") -> dict[str, float]:
-    import numpy as np
-
+def _measure(segments: Sequence[Sequence[range]], logits: NDArray[np.float32]) -> dict[str, float]:
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return best_threshold(segments, (powers[:, 1] / powers.sum(axis=1)).tolist())
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from finetune.run_folder import Card, register, write_report
 from finetune.trainers.segmenter import best_threshold, read_training_dialogues
 from finetune.trainers.training import Recipe, TrainingJob, TrainingResult, base_folder, require_modules
-from localmem.segmentation.learned_texttiling import PLAIN, Floats, TilingModel, gap_features
+from localmem.segmentation.texttiling import PLAIN, Floats, TilingModel, gap_features
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline

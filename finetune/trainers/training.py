@@ -210,7 +210,10 @@ def require_modules(*modules: str) -> None:
 
 
 def trainer_arguments(job: TrainingJob[TrainingRecipe], best: str) -> dict[str, object]:
-    """The recipe as arguments of TrainingArguments. The weights of the epoch with the highest `best` are kept."""
+    """The recipe as arguments of TrainingArguments; the weights of the epoch with the highest `best` are kept.
+
+    transformers takes the lowest value of a measure whose name ends in "loss".
+    """
     require_modules("torch", "accelerate")
     import torch
 
@@ -223,7 +226,6 @@ def trainer_arguments(job: TrainingJob[TrainingRecipe], best: str) -> dict[str, 
         "per_device_eval_batch_size": 4 * recipe.batch_size,
         "gradient_accumulation_steps": recipe.accumulate,
         "learning_rate": recipe.learning_rate,
-        "lr_scheduler_type": "linear",
         "warmup_steps": recipe.warmup_steps,
         "weight_decay": recipe.weight_decay,
         "bf16": recipe.precision == "bfloat16" or auto,
@@ -233,11 +235,9 @@ def trainer_arguments(job: TrainingJob[TrainingRecipe], best: str) -> dict[str, 
         "eval_strategy": "epoch",
         "save_strategy": "epoch",
         "save_total_limit": 2,
-        "logging_strategy": "steps",
         "logging_steps": 20,
         "load_best_model_at_end": True,
         "metric_for_best_model": best,
-        "greater_is_better": True,
         # Without this, early stopping would count its patience from zero after a resume.
         "restore_callback_states_from_checkpoint": True,
         "report_to": [],

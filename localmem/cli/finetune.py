@@ -23,13 +23,13 @@ from localmem.cli.options import (
     json_option,
     note,
     print_json,
-    print_table,
     settings_options,
 )
 from localmem.cli.progress import step_progress
 from localmem.cli.recipes import recipe_options
 from localmem.experiments import operation_comparison
 from localmem.experiments.runs import open_backbone
+from localmem.reporting.pages import terminal
 from localmem.store.conversation_files import SpeakerNames, read_sessions
 
 out_option = click.option(
@@ -91,7 +91,7 @@ def train_segmenter(
 @finetune.command("texttiling")
 @recipe_options(texttiling.TextTilingRecipe, flags=["base", "train", "valid", "limit"])
 @out_option
-@click.option("--name", help="Register the model under this name.", metavar="NAME")
+@name_option
 @json_option
 def train_texttiling(recipe: texttiling.TextTilingRecipe, out: Path, name: str | None, as_json: bool) -> None:
     """Train a segmenter on an unchanged encoder.
@@ -181,10 +181,9 @@ def compare_operations(
     """
     rows = operation_comparison.compare_operations(make_job(recipe, out, resume=resume))
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json(rows)
     else:
-        cells = [row.cells() for row in rows]
-        print_table([list(row.values()) for row in cells], list(cells[0]), disable_numparse=True)
+        click.echo(terminal([operation_comparison.comparison_table(rows)]))
 
 
 @finetune.command()

@@ -24,19 +24,9 @@ from localmem.evaluation.answers import Line, answers_of
 from localmem.evaluation.judgements import JudgeSetup
 from localmem.evaluation.scores import score_answers as score_probes
 from localmem.evaluation.summary import section
+from localmem.experiments import runs
 from localmem.experiments.judging import judge_on_backbone
-from localmem.experiments.runs import (
-    EvaluationRecipe,
-    ExperimentRecipe,
-    Notify,
-    Progress,
-    Split,
-    counting,
-    evaluate,
-    ignore_progress,
-    open_backbone,
-    system_settings,
-)
+from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress
 from localmem.llm.adapters import read_notes
 from localmem.reporting.pages import markdown_table
 from localmem.reporting.provenance import machine, versions
@@ -134,7 +124,7 @@ def _compare_stage(
         raise BadInput(f"{collection / 'test'} holds no trace of {stage!r}; collect from more conversations")
     collected = collection / "traces" / f"{stage}.jsonl"
     models = [Student(settings.model, "base"), *students]
-    track = counting(progress, f"grading {stage}", len(traces) * len(models))
+    track = runs.counting(progress, f"grading {stage}", len(traces) * len(models))
     grades = [grade_teacher(stage, traces, read_traces(collected) if collected.exists() else [])]
     grades += [grade_student(model, stage, traces, settings, notify=notify, track=track) for model in models]
     kinds = ("teacher", *(model.kind for model in models))
@@ -164,7 +154,7 @@ def _calibrated_judge(
 def open_judge(settings: Settings, criterion: str, stack: ExitStack, notify: Notify) -> JudgeSetup:
     """A judge of single answers on the settings' backbone, which closes with the stack. Raises BadInput."""
     judge = find_answer_judge(criterion)
-    setup = judge_on_backbone(judge, settings, open_backbone(settings, stack, notify))
+    setup = judge_on_backbone(judge, settings, runs.open_backbone(settings, stack, notify))
     notify(f"judge {criterion} on {settings.model}: {calibration_line(setup)}")
     return setup
 
@@ -244,7 +234,7 @@ def compare_end_to_end(
     datasets: Mapping[str, Path],
     out: Path,
     limit: int | None = None,
-    split: Split | None = None,
+    split: runs.Split | None = None,
     notify: Notify = lambda _: None,
     progress: Progress = ignore_progress,
 ) -> Report:
@@ -254,14 +244,14 @@ def compare_end_to_end(
     system's name. Raises BadInput for a student that the system has no place for.
     """
     students = [student for folder in folders if (student := find_student(folder)).kind != "merged"]
-    variants = {"base": system_settings(with_adapters(settings, {}), system)}
+    variants = {"base": runs.system_settings(with_adapters(settings, {}), system)}
     variants |= {student.name: _settings_with(student, settings, system) for student in students}
     lines: list[Line] = []
     for name, own in variants.items():
         label = system if name == "base" else f"{system} + {name}"
         notify(f"{system} with {name}: the answers are in {out / name}")
-        recipe = EvaluationRecipe(systems=(own.system,), limit=limit, split=split, retry_failed=True)
-        answered = evaluate(
+        recipe = runs.EvaluationRecipe(systems=(own.system,), limit=limit, split=split, retry_failed=True)
+        answered = runs.evaluate(
             own, recipe, datasets=datasets, out=out / name, baselines=(), resume=True, notify=notify, progress=progress
         )
         lines += [replace(line, work=line.work._replace(system=label)) for line in answered]
@@ -279,9 +269,9 @@ def _settings_with(student: Student, settings: Settings, system: str) -> Setting
         notes = read_notes(student.folder)
         if not (notes and notes.prompts):
             raise BadInput(f"{student.folder} does not say which prompts it serves; train it again")
-        return system_settings(with_adapters(settings, dict.fromkeys(notes.prompts, student.folder)), system)
+        return runs.system_settings(with_adapters(settings, dict.fromkeys(notes.prompts, student.folder)), system)
     owner, option = _OPTIONS[trained_stage(student.folder)]
     if system.partition("/")[0] != owner:
         raise BadInput(f"{student.folder} serves the system {owner}, not {system}")
-    own = system_settings(with_adapters(settings, {}), system)
+    own = runs.system_settings(with_adapters(settings, {}), system)
     return own.model_copy(update={"options": {**own.options, option: str(student.folder.resolve())}})
