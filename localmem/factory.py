@@ -155,7 +155,7 @@ def reranker(name: str, device: str) -> "Reranker":
 def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
     """A segmenter trained by `localmem finetune segmenter`, by its name or folder."""
     from localmem.segmentation.boundary_classifier import BoundarySegmenter
-    from localmem.segmentation.learned_texttiling import FILE, LearnedTextTiling, TilingModel
+    from localmem.segmentation.texttiling import FILE, LearnedTextTiling, TilingModel
 
     folder = _folder(name)
     if not (folder / FILE).is_file():
@@ -172,7 +172,7 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
 
     By its name or folder; its config.json says which of the two it is.
     """
-    from localmem.classification.pair_weights import config_of, labels_of
+    from localmem.classification.pair_classifier import config_of, labels_of
     from localmem.classification.trained_classifier import classifier_of
 
     model = pair_model(name, device)

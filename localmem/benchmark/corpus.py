@@ -1,22 +1,26 @@
-"""Statements, questions and the vectors of both, in files that many processes can read.
+"""Generated statements, questions and the vectors of both, in files that many processes can read.
 
-Random vectors have no neighbours, and an index that walks a graph or clusters vectors looks worse on them than it is.
-So statements are encoded; beyond MAX_ENCODED a vector is a mixture of two encoded ones with noise, unless all are
-encoded.
+No dataset is needed. Words are drawn uniformly from short lists, unlike in real conversations: names and places recur
+far more often, so nearest neighbours are closer and a search has more to tell apart. Random vectors have no neighbours,
+and an index that walks a graph or clusters vectors looks worse on them than it is. So statements are encoded; beyond
+MAX_ENCODED a vector is a mixture of two encoded ones with noise, unless all are encoded.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from random import Random
 from zlib import crc32
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
-from localmem.benchmark.sentences import batches, generate_statements
 from localmem.retrieval.base import Encoder, Side
 
+Statement = tuple[str, str]  # with its question
 Rows = NDArray[np.float32]
 Track = Callable[[Sequence[slice]], Iterable[slice]]
 
@@ -25,6 +29,23 @@ SPARE = 200  # statements beyond the largest bank, which are added to banks
 _MIN_SHARE = 0.6  # of the nearer of the two vectors in a mixture
 _NOISE = 0.25  # length of the noise in a mixture of unit vectors
 _BATCH = 512
+
+
+def generate_statements(count: int, seed: int) -> list[Statement]:
+    """`count` different statements with their questions; a smaller count gives a prefix of a larger one."""
+    random = Random(seed)  # noqa: S311  # words for a benchmark
+    data = yaml.safe_load((files("localmem.benchmark") / "statements.yaml").read_text(encoding="utf-8"))
+    statements: dict[str, str] = {}
+    while len(statements) < count:
+        statement, question = random.choice(data["templates"])
+        chosen = {slot: random.choice(choices) for slot, choices in data["slots"].items()}
+        statements.setdefault(statement.format(**chosen), question.format(**chosen))
+    return list(statements.items())
+
+
+def batches(count: int, size: int) -> Iterator[slice]:
+    """Slices that cover `count` items."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 @dataclass(frozen=True, slots=True)

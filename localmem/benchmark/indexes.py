@@ -21,10 +21,9 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]  # it ships no types
 from numpy.typing import NDArray
 
-from localmem.benchmark.corpus import SPARE, Corpus, Rows, Track, make_corpus
+from localmem.benchmark.corpus import SPARE, Corpus, Rows, Track, batches, make_corpus
 from localmem.benchmark.load import percentiles
 from localmem.benchmark.recipes import RetrievalRecipe
-from localmem.benchmark.sentences import batches
 from localmem.errors import BadInput
 from localmem.reporting.plots import save_plot
 from localmem.retrieval.base import Encoder, Match, Retriever, Scope, Side

@@ -1,8 +1,15 @@
-"""The recipes of the load and retrieval benchmarks. Imports no numeric library, because `--help` reads them."""
+"""The recipes of the benchmarks, and the latency measurements that one expands to.
 
+Imports no numeric library, because `--help` reads them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from localmem.benchmark.latency.result import Cache, Load
 
 IndexKind = Literal["flat", "hnsw", "ivf"]
 
@@ -61,3 +68,106 @@ class RetrievalRecipe(BaseModel):
     """Questions per call."""
     seed: int = 0
     """Seed of texts, questions and mixtures."""
+
+
+class ScriptedTimes(BaseModel):
+    """Times of a backbone without weights."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    first_token: float = Field(ge=0)
+    """Seconds to the first token of a reply."""
+    per_token: float = Field(ge=0)
+    """Seconds between further tokens."""
+
+
+class LatencyRecipe(BaseModel):
+    """What to measure: every combination of systems, histories, loads and caches."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    title: str = ""
+    """Title of the run."""
+    systems: tuple[str, ...] = ("exchange_retrieval",)
+    """Memory system; `all` for every one."""
+    models: tuple[str, ...] = ()
+    """Backbone, by its name in the manifest; default: that of the settings."""
+    history: tuple[int, ...] = (10,)
+    """Past sessions of each user."""
+    concurrency: tuple[PositiveInt, ...] = (1, 2, 4)
+    """Closed loop: requests in flight."""
+    rate: tuple[PositiveFloat, ...] = ()
+    """Open loop instead of concurrency: turns per second, whether or not earlier ones are answered."""
+    cache: tuple[Cache, ...] = ("warm",)
+    """cold: no part of a prompt is cached; warm: earlier turns of the user are."""
+    scripted: ScriptedTimes | None = None
+    """Scripted backbone without weights, with the fields first_token and per_token in seconds."""
+    users: PositiveInt | None = None
+    """Number of users, each with a memory; default: as many as there are requests in flight."""
+    exchanges: PositiveInt = 5
+    """User turns in each past session."""
+    requests: PositiveInt = 120
+    """Minimum number of measured turns per measurement."""
+    turns: int = Field(default=6, ge=2)
+    """User turns per session."""
+    answer: PositiveInt = 64
+    """Maximum tokens of a reply."""
+    warm_up: int = Field(default=2, ge=0)
+    """Turns of each user before a measurement that count in no figure."""
+    bare: bool = True
+    """Whether to send each prompt to the bare backbone too."""
+    ends: int = Field(default=8, ge=0)
+    """Sessions per measurement that are remembered at their end, and timed."""
+    during_ends: bool = False
+    """Whether to repeat each measurement while sessions are being remembered in the background."""
+    goodput: Mapping[Literal["ttft", "tpot", "e2el"], PositiveFloat] = {"ttft": 300.0, "e2el": 5000.0}
+    """Limits in milliseconds; a request within all of them counts for goodput."""
+    seed: int = 0
+    """Seed of texts and arrivals."""
+    settings: Mapping[str, object] = Field(default_factory=dict)
+    """localmem settings, as in a file for --config."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.systems or not self.history or min(self.history) < 0:
+            raise ValueError("needs at least one system and one history of 0 or more sessions")
+        if not self.rate and (self.users or max(self.concurrency)) < max(self.concurrency):
+            raise ValueError(f"{self.users} users cannot send {max(self.concurrency)} requests at once; raise users")
+        return self
+
+    def specs(self) -> "tuple[MeasurementSpec, ...]":
+        """The measurements, in their order."""
+        return tuple(self._specs())
+
+    def _specs(self) -> "Iterator[MeasurementSpec]":
+        for system in self.systems:
+            for history in self.history:
+                for load in self._loads():
+                    for cache in self.cache:
+                        users = self.users or load.concurrency or max(self.concurrency)
+                        yield MeasurementSpec(system, load, history, cache, users)
+                        if self.during_ends:
+                            yield MeasurementSpec(system, load, history, cache, users, during_ends=True)
+
+    def _loads(self) -> tuple[Load, ...]:
+        if self.rate:
+            return tuple(Load("open", rate=rate) for rate in self.rate)
+        return tuple(Load("closed", concurrency=concurrency) for concurrency in self.concurrency)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementSpec:
+    """One measurement to be made."""
+
+    system: str
+    load: Load
+    history: int
+    cache: Cache
+    users: int
+    during_ends: bool = False
+
+    @property
+    def id(self) -> str:
+        """Such as theanine/c8/h100/warm."""
+        load = f"r{self.load.rate:g}" if self.load.kind == "open" else f"c{self.load.concurrency}"
+        return "/".join((self.system, load, f"h{self.history}", self.cache, *(["ends"] if self.during_ends else [])))

@@ -9,9 +9,8 @@ from collections.abc import Callable, Generator, Sequence
 
 from localmem.batching import results_or_raise
 from localmem.errors import BadReply, LocalmemError
-from localmem.llm.answer_text import AnswerText
 from localmem.llm.base import alternate, check, check_json, fit
-from localmem.llm.streams import drain
+from localmem.llm.decoding import AnswerText, drain
 from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]

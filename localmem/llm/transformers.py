@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING
 
 from localmem.batching import results_or_raise
 from localmem.errors import LocalmemError, ModelMissing
-from localmem.llm.adapter_notes import warn_of_changes
-from localmem.llm.answer_text import AnswerText
+from localmem.llm.adapters import Adapters, warn_of_changes
 from localmem.llm.base import check, check_json, fit
-from localmem.llm.choices import ChoiceMass, steps_to_decide
+from localmem.llm.decoding import AnswerText, ChoiceMass, steps_to_decide
 from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
-from localmem.llm.engine.adapters import Adapters
-from localmem.llm.engine.decoder import Decoder
-from localmem.llm.engine.grammar import Grammars
+from localmem.llm.engine.decoder import Decoder, Turns
 from localmem.llm.engine.keyvalues import RowCache, use_row_attention
-from localmem.llm.engine.row import Row
-from localmem.llm.engine.sampling import KNOWN_FIELDS, Sampler
-from localmem.llm.engine.turns import Turns
+from localmem.llm.engine.row import KNOWN_FIELDS, Grammars, Row, Sampler
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
 from localmem.types import Choice, Completion, Prompt, Usage
 from localmem.weights.loading import one_at_a_time

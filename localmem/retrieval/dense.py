@@ -15,9 +15,16 @@ from numpy.typing import NDArray
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Encoder, Match, Scope, Side
 from localmem.retrieval.encoder import check_vectors
-from localmem.retrieval.index_file import IndexFile, IndexSnapshot, digest_rows, surviving_rows
 from localmem.retrieval.row_ids import RowIds, top_k
-from localmem.retrieval.row_index import IndexKind, RowIndex, has_gpu
+from localmem.retrieval.row_index import (
+    IndexFile,
+    IndexKind,
+    IndexSnapshot,
+    RowIndex,
+    digest_rows,
+    has_gpu,
+    surviving_rows,
+)
 from localmem.types import Unit
 
 # Why two steps. FAISS compares the query with rows at half precision, which halves the memory that a scan reads, and

@@ -16,6 +16,7 @@ import numpy as np
 from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.llm.device import Dtype, resolve_device, resolve_dtype
 from localmem.retrieval.base import Match, Reranker, Retriever, Scope
+from localmem.retrieval.wrappers import RetrieverWrapper
 from localmem.types import Unit
 from localmem.weights.loading import no_progress_bar, one_at_a_time
 
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 _ENTRY_BYTES = 90  # of a dict's entry for a unit; its id and its key belong to the unit
 
 
-class RerankingRetriever:
+class RerankingRetriever(RetrieverWrapper):
     """`inner`, whose first `depth` matches the reranker orders by their keys.
 
     They are scored in the inner order, `batch` at a time, until all are scored or `budget_seconds` have passed since
@@ -50,31 +51,14 @@ class RerankingRetriever:
     ) -> None:
         if depth < 1 or batch < 1:
             raise BadSettings(f"depth is {depth} and batch is {batch}; give numbers above 0")
-        self._inner = inner
+        super().__init__(inner)
         self._reranker = reranker
         self._depth = depth
         self._budget = budget_seconds
         self._batch = batch
         self._clock = clock
-        self._guard = threading.Lock()
         self._keys: dict[str, str] = {}
         self.unfinished = 0
-
-    def add(self, units: Sequence[Unit]) -> None:
-        """Indexes the units' keys."""
-        with self._guard:
-            new = {unit.id: unit.key for unit in reversed(units) if unit.id not in self._keys}
-            self._keys |= new
-        try:
-            self._inner.add(units)
-        except BaseException:
-            self._forget(list(new))
-            raise
-
-    def remove(self, ids: Sequence[str]) -> None:
-        """Removes these units."""
-        self._inner.remove(ids)
-        self._forget(ids)
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
         """The inner matches in the reranker's order, at most `k` a query, best first."""
@@ -85,8 +69,12 @@ class RerankingRetriever:
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of the inner retriever and of the table of keys."""
         return self._inner.memory + len(self._keys) * _ENTRY_BYTES
+
+    def _record(self, units: Sequence[Unit]) -> Sequence[str]:
+        new = {unit.id: unit.key for unit in reversed(units) if unit.id not in self._keys}
+        self._keys |= new
+        return list(new)
 
     def _forget(self, ids: Sequence[str]) -> None:
         with self._guard:

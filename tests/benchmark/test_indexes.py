@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from localmem.benchmark import corpus as corpus_module
-from localmem.benchmark.corpus import SPARE, Corpus, WordVectors, make_corpus
+from localmem.benchmark.corpus import SPARE, Corpus, WordVectors, batches, generate_statements, make_corpus
 from localmem.benchmark.indexes import (
     BruteForce,
     IndexCase,
@@ -19,7 +19,6 @@ from localmem.benchmark.indexes import (
     run_case,
     run_with_encoder,
 )
-from localmem.benchmark.sentences import batches, generate_statements
 from localmem.cli.bench import bench
 from localmem.retrieval.dense import DenseRetriever
 

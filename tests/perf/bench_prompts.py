@@ -29,7 +29,7 @@ import torch
 
 from finetune.traces.human_labels import read_event_pairs
 from localmem import factory, prompts
-from localmem.classification.llm_classifier import LLMClassifier
+from localmem.classification import LLMClassifier
 from localmem.config import load_settings
 from localmem.evaluation import DATA
 from localmem.evaluation.datasets import msc_cc

@@ -27,7 +27,7 @@ from localmem.runtime import Runtime
 from localmem.store.conversation_files import read_sessions
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
-from localmem.systems.theanine.dialogues import note_name
+from localmem.systems.theanine.link import note_name
 from localmem.text.dialogue import transcript
 from localmem.text.summarize import Summarizer
 from localmem.text.units import add_units, statement_units

@@ -13,8 +13,8 @@ from localmem.retrieval.base import Retriever, Scope
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.hybrid import HybridRetriever
-from localmem.retrieval.recency import RecencyRetriever
 from localmem.retrieval.rerank import RerankingRetriever
+from localmem.retrieval.wrappers import RecencyRetriever
 from localmem.types import Unit
 from tests.fakes import START, WordEncoder, WordRetriever, in_scope, unit
 

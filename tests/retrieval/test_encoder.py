@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors, ModelMissing
-from localmem.llm.background import in_background
+from localmem.llm.wrappers import in_background
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder, check_vectors
 from tests.fakes import WordEncoder

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from localmem.errors import BadSettings, BadVectors
-from localmem.llm.background import in_background, is_background
+from localmem.llm.wrappers import in_background, is_background
 from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.hybrid import HybridRetriever
 from localmem.types import Unit

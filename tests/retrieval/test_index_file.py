@@ -169,7 +169,7 @@ def test_a_damaged_file_is_logged_and_built_again(
 
 
 def test_an_intact_file_that_faiss_cannot_read_is_built_again(file: Path, built: list[tuple[str, int]]) -> None:
-    from localmem.retrieval.index_file import IndexFile, IndexSnapshot, digest_rows
+    from localmem.retrieval.row_index import IndexFile, IndexSnapshot, digest_rows
 
     rows = WordEncoder().encode([item.key for item in units()], "passage")
     snapshot = IndexSnapshot(

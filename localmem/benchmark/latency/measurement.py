@@ -15,12 +15,11 @@ from secrets import token_hex
 from threading import Event
 
 from localmem.benchmark.latency import figures, synthetic_history
-from localmem.benchmark.latency.client import Agents, SimulatedUser
-from localmem.benchmark.latency.load_generator import run_tasks
+from localmem.benchmark.latency.client import Agents, SimulatedUser, run_tasks
 from localmem.benchmark.latency.machine_state import MachineMonitor, MachineUsage, marks, observe
-from localmem.benchmark.latency.recipe import LatencyRecipe, MeasurementSpec
 from localmem.benchmark.latency.result import CacheHit, Kind, Measurement, MemoryPeak, RequestStats, Sample
 from localmem.benchmark.latency.stopwatch import SaltedLLM, Stopwatch
+from localmem.benchmark.recipes import LatencyRecipe, MeasurementSpec
 from localmem.llm.base import LLM
 from localmem.types import Message, Role
 

@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localmem.benchmark.latency import tables
-from localmem.benchmark.latency.compare import SamplesById, flat_items, read_samples_by_id
 from localmem.benchmark.latency.result import RESULT, LatencyResult, Load, Measurement, load_result
+from localmem.benchmark.latency.tables import SamplesById, flat_items, read_samples_by_id
 from localmem.errors import BadInput
 from localmem.evaluation.answers import answers_of, read_answers
 from localmem.evaluation.judgements import read_judgements

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from localmem.benchmark.sentences import Statement, generate_statements
+from localmem.benchmark.corpus import Statement, generate_statements
 from localmem.chat.conversation import Conversation
 from localmem.journal import Journal, NoJournal
 from localmem.llm.scripted import ScriptedLLM

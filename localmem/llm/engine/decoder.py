@@ -4,17 +4,18 @@ Works on token ids; what a row does with its logits is the row's own matter. One
 """
 
 import logging
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 
 import torch
 
 from localmem.errors import LLMError
-from localmem.llm.engine.adapters import Adapters
-from localmem.llm.engine.keyvalues import RowCache
-from localmem.llm.engine.prefixes import PrefixCache, SavedRow
+from localmem.llm.adapters import Adapters
+from localmem.llm.engine.keyvalues import PrefixCache, RowCache, SavedRow
 from localmem.llm.engine.row import Row
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 # thread steps next.
 #
 # Why background rows have no priority number: only rows that somebody waits for are read as long as there are any, and
-# at most a few background prompts exist at a time (see llm/background.py). A row in the batch is never interrupted.
+# at most a few background prompts exist at a time (see llm/wrappers.py). A row in the batch is never interrupted.
 
 _READ_TOKENS = 8192
 _READ_PADDING = 256
@@ -269,3 +270,56 @@ def _answer_error(row: Row, error: Exception) -> LLMError:
 
 def _pad_left(mask: torch.Tensor, width: int) -> torch.Tensor:
     return torch.nn.functional.pad(mask, (width - mask.shape[1], 0))
+
+
+class Turns:
+    """Threads that wait for shared work do it in turns, so that the work needs no thread of its own.
+
+    `step` does a small part of the work; one thread at a time calls it. A thread that stops waiting stops working; work
+    that only it waited for pauses.
+
+    `tidy` is called, by any thread, whenever no step runs and work may have been given up; it must be quick and may be
+    called often.
+    """
+
+    def __init__(self, step: Callable[[], None], tidy: Callable[[], None]) -> None:
+        self._step = step
+        self._tidy = tidy
+        self._changed = threading.Condition()
+        self._busy = False
+
+    def work_until(self, ready: Callable[[], bool]) -> None:
+        """Returns once `ready()`, which a step of this thread or of another one may bring about."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: ready() or not self._busy)
+                if ready():
+                    return
+                self._busy = True
+            try:
+                self._step()
+            finally:
+                self._release()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """No step runs inside the block."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy)
+            self._busy = True
+        try:
+            yield
+        finally:
+            self._release()
+
+    def tidy(self) -> None:
+        """Tidies now, or when the current step ends. Never waits, since a finaliser may call it inside a step."""
+        with self._changed:
+            if not self._busy:
+                self._tidy()
+
+    def _release(self) -> None:
+        with self._changed:
+            self._busy = False
+            self._tidy()
+            self._changed.notify_all()

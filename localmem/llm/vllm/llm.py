@@ -13,7 +13,7 @@ from pathlib import Path
 
 from localmem.batching import results_or_raise
 from localmem.errors import LLMError, LocalmemError
-from localmem.llm.adapter_notes import warn_of_changes
+from localmem.llm.adapters import warn_of_changes
 from localmem.llm.base import alternate, check, check_json, fit, route
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
 from localmem.llm.vllm.client import VllmClient

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from localmem.errors import BadReply
-from localmem.llm.choices import UNKNOWN, ChoiceMass, steps_to_decide
+from localmem.llm.decoding import UNKNOWN, ChoiceMass, steps_to_decide
 from localmem.types import Choice, JsonSchema, Message, Prompt, Usage
 
 # Fields with a value of their own in a prompt; its extra fields never replace them.

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem import factory
-from localmem.benchmark.latency import run, synthetic_history
-from localmem.benchmark.latency.recipe import LatencyRecipe
+from localmem.benchmark.latency import synthetic_history
 from localmem.benchmark.latency.result import RESULT, SAMPLES, LatencyResult, Measurement, load_result, read_samples
 from localmem.benchmark.latency.stopwatch import Stopwatch, TimedLLM
+from localmem.benchmark.recipes import LatencyRecipe
 from localmem.config import load_settings
 from localmem.errors import BadInput, LLMError
-from localmem.experiments.latency_setup import LatencySetup
+from localmem.experiments.benchmarks import LatencySetup, claim, run_measurements
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.retrieval import dense
@@ -37,7 +37,7 @@ def _measure(folder: Path, llm: LLM | None = None, titles: list[str] | None = No
     settings = load_settings(flags=recipe.settings)
     stores = folder / "stores"
     stores.mkdir(parents=True, exist_ok=True)
-    existing = run.claim(folder, {"arguments": recipe.model_dump(mode="json")}, resume=True)
+    existing = claim(folder, {"arguments": recipe.model_dump(mode="json")}, resume=True)
     backbone = llm or synthetic_history.scripted_llm(recipe.answer, first_token=FIRST, per_token=PER)
     setup = LatencySetup(recipe, settings, backbone, stores, lambda _title, sessions: sessions)
 
@@ -45,7 +45,7 @@ def _measure(folder: Path, llm: LLM | None = None, titles: list[str] | None = No
         (titles if titles is not None else []).append(title)
         return lambda: None
 
-    return run.run(recipe, existing, setup.environment, folder, progress)
+    return run_measurements(recipe, existing, setup.environment, folder, progress)
 
 
 @pytest.fixture(scope="module")
@@ -197,12 +197,12 @@ def _interrupt(folder: Path, result: LatencyResult, points: int) -> None:
 def test_the_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     result = _measure(tmp_path, bare=False)
     with pytest.raises(BadInput, match="contains a run; continue it with --resume"):
-        run.claim(tmp_path, result.about, resume=False)
+        claim(tmp_path, result.about, resume=False)
     with pytest.raises(BadInput, match="contains a run with a different seed"):
-        run.claim(tmp_path, {**result.about, "seed": 5}, resume=True)
+        claim(tmp_path, {**result.about, "seed": 5}, resume=True)
     (tmp_path / RESULT).write_text("{}")
     with pytest.raises(BadInput, match="give the folder of a run"):
-        run.claim(tmp_path, result.about, resume=True)
+        claim(tmp_path, result.about, resume=True)
 
 
 def test_timing_changes_no_answer() -> None:

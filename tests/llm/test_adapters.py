@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput, BadSettings
-from localmem.llm.adapter_notes import FILE, AdapterNotes, list_changes, read_notes, save_notes, warn_of_changes
+from localmem.llm.adapters import FILE, AdapterNotes, list_changes, read_notes, save_notes, warn_of_changes
 from localmem.prompts import load
 
 LINK = load("theanine/link").digest

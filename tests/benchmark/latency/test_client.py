@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from localmem.benchmark.latency.load_generator import run_tasks
+from localmem.benchmark.latency.client import run_tasks
 from localmem.benchmark.latency.result import Load
 
 
