@@ -8,18 +8,20 @@ run side by side, the log changes under one lock.
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import dropwhile, takewhile
+from queue import SimpleQueue
+from typing import TypeVar
 
 from localmem.chat.memory_writer import MemoryWriter
-from localmem.chat.prefetch import hear_and_prepare
 from localmem.chat.responder import PreparedReply, Responder, Speakers, next_number
 from localmem.errors import NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
-from localmem.llm.streams import drain, tee_pieces
+from localmem.llm.decoding import drain, tee_pieces
 from localmem.memory import Memory
 from localmem.types import Exchange, Message, Prompt, Reply, Session, Turn
 
@@ -263,3 +265,33 @@ def _logged_replies(session: Session, question: Turn) -> Iterator[Turn]:
     next(following, None)
     yield from takewhile(lambda turn: turn.role == "assistant", following)
     yield from takewhile(lambda turn: turn.role == "assistant", reversed(session.turns))
+
+
+Heard = TypeVar("Heard")
+Prepared = TypeVar("Prepared")
+
+_WRITERS = ThreadPoolExecutor(128, "localmem-hear")  # threads that wait for the disk; none starts before it is needed
+
+
+def hear_and_prepare(
+    hear: Callable[[Callable[[Heard], None]], Heard], prepare: Callable[[Heard], Prepared]
+) -> tuple[Heard, Prepared | None]:
+    """The result of `hear`, and what `prepare` made of it in the meantime; None when `hear` had not announced it.
+
+    Logging a turn waits for the disk and searching memory for the processor, a few milliseconds each. Nothing is
+    answered before the turn is durable: a result prepared for anything but what was written is dropped.
+
+    `hear` runs on a thread of its own and calls its argument with what it is about to write. Raises the error of
+    `hear`, else that of `prepare`, and neither before `hear` has finished.
+    """
+    announced: SimpleQueue[Heard | None] = SimpleQueue()
+    writing = _WRITERS.submit(hear, announced.put)
+    writing.add_done_callback(lambda _: announced.put(None))
+    expected = announced.get()
+    prepared = None
+    try:
+        if expected is not None:
+            prepared = prepare(expected)
+    finally:
+        written = writing.result()
+    return written, prepared if written == expected else None

@@ -4,14 +4,15 @@ Writes nothing and keeps no log: the conversation that uses it does. Loads no we
 at a memory costs no backbone.
 """
 
+import threading
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from localmem.chat.prompt_layout import ShownMemory
 from localmem.llm.base import LLM, alternate
 from localmem.memory import Memory
 from localmem.prompts import load
-from localmem.text.dialogue import day
+from localmem.text.dialogue import Count, day
 from localmem.types import Completion, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
@@ -39,8 +40,7 @@ class Responder:
     `pending` returns the turns of sessions that are over and not yet remembered; they precede the dialogue, so that a
     user can refer to what was just said. `memory_position` says where recalled memory is placed: in the system message,
     or last, before the user's turn. In the last position it stays in the dialogue while the session lasts, and later
-    turns show only what is new: each prompt then begins with the previous one, which a server's prefix cache holds.
-    `shown` keeps track of that.
+    turns show only what is new; `shown` keeps track of that.
     """
 
     def __init__(
@@ -130,3 +130,67 @@ def next_number(session: Session) -> int:
     """The number of the session's next turn: one past the last, as an erasure may have left gaps."""
     name, _, number = session.turns[-1].id.rpartition(".") if session.turns else ("", "", "")
     return int(number) + 1 if name == session.id and number.isdecimal() else len(session.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """A turn's text as the model saw it, the pieces of memory in it, and how many tokens those are."""
+
+    content: str
+    pieces: frozenset[str]
+    tokens: int
+
+
+class ShownMemory:
+    """Keeps recalled memory where it was first shown, beside its turn; for many threads.
+
+    A server caches what it has computed for the beginning of a prompt. If the memory shown with the previous turn were
+    removed, everything after it would have to be computed again; as it stays in place, only the new text is.
+
+    `budget` returns the most tokens of memory that one session's dialogue may hold. Past it the session starts afresh,
+    so that what was recalled long ago does not crowd out the dialogue. It is asked only when memory has been shown,
+    because counting needs the backbone.
+    """
+
+    def __init__(self, count: Count, budget: Callable[[], int]) -> None:
+        self._count = count
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._turns: dict[str, dict[str, ShownTurn]] = {}  # by session, by turn
+
+    def content(self, session_id: str, turn: Turn) -> str:
+        """The turn's text, with the memory that was shown with it."""
+        shown = self._turns.get(session_id, {}).get(turn.id)
+        return shown.content if shown and shown.content.endswith(turn.text) else turn.text  # it may have been edited
+
+    def select_new(self, dialogue: Session, text: str) -> str:
+        """The parts of a recalled text that the dialogue does not hold already, with one of its earlier turns."""
+        turns = self._turns.get(dialogue.id, {})
+        earlier = {piece for turn in dialogue.turns[:-1] if turn.id in turns for piece in turns[turn.id].pieces}
+        separator, pieces = _split(text)
+        return separator.join(piece for piece in pieces if piece not in earlier)
+
+    def record(self, dialogue: Session, memory: str, content: str) -> None:
+        """Note that the dialogue's last turn was sent as `content`, with the text `memory` in it."""
+        if not memory:
+            return
+        last = dialogue.turns[-1]
+        shown = ShownTurn(content, frozenset(_split(memory)[1]), self._count([memory])[0])
+        budget = self._budget()
+        with self._lock:
+            turns = {**self._turns.get(dialogue.id, {}), last.id: shown}
+            if sum(turn.tokens for turn in turns.values()) <= budget:
+                self._turns[dialogue.id] = turns
+            else:
+                self._turns.pop(dialogue.id, None)
+
+    def forget(self, session_id: str) -> None:
+        """The session is over, or its prompt no longer holds all of its turns."""
+        with self._lock:
+            self._turns.pop(session_id, None)
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    """The pieces of a recalled text, which are paragraphs where it has any, else lines; and their separator."""
+    separator = "\n\n" if "\n\n" in text else "\n"
+    return separator, [piece for piece in text.split(separator) if piece.strip()]

@@ -1,11 +1,15 @@
 """Classifiers of sentence pairs: what a new sentence does to a remembered one (Keep Me Updated, section 4.3).
 
-The contract stands here and imports no weights library; the backbone (`llm_classifier`) or a trained model
-(`trained_classifier`) fulfils it.
+The contract and the backbone as a classifier; no weights library is imported. Trained models: `trained_classifier`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
+
+from localmem.llm.base import LLM
+from localmem.prompts import render
+from localmem.types import Choice, Completion
 
 Operation = Literal["PASS", "APPEND", "REPLACE", "DELETE"]
 OPERATIONS: tuple[Operation, ...] = ("PASS", "APPEND", "REPLACE", "DELETE")  # the digits 0 to 3 (section 4)
@@ -24,3 +28,32 @@ class PairClassifier(Protocol):
     def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         """The operation for each (memory, sentence). All pairs go out as one batch."""
         ...
+
+
+class LLMClassifier:
+    """A PairClassifier that asks `prompt` (inputs memory, sentence) for the name of one operation.
+
+    The names differ in their first letter, so the backend's probabilities are exact. All prompts share their
+    instructions and go out in one call.
+    """
+
+    def __init__(self, llm: LLM, *, prompt: str = "carecall/operation") -> None:
+        self._llm = llm
+        self._prompt = prompt
+        self._form = Choice(OPERATIONS)
+
+    def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
+        """The operation for each (memory, sentence), and the probability of each of the four."""
+        if not pairs:
+            return []
+        prompts = [
+            render(self._prompt, form=self._form, memory=memory, sentence=sentence) for memory, sentence in pairs
+        ]
+        return [_label(completion) for completion in self._llm.generate(prompts)]
+
+
+def _label(completion: Completion) -> OperationLabel:
+    """The decoded operation; it has probability 1 when the backend reports none."""
+    (operation,) = (name for name in OPERATIONS if name == completion.text)
+    log_probabilities = completion.choices or {operation: 0.0}
+    return OperationLabel(operation, {name: math.exp(log_probabilities.get(name, -math.inf)) for name in OPERATIONS})

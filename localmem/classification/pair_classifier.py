@@ -2,27 +2,196 @@
 
 It gives each pair the probability of each label, and does not depend on what the labels mean. The model's config holds,
 under "localmem", the training's notes to the code that uses the model.
+
+T5's input and output follow Keep Me Updated (appendix B.4): "sentence 1: … sentence 2: …" in, one digit out. It never
+generates freely: the decoder runs one step, and only the logits of the allowed digits count.
 """
 
 import threading
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
-from localmem.batching import Batched
-from localmem.classification.pair_weights import (
-    EncoderWeights,
-    Pairs,
-    PairWeights,
-    Probabilities,
-    T5Weights,
-    config_of,
-    is_t5,
-    split_layers_of,
-)
-from localmem.weights.loading import one_at_a_time
+from localmem.batching import Batched, map_by_length
+from localmem.errors import BadInput, MissingExtra, ModelMissing
+from localmem.files import read_json
+from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
+from localmem.weights.loading import no_progress_bar, one_at_a_time
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+Pairs = Sequence[tuple[str, str]]
+Probabilities = NDArray[np.float32]
+Encoded = dict[str, list[int]]  # one pair: the token ids and the other outputs of the tokenizer
+
+NOTES = "localmem"  # the config's field for notes from the training
+LABELS = "labels"  # the note that holds a T5's labels, in the order of their digits
+SPLIT_LAYERS = "apart"  # the note with the number of a BERT's layers that process the two texts of a pair separately
+
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+_T5_WINDOW = 512  # T5's positions are relative; this is the length it was trained with
+
+
+def config_of(folder: Path) -> Mapping[str, object]:
+    """The folder's config.json. Raises ModelMissing if there is none, BadInput if it cannot be read."""
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ModelMissing(f"there is no pair classifier in {folder}; train one with `localmem finetune`")
+    return read_json(path, TypeAdapter(dict[str, object]), "the folder is damaged: train the classifier again")
+
+
+def is_t5(config: Mapping[str, object]) -> bool:
+    """Whether this is the config of a model of the T5 family (T5, flan-t5, mT5)."""
+    return config.get("model_type") in ("t5", "mt5", "umt5")
+
+
+def labels_of(config: Mapping[str, object]) -> tuple[str, ...]:
+    """The model's labels, in its order; none if the config names none."""
+    if is_t5(config):
+        labels = _notes_of(config).get(LABELS)
+        return tuple(map(str, labels)) if isinstance(labels, list) else ()
+    names = config.get("id2label")
+    return tuple(str(names[number]) for number in sorted(names, key=int)) if isinstance(names, dict) else ()
+
+
+def split_layers_of(config: Mapping[str, object]) -> int:
+    """The number of layers that process the two texts of a pair separately; 0 for an ordinary model."""
+    layers = _notes_of(config).get(SPLIT_LAYERS)
+    return layers if isinstance(layers, int) else 0
+
+
+def _notes_of(config: Mapping[str, object]) -> Mapping[str, object]:
+    notes = config.get(NOTES)
+    return notes if isinstance(notes, dict) else {}
+
+
+def t5_input(first: str, second: str) -> str:
+    """The input of T5 for a pair (appendix B.4)."""
+    return f"sentence 1: {first} sentence 2: {second}"
+
+
+def digit_tokens(tokenizer: "PreTrainedTokenizerBase", number: int) -> list[int]:
+    """The token of each digit from 0 to number - 1. Raises BadInput if the vocabulary lacks one of them."""
+    ids = [tokenizer(str(digit), add_special_tokens=False)["input_ids"][-1] for digit in range(number)]
+    if len(set(ids)) < number or tokenizer.unk_token_id in ids:
+        raise BadInput(f"the tokenizer has no token for each digit from 0 to {number - 1}; use another T5")
+    return ids
+
+
+class PairWeights(ABC):
+    """A model and its tokenizer, for one thread. `labels` name a row's columns; `notes` are those of the training."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        config = config_of(folder)
+        try:
+            from transformers import AutoTokenizer
+
+            target = resolve_device(device)
+        except ImportError as error:
+            raise MissingExtra(
+                f"a trained classifier needs {error.name!r}; run `pip install 'localmem[cpu]'`"
+            ) from error
+        dtype = resolve_dtype("auto", target, cpu=fastest_cpu_dtype(), gpu="bfloat16")
+        try:
+            with no_progress_bar():
+                model = self._load(folder, dtype)
+            self._tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise BadInput(f"{folder} holds no pair classifier: {reason}") from error
+        self._model = model.eval().to(target)
+        self.on_cpu = target == "cpu"
+        self.labels = labels_of(config)
+        self.notes = _notes_of(config)
+
+    @abstractmethod
+    def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
+        """The model; raises the library's error if the folder holds none."""
+
+    @abstractmethod
+    def encode(self, pairs: Pairs) -> list[Encoded]:
+        """Each pair's tokens, cut to the model's window."""
+
+    @abstractmethod
+    def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+        """(n, labels) logits of a batch, in one pass."""
+
+    def classify(self, pairs: Pairs, size: int) -> list[Probabilities]:
+        """The probability of each label, in batches of `size` pairs of similar length."""
+        return map_by_length(self._run, self.encode(pairs), lambda pair: len(pair["input_ids"]), size)
+
+    def _run(self, pairs: Sequence[Encoded]) -> list[Probabilities]:
+        import torch
+
+        batch = self._tokenizer.pad({key: [pair[key] for pair in pairs] for key in pairs[0]}, return_tensors="pt")
+        with torch.inference_mode():
+            logits = self._logits(batch.to(self._model.device))
+        rows: NDArray[np.float32] = logits.float().softmax(dim=-1).cpu().numpy()
+        return list(rows)
+
+    def _split(self, columns: Mapping[str, list[list[int]]]) -> list[Encoded]:
+        """The tokenizer's columns as one dictionary for each pair."""
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+class EncoderWeights(PairWeights):
+    """Any BERT-like model with a head; the two texts are the two parts of its input."""
+
+    def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
+        from transformers import AutoModelForSequenceClassification
+
+        model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(str(folder), dtype=dtype, **_LOCAL)
+        self._positions = int(model.config.max_position_embeddings)
+        return model
+
+    def encode(self, pairs: Pairs) -> list[Encoded]:
+        return self._encode(pairs)
+
+    def _encode(self, pairs: Pairs, **options: bool) -> list[Encoded]:
+        first, second = map(list, zip(*pairs, strict=True))
+        window = min(self._tokenizer.model_max_length, self._positions)
+        return self._split(dict(self._tokenizer(first, second, truncation=True, max_length=window, **options)))
+
+    def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+        logits: torch.Tensor = self._model(**batch).logits
+        return logits
+
+
+class T5Weights(PairWeights):
+    """A T5 that `localmem finetune operations` trained; a digit stands for each of its labels."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        super().__init__(folder, device)
+        if not self.labels:
+            raise BadInput(f"{folder} is a T5 without labels; train it with `localmem finetune operations`")
+        self._digits = digit_tokens(self._tokenizer, len(self.labels))
+
+    def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
+        from transformers import AutoModelForSeq2SeqLM
+
+        model: PreTrainedModel = AutoModelForSeq2SeqLM.from_pretrained(str(folder), dtype=dtype, **_LOCAL)
+        return model
+
+    def encode(self, pairs: Pairs) -> list[Encoded]:
+        texts = [t5_input(first, second) for first, second in pairs]
+        return self._split(dict(self._tokenizer(texts, truncation=True, max_length=_T5_WINDOW)))
+
+    def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+        import torch
+
+        start = torch.full((len(batch["input_ids"]), 1), self._model.config.decoder_start_token_id)
+        output = self._model(**batch, decoder_input_ids=start.to(self._model.device), use_cache=False)
+        logits: torch.Tensor = output.logits[:, 0, self._digits]
+        return logits
+
 
 _ON_CPU, _ON_GPU = 16, 256  # pairs a batch
 

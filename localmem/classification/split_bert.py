@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from localmem.batching import map_by_length
-from localmem.classification.pair_weights import (
+from localmem.classification.pair_classifier import (
     NOTES,
     SPLIT_LAYERS,
     Encoded,

@@ -18,8 +18,7 @@ from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, count_fallback, generate_usable, integer, string
 from localmem.prompts import render
 from localmem.segmentation import Segmenter
-from localmem.segmentation.rubric import Example, Rubric
-from localmem.segmentation.segmenters import numbered_exchanges, segments_json
+from localmem.segmentation.segmenters import Example, Rubric, numbered_exchanges, segments_json
 from localmem.text.dialogue import pack
 from localmem.types import JsonSchema
 

@@ -5,12 +5,13 @@ Every finished fold is a line of runs.jsonl, so an interrupted comparison resume
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+import numpy as np
+from pydantic import Field, TypeAdapter
 
 from finetune.cross_validation import Fold, hold_out, make_folds
 from finetune.run_folder import hash_files
@@ -28,23 +29,24 @@ from finetune.trainers.operation_classifier import (
 from finetune.trainers.pair_trainers import FRESH
 from finetune.trainers.training import TrainingJob, base_folder, update_recipe
 from localmem.classification import OPERATIONS, PairClassifier
-from localmem.classification.pair_classifier import PairModel
-from localmem.classification.pair_weights import config_of, labels_of
+from localmem.classification.pair_classifier import PairModel, config_of, labels_of
 from localmem.classification.trained_classifier import classifier_of
 from localmem.errors import BadInput
-from localmem.experiments.operation_evaluation import OperationScores, classify_pairs, score_operations
+from localmem.experiments.operation_evaluation import OperationScores, classify_pairs, confusion_table, score_operations
+from localmem.experiments.runs import ExperimentRecipe
 from localmem.files import JsonlLog, write_atomic, write_json
 from localmem.reporting.pages import markdown_table
 from localmem.reporting.provenance import machine, versions
 from localmem.reporting.sections import Table
 
+Row = dict[str, Any]
+
 RUNS = "runs.jsonl"
+_SCORES = {"accuracy": "accuracy", "macro F1": "macro_f1", "set F1": "set_f1"}  # by column
 
 
-class OperationComparisonRecipe(BaseModel):
+class OperationComparisonRecipe(ExperimentRecipe):
     """Recipe of `localmem finetune compare-operations`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     bases: tuple[str, ...] = ("minilm-l6-v2",)
     """Base model to compare, by name or folder; t5:tiny, t5:mini, t5:small: a randomly initialised T5."""
@@ -72,55 +74,12 @@ class FoldResult:
     seconds: float
 
 
-class Spread(NamedTuple):
-    """Mean and standard deviation; the latter is 0 for a single value."""
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """The spread of at least one value."""
-        return cls(mean(values), stdev(values) if len(values) > 1 else 0.0)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.deviation:.3f}"
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonRow:
-    """One base and regime over all folds of all seeds; `minutes` is the training of one fold without inference."""
-
-    base: str
-    regime: str
-    runs: int
-    accuracy: Spread
-    macro_f1: Spread
-    set_f1: Spread
-    pairs_per_second: float
-    megabytes: float
-    minutes: float
-    confusion: list[list[int]]
-
-    def cells(self) -> dict[str, str]:
-        """The row as text by column."""
-        return {
-            "base": self.base,
-            "regime": self.regime,
-            "accuracy": str(self.accuracy),
-            "macro F1": str(self.macro_f1),
-            "set F1": str(self.set_f1),
-            "pairs/s": f"{self.pairs_per_second:.0f}",
-            "MB": f"{self.megabytes:.0f}",
-            "min/fold": f"{self.minutes:.1f}",
-        }
-
-
-def compare_operations(job: TrainingJob[OperationComparisonRecipe]) -> list[ComparisonRow]:
+def compare_operations(job: TrainingJob[OperationComparisonRecipe]) -> list[Row]:
     """Train and score what the job's folder does not hold yet; return one row for each base and regime.
 
-    An inference model is trained once for each base and shared by its folds and seeds. Writes comparison.json and
-    comparison.md. Raises BadInput.
+    Scores are pairs of mean and standard deviation over the folds of all seeds (0 for a single fold), and `minutes` is
+    the training of one fold without inference. An inference model is trained once for each base and shared by its folds
+    and seeds. Writes comparison.json and comparison.md. Raises BadInput.
     """
     recipe = job.recipe
     if (job.out / RUNS).is_file() and not job.resume:
@@ -188,57 +147,54 @@ def _run_fold(job: TrainingJob[OperationRecipe], start: str, fold: Fold) -> tupl
     return score_operations(fold.held_out, labels), speed, size, seconds
 
 
-def _write_report(job: TrainingJob[OperationComparisonRecipe], rows: Sequence[ComparisonRow]) -> None:
+def comparison_table(rows: Sequence[Row]) -> Table:
+    """The rows of `compare_operations` for a person; ± is the standard deviation over the folds."""
+    cells = [
+        {"base": row["base"], "regime": row["regime"]}
+        | {name: "{:.3f} ± {:.3f}".format(*row[score]) for name, score in _SCORES.items()}
+        | {
+            "pairs/s": f"{row['pairs_per_second']:.0f}",
+            "MB": f"{row['megabytes']:.0f}",
+            "min/fold": f"{row['minutes']:.1f}",
+        }
+        for row in rows
+    ]
+    return Table.of("± is the standard deviation over the folds", cells)
+
+
+def _write_report(job: TrainingJob[OperationComparisonRecipe], rows: Sequence[Row]) -> None:
     recipe, training = job.recipe, job.recipe.training
     report = {
         "command": job.command,
         **recipe.model_dump(mode="json"),
         "data": dict(hash_files([*operation_files(training), *training.nli, *training.nli_valid])),
         "labels": OPERATIONS,
-        "rows": [asdict(row) for row in rows],
+        "rows": rows,
         "machine": machine(job.out),
         "versions": versions(),
     }
     write_json(job.out / "comparison.json", report)
-    matrices = [
-        f"{row.base}, {row.regime} (rows are the true labels):\n\n"
-        + markdown_table(
-            Table.of(
-                "",
-                [
-                    {"": name, **dict(zip(OPERATIONS, cells, strict=True))}
-                    for name, cells in zip(OPERATIONS, row.confusion, strict=True)
-                ],
-            )
-        )
-        for row in rows
-    ]
     runs = f"{recipe.folds} folds by group, seeds: {recipe.seeds}; ± is the standard deviation over the folds."
-    text = (
-        "\n\n".join([f"`{job.command}`", runs, markdown_table(Table.of("", [row.cells() for row in rows])), *matrices])
-        + "\n"
-    )
-    write_atomic(job.out / "comparison.md", text)
+    parts = [f"`{job.command}`", runs, markdown_table(comparison_table(rows))]
+    for row in rows:
+        table = confusion_table(f"{row['base']}, {row['regime']}", row["confusion"])
+        parts += [f"{table.caption}:", markdown_table(table)]
+    write_atomic(job.out / "comparison.md", "\n\n".join(parts) + "\n")
 
 
-def _summarise(results: Sequence[FoldResult], base: str, regime: str) -> ComparisonRow:
+def _summarise(results: Sequence[FoldResult], base: str, regime: str) -> Row:
     runs = [result for result in results if (result.base, result.regime) == (base, regime)]
-    confusion = [
-        [sum(cells) for cells in zip(*rows, strict=True)]
-        for rows in zip(*(run.scores.confusion for run in runs), strict=True)
-    ]
-    return ComparisonRow(
-        base=base,
-        regime=regime,
-        runs=len(runs),
-        accuracy=Spread.of([run.scores.accuracy for run in runs]),
-        macro_f1=Spread.of([run.scores.macro_f1 for run in runs]),
-        set_f1=Spread.of([run.scores.set_f1 for run in runs]),
-        pairs_per_second=mean(run.pairs_per_second for run in runs),
-        megabytes=runs[0].bytes / 1e6,
-        minutes=mean(run.seconds for run in runs) / 60,
-        confusion=confusion,
-    )
+    values = {score: [getattr(run.scores, score) for run in runs] for score in _SCORES.values()}
+    return {
+        "base": base,
+        "regime": regime,
+        "runs": len(runs),
+        **{score: (mean(own), stdev(own) if len(own) > 1 else 0.0) for score, own in values.items()},
+        "pairs_per_second": mean(run.pairs_per_second for run in runs),
+        "megabytes": runs[0].bytes / 1e6,
+        "minutes": mean(run.seconds for run in runs) / 60,
+        "confusion": np.sum([run.scores.confusion for run in runs], axis=0).tolist(),
+    }
 
 
 def _base_name(base: str) -> str:

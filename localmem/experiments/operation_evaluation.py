@@ -91,7 +91,7 @@ def compare_classifiers(
 
 
 def _load_classifier(name: str, settings: Settings, stack: ExitStack, notify: Notify) -> PairClassifier:
-    from localmem.classification.llm_classifier import LLMClassifier
+    from localmem.classification import LLMClassifier
     from localmem.factory import pair_classifier
 
     if name != LLM:
@@ -104,13 +104,17 @@ def _tables(caption: str, rows: Sequence[Mapping[str, Any]]) -> tuple[Table, ...
     tables = [Table.of(caption, [{name: row[name] for name in row if name not in nested} for row in rows])]
     if ends := [{"model": row["model"], **row["session_end"]} for row in rows if "session_end" in row]:
         tables.append(Table.of("Session end", ends))
-    for row in rows:
-        confusion = [
-            {"": name, "F1": row["f1"][name], **dict(zip(OPERATIONS, cells, strict=True))}
-            for name, cells in zip(OPERATIONS, row["confusion"], strict=True)
-        ]
-        tables.append(Table.of(f"{row['model']}: confusion (rows are the true labels)", confusion))
+    tables += [confusion_table(row["model"], row["confusion"], row["f1"]) for row in rows]
     return tuple(tables)
+
+
+def confusion_table(name: str, confusion: Sequence[Sequence[int]], f1: Mapping[str, float] | None = None) -> Table:
+    """How often each true operation was predicted as which; `f1` adds a column."""
+    rows = [
+        {"": label, **({"F1": f1[label]} if f1 else {}), **dict(zip(OPERATIONS, counts, strict=True))}
+        for label, counts in zip(OPERATIONS, confusion, strict=True)
+    ]
+    return Table.of(f"{name}: confusion (rows are the true labels)", rows)
 
 
 # -- measures ----------------------------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from localmem.llm.base import LLM
 from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Report, Table
 from localmem.segmentation import Segmenter
-from localmem.segmentation.rubric import Rubric
-from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, RandomSegmenter
+from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, RandomSegmenter, Rubric
 
 
 class SegmentationRecipe(ExperimentRecipe):

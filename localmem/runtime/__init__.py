@@ -7,7 +7,8 @@ here too.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
@@ -20,17 +21,31 @@ from localmem.errors import BadInput, EncoderMismatch, LocalmemError
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Background, Meter, Wrapper
 from localmem.memory import Memory
-from localmem.retrieval.base import Encoder, Retriever
+from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
-from localmem.runtime.reindexing import Reindexed, Track, reindex
 from localmem.runtime.worker import MAX_ATTEMPTS, Worker
 from localmem.store.records import SessionJob
 from localmem.store.sql import Store
 from localmem.systems import Wrap, no_wrap
 
-__all__ = ["MAX_ATTEMPTS", "Runtime"]
+__all__ = ["MAX_ATTEMPTS", "Reindexed", "Runtime"]
 
 log = logging.getLogger(__name__)
+
+_BATCH = 256  # keys that are encoded, and stored, at a time
+
+Track = Callable[[Sequence[Sequence[str]]], Iterable[Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reindexed:
+    """`keys` is how many the banks hold, `encoded` how many of them this run encoded, `dropped` vectors of others."""
+
+    encoder: str
+    dimension: int
+    keys: int
+    encoded: int
+    dropped: int
 
 
 class _LazyLLM(Wrapper):
@@ -110,9 +125,23 @@ class Runtime:
         self.store.vectors.check(self._encoder.identity)
         return self._encoder
 
-    def reindex(self, track: Track) -> Reindexed:
-        """Re-embed all users' memories with the configured encoder."""
-        return reindex(self.store, factory.encoder(self.settings, self.store.embeddings), track)
+    def reindex(self, track: Track = iter) -> Reindexed:
+        """Re-embed all users' memories with the configured encoder; `track` is called with the batches.
+
+        The new vectors are stored batch by batch beside those in use, so an interrupted run resumes where it stopped.
+        Until the last step, which is one transaction, users of the old encoder are not disturbed; from then on it is
+        refused.
+        """
+        store, encoder = self.store, factory.encoder(self.settings, self.store.embeddings)
+        encoded = 0
+        while missing := _keys_without_vector(store, encoder.identity):  # again for what was remembered meanwhile
+            for batch in track([missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]):
+                encoder.encode(batch, "passage")
+            encoded += len(missing)
+        keys = len(set(store.unit_keys()))
+        dropped = store.vectors.change_encoder(encoder.identity, encoder.dimension)
+        store.indexes.delete_all()
+        return Reindexed(encoder.identity, encoder.dimension, keys, encoded, dropped)
 
     def agent(self, user: str) -> Conversation:
         """The user's agent, with the bank as it is in the store now. Raises BadInput for no user, EncoderMismatch.
@@ -212,3 +241,10 @@ class Runtime:
             memory_position=self._memory_position,
             carry=settings.chat.carry,
         )
+
+
+def _keys_without_vector(store: Store, identity: str) -> list[str]:
+    """The keys without a vector of this encoder, each once."""
+    by_digest = {passage_digest(key): key for key in store.unit_keys()}
+    stored = store.embeddings.find_digests(identity, list(by_digest))
+    return [key for digest, key in by_digest.items() if digest not in stored]

@@ -9,13 +9,17 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
+import yaml
+from pydantic import TypeAdapter
+
+from localmem.files import parse, read_yaml, write_atomic
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, integer, record
 from localmem.prompts import load, render
-from localmem.segmentation.rubric import Rubric
 from localmem.text.dialogue import pack, transcript
 from localmem.text.units import free_tokens
 from localmem.types import Completion, Exchange, JsonSchema, Prompt, Session
@@ -23,7 +27,50 @@ from localmem.types import Completion, Exchange, JsonSchema, Prompt, Session
 log = logging.getLogger(__name__)
 
 _SEGMENT = 20  # tokens of one segment in the answer, at most
+_CURE = "a rubric is YAML with items and examples"
 _NUMBER = 10  # tokens of an exchange's number and the lines around it, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A badly segmented dialogue: people's segments, the model's, and the model's reflection on the difference."""
+
+    dialogue: str
+    right: str
+    predicted: str
+    reflection: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """Learned criteria for good segments, and representative examples: a YAML file (SeCom, appendix A.1).
+
+    `localmem eval segmentation --reflect` learns one; it can also be written or edited by hand.
+    """
+
+    items: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+
+    def text(self) -> str:
+        """The text for the prompt; "" for an empty rubric."""
+        criteria = ["Criteria:\n" + "\n".join(f"- {item}" for item in self.items)] if self.items else []
+        return "\n\n".join([*criteria, *map(_example_text, self.examples)])
+
+    def save(self, path: Path) -> None:
+        """Write the file in one step. Raises BadInput."""
+        write_atomic(path, yaml.safe_dump(asdict(self), allow_unicode=True, sort_keys=False, width=120))
+
+    @classmethod
+    def load(cls, path: Path) -> "Rubric":
+        """Read the file. Raises BadInput."""
+        return parse(str(path), read_yaml(path, _CURE), TypeAdapter(cls), _CURE)
+
+
+def _example_text(example: Example) -> str:
+    return (
+        f"Example:\n{example.dialogue}\n\nRight: {example.right}\nA wrong answer: {example.predicted}\n"
+        f"What was wrong: {example.reflection}"
+    )
 
 
 class EvenSegmenter:

@@ -1,18 +1,25 @@
-"""Segments without training: a session is cut where the texts before and after are least similar (TextTiling).
+"""Segmenters over sentence vectors: TextTiling without training, and with learned cuts.
 
-Hearst, Computational Linguistics 23 (1997), with sentence vectors in place of word counts, as in SuperDialSeg's
-baselines. The baseline of every other segmenter.
+TextTiling cuts a session where the texts before and after are least similar (Hearst, Computational Linguistics 23,
+1997; sentence vectors in place of word counts, as in SuperDialSeg's baselines). It is the baseline of every other
+segmenter. With learned cuts, a linear model reads each gap's similarities, a few cues and the vectors next to it; it is
+trained by `localmem finetune segmenter` with a `light` model. Either costs one encoding of each exchange.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
+from localmem.errors import BadInput
+from localmem.files import read_json, write_atomic
 from localmem.retrieval.base import Encoder
 from localmem.segmentation.segmenters import segments_between
 from localmem.text.dialogue import transcript
-from localmem.types import Session
+from localmem.types import Exchange, Session
 
 Floats = NDArray[np.float64]
 
@@ -63,3 +70,132 @@ def _climb(similarity: Floats) -> Floats:
         if similarity[gap - 1] >= similarity[gap]:
             peaks[gap] = peaks[gap - 1]
     return peaks
+
+
+FILE = "tiling.json"  # in the folder of an encoder's weights
+PLAIN = 75  # features before the two vectors: 25 of a gap, and those of its neighbours
+_WIDTHS = (1, 2, 3)  # exchanges on either side whose mean vectors are compared
+
+
+class TilingModel(BaseModel):
+    """The trained weights; a gap whose probability reaches `threshold` is a boundary."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    weights: tuple[float, ...]
+    bias: float
+    threshold: float
+
+    @classmethod
+    def load(cls, folder: Path) -> "TilingModel":
+        """Reads the folder's file. Raises BadInput if that fails."""
+        path = folder / FILE
+        return read_json(path, cls, "train the segmenter again")
+
+    def save(self, folder: Path) -> None:
+        """Writes the file into the folder."""
+        write_atomic(folder / FILE, self.model_dump_json() + "\n")
+
+    def probabilities(self, features: Floats) -> Floats:
+        """(gaps,) from (gaps, features). Raises BadInput for features of another encoder's width."""
+        if features.shape[1] != len(self.weights):
+            raise BadInput(
+                f"the encoder gives {features.shape[1]} features, but the segmenter has {len(self.weights)} weights; "
+                "use the encoder it was trained with"
+            )
+        probabilities: Floats = 1 / (1 + np.exp(-(features @ np.array(self.weights) + self.bias)))
+        return probabilities
+
+
+class LearnedTextTiling:
+    """A Segmenter over an encoder. Sessions are encoded together."""
+
+    def __init__(self, encoder: Encoder, model: TilingModel) -> None:
+        self._encoder = encoder
+        self._model = model
+
+    def segment(self, sessions: Sequence[Session]) -> list[list[range]]:
+        return [self._segments(features) for features in gap_features(self._encoder, sessions)]
+
+    def _segments(self, features: Floats | None) -> list[range]:
+        if features is None:
+            return []
+        starts = np.flatnonzero(self._model.probabilities(features) >= self._model.threshold) + 1
+        return segments_between(set(starts.tolist()), len(features) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cues:
+    """For each exchange: whether it contains a question, its length, whether the first speaker begins it."""
+
+    asks: Floats
+    words: Floats
+    first: Floats
+
+    @classmethod
+    def of(cls, exchanges: Sequence[Exchange]) -> "_Cues":
+        texts = [_text(exchange) for exchange in exchanges]
+        speakers = [exchange.turns()[0].speaker for exchange in exchanges]
+        return cls(
+            np.array(["?" in text for text in texts], dtype=np.float64),
+            np.log1p([len(text.split()) for text in texts]),
+            np.array([speaker == speakers[0] for speaker in speakers], dtype=np.float64),
+        )
+
+    def columns(self) -> list[Floats]:
+        """For each gap, the cues of the exchanges before and after it."""
+        sides = [side for cue in (self.asks, self.words, self.first) for side in (cue[:-1], cue[1:])]
+        return [*sides, (1 - self.asks[:-1]) * self.asks[1:]]
+
+
+def gap_features(encoder: Encoder, sessions: Sequence[Session]) -> list[Floats | None]:
+    """(gaps, features) of each session, None for a session without exchanges.
+
+    The features are the gap's own, those of the gaps before and after it, and the vectors of the exchanges around it.
+    """
+    dialogues = [session.exchanges() for session in sessions]
+    texts = [_text(exchange) for exchanges in dialogues for exchange in exchanges]
+    rows = iter(encoder.encode(texts, "passage") if texts else ())
+    return [
+        _features(np.array([next(rows) for _ in exchanges], dtype=np.float64), exchanges) if exchanges else None
+        for exchanges in dialogues
+    ]
+
+
+def _features(rows: Floats, exchanges: Sequence[Exchange]) -> Floats:
+    own = np.stack([*_similarities(rows), *_neighbour_cosines(rows), *_Cues.of(exchanges).columns()], axis=1)
+    before, after = np.roll(own, 1, axis=0), np.roll(own, -1, axis=0)
+    before[:1], after[-1:] = 0, 0
+    return np.concatenate([own, before, after, rows[:-1], rows[1:]], axis=1)
+
+
+def _similarities(rows: Floats) -> list[Floats]:
+    """For several widths the similarity across each gap and its depth, absolute and relative to the session's gaps."""
+    features: list[Floats] = []
+    for width in _WIDTHS:
+        similarity = similarities(rows, width)
+        depth = depths(similarity)
+        spread = depth.std() if len(depth) else 0.0
+        features += [similarity, depth, (depth - _mean(depth)) / (spread + 1e-6), similarity - _mean(similarity)]
+    return features
+
+
+def _neighbour_cosines(rows: Floats) -> list[Floats]:
+    """Cosines of single exchanges near each gap: the best across it, past it by one, and within either side."""
+    cosine, gaps = rows @ rows.T, range(1, len(rows))
+
+    def cosines(first: int, second: int) -> Floats:
+        places = [(gap + first, gap + second) for gap in gaps]
+        return np.array([cosine[a, b] if a >= 0 and b < len(rows) else 0.0 for a, b in places])
+
+    backward = np.array([cosine[max(0, gap - 3) : gap, gap].max() for gap in gaps])
+    forward = np.array([cosine[gap - 1, gap : gap + 3].max() for gap in gaps])
+    return [backward, forward, cosines(-2, 0), cosines(-1, 1), cosines(0, 1), cosines(-2, -1)]
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _text(exchange: Exchange) -> str:
+    return " ".join(turn.text for turn in exchange.turns())

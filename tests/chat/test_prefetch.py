@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from localmem.chat.prefetch import hear_and_prepare
+from localmem.chat.conversation import hear_and_prepare
 
 Announce = Callable[[str], None]
 

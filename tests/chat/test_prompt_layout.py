@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from localmem.chat.conversation import Conversation
-from localmem.chat.prompt_layout import ShownMemory
+from localmem.chat.responder import ShownMemory
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.types import Change, Message, Prompt, Recall, Session, Turn

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from localmem.classification import OPERATIONS, OperationLabel
-from localmem.classification.llm_classifier import LLMClassifier
+from localmem.classification import OPERATIONS, LLMClassifier, OperationLabel
 from localmem.errors import PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Completion, Prompt

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localmem.classification import Operation
-from localmem.classification.nli_mapping import INFERENCES, Inference, Verdict, operation_from_inference
+from localmem.classification.trained_classifier import INFERENCES, Inference, Verdict, operation_from_inference
 
 
 def _sure(inference: Inference) -> Verdict:

@@ -8,8 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem.classification import OPERATIONS
-from localmem.classification.pair_classifier import PairModel
-from localmem.classification.pair_weights import labels_of
+from localmem.classification.pair_classifier import PairModel, labels_of
 from localmem.classification.trained_classifier import TrainedClassifier, ZeroShotClassifier, classifier_of
 from localmem.errors import BadInput
 from localmem.factory import pair_classifier

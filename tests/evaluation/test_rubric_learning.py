@@ -10,8 +10,7 @@ from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
 from localmem.evaluation.metrics.segmentation import Agreement
 from localmem.evaluation.rubric_learning import PredictedSegments, RubricLearner, evaluate_segmenter
 from localmem.llm.scripted import ScriptedLLM
-from localmem.segmentation.rubric import Rubric
-from localmem.segmentation.segmenters import EvenSegmenter
+from localmem.segmentation.segmenters import EvenSegmenter, Rubric
 from localmem.types import JsonSchema, Prompt
 from tests.fakes import session
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from localmem import runtime as runtime_module
 from localmem.config import Settings, load_settings
 from localmem.errors import EncoderMismatch
 from localmem.llm.scripted import ScriptedLLM
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
-from localmem.runtime import Runtime, reindexing
-from localmem.runtime.reindexing import Reindexed
+from localmem.runtime import Reindexed, Runtime
 from localmem.store import Store
 from tests.fakes import START, WordEncoder, session
 
@@ -103,7 +103,7 @@ def test_reindexing_takes_over_and_the_old_encoder_is_refused(
 def test_an_interrupted_run_goes_on_where_it_was(
     settings: Settings, build_encoder: Callable[[WordEncoder], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reindexing, "_BATCH", 1)
+    monkeypatch.setattr(runtime_module, "_BATCH", 1)
     _told(settings, "ann", "bob")
 
     def interrupted(batches: Sequence[Sequence[str]]) -> Iterable[Sequence[str]]:

@@ -14,7 +14,7 @@ from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
 from localmem.factory import trained_segmenter
-from localmem.segmentation.learned_texttiling import FILE, PLAIN, LearnedTextTiling, TilingModel, gap_features
+from localmem.segmentation.texttiling import FILE, PLAIN, LearnedTextTiling, TilingModel, gap_features
 from localmem.types import Session
 from localmem.weights import Manifest
 from tests.fakes import WordEncoder, session

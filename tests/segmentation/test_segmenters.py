@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from localmem.errors import BadInput, BadReply, LLMError
 from localmem.llm.scripted import ScriptedLLM
-from localmem.segmentation.rubric import Example, Rubric
 from localmem.segmentation.segmenters import (
     EvenSegmenter,
+    Example,
     LLMSegmenter,
+    Rubric,
     WholeSegmenter,
     even_segments,
     segments_between,

@@ -17,8 +17,7 @@ from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
 from localmem.segmentation import Segmenter
 from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
-from localmem.systems.secom import IncrementalSeCom, SeCom, SeComOptions
-from localmem.systems.secom.incremental import STARTS
+from localmem.systems.secom import STARTS, IncrementalSeCom, SeCom, SeComOptions
 from localmem.text.compress import Compressor, RandomDrop
 from localmem.types import AddUnit, Change, Prompt, Session, SetNote, Unit
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, unit

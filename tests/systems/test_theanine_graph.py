@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
-from localmem.systems.theanine.graph import BankGraph, Graph, count_paths, draw_path, most_recent, path_relations
+from localmem.systems.theanine.graph import BankGraph, Graph, count_paths, draw_path, most_recent
 from localmem.types import AddLink, AddUnit, Link, RetireUnit
 from tests.fakes import START, unit
 
@@ -75,7 +75,7 @@ def test_a_drawn_timeline_is_one_of_the_papers(graph: Graph, data: st.DataObject
     assert not graph.before[path[0]]
     assert not graph.after[path[-1]]
     assert [graph.order(position) for position in path] == sorted(graph.order(position) for position in path)
-    assert path_relations(graph, path) == ["Cause"] * (len(path) - 1)
+    assert [graph.relations[step] for step in pairwise(path)] == ["Cause"] * (len(path) - 1)
 
 
 @given(graphs(), st.data())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from localmem.errors import LLMError, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter, Wrapper
-from localmem.systems.theanine.dialogues import excerpt
+from localmem.systems.theanine.link import excerpt
 from localmem.types import (
     AddUnit,
     Choice,

@@ -17,7 +17,7 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Match, Scope
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
-from localmem.systems.theanine.timelines import Timeline
+from localmem.systems.theanine.graph import Timeline
 from localmem.types import AddLink, AddUnit, Hit, Link, Prompt, RetireUnit, Session
 from tests.fakes import START, WordRetriever, obedient, session, unit
 from tests.systems.theanine_script import BatchRecorder, TheanineScript, days, links_of, live, make

@@ -20,7 +20,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from localmem.chat.prefetch import hear_and_prepare
+from localmem.chat.conversation import hear_and_prepare
 from localmem.errors import LocalmemError
 from localmem.server.dependencies import Services, SharedServices, User
 from localmem.server.errors import ApiError, to_api_error

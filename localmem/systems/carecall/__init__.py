@@ -30,21 +30,20 @@ from typing import Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
-from localmem.classification import Operation, PairClassifier
-from localmem.classification.llm_classifier import LLMClassifier
+from localmem.classification import LLMClassifier, Operation, PairClassifier
 from localmem.errors import BadSettings
 from localmem.memory import Memory
 from localmem.systems import Options, Parts, System
 from localmem.systems.carecall.facts import (
     KINDS,
     FactMemory,
+    Fuser,
     GoldMemory,
     HistoryAccumulate,
     WithoutMemory,
     new_fact,
     read_gold,
 )
-from localmem.systems.carecall.fusion import Fuser
 from localmem.systems.carecall.memory_update import Fate, remaining, replacements, update
 from localmem.text.dialogue import distinguish_speakers, speaker_names
 from localmem.text.summarize import Summarizer

@@ -36,16 +36,17 @@ from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
 from localmem.systems import Options, Parts, System
-from localmem.systems.theanine.dialogues import note_name
-from localmem.systems.theanine.graph import BankGraph, Graph, most_recent
-from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair
-from localmem.systems.theanine.timelines import (
+from localmem.systems.theanine.graph import (
+    BankGraph,
+    Graph,
     Timeline,
     draw_timelines,
+    most_recent,
     seeded_random,
     timeline_hits,
     timeline_text,
 )
+from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair, note_name
 from localmem.text.dialogue import day, latest_turns, transcript
 from localmem.text.parse import complete_sentences
 from localmem.text.summarize import Summarizer

@@ -1,4 +1,4 @@
-"""The memory graph of Theanine as a value: positions, links both ways, connected components; and drawing one path.
+"""The memory graph of Theanine as a value: positions, links both ways, connected components; and its timelines.
 
 Every link leads from an earlier unit to a later one (by time, then by order of addition), so the graph has no cycle.
 Paths are counted and drawn, never listed: their number doubles with every fork, so a component of 10,000 units can hold
@@ -8,13 +8,15 @@ more of them than there are atoms. Does not depend on a model or a prompt.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from itertools import islice, pairwise
 from math import frexp, ldexp
 from random import Random
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
-from localmem.types import Link, Unit
+from localmem.text.dialogue import day
+from localmem.types import Hit, Link, Unit
 
 Neighbours = Sequence[tuple[int, ...]]
 
@@ -180,11 +182,6 @@ def count_paths(graph: Graph, hit: int) -> Count:
     return mantissa, to_hit[1] + onward[1] + shift
 
 
-def path_relations(graph: Graph, path: Sequence[int]) -> list[str]:
-    """The relation of each step of a path."""
-    return [graph.relations[step] for step in pairwise(path)]
-
-
 def _oldest(graph: Graph, ancestors: Sequence[int]) -> int:
     """The start of the hit's timelines: the oldest unit from which links lead to it (the hit itself if none do).
 
@@ -255,3 +252,68 @@ def _step(steps: Sequence[int], ways: Sequence[Count], total: Count, random: Ran
             if remainder < 0:
                 break
     return choice
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The units from the beginning of a story to its end so far (Phase II-1).
+
+    `steps[i]` leads from `units[i]` to `units[i + 1]`; None where units between the two are omitted.
+    """
+
+    hit: Hit
+    units: tuple[Unit, ...]
+    steps: tuple[str | None, ...]
+
+    def shorten_to(self, longest: int) -> "Timeline":
+        """At most `longest` units: the hit, the last, the first, then those nearest to the hit."""
+        if len(self.units) <= longest:
+            return self
+        center = self.units.index(self.hit.unit)
+        by_distance = sorted(range(len(self.units)), key=lambda n: (abs(n - center), n))
+        selected = sorted(list(dict.fromkeys([center, len(self.units) - 1, 0, *by_distance]))[:longest])
+        steps = (self.steps[first] if second == first + 1 else None for first, second in pairwise(selected))
+        return Timeline(self.hit, tuple(self.units[n] for n in selected), tuple(steps))
+
+
+def draw_timelines(graph: Graph, hits: Iterable[Hit], n: int, seed: str) -> list[Timeline]:
+    """`n` timelines for each hit, drawn independently, without duplicates. The same seed draws the same."""
+    timelines: dict[tuple[int, ...], Timeline] = {}
+    for hit in hits:
+        position = graph.place[hit.unit.id]
+        for number in range(n):
+            path = draw_path(graph, position, seeded_random(seed, hit.unit.id, str(number)))
+            units = tuple(graph.units[position] for position in path)
+            steps = tuple(graph.relations[step] for step in pairwise(path))
+            timelines.setdefault(tuple(path), Timeline(hit, units, steps))
+    return list(timelines.values())
+
+
+def seeded_random(*names: str) -> Random:
+    """A random generator that depends on the names alone."""
+    digest = sha256("\0".join(names).encode()).digest()
+    return Random(int.from_bytes(digest[:8], "big"))  # noqa: S311  # not used for security
+
+
+def timeline_text(timeline: Timeline) -> str:
+    """One event a line, oldest first, each with the relation that leads to it and its date."""
+    lines = [_event(timeline.units[0])]
+    for step, unit in zip(timeline.steps, timeline.units[1:], strict=True):
+        lines.append(f"- ({step}) {_event(unit)}" if step else f"- [...] {_event(unit)}")
+    return "\n".join(lines)
+
+
+def timeline_hits(timelines: Sequence[Timeline]) -> tuple[Hit, ...]:
+    """Every unit once, in the order shown, with the score of its timeline's hit."""
+    hits: dict[str, Hit] = {}
+    for timeline in timelines:
+        for unit in timeline.units:
+            if unit.id == timeline.hit.unit.id:
+                hits[unit.id] = timeline.hit  # replaces an earlier timeline's score, not its place
+            else:
+                hits.setdefault(unit.id, Hit(unit, timeline.hit.score))
+    return tuple(hits.values())
+
+
+def _event(unit: Unit) -> str:
+    return f"{day(unit.time)}: {unit.text}"

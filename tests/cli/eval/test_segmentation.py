@@ -10,7 +10,7 @@ from localmem import factory
 from localmem.cli.eval import eval_
 from localmem.errors import BadInput
 from localmem.llm.scripted import ScriptedLLM
-from localmem.segmentation.rubric import Rubric
+from localmem.segmentation.segmenters import Rubric
 from tests.fakes import obedient
 
 

@@ -17,30 +17,33 @@ Differs from the paper:
 - Incremental segmentation is ours: each exchange is judged when it was answered, and the session's end costs no call.
 """
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
+from localmem.llm.structured_output import generate_usable
 from localmem.memory import Memory
+from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
 from localmem.segmentation import Segmenter
-from localmem.segmentation.rubric import Rubric
-from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, WholeSegmenter
+from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, Rubric, WholeSegmenter, segments_between
 from localmem.systems import Options, Parts, System
-from localmem.systems.secom.incremental import STARTS, Continuation, open_turns, read, segments, write
-from localmem.text.dialogue import count_fitting, day, transcript
+from localmem.text.dialogue import count_fitting, day, latest_turns, transcript
 from localmem.text.units import add_units, transcript_unit
-from localmem.types import Change, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
+from localmem.types import Change, Choice, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
-__all__ = ["SYSTEM", "IncrementalSeCom", "SeCom", "SeComOptions"]
-
+STARTS = "secom/starts"  # the note with the segments of open sessions
+_CONTINUE = "secom/continue"
+_ANSWERS = ("same", "new")
+_TEMPLATE = 64  # tokens that a chat template adds, at most
 _WIDTH = 32  # units searched for at first where only tokens limit them
 
 
@@ -79,8 +82,7 @@ class SeCom(Memory):
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        units = self._units(session, self._segments(session))
-        return add_units(units)
+        return add_units(self._units(session, self._segments(session)))
 
     def _segments(self, session: Session) -> list[range]:
         return self._segmenter.segment([session])[0]
@@ -113,18 +115,21 @@ class SeCom(Memory):
 
 
 class IncrementalSeCom(SeCom):
-    """Segments are decided during the session, and stored in a note until its end.
+    """Segments are decided during the session: each exchange continues the open segment or begins a new one.
 
-    A session without any reply is segmented at its end, as by SeCom.
+    The decisions are stored in a note until the session ends: for each open session, the ids of the user turns that
+    begin a segment. After an unusable answer the segment continues. A session without any reply is segmented at its
+    end, as by SeCom.
     """
-
-    def __init__(self, parts: Parts, options: SeComOptions, bank: Bank | None = None) -> None:
-        super().__init__(parts, options, bank)
-        self._continuation = Continuation(parts.llm, fallbacks=self.fallbacks)
 
     def recall(self, session: Session) -> Recall:
         """As SeCom's; it also proposes the open segment's text as a note, from which `observe` decides."""
-        text = self._continuation.context(open_turns(session, self._starts().get(session.id, [])))
+        starts = self._starts().get(session.id, [])
+        past = session.turns[:-1]  # the last turn has no reply yet
+        first = max((number for number, turn in enumerate(past) if turn.id in starts), default=0)
+        # The segment's end may fill half of the model's context; the rest is for the next exchange.
+        room = self._llm.context_length // 2 - load(_CONTINUE).max_tokens - _TEMPLATE
+        text = transcript(latest_turns(past[first:], room, self._llm.count_tokens))
         open_segment = SetNote(f"{STARTS}/{session.id}", text, session.turns[-1].time)
         return replace(super().recall(session), proposed=(open_segment,))
 
@@ -137,24 +142,38 @@ class IncrementalSeCom(SeCom):
         session = segment.name.removeprefix(f"{STARTS}/")
         starts = self._starts()
         turns = starts.get(session, [])
-        if exchange.user.id not in turns and segment.text and not self._continuation.belongs(segment.text, exchange):
+        if exchange.user.id not in turns and segment.text and not self._continues(segment.text, exchange):
             turns = [*turns, exchange.user.id]
         if starts.get(session) == turns:
             return []
-        return [SetNote(STARTS, write(starts | {session: turns}), exchange.user.time)]
+        return [_note(starts | {session: turns}, exchange.user.time)]
 
     def end_session(self, session: Session) -> list[Change]:
         starts = self._starts()
         was_open = starts.pop(session.id, None) is not None
-        note = [SetNote(STARTS, write(starts), session.turns[-1].time)] if was_open and session.turns else []
+        note = [_note(starts, session.turns[-1].time)] if was_open and session.turns else []
         return [*super().end_session(session), *note]
 
     def _segments(self, session: Session) -> list[range]:
         starts = self._starts().get(session.id)
-        return super()._segments(session) if starts is None else segments(session, starts)
+        if starts is None:
+            return super()._segments(session)
+        exchanges = session.exchanges()
+        first = {number for number, exchange in enumerate(exchanges) if exchange.user and exchange.user.id in starts}
+        return segments_between(first, len(exchanges))
 
     def _starts(self) -> dict[str, list[str]]:
-        return read(self.bank.notes.get(STARTS, ""))
+        note = self.bank.notes.get(STARTS, "")
+        return TypeAdapter(dict[str, list[str]]).validate_json(note) if note else {}
+
+    def _continues(self, segment: str, exchange: Exchange) -> bool:
+        prompt = render(_CONTINUE, form=Choice(_ANSWERS), segment=segment, exchange=transcript(exchange.turns()))
+        (answer,) = generate_usable(self._llm, [prompt], self.fallbacks)
+        return answer is None or answer.text == _ANSWERS[0]
+
+
+def _note(starts: Mapping[str, Sequence[str]], time: datetime) -> SetNote:
+    return SetNote(STARTS, json.dumps(starts, ensure_ascii=False) if starts else "", time)
 
 
 def _place(unit: Unit) -> tuple[datetime, datetime, str, int]:
