@@ -106,17 +106,17 @@ def resolve(lines: Iterable[Line]) -> list[Line]:
             continue
         if line.session in (previous := reads[line.work]):
             names = list(previous)
-            valid = set(names[: names.index(line.session)])
-            stale = previous.keys() - valid
-            reads[line.work] = {name: read for name, read in previous.items() if name in valid}
+            stale = set(names[names.index(line.session) :])
+            reads[line.work] = {name: read for name, read in previous.items() if name not in stale}
             current = answers[line.work]
             answers[line.work] = {probe: answer for probe, answer in current.items() if answer.session not in stale}
         reads[line.work][line.session] = line
-    result: list[Line] = []
-    for work in dict.fromkeys([*reads, *answers]):
-        result += reads[work].values()
-        result += answers[work].values()
-    return result
+    return [
+        line
+        for work in dict.fromkeys([*reads, *answers])
+        for lines_of_work in (reads[work], answers[work])
+        for line in lines_of_work.values()
+    ]
 
 
 def successful(lines: Iterable[Line]) -> list[Line]:

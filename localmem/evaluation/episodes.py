@@ -71,11 +71,9 @@ class Episode:
         probes: dict[str, list[Probe]] = {}
         for probe in self.probes:
             probes.setdefault(probe.after or last, []).append(probe)
-        unknown = probes.keys() - {BEFORE_ALL, *(session.id for session in self.sessions)}
-        if unknown:
-            raise BadInput(
-                f"{self.id} has probes after the session {min(unknown)!r}, which it does not contain; correct the data"
-            )
+        if unknown := probes.keys() - {BEFORE_ALL, *(session.id for session in self.sessions)}:
+            name = min(unknown)
+            raise BadInput(f"{self.id} has probes after the session {name!r}, which it lacks; correct the data")
         yield None, tuple(probes.get(BEFORE_ALL, ()))
         for session in self.sessions:
             yield session, tuple(probes.get(session.id, ()))
@@ -103,15 +101,14 @@ class Dataset:
 
     def last_sessions(self, count: int) -> "Dataset":
         """Only the last `count` sessions of each episode, and the probes that these can answer."""
-        return replace(self, episodes=tuple(_last_sessions(episode, count) for episode in self.episodes))
-
-
-def _last_sessions(episode: Episode, count: int) -> Episode:
-    sessions = episode.sessions[-count:]
-    ids = {session.id for session in sessions}
-    times = {"", BEFORE_ALL, *ids}
-    probes = (probe for probe in episode.probes if ids.issuperset(probe.sessions) and probe.after in times)
-    return replace(episode, sessions=sessions, probes=tuple(probes))
+        episodes: list[Episode] = []
+        for episode in self.episodes:
+            sessions = episode.sessions[-count:]
+            ids = {session.id for session in sessions}
+            times = {"", BEFORE_ALL, *ids}
+            probes = (probe for probe in episode.probes if ids.issuperset(probe.sessions) and probe.after in times)
+            episodes.append(replace(episode, sessions=sessions, probes=tuple(probes)))
+        return replace(self, episodes=tuple(episodes))
 
 
 def half_of(key: str) -> Half:

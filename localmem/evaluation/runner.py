@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cached_property
 from time import perf_counter
 
 from localmem.bank import Bank
@@ -75,11 +75,11 @@ def run_systems(
         previous[line.work].append(line)
     stop = threading.Event()
     tasks = [
-        _EpisodeTask(work, episode, previous[work], Meter(llm), wrap, answers, track, stop, likelihood)
+        _EpisodeTask(work, episode, previous[work], meter, wrap(meter, work), answers, track, stop, likelihood)
         for system in systems
         for dataset in datasets
         for episode in dataset.episodes
-        for work in [Work(system, dataset.name, episode.id)]
+        for work, meter in [(Work(system, dataset.name, episode.id), Meter(llm))]
     ]
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(task.run, new_agent) for task in tasks]
@@ -98,38 +98,39 @@ def count_probes(datasets: Iterable[Dataset]) -> int:
     return sum(len(episode.probes) for dataset in datasets for episode in dataset.episodes)
 
 
+@dataclass(frozen=True)
 class _EpisodeTask:
     """One system over one episode; `previous` are the lines that need no repetition."""
 
-    def __init__(
-        self,
-        work: Work,
-        episode: Episode,
-        previous: Sequence[Line],
-        meter: Meter,
-        wrap: WrapLLM,
-        answers: JsonlLog[Line],
-        track: Track,
-        stop: threading.Event,
-        likelihood: AnswerLikelihood | None,
-    ) -> None:
-        self._work, self._episode, self._answers, self._track, self._stop = work, episode, answers, track, stop
-        self._meter, self._likelihood = meter, likelihood
-        self._llm = wrap(meter, work)
-        self._read = {line.session for line in previous if isinstance(line, Read)}
-        self._answered = {line.probe for line in previous if isinstance(line, Answer)}
-        self._changes = [change for line in previous if isinstance(line, Read) for change in line.changes]
+    work: Work
+    episode: Episode
+    previous: Sequence[Line]
+    meter: Meter
+    llm: LLM
+    answers: JsonlLog[Line]
+    track: Track
+    stop: threading.Event
+    likelihood: AnswerLikelihood | None
+
+    @cached_property
+    def _read(self) -> set[str]:
+        return {line.session for line in self.previous if isinstance(line, Read)}
+
+    @cached_property
+    def _answered(self) -> set[str]:
+        return {line.probe for line in self.previous if isinstance(line, Answer)}
 
     def run(self, new_agent: NewAgent) -> None:
         """Given memories first, then the sessions in order, each followed by the probes asked after it."""
-        episode = self._episode
-        self._track(sum(probe.id in self._answered for probe in episode.probes))
+        episode = self.episode
+        self.track(sum(probe.id in self._answered for probe in episode.probes))
         initial = memory_sessions(episode.memories, episode.sessions)
-        if self._is_complete(initial):
+        is_read = all(session.id in self._read for session in (*initial, *episode.sessions))
+        if is_read and all(probe.id in self._answered for probe in episode.probes):
             return
         journal = _CollectingJournal()
-        bank = Bank().apply(self._changes)
-        agent = new_agent(AgentSpec(self._work, _speakers(episode.sessions), self._llm, bank, journal))
+        bank = Bank().apply([change for line in self.previous if isinstance(line, Read) for change in line.changes])
+        agent = new_agent(AgentSpec(self.work, _speakers(episode.sessions), self.llm, bank, journal))
         for session in initial:
             self._remember(agent, session, journal)
         for current, probes in episode.in_order():
@@ -138,76 +139,62 @@ class _EpisodeTask:
             for probe in probes:
                 self._ask(agent.responder, current, probe)
 
-    def _is_complete(self, initial: Sequence[Session]) -> bool:
-        read = all(session.id in self._read for session in (*initial, *self._episode.sessions))
-        return read and all(probe.id in self._answered for probe in self._episode.probes)
-
     def _remember(self, agent: Conversation, session: Session, journal: "_CollectingJournal") -> None:
-        if self._stop.is_set() or session.id in self._read:
+        if self.stop.is_set() or session.id in self._read:
             return
-        before, start = self._meter.usage(), perf_counter()
+        before, start = self.meter.usage(), perf_counter()
         error = ""
         try:
             agent.writer.read([session])
         except Exception as failure:  # noqa: BLE001  # any failure is a result about the system
             error = self._log_failure(f"session {session.id} was not remembered", failure)
         line = Read(
-            self._work,
+            self.work,
             session.id,
             agent.responder.speakers.user,
             transcript(session.turns),
             journal.take_changes(),
             perf_counter() - start,
-            _usage_between(before, self._meter.usage()),
-            tuple(unit.text for unit in self._episode.golds.get(session.id, ())),
+            _usage_between(before, self.meter.usage()),
+            tuple(unit.text for unit in self.episode.golds.get(session.id, ())),
             error,
         )
-        self._answers.append(line)
+        self.answers.append(line)
 
     def _ask(self, responder: Responder, session: Session | None, probe: Probe) -> None:
-        if self._stop.is_set() or probe.id in self._answered:
+        if self.stop.is_set() or probe.id in self._answered:
             return
-        answer = Answer(
-            self._work,
-            probe.id,
-            probe.kind,
-            probe.type,
-            session.id if session else BEFORE_ALL,
-            probe.question,
-            (probe.answer, *probe.others),
-            probe.evidence,
-            self._evidence_text(probe),
-        )
+        past = transcript(turn for own in self.episode.sessions for turn in own.turns if turn.id in probe.evidence)
+        gold, after = (probe.answer, *probe.others), session.id if session else BEFORE_ALL
+        answer = Answer(self.work, probe.id, probe.kind, probe.type, after, probe.question, gold, probe.evidence, past)
         try:
-            _assign_speakers(responder, probe)
+            assistant = responder.speakers.assistant
+            if probe.speaker and probe.speaker != assistant:  # in some data sets either speaker may reply
+                responder.speakers = Speakers(assistant, probe.speaker)
             answer = self._answer(responder, _probe_dialogue(responder.speakers.user, session, probe), answer)
         except Exception as failure:  # noqa: BLE001  # any failure is a result about the system
             answer = replace(answer, error=self._log_failure(f"probe {probe.id} failed", failure))
-        self._answers.append(answer)
-        self._track(1)
-
-    def _evidence_text(self, probe: Probe) -> str:
-        turns = [turn for session in self._episode.sessions for turn in session.turns if turn.id in probe.evidence]
-        return transcript(turns) if turns else ""
+        self.answers.append(answer)
+        self.track(1)
 
     def _log_failure(self, event: str, failure: Exception) -> str:
         """Log a failure, with the traceback if it is a defect, and return it as one line."""
         defect = None if isinstance(failure, LocalmemError) else failure
         line = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
-        log.warning("%s: %s: %s", " ".join(self._work), event, line, exc_info=defect)
+        log.warning("%s: %s: %s", " ".join(self.work), event, line, exc_info=defect)
         return line
 
     def _answer(self, responder: Responder, dialogue: Session, answer: Answer) -> Answer:
-        usages, times = [self._meter.usage()], [perf_counter()]
+        usages, times = [self.meter.usage()], [perf_counter()]
 
         def mark() -> None:
             times.append(perf_counter())
-            usages.append(self._meter.usage())
+            usages.append(self.meter.usage())
 
         recall = responder.memory.recall(dialogue)
         mark()
         prompt = _prompt(responder, dialogue, recall, answer.kind)
-        (completion,) = self._llm.generate([prompt])
+        (completion,) = self.llm.generate([prompt])
         mark()
         return replace(
             answer,
@@ -216,7 +203,7 @@ class _EpisodeTask:
             text=completion.text,
             recalled=recall.text,
             units=tuple(hit.unit.sources for hit in recall.hits),
-            likelihood=self._likelihood(prompt, answer.gold[0]) if self._likelihood and answer.gold[0] else None,
+            likelihood=self.likelihood(prompt, answer.gold[0]) if self.likelihood and answer.gold[0] else None,
             seconds={"recall": times[1] - times[0], "respond": times[2] - times[1]},
             spent={"recall": _usage_between(*usages[:2]), "respond": _usage_between(*usages[1:])},
         )
@@ -255,26 +242,11 @@ def memory_sessions(memories: Sequence[Unit], sessions: Sequence[Session]) -> li
     """
     roles = {turn.speaker: turn.role for session in sessions for turn in session.turns}
     user = _speakers(sessions).user  # states memories about nobody or about both
-    by_session: defaultdict[str, list[Unit]] = defaultdict(list)
+    by_session: defaultdict[str, list[Turn]] = defaultdict(list)
     for unit in memories:
-        by_session[unit.session].append(unit)
-    return [
-        Session(
-            f"given-{name}",
-            tuple(
-                Turn(unit.id, roles.get(unit.speaker, "user"), unit.speaker or user, unit.text, unit.time)
-                for unit in units
-            ),
-        )
-        for name, units in by_session.items()
-    ]
-
-
-def _assign_speakers(responder: Responder, probe: Probe) -> None:
-    """The agent speaks as whom the probe names: in some data sets either speaker may be the one to reply."""
-    assistant = responder.speakers.assistant
-    if probe.speaker and probe.speaker != assistant:
-        responder.speakers = Speakers(assistant, probe.speaker)
+        role = roles.get(unit.speaker, "user")
+        by_session[unit.session].append(Turn(unit.id, role, unit.speaker or user, unit.text, unit.time))
+    return [Session(f"given-{name}", tuple(turns)) for name, turns in by_session.items()]
 
 
 def _probe_dialogue(user: str, session: Session | None, probe: Probe) -> Session:
@@ -290,21 +262,11 @@ def _prompt(responder: Responder, dialogue: Session, recall: Recall, kind: Kind)
     """A question asks for a short answer from memory; a dialogue is continued as in a chat."""
     if kind == "next":
         return responder.prepare(dialogue, recall=recall).prompt
-    instructions, max_tokens = _question_instructions()
-    return replace(responder.prepare(dialogue, instructions, recall).prompt, max_tokens=max_tokens)
-
-
-@cache
-def _question_instructions() -> tuple[str, int]:
-    """The instructions for every question, and the token limit of its answer."""
     file = load("evaluation/question")
-    return file.section("system"), file.max_tokens
+    return replace(responder.prepare(dialogue, file.section("system"), recall).prompt, max_tokens=file.max_tokens)
 
 
 def _usage_between(before: Mapping[str, PromptUsage], after: Mapping[str, PromptUsage]) -> dict[str, PromptUsage]:
     """What was spent between two readings of a meter, by prompt."""
-    return {
-        name: usage.minus(before[name]) if name in before else usage
-        for name, usage in after.items()
-        if usage != before.get(name)
-    }
+    nothing = PromptUsage()
+    return {name: usage.minus(before.get(name, nothing)) for name, usage in after.items() if usage != before.get(name)}

@@ -23,7 +23,10 @@ def score_answers(answers: Sequence[Answer], judgements: Iterable[Judgement]) ->
 
 def _texts(answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
     scorable = [answer for answer in answers if any(gold.strip() for gold in answer.gold)]
-    scores = {"F1": _best_scores(scorable, token_f1), "ROUGE-L": _best_scores(scorable, _rouge_l)}
+    scores = {
+        "F1": _best_scores(scorable, token_f1),
+        "ROUGE-L": _best_scores(scorable, lambda text, gold: rouge([text], [gold])["rougeL"][0]),
+    }
     questions = [answer for answer in scorable if answer.kind == "question" and answer.work.dataset == "locomo"]
     if questions:
         scores["LoCoMo F1"] = {
@@ -39,10 +42,6 @@ def _best_scores(answers: Sequence[Answer], measure: Callable[[str, str], float]
         key(answer): 0.0 if answer.error else max(measure(answer.text, gold) for gold in answer.gold if gold.strip())
         for answer in answers
     }
-
-
-def _rouge_l(text: str, gold: str) -> float:
-    return rouge([text], [gold])["rougeL"][0]
 
 
 def _evidence(answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localmem.cli.eval.compression import compression
+from localmem.cli.eval.parts import compression
 from localmem.errors import BadInput, BadSettings
 from tests.cli.conftest import Run
 from tests.evaluation.fixtures import MTBENCHPLUS, write_records
