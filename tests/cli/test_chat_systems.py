@@ -15,6 +15,8 @@ from localmem.llm.transformers import TransformersLLM
 from localmem.llm.wrappers import Wrapper
 from localmem.types import Completion, FreeText, Prompt
 
+pytestmark = pytest.mark.slow
+
 WITHOUT_MEMORY = {"none"}
 FIRST_DAY = "I'm Nina, and my dog is called Rocky.\nRocky is a greyhound who steals socks.\n/end\n"
 SECOND_DAY = "My sister Clara is a vet in Bremen.\n/end\n"

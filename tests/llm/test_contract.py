@@ -117,6 +117,7 @@ def test_choices_are_never_left(model: LLM) -> None:
         assert sum(map(math.exp, completion.choices.values())) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_schemas_are_never_left(model: LLM) -> None:
     prompts = [
         ask("Write a long poem, please!", schema=SCHEMAS[n % 4], temperature=2.0, seed=n, max_tokens=120)

@@ -23,6 +23,8 @@ from localmem.store import Store
 from tests.store import scripted_life
 from tests.store.scripted_life import STEPS, USERS
 
+pytestmark = pytest.mark.slow
+
 KILLS = 200
 _PER_STORE = 5
 _SEED = 20260302
