@@ -5,7 +5,7 @@ Prints nothing; the result is a Report with figures, tables and notes.
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -26,6 +26,7 @@ from localmem.evaluation.evidence_retrieval import (
     RetrievalResult,
     measure_retrieval,
     merge_results,
+    probes_with_evidence,
 )
 from localmem.evaluation.unit_builders import Form
 from localmem.experiments.retrieval_parts import (
@@ -41,7 +42,7 @@ from localmem.experiments.retrieval_parts import (
     Size,
     describe_data,
 )
-from localmem.experiments.runs import Notify, Progress, ignore_progress
+from localmem.experiments.runs import Notify, Progress, counting, ignore_progress
 from localmem.files import writing
 from localmem.reporting.bootstrap import Resampling
 from localmem.reporting.provenance import versions
@@ -95,13 +96,12 @@ class RetrievalGrid(SearchRecipe):
             self.dense_texts, self.weights, self.constants, self.depths,
         )  # fmt: skip
         unused = {"hybrid": (), "dense": HYBRID_FIELDS, "bm25": (*HYBRID_FIELDS, "dense_text")}
-        first = asdict(RetrievalConfig(*(own[0] for own in values)))  # type: ignore[arg-type]
-        configs: dict[RetrievalConfig, None] = {}
-        for combination in product(*values):
-            config = asdict(RetrievalConfig(*combination))  # type: ignore[arg-type]
-            config |= {field: first[field] for field in unused[config["retriever"]]}
-            configs[RetrievalConfig(**config)] = None
-        return list(configs)
+        first, *others = (RetrievalConfig(*combination) for combination in product(*values))  # type: ignore[arg-type]
+        plain = (
+            replace(config, **{name: getattr(first, name) for name in unused[config.retriever]})
+            for config in (first, *others)
+        )
+        return list(dict.fromkeys(plain))
 
 
 def measure_grid(
@@ -128,13 +128,19 @@ def measure_grid(
             folder.mkdir(parents=True, exist_ok=True)
         parts = RetrievalParts(settings, folder, stack, notify, grid.chunk, grid.seed, grid.segmenter, grid.compressor)
         results = _measure(configs, grid, dataset, parts, progress)
-        about = _describe(grid, configs, dataset, path, parts, len(results[0].rows))
-    baselines = retrieval_report.read_baselines(against, results) if against else []
+        about = _describe(grid, configs, dataset, path, parts)
     resampling = Resampling(grid.seed, grid.resamples)
     runs = [retrieval_report.run_figures(result, resampling) for result in results]
+    baselines = retrieval_report.read_baselines(against, results) if against else []
     compared = retrieval_report.differences(results, resampling, baselines)
     figures = about | {"runs": runs, "differences": compared}
-    report = Report(figures, retrieval_report.tables(runs, compared), _notes(about))
+    notes = (
+        f"{name}, split {grid.split or 'all'}: {about['questions']} questions over {about['sessions']} sessions",
+        f"{about['without_evidence']} questions without evidence are not measured",
+        f"gold: {grid.gold}; tokens of {about['tokens_of']}, of units as they are shown, with dates",
+        *dataset.notes,
+    )
+    report = Report(figures, retrieval_report.tables(runs, compared), notes)
     if out:
         retrieval_report.write_results(out, report, results)
     return report
@@ -159,28 +165,23 @@ def _measure(
     configs: list[RetrievalConfig], grid: RetrievalGrid, dataset: Dataset, parts: RetrievalParts, progress: Progress
 ) -> list[RetrievalResult]:
     options = MeasureOptions(grid.gold, grid.query, grid.width, parts.token_counter[1])
-    total, completed = len(configs) * len(dataset.episodes), 0
+    track = counting(progress, "searching", len(configs) * len(dataset.episodes))
     results: list[RetrievalResult] = []
     for config in configs:
         method = RetrievalMethod(config.name(configs), partial(parts.units, config), partial(parts.retriever, config))
         episodes: list[RetrievalResult] = []
         for result in measure_retrieval(method, dataset, options):
             episodes.append(result)
-            completed += 1
-            progress("searching", completed, total)
+            track(1)
         results.append(merge_results(episodes))
     return results
 
 
 def _describe(
-    grid: RetrievalGrid,
-    configs: list[RetrievalConfig],
-    dataset: Dataset,
-    path: Path,
-    parts: RetrievalParts,
-    questions: int,
+    grid: RetrievalGrid, configs: list[RetrievalConfig], dataset: Dataset, path: Path, parts: RetrievalParts
 ) -> dict[str, Any]:
     """What was measured, on which data, with which models."""
+    questions = sum(len(probes_with_evidence(episode, grid.gold)) for episode in dataset.episodes)
     return {
         "data": describe_data(dataset, path),
         "episodes": len(dataset.episodes),
@@ -194,13 +195,3 @@ def _describe(
         "language": parts.settings.retrieval.language,
         "versions": versions(),
     }
-
-
-def _notes(about: dict[str, Any]) -> tuple[str, ...]:
-    data, split = about["data"], about["split"] or "all"
-    return (
-        f"{data['name']}, split {split}: {about['questions']} questions over {about['sessions']} sessions",
-        f"{about['without_evidence']} questions without evidence are not measured",
-        f"gold: {about['gold']}; tokens of {about['tokens_of']}, of units as they are shown, with dates",
-        *data["notes"],
-    )

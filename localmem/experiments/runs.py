@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -287,17 +286,15 @@ def _shared_encoder(settings: Settings, stack: ExitStack) -> Callable[[], Encode
     from localmem import factory
     from localmem.store import Store
 
-    @cache
-    def load() -> Encoder:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-eval-")))
-        store = stack.enter_context(Store.open(folder))
-        return factory.encoder(settings, store.embeddings)
-
-    lock = threading.Lock()
+    lock, encoders = threading.Lock(), list[Encoder]()
 
     def shared() -> Encoder:
-        with lock:  # without it, two episodes that start together would each load one
-            return load()
+        with lock:  # two episodes may start together
+            if not encoders:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-eval-")))
+                store = stack.enter_context(Store.open(folder))
+                encoders.append(factory.encoder(settings, store.embeddings))
+            return encoders[0]
 
     return shared
 
