@@ -5,26 +5,24 @@ optional `id`, and, for perplexity, the `prompt` as a list of {"role", "content"
 them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import msc_cc
 from localmem.evaluation.datasets.readers import Record, read_records
-from localmem.evaluation.metrics.likelihood import perplexity
-from localmem.evaluation.metrics.model_based import mauve
+from localmem.evaluation.metrics.likelihood import Likelihood, Scorer, perplexity
+from localmem.evaluation.metrics.model_based import BertScore, mauve
 from localmem.evaluation.metrics.text import KINDS, Order, bleu, distinct, rouge, token_f1
 from localmem.types import Message
-
-if TYPE_CHECKING:
-    from localmem.config import Settings
-    from localmem.evaluation.metrics.likelihood import Scorer
-    from localmem.evaluation.metrics.model_based import BertScore
+from localmem.weights import model_path
 
 MetricName = Literal["bleu", "rouge", "f1", "distinct", "bertscore", "mauve", "perplexity"]
 LEXICAL_METRICS: tuple[MetricName, ...] = ("bleu", "rouge", "f1", "distinct")  # those that need no model
@@ -68,45 +66,30 @@ class ReplyScores:
     each: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 class ScoringModels:
-    """The models that metrics use; each is loaded when it is first needed."""
+    """The models of settings and recipe, each loaded when a metric first needs it; `names` lists the loaded ones."""
 
-    encoder: Callable[[], "BertScore"]
-    backbone: Callable[[], "Scorer"]
-
-
-class LocalModels:
-    """The models that settings and recipe name; `names` lists those that were loaded."""
-
-    def __init__(self, settings: "Settings", recipe: TextRecipe) -> None:
+    def __init__(self, settings: Settings, recipe: TextRecipe) -> None:
         self._settings, self._recipe = settings, recipe
-        self._scorer: Scorer | None = None
         self.names: dict[str, str] = {}
 
-    def encoder(self) -> "BertScore":
+    @cached_property
+    def encoder(self) -> BertScore:
         """The encoder of BERTScore."""
-        from localmem.evaluation.metrics.model_based import BertScore
-
         name = self._recipe.encoder or self._settings.retrieval.encoder
         score = BertScore(_model_folder(name), layers=self._recipe.layers, device=self._recipe.device)
         self.names["encoder"] = f"{name}, layer {score.layers}"
         return score
 
-    def backbone(self) -> "Scorer":
-        """The backbone of the settings, loaded once for all metrics."""
-        from localmem.evaluation.metrics.likelihood import Scorer
-
-        if self._scorer is None:
-            name, adapter = self._settings.model, self._recipe.adapter
-            self._scorer = Scorer(_model_folder(name), adapter=adapter, device=self._recipe.device)
-            self.names["model"] = name + (f" with {adapter.name}" if adapter else "")
-        return self._scorer
+    @cached_property
+    def backbone(self) -> Scorer:
+        """The backbone of the settings."""
+        name, adapter = self._settings.model, self._recipe.adapter
+        self.names["model"] = name + (f" with {adapter.name}" if adapter else "")
+        return Scorer(_model_folder(name), adapter=adapter, device=self._recipe.device)
 
 
 def _model_folder(name: str) -> Path:
-    from localmem.weights import model_path
-
     folder = Path(name).expanduser()
     return folder if folder.is_dir() else model_path(name)
 
@@ -153,36 +136,37 @@ def score_replies(
     """
     overall: dict[str, float] = {}
     each: dict[str, Sequence[float]] = {}
+    texts, golds = [reply.text for reply in replies], [reply.golds for reply in replies]
     for name in names:
-        scores = _lexical(replies, name, stem) if name in LEXICAL_METRICS else _model_based(replies, name, models)
-        overall |= scores.overall
-        each |= scores.each
+        values: dict[str, Sequence[float]] = {}  # by reply; their means are the overall values
+        match name:
+            case "bleu":
+                scores = {f"BLEU-{order}": bleu(texts, golds, order) for order in ORDERS}
+                overall |= {key: score.corpus for key, score in scores.items()}
+                each |= {key: score.each for key, score in scores.items()}
+            case "rouge":
+                kinds = rouge(texts, golds, KINDS, stem=stem)
+                values = {f"ROUGE-{kind.removeprefix('rouge')}": row for kind, row in kinds.items()}
+            case "f1":
+                values = {"F1": [max(token_f1(reply.text, gold) for gold in reply.golds) for reply in replies]}
+            case "distinct":
+                overall |= {f"Distinct-{order}": distinct(texts, order) for order in (1, 2)}
+            case "bertscore":
+                values = {"BERTScore": _best_bert_scores(replies, models.encoder)}
+            case "mauve":
+                ours = [text for text in texts if text.strip()]  # an empty reply has no vector
+                vectors = (models.backbone.features(side) for side in (ours, [gold[0] for gold in golds]))
+                overall["MAUVE"] = mauve(*vectors)
+            case "perplexity":
+                likelihoods = _likelihoods(replies, models)
+                overall["perplexity"] = perplexity(likelihoods)
+                each["perplexity"] = [likelihood.perplexity for likelihood in likelihoods]
+        overall |= {key: fmean(row) for key, row in values.items()}
+        each |= values
     return ReplyScores(overall, each)
 
 
-def _lexical(replies: Sequence[ScorableReply], name: MetricName, stem: bool) -> ReplyScores:
-    texts, golds = [reply.text for reply in replies], [reply.golds for reply in replies]
-    if name == "bleu":
-        scores = {f"BLEU-{order}": bleu(texts, golds, order) for order in ORDERS}
-        overall = {key: score.corpus for key, score in scores.items()}
-        return ReplyScores(overall, {key: score.each for key, score in scores.items()})
-    if name == "rouge":
-        kinds = rouge(texts, golds, KINDS, stem=stem)
-        return _means({f"ROUGE-{kind.removeprefix('rouge')}": values for kind, values in kinds.items()})
-    if name == "f1":
-        return _means({"F1": [max(token_f1(reply.text, gold) for gold in reply.golds) for reply in replies]})
-    return ReplyScores({f"Distinct-{order}": distinct(texts, order) for order in (1, 2)})
-
-
-def _model_based(replies: Sequence[ScorableReply], name: MetricName, models: ScoringModels) -> ReplyScores:
-    if name == "bertscore":
-        return _means({"BERTScore": _best_bert_scores(replies, models.encoder())})
-    if name == "mauve":
-        return ReplyScores({"MAUVE": _mauve(replies, models.backbone())})
-    return _perplexity(replies, models)
-
-
-def _best_bert_scores(replies: Sequence[ScorableReply], encoder: "BertScore") -> list[float]:
+def _best_bert_scores(replies: Sequence[ScorableReply], encoder: BertScore) -> list[float]:
     """BERTScore's F1 against the closest reference."""
     pairs = [(index, reply.text, gold) for index, reply in enumerate(replies) for gold in reply.golds]
     overlaps = encoder.score([text for _, text, _ in pairs], [gold for _, _, gold in pairs])
@@ -192,20 +176,8 @@ def _best_bert_scores(replies: Sequence[ScorableReply], encoder: "BertScore") ->
     return best
 
 
-def _mauve(replies: Sequence[ScorableReply], backbone: "Scorer") -> float:
-    """An empty reply has no vector and is left out."""
-    ours = [reply.text for reply in replies if reply.text.strip()]
-    return mauve(backbone.features(ours), backbone.features([reply.golds[0] for reply in replies]))
-
-
-def _perplexity(replies: Sequence[ScorableReply], models: ScoringModels) -> ReplyScores:
+def _likelihoods(replies: Sequence[ScorableReply], models: ScoringModels) -> list[Likelihood]:
     missing = [reply.id for reply in replies if not reply.prompt]
     if missing:
         raise BadInput(f"reply {missing[0]} has no prompt ({len(missing)} have none); perplexity needs one per line")
-    likelihoods = models.backbone().likelihoods([(reply.prompt, reply.golds[0]) for reply in replies])
-    each = [likelihood.perplexity for likelihood in likelihoods]
-    return ReplyScores({"perplexity": perplexity(likelihoods)}, {"perplexity": each})
-
-
-def _means(each: Mapping[str, Sequence[float]]) -> ReplyScores:
-    return ReplyScores({name: fmean(values) for name, values in each.items()}, each)
+    return models.backbone.likelihoods([(reply.prompt, reply.golds[0]) for reply in replies])

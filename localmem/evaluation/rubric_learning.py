@@ -20,7 +20,6 @@ from localmem.prompts import render
 from localmem.segmentation import Segmenter
 from localmem.segmentation.segmenters import Example, Rubric, numbered_exchanges, segments_json
 from localmem.text.dialogue import pack
-from localmem.types import JsonSchema
 
 Progress = Callable[[str, int, int], None]  # receives the step, how much of it is done, and the total
 
@@ -69,10 +68,8 @@ class RubricLearner:
 
     def __init__(self, llm: LLM, *, hard: int = 100, batches: int = 10, items: int = 10, examples: int = 2) -> None:
         self._llm = llm
-        self._hard = hard
-        self._batches = batches
-        self._items = items
-        self._examples = examples
+        self._hard, self._batches = hard, batches
+        self._items, self._examples = items, examples
         self.fallbacks: Counter[str] = Counter()
 
     def learn(self, predictions: Sequence[PredictedSegments], progress: Progress) -> Rubric:
@@ -89,13 +86,13 @@ class RubricLearner:
     def _reflect(self, rubric: Rubric, batch: Sequence[PredictedSegments]) -> Rubric:
         items = "\n".join(f"{number}. {item}" for number, item in enumerate(rubric.items, 1))
         texts = self._fit(items, [_describe(number, prediction) for number, prediction in enumerate(batch, 1)])
-        prompt = render(
-            "secom/reflect",
-            form=_format(len(texts), len(rubric.items)),
-            rubric=items,
-            examples="\n\n".join(texts),
-            last=len(texts),
+        form = answer_format(
+            reflection=string(_MAX_REFLECTION),
+            example=integer(1, len(texts)),
+            item=string(_MAX_ITEM),
+            replaces=integer(0, len(rubric.items)),
         )
+        prompt = render("secom/reflect", form=form, rubric=items, examples="\n\n".join(texts), last=len(texts))
         (reply,) = generate_usable(self._llm, [prompt], self.fallbacks)
         return self._extend(rubric, batch[: len(texts)], reply.text) if reply else rubric
 
@@ -136,12 +133,3 @@ def _example(prediction: PredictedSegments, why: str) -> Example:
 def _describe(number: int, prediction: PredictedSegments) -> str:
     example = _example(prediction, "")
     return f"Conversation {number}:\n{example.dialogue}\n\nRight: {example.right}\nPredicted: {example.predicted}"
-
-
-def _format(examples: int, items: int) -> JsonSchema:
-    return answer_format(
-        reflection=string(_MAX_REFLECTION),
-        example=integer(1, examples),
-        item=string(_MAX_ITEM),
-        replaces=integer(0, items),
-    )

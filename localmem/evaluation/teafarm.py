@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -25,7 +25,7 @@ from localmem.prompts import render
 from localmem.reporting.bootstrap import Estimate, estimate
 from localmem.text.dialogue import transcript
 from localmem.text.summarize import Summarizer
-from localmem.types import JsonSchema, Session
+from localmem.types import Session
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +101,7 @@ def write_questions(
     )
     form = answer_format(fact=string(_MAX_TEXT), question=string(_MAX_TEXT), answer=string(_MAX_TEXT))
     pairs = [(speakers[0], speakers[1]), (speakers[1], speakers[0])]
-    prompts = [
-        render("teafarm/question", form=form, asker=asker, other=other, summaries=text) for asker, other in pairs
-    ]
+    prompts = [render("teafarm/question", form=form, asker=pair[0], other=pair[1], summaries=text) for pair in pairs]
     questions = []
     replies = generate_usable(llm, prompts, counts)
     for (asker, replier), prompt, reply in zip(pairs, prompts, replies, strict=True):
@@ -119,21 +117,19 @@ def write_leads(
     llm: LLM, questions: Sequence[Question], last: Session, counts: Counter[str]
 ) -> list[tuple[Utterance, ...] | None]:
     """For each question the session that leads up to it and ends with it; None if it cannot be repaired (Figure 28)."""
-    prompts = [
-        render(
-            "teafarm/lead",
-            form=_lead_format(question),
-            asker=question.asker,
-            other=question.replier,
-            dialogue=transcript(last.turns),
-            question=question.question,
+    prompts = []
+    for question in questions:
+        asker, other = question.asker, question.replier
+        items = record(speaker={"type": "string", "enum": [asker, other]}, text=string(_MAX_TEXT))
+        form = answer_format(
+            utterances={"type": "array", "items": items, "minItems": MIN_UTTERANCES, "maxItems": MAX_UTTERANCES}
         )
-        for question in questions
-    ]
+        inputs = {"asker": asker, "other": other, "dialogue": transcript(last.turns), "question": question.question}
+        prompts.append(render("teafarm/lead", form=form, **inputs))
     leads: list[tuple[Utterance, ...] | None] = []
     for question, reply in zip(questions, generate_usable(llm, prompts, counts), strict=True):
-        items = json.loads(reply.text)["utterances"] if reply else []
-        leads.append(repair_lead([(item["speaker"], item["text"]) for item in items], question, counts))
+        utterances = json.loads(reply.text)["utterances"] if reply else []
+        leads.append(repair_lead([(item["speaker"], item["text"]) for item in utterances], question, counts))
     return leads
 
 
@@ -162,20 +158,16 @@ def split_by_replier(dataset: Dataset) -> Dataset:
     The agent speaks for the replier (section 5.1), so it remembers all sessions from that side. It is not told that the
     question is about the past: it ends a chat.
     """
-    episodes = tuple(
-        Episode(
-            f"{episode.id}@{probe.speaker}",
-            episode.half,
-            tuple(
+    episodes = []
+    for episode in dataset.episodes:
+        for probe in episode.probes:
+            sessions = tuple(
                 replace(session, turns=tuple(set_role(turn, probe.speaker) for turn in session.turns))
                 for session in episode.sessions
-            ),
-            (replace(probe, kind="next"),),
-        )
-        for episode in dataset.episodes
-        for probe in episode.probes
-    )
-    return replace(dataset, episodes=episodes)
+            )
+            name = f"{episode.id}@{probe.speaker}"
+            episodes.append(Episode(name, episode.half, sessions, (replace(probe, kind="next"),)))
+    return replace(dataset, episodes=tuple(episodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,22 +190,21 @@ def success_rates(
 ) -> list[SuccessRate]:
     """The success rate of each system, from its answers and one judge's verdicts on them (Table 4)."""
     verdicts = {judgement.case: judgement for judgement in judgements}
-    by_system: dict[str, list[Answer]] = {system: [] for system in systems}
+    by_system: dict[str, list[tuple[Answer, Judgement | None]]] = {system: [] for system in systems}
     for answer in answers:
-        by_system.get(answer.work.system, []).append(answer)
-    return [_success_rate(system, own, verdicts, seed) for system, own in by_system.items() if own]
-
-
-def _success_rate(system: str, answers: Sequence[Answer], verdicts: Mapping[Case, Judgement], seed: int) -> SuccessRate:
-    pairs = [(answer, verdicts.get(Case(answer.work, answer.probe))) for answer in answers]
-    return SuccessRate(
-        system=system,
-        questions=len(answers),
-        rate=estimate([verdict.scores.get(RIGHT, 0.0) if verdict else 0.0 for _, verdict in pairs], seed=seed),
-        abstained=sum(verdict is not None and verdict.label == "abstained" for _, verdict in pairs),
-        failed=sum(bool(answer.error) for answer in answers),
-        unjudged=sum(not answer.error and not (verdict and verdict.scores) for answer, verdict in pairs),
-    )
+        by_system.get(answer.work.system, []).append((answer, verdicts.get(Case(answer.work, answer.probe))))
+    return [
+        SuccessRate(
+            system=system,
+            questions=len(pairs),
+            rate=estimate([verdict.scores.get(RIGHT, 0.0) if verdict else 0.0 for _, verdict in pairs], seed=seed),
+            abstained=sum(verdict is not None and verdict.label == "abstained" for _, verdict in pairs),
+            failed=sum(bool(answer.error) for answer, _ in pairs),
+            unjudged=sum(not answer.error and not (verdict and verdict.scores) for answer, verdict in pairs),
+        )
+        for system, pairs in by_system.items()
+        if pairs
+    ]
 
 
 def _end_with_question(utterances: Sequence[Utterance], question: Question, counts: Counter[str]) -> list[Utterance]:
@@ -249,14 +240,6 @@ def _problem(lead: Sequence[Utterance]) -> str:
 
 def _letters(text: str) -> str:
     return "".join(character for character in text.casefold() if character.isalnum())
-
-
-def _lead_format(question: Question) -> JsonSchema:
-    speaker: Mapping[str, object] = {"type": "string", "enum": [question.asker, question.replier]}
-    items = record(speaker=speaker, text=string(_MAX_TEXT))
-    return answer_format(
-        utterances={"type": "array", "items": items, "minItems": MIN_UTTERANCES, "maxItems": MAX_UTTERANCES}
-    )
 
 
 def _probe(name: str, question: Question, lead: Sequence[Utterance], last: Session) -> Probe:

@@ -9,18 +9,18 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
+from localmem.config import Settings
 from localmem.evaluation import DATA
 from localmem.evaluation.metrics.text import contains_answer
-from localmem.experiments.demo import DemoQuestion, ask_each
+from localmem.experiments.demo import DemoQuestion, ask_each, read_questions
 from localmem.experiments.runs import Notify
 from localmem.files import parse, read_yaml
-
-if TYPE_CHECKING:
-    from localmem.config import Settings
+from localmem.runtime import Runtime
+from localmem.store.conversation_files import SpeakerNames, read_sessions
 
 # "I don't know …", "you haven't told me …", "I'm not sure …", "you never mentioned …", "I have no record of …" and
 # the like.
@@ -59,14 +59,8 @@ def read_cases(path: Path) -> list[AbstentionCase]:
     """The cases of a file, in order, each with the questions of its `questions` file. Raises BadInput."""
     cure = "give a mapping with `cases`"
     cases = parse(str(path), read_yaml(path).get("cases"), TypeAdapter(list[AbstentionCase]), cure)
-    return [case.model_copy(update={"answered": case.answered + _read_answered(case.questions)}) for case in cases]
-
-
-def _read_answered(name: str | None) -> tuple[DemoQuestion, ...]:
-    if name is None:
-        return ()
-    questions = read_yaml(DATA / name).get("questions")
-    return parse(name, questions, TypeAdapter(tuple[DemoQuestion, ...]), "give a mapping with `questions`")
+    answered = [(*case.answered, *(read_questions(DATA / case.questions) if case.questions else ())) for case in cases]
+    return [case.model_copy(update={"answered": own}) for case, own in zip(cases, answered, strict=True)]
 
 
 def measure_abstention(
@@ -80,9 +74,8 @@ def measure_abstention(
     replies: list[dict[str, object]] = []
     for shipped in (True, False) if plain else (True,):
         name = "as configured" if shipped else "without shipped adapters"
-        own = settings.model_copy(
-            update={"llm": settings.llm if shipped else settings.llm.model_copy(update={"shipped_adapters": False})}
-        )
+        llm = settings.llm if shipped else settings.llm.model_copy(update={"shipped_adapters": False})
+        own = settings.model_copy(update={"llm": llm})
         results = [{**row, "replies": name} for case in cases for row in _ask_case(case, own, notify)]
         replies += results
         rows.append({"replies": name, **_figures(results)})
@@ -91,9 +84,6 @@ def measure_abstention(
 
 def _ask_case(case: AbstentionCase, settings: "Settings", notify: Notify) -> list[dict[str, object]]:
     """The replies to a case's questions, in a temporary memory of its conversation."""
-    from localmem.runtime import Runtime
-    from localmem.store.conversation_files import SpeakerNames, read_sessions
-
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-abstention-")))
         chat = settings.chat.model_copy(update={"user_name": case.user})
@@ -105,13 +95,13 @@ def _ask_case(case: AbstentionCase, settings: "Settings", notify: Notify) -> lis
         notify(f"asking {case.user}'s {count} answered and {len(case.unanswered)} unanswered questions")
         texts = [*(question.question for question in case.answered), *case.unanswered]
         replies = [reply.turn.text for reply in ask_each(agent.responder, texts, case.today)]
-    golds = [*case.answered, *[None] * len(case.unanswered)]
-    return [_row(case.user, *row) for row in zip(texts, replies, golds, strict=True)]
-
-
-def _row(user: str, question: str, reply: str, gold: DemoQuestion | None) -> dict[str, object]:
-    right = contains_answer(reply, gold.accept, gold.reject) if gold else None
-    return {"user": user, "question": question, "answer": reply, "right": right, "abstains": abstains(reply)}
+    answered = zip(case.answered, replies, strict=False)  # the replies to unanswered questions come last
+    right = [contains_answer(reply, gold.accept, gold.reject) for gold, reply in answered]
+    rows = zip(texts, replies, [*right, *[None] * len(case.unanswered)], strict=True)
+    return [
+        {"user": case.user, "question": text, "answer": reply, "right": right, "abstains": abstains(reply)}
+        for text, reply, right in rows
+    ]
 
 
 def _figures(results: Sequence[dict[str, object]]) -> dict[str, object]:
@@ -119,12 +109,8 @@ def _figures(results: Sequence[dict[str, object]]) -> dict[str, object]:
     answered = [row for row in results if row["right"] is not None]
     return {
         "unanswered": len(unanswered),
-        "abstains": _share(unanswered, "abstains"),
+        "abstains": fmean(bool(row["abstains"]) for row in unanswered),
         "answered": len(answered),
-        "right": _share(answered, "right"),
-        "false abstention": _share(answered, "abstains"),
+        "right": fmean(bool(row["right"]) for row in answered),
+        "false abstention": fmean(bool(row["abstains"]) for row in answered),
     }
-
-
-def _share(rows: Sequence[dict[str, object]], key: str) -> float:
-    return sum(bool(row[key]) for row in rows) / len(rows)

@@ -4,14 +4,23 @@ Prints nothing: notes and progress go to functions that the caller passes.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
+from localmem.config import Settings
 from localmem.errors import BadInput
+from localmem.evaluation import DATA
+from localmem.evaluation.answers import Answer, answers_of, read_answers
+from localmem.evaluation.datasets import read_dataset, teabag
+from localmem.evaluation.episodes import Dataset
+from localmem.evaluation.judgements import judge_all, open_judgements, read_judgements
+from localmem.evaluation.judging.judges import JUDGES, RIGHT, Judge, get_judge
+from localmem.evaluation.teafarm import Farm, split_by_replier, success_rates
 from localmem.experiments.judging import judge_on_backbone
 from localmem.experiments.runs import (
     ANSWERS,
@@ -26,12 +35,7 @@ from localmem.experiments.runs import (
     open_backbone,
     system_settings,
 )
-
-if TYPE_CHECKING:
-    from localmem.config import Settings
-    from localmem.evaluation.episodes import Dataset
-    from localmem.evaluation.judging.judges import Judge
-    from localmem.llm.base import LLM
+from localmem.llm.base import LLM
 
 
 class TeafarmRecipe(ExperimentRecipe):
@@ -54,7 +58,7 @@ class TeafarmRecipe(ExperimentRecipe):
 
 
 def make_questions(
-    settings: "Settings",
+    settings: Settings,
     dataset: tuple[str, Path],
     out: Path,
     *,
@@ -68,11 +72,6 @@ def make_questions(
 
     Episodes that `out` already contains are skipped, and the file is written after each one.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
-    from localmem.evaluation.datasets import read_dataset, teabag
-    from localmem.evaluation.teafarm import Farm
-
     name, path = dataset
     source = read_dataset(name, path)
     episodes = list(teabag.read(out).episodes) if out.exists() else []
@@ -96,7 +95,7 @@ def make_questions(
 
 
 def run_teafarm(
-    settings: "Settings",
+    settings: Settings,
     recipe: TeafarmRecipe,
     out: Path,
     *,
@@ -108,10 +107,6 @@ def run_teafarm(
     The agent speaks for the replier, so each question has a memory of its own. What `out` already contains is not done
     again. The success rate is the share of questions that were answered correctly (Theanine, Table 4).
     """
-    from localmem.evaluation import DATA
-    from localmem.evaluation.datasets import teabag
-    from localmem.evaluation.teafarm import split_by_replier
-
     judge = _correctness_judge(recipe.criterion, recipe.samples)
     by_system = {name: system_settings(settings, name) for name in recipe.systems}
     questions = teabag.read(recipe.questions or DATA / "teafarm.json").select(None, recipe.limit)
@@ -128,10 +123,8 @@ def run_teafarm(
         return _judge_answers(out, list(by_system), dataset, judge, settings, llm)
 
 
-def _correctness_judge(name: str, samples: int | None) -> "Judge":
+def _correctness_judge(name: str, samples: int | None) -> Judge:
     """A judge that distinguishes right from wrong. Raises BadInput."""
-    from localmem.evaluation.judging.judges import JUDGES, RIGHT, get_judge
-
     judge = get_judge(name)
     if RIGHT not in judge.scales:
         suitable = [judge.name for judge in JUDGES.values() if RIGHT in judge.scales]
@@ -140,13 +133,9 @@ def _correctness_judge(name: str, samples: int | None) -> "Judge":
 
 
 def _judge_answers(
-    out: Path, systems: Sequence[str], dataset: "Dataset", judge: "Judge", settings: "Settings", llm: "LLM"
+    out: Path, systems: Sequence[str], dataset: Dataset, judge: Judge, settings: Settings, llm: LLM
 ) -> dict[str, object]:
     """Judge the answers that have no verdict yet; then the success rate of each system."""
-    from localmem.evaluation.answers import Answer, answers_of, read_answers
-    from localmem.evaluation.judgements import judge_all, open_judgements, read_judgements
-    from localmem.evaluation.teafarm import success_rates
-
     setup = judge_on_backbone(judge, settings, llm)
     calibration = setup.calibration
     lines = read_answers(out / ANSWERS)

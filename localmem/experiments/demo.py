@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
-from localmem.chat.conversation import Conversation
 from localmem.chat.responder import Responder, Speakers
 from localmem.config import load_settings
 from localmem.evaluation import DATA
@@ -84,10 +83,10 @@ def read_scene() -> DemoScene:
     return DemoScene.model_validate(read_yaml(DATA / "demo" / "demo.yaml"))
 
 
-def read_questions() -> list[DemoQuestion]:
-    """The shipped questions."""
-    file = DATA / "demo" / "questions.yaml"
-    return parse(str(file), read_yaml(file).get("questions"), TypeAdapter(list[DemoQuestion]), "give `questions`")
+def read_questions(file: Path = DATA / "demo" / "questions.yaml") -> list[DemoQuestion]:
+    """The questions of a file; by default the shipped ones. Raises BadInput."""
+    cure = "give a mapping with `questions`"
+    return parse(str(file), read_yaml(file).get("questions"), TypeAdapter(list[DemoQuestion]), cure)
 
 
 def run_demo(config: Path | None, flags: Mapping[str, object], notify: Callable[[str], None]) -> DemoReport:
@@ -102,7 +101,8 @@ def run_demo(config: Path | None, flags: Mapping[str, object], notify: Callable[
             agent = runtime.agent(scene.user)
             agent.writer.read(sessions)
             notify(f"asking {len(questions)} questions, with memory and without")
-            responders = agent.responder, _without_memory(agent, runtime)
+            plain = Responder(memory=NoMemory(), llm=runtime.llm, speakers=Speakers(*agent.responder.speakers))
+            responders = agent.responder, plain
             opening = DemoQuestion(question=scene.opening, accept=(), about="")
             (opening_pair,) = _ask_both(responders, [opening], scene.today)
             pairs = _ask_both(responders, questions, scene.today)
@@ -120,25 +120,20 @@ def ask_each(responder: Responder, texts: Sequence[str], today: datetime) -> lis
         return list(pool.map(responder.answer, dialogues))
 
 
-def _without_memory(agent: Conversation, runtime: Runtime) -> Responder:
-    """The same model without any memory."""
-    return Responder(memory=NoMemory(), llm=runtime.llm, speakers=Speakers(*agent.responder.speakers))
-
-
 def _ask_both(
     responders: tuple[Responder, Responder], questions: Sequence[DemoQuestion], today: datetime
 ) -> list[DemoPair]:
     texts = [question.question for question in questions]
-    replies = [ask_each(responder, texts, today) for responder in responders]
+    columns = [map(_judge, ask_each(responder, texts, today), questions) for responder in responders]
     return [
         DemoPair(
             question=question.question,
             about=question.about,
             accept=question.accept,
-            with_memory=_judge(with_memory, question),
-            without_memory=_judge(without_memory, question),
+            with_memory=with_memory,
+            without_memory=without_memory,
         )
-        for question, with_memory, without_memory in zip(questions, *replies, strict=True)
+        for question, with_memory, without_memory in zip(questions, *columns, strict=True)
     ]
 
 

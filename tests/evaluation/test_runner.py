@@ -11,10 +11,11 @@ from time import monotonic, sleep
 import pytest
 
 from localmem.chat.conversation import Conversation
+from localmem.config import Settings
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.evaluation.answers import Answer, Line, Read, answers_of, open_answers, read_answers, reads_of, successful
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe
-from localmem.evaluation.file_scoring import ScoringModels
+from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.runner import AgentSpec, WrapLLM, count_probes, run_systems
 from localmem.evaluation.scores import score_answers
 from localmem.evaluation.summary import corpus_tables, section
@@ -25,7 +26,7 @@ from localmem.systems.baselines import FullHistory
 from localmem.systems.rsum import RecursiveSummary
 from localmem.types import Prompt, Session, Turn, Unit
 
-NO_MODELS = ScoringModels(pytest.fail, pytest.fail)
+NO_MODELS = ScoringModels(Settings(model="absent"), TextRecipe(encoder="absent"))
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 SYSTEMS = ["full_history", "rsum"]
 

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 from math import exp
 from pathlib import Path
 
-import pytest
-
+from localmem.config import Settings
 from localmem.evaluation.answers import Answer, Line, Read, Work
-from localmem.evaluation.file_scoring import ScoringModels
+from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.metrics.likelihood import Likelihood
 from localmem.evaluation.scores import UNCALIBRATED, score_answers
@@ -18,7 +17,7 @@ from localmem.reporting.pages import html_page, markdown
 from localmem.reporting.sections import Chapter, Section, Table
 from localmem.types import AddUnit, Unit
 
-NO_MODELS = ScoringModels(pytest.fail, pytest.fail)
+NO_MODELS = ScoringModels(Settings(model="absent"), TextRecipe(encoder="absent"))
 TIME = datetime(2026, 3, 1, tzinfo=UTC)
 USAGE = PromptUsage(calls=1, input_tokens=100, output_tokens=10)
 

@@ -6,7 +6,13 @@ import click
 
 from localmem.cli.options import DatasetFile, SettingsFlags, json_option, print_json, settings_options
 from localmem.cli.recipes import recipe_options
-from localmem.evaluation.file_scoring import LocalModels, ScoringModels, TextRecipe, score_replies
+from localmem.evaluation.file_scoring import (
+    ScoringModels,
+    TextRecipe,
+    read_baseline_replies,
+    read_replies,
+    score_replies,
+)
 from localmem.files import write_jsonl
 
 
@@ -31,14 +37,12 @@ def text(
     from 0 to 100, all others but perplexity from 0 to 1. MAUVE takes its vectors from the backbone; perplexity is that
     of the reference under the backbone.
     """
-    from localmem.evaluation.file_scoring import read_baseline_replies, read_replies
-
     if (predictions is None) == (dataset is None) or (dataset and dataset[0] != "msc_cc"):
         raise click.UsageError("give either --predictions FILE or --dataset msc_cc=FILE")
     replies = read_baseline_replies(dataset[1]) if dataset else read_replies(predictions or Path())
-    models = LocalModels(flags.load(), recipe)
+    models = ScoringModels(flags.load(), recipe)
     metrics = tuple(dict.fromkeys(recipe.metrics))
-    scores = score_replies(replies, metrics, models=ScoringModels(models.encoder, models.backbone), stem=recipe.stem)
+    scores = score_replies(replies, metrics, models=models, stem=recipe.stem)
     if out is not None:
         rows = ({name: values[index] for name, values in scores.each.items()} for index in range(len(replies)))
         lines = ({"id": reply.id, **row} for reply, row in zip(replies, rows, strict=True))

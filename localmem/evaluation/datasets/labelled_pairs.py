@@ -5,12 +5,12 @@ Does not depend on any model. `finetune.cross_validation` divides the pairs into
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, AliasPath, Field
 
 from localmem.classification import OPERATIONS
 from localmem.classification.trained_classifier import INFERENCES
@@ -21,7 +21,6 @@ from localmem.files import read_text
 SHIPPED = Path(__file__).parent.parent / "data" / "operations" / "operations.jsonl"  # described in the README beside it
 
 _UNDECIDED = "-"  # SNLI and MultiNLI: the annotators did not agree
-_HALUMEM_FIELD = '"event_list"'
 
 
 class LabelledPair(NamedTuple):
@@ -60,17 +59,13 @@ class _Point(Record):
     reason: str
 
 
-class _Points(Record):
-    memory_points: list[_Point] = Field(min_length=1)
-
-
 class _Event(Record):
     event_id: int
     preference_type: str
     update_direction: str
     update_reason: str
-    before_preference: _Points
-    after_preference: _Points
+    before: _Point = Field(validation_alias=AliasPath("before_preference", "memory_points", 0))
+    after: _Point = Field(validation_alias=AliasPath("after_preference", "memory_points", 0))
 
 
 class _Persona(Record):
@@ -103,14 +98,13 @@ def read_operations(path: Path = SHIPPED) -> PairSet:
     Pairs without a group are grouped by memory. HaluMem's file of personas is recognised, too: its changes of
     preference are REPLACE and DELETE pairs. Raises BadInput.
     """
-    if _HALUMEM_FIELD in _first_line(path):
+    if '"event_list"' in _first_line(path):
         return PairSet(tuple(_halumem_pairs(path)))
-    return PairSet(
-        tuple(
-            _pair(place, record.memory, record.summary, record.label, OPERATIONS, record.group or record.memory)
-            for place, record in read_records(path, _Operation)
-        )
+    pairs = (
+        _pair(place, record.memory, record.summary, record.label, OPERATIONS, record.group or record.memory)
+        for place, record in read_records(path, _Operation)
     )
+    return PairSet(tuple(pairs))
 
 
 def count_labels(pairs: Iterable[LabelledPair], labels: Sequence[str]) -> dict[str, int]:
@@ -138,19 +132,15 @@ def _halumem_pairs(path: Path) -> Iterable[LabelledPair]:
     """
     for place, persona in read_records(path, _Persona):
         for event in persona.event_list:
+            before, after, where = event.before, event.after, f"{place}, event {event.event_id}"
+            label = {"Modify": "REPLACE", "Delete": "DELETE"}.get(event.update_direction, event.update_direction)
+            memory = f"{before.type.capitalize()}s {before.specific_item}. {before.reason}"
+            if label == "DELETE":
+                summary = f"No longer {before.type}s {before.specific_item}. {event.update_reason}"
+            else:
+                summary = f"{after.type.capitalize()}s {after.specific_item}. {after.reason}"
             group = f"{persona.uuid}/{event.preference_type}"
-            yield _preference_pair(f"{place}, event {event.event_id}", event, group)
-
-
-def _preference_pair(place: str, event: _Event, group: str) -> LabelledPair:
-    before, after = event.before_preference.memory_points[0], event.after_preference.memory_points[0]
-    label = {"Modify": "REPLACE", "Delete": "DELETE"}.get(event.update_direction, event.update_direction)
-    memory = f"{before.type.capitalize()}s {before.specific_item}. {before.reason}"
-    if label == "DELETE":
-        summary = f"No longer {before.type}s {before.specific_item}. {event.update_reason}"
-    else:
-        summary = f"{after.type.capitalize()}s {after.specific_item}. {after.reason}"
-    return _pair(place, memory, summary, label, ("REPLACE", "DELETE"), group)
+            yield _pair(where, memory, summary, label, ("REPLACE", "DELETE"), group)
 
 
 def _first_line(path: Path) -> str:
@@ -164,18 +154,17 @@ def _first_line(path: Path) -> str:
 
 def _read_sick(path: Path) -> list[LabelledPair]:
     """SICK's rows, each in its own group. Its editions differ in the name of the label column and write capitals."""
+    pairs: list[LabelledPair] = []
     text = read_text(path, "use SICK's own file")
     rows = csv.DictReader(text.split("\n"), delimiter="\t", quoting=csv.QUOTE_NONE)
-    pairs = [_sick_pair(f"{path}, line {rows.line_num}", row) for row in rows]
+    for row in rows:
+        label = row.get("entailment_judgment") or row.get("entailment_label") or ""
+        first, second = row.get("sentence_A") or "", row.get("sentence_B") or ""
+        place = f"{path}, line {rows.line_num}"
+        pairs.append(_pair(place, first, second, label.strip().lower(), INFERENCES, row["pair_ID"] or ""))
     if not pairs:
         raise BadInput(f"{path} holds no pair, only a heading; use SICK's own file")
     return pairs
-
-
-def _sick_pair(place: str, row: Mapping[str, str | None]) -> LabelledPair:
-    label = row.get("entailment_judgment") or row.get("entailment_label") or ""
-    first, second = row.get("sentence_A") or "", row.get("sentence_B") or ""
-    return _pair(place, first, second, label.strip().lower(), INFERENCES, row["pair_ID"] or "")
 
 
 def _connected_groups(pairs: Sequence[LabelledPair]) -> tuple[LabelledPair, ...]:
