@@ -5,10 +5,13 @@ So readers on other threads keep a consistent bank. Does not depend on systems, 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import TypeVar, cast
 
 from localmem.errors import BadInput
 from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote, Unit
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,73 +40,39 @@ class Bank:
 
         Raises BadInput for a change to an unknown unit, or for a new unit whose id belongs to another one.
         """
-        draft = _Draft(self)
+        changes = list(changes)
+        kinds = {type(change) for change in changes}
+        units = _draft(self.units, AddUnit in kinds)
+        retired = _draft(self.retired, RetireUnit in kinds)
+        notes = _draft(self.notes, SetNote in kinds)
+        marks = _draft(self.marks, MarkUnit in kinds)
+        links = list(self.links) if AddLink in kinds else []
         for change in changes:
-            draft.apply(change)
-        return draft.bank()
+            match change:
+                case AddUnit(unit=unit):
+                    if units.setdefault(unit.id, unit) != unit:
+                        raise BadInput(f"unit id {unit.id!r} belongs to another unit; give each unit a unique id")
+                case RetireUnit(unit=unit_id):
+                    _require(unit_id, units)
+                    retired.setdefault(unit_id, change)
+                case AddLink(link=link):
+                    _require(link.source, units)
+                    _require(link.target, units)
+                    if link not in links[-1:]:
+                        links.append(link)
+                case SetNote(name=name, text=text):
+                    notes[name] = text
+                case MarkUnit(unit=unit_id, mark=mark, value=value):
+                    _require(unit_id, units)
+                    marks[unit_id, mark] = value
+        return Bank(units, retired, tuple(links) if AddLink in kinds else self.links, notes, marks)
 
 
-class _Draft:
-    """Copies a table of the bank the first time a change touches it."""
-
-    def __init__(self, bank: Bank) -> None:
-        self._bank = bank
-        self._units: dict[str, Unit] | None = None
-        self._retired: dict[str, RetireUnit] | None = None
-        self._links: list[Link] | None = None
-        self._notes: dict[str, str] | None = None
-        self._marks: dict[tuple[str, str], float] | None = None
-
-    def apply(self, change: Change) -> None:
-        match change:
-            case AddUnit(unit=unit):
-                self._add(unit)
-            case RetireUnit(unit=unit_id):
-                self._require(unit_id)
-                self._retired = dict(self._bank.retired) if self._retired is None else self._retired
-                self._retired.setdefault(unit_id, change)
-            case AddLink(link=link):
-                self._link(link)
-            case SetNote(name=name, text=text):
-                self._notes = dict(self._bank.notes) if self._notes is None else self._notes
-                self._notes[name] = text
-            case MarkUnit(unit=unit_id, mark=mark, value=value):
-                self._require(unit_id)
-                self._marks = dict(self._bank.marks) if self._marks is None else self._marks
-                self._marks[unit_id, mark] = value
-
-    def bank(self) -> Bank:
-        old = self._bank
-        return Bank(
-            units=old.units if self._units is None else self._units,
-            retired=old.retired if self._retired is None else self._retired,
-            links=old.links if self._links is None else tuple(self._links),
-            notes=old.notes if self._notes is None else self._notes,
-            marks=old.marks if self._marks is None else self._marks,
-        )
-
-    def _table(self) -> Mapping[str, Unit]:
-        return self._bank.units if self._units is None else self._units
-
-    def _require(self, unit_id: str) -> None:
-        if unit_id not in self._table():
-            raise BadInput(f"a change names unit {unit_id!r}, which is not in this bank; rebuild the bank")
-
-    def _add(self, unit: Unit) -> None:
-        existing = self._table().get(unit.id)
-        if existing is not None and existing != unit:
-            raise BadInput(f"unit id {unit.id!r} belongs to another unit; give each unit a unique id")
-        self._units = dict(self._bank.units) if self._units is None else self._units
-        self._units[unit.id] = unit
-
-    def _link(self, link: Link) -> None:
-        self._require(link.source)
-        self._require(link.target)
-        self._links = list(self._bank.links) if self._links is None else self._links
-        if link not in self._links[-1:]:
-            self._links.append(link)
+def _draft(table: Mapping[Key, Value], changes: bool) -> dict[Key, Value]:
+    """A copy of a table that changes, else the table itself."""
+    return dict(table) if changes else cast("dict[Key, Value]", table)
 
 
-def as_of(changes: Iterable[Change], moment: datetime) -> Bank:
-    """The bank as it was at `moment`: a replay of the changes until then."""
-    return Bank().apply(change for change in changes if change.time <= moment)
+def _require(unit_id: str, units: Mapping[str, Unit]) -> None:
+    if unit_id not in units:
+        raise BadInput(f"a change names unit {unit_id!r}, which is not in this bank; rebuild the bank")

@@ -7,6 +7,7 @@ result returns at once.
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from localmem.errors import LocalmemError, PartialFailure
@@ -38,26 +39,19 @@ def map_by_length(
     return [results[index] for index in range(len(items))]
 
 
+@dataclass(eq=False, slots=True)
 class _Request(Generic[In, Out]):
     """One caller's items and, later, their results. The gate opens when the caller must lead or has its results."""
 
-    __slots__ = ("answered", "error", "gate", "items", "results")
-
-    def __init__(self, items: Sequence[In]) -> None:
-        self.items = items
-        self.gate = threading.Event()
-        self.answered = False
-        self.results: list[Out] = []
-        self.error: Exception | None = None
+    items: Sequence[In]
+    gate: threading.Event = field(default_factory=threading.Event)
+    answered: bool = False
+    results: list[Out] = field(default_factory=list)
+    error: Exception | None = None
 
     def answer(self, results: list[Out], error: Exception | None = None) -> None:
         self.results, self.error, self.answered = results, error, True
         self.gate.set()
-
-    def outcome(self) -> list[Out]:
-        if self.error is not None:
-            raise self.error
-        return self.results
 
 
 class Batched(Generic[In, Out]):
@@ -90,7 +84,9 @@ class Batched(Generic[In, Out]):
                 self._run(self._take())
         finally:
             self._leave(request)
-        return request.outcome()
+        if request.error is not None:
+            raise request.error
+        return request.results
 
     def _promote(self) -> None:
         """Makes the request that has waited longest the next leader, if there is one; call it under the guard."""
@@ -125,18 +121,14 @@ class Batched(Generic[In, Out]):
         except PartialFailure as failure:
             self._share(batch, failure.results)
         except Exception as error:  # noqa: BLE001  # it is raised in the caller, perhaps another thread
-            self._retry(batch, error)
+            if len(batch) == 1:
+                batch[0].answer([], error)
+            for request in batch if len(batch) > 1 else ():
+                self._run([request])
         else:
             self._share(batch, results)
         finally:
             self._abandon(batch)
-
-    def _retry(self, batch: list[_Request[In, Out]], error: Exception) -> None:
-        if len(batch) == 1:
-            batch[0].answer([], error)
-            return
-        for request in batch:
-            self._run([request])
 
     def _abandon(self, batch: list[_Request[In, Out]]) -> None:
         """Fails unanswered requests: an interrupt of the leading thread must not leave the others waiting for ever."""

@@ -1,25 +1,4 @@
-"""All errors that localmem raises for its users. Each message is one line: the problem, the value, the cure.
-
-LocalmemError
-├── BadInput            an unusable file, argument or request
-│   ├── OutOfOrder      a turn older than the one before it
-│   └── PromptTooLong   a prompt that does not fit the model even when trimmed
-├── BadSettings         an unknown key, a wrong value, or a missing part of a system
-├── ModelMissing        weights that are not on this machine
-├── ModelDamaged        weights whose checksum differs from the manifest
-├── PullFailed          a failed download of weights
-├── BadVectors          vectors that cannot be searched
-├── MissingExtra        an optional Python package that is not installed
-├── LLMError            the backbone refused or failed
-│   ├── LLMUnavailable  no server answers; retrying later may help
-│   └── BadReply        an answer that does not match the requested format
-├── PartialFailure      some items of a batch failed; carries the results of the others
-└── StoreError          the data directory is not usable
-    ├── NewerStore      written by a newer localmem
-    ├── EncoderMismatch vectors made by another encoder
-    ├── Conflict        another process changed the bank
-    └── NotFound        no such user, session or unit
-"""
+"""All errors that localmem raises for its users. Each message is one line: the problem, the value, the cure."""
 
 from collections.abc import Sequence
 

@@ -16,27 +16,21 @@ class Journal(Protocol):
 
     def bank(self) -> Bank:
         """The committed bank; later commits are made against it."""
-        ...
 
     def is_current(self) -> bool:
         """Whether no other process has changed the bank since it was last read or written here."""
-        ...
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         """Add turns; they are durable on return. A turn that exists already changes nothing."""
-        ...
 
     def commit(self, cause: str, changes: Sequence[Change]) -> None:
         """Save the changes of one exchange. Repeating a cause changes nothing. Raises Conflict if the bank is newer."""
-        ...
 
     def close(self, session_id: str) -> Session | None:
         """End the session, which then waits to be remembered. Returns it as logged, None without a log."""
-        ...
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
         """Save the session's changes; False if that was done before. Raises Conflict if the bank is newer."""
-        ...
 
 
 class NoJournal:
@@ -49,10 +43,10 @@ class NoJournal:
         return True
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
-        """Nothing is written."""
+        pass
 
     def commit(self, cause: str, changes: Sequence[Change]) -> None:
-        """Nothing is written."""
+        pass
 
     def close(self, session_id: str) -> Session | None:
         return None

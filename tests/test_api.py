@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -182,3 +183,18 @@ def test_conversation_and_responder_have_few_public_names() -> None:
 
     names = [name for part in (Conversation, Responder) for name in vars(part) if not name.startswith("_")]
     assert len(names) <= 10, names
+
+
+def test_importing_the_package_changes_nothing_in_the_host_process() -> None:
+    program = (
+        "import os, sys\n"
+        "before = dict(os.environ)\n"
+        "import localmem\n"
+        "assert dict(os.environ) == before\n"
+        "print({'torch', 'numpy', 'faiss'} & {*sys.modules})"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    finished = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert finished.stdout == "set()\n"

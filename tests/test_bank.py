@@ -1,12 +1,10 @@
 """The bank as a value: changes make a new one, nothing is edited in place, and a replay gives the same."""
 
-from datetime import timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localmem.bank import Bank, as_of
+from localmem.bank import Bank
 from localmem.errors import BadInput
 from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote
 from tests.fakes import START, unit
@@ -58,14 +56,6 @@ def test_the_same_change_twice_changes_nothing_more() -> None:
 def test_a_change_that_fits_no_bank_is_refused(change: Change) -> None:
     with pytest.raises(BadInput):
         Bank().apply([AddUnit(unit("a"), START), change])
-
-
-def test_as_of_replays_what_was_known_then() -> None:
-    later = START + timedelta(days=1)
-    changes: list[Change] = [AddUnit(unit("a"), START), RetireUnit("a", "x", "gone", later), AddUnit(unit("b"), later)]
-    assert [u.id for u in as_of(changes, START).live()] == ["a"]
-    assert [u.id for u in as_of(changes, later).live()] == ["b"]
-    assert as_of(changes, START - timedelta(days=1)) == Bank()
 
 
 _ids = st.sampled_from("abcd")

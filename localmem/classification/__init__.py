@@ -27,7 +27,6 @@ class PairClassifier(Protocol):
 
     def classify(self, pairs: Sequence[tuple[str, str]]) -> list[OperationLabel]:
         """The operation for each (memory, sentence). All pairs go out as one batch."""
-        ...
 
 
 class LLMClassifier:

@@ -11,7 +11,7 @@ import click
 from localmem.cli.options import SettingsFlags, json_option, note, print_json, print_table, settings_options
 
 if TYPE_CHECKING:
-    from localmem.benchmark.cost import SystemCost
+    from localmem.experiments.system_costs import SystemCost
 
 
 @click.command()
@@ -48,7 +48,12 @@ def _document(name: str, options: Mapping[str, object], cost: "SystemCost | None
     from localmem.factory import SYSTEMS
 
     system = SYSTEMS[name]
-    document = {"name": name, "remembers": system.remembers, "calls": system.llm_calls, "options": options}
+    document: dict[str, object] = {
+        "name": name,
+        "remembers": system.remembers,
+        "calls": system.llm_calls,
+        "options": options,
+    }
     return document if cost is None else {**document, "model": model, "cost": asdict(cost)}
 
 

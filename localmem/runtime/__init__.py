@@ -24,8 +24,7 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
 from localmem.runtime.worker import MAX_ATTEMPTS, Worker
-from localmem.store.records import SessionJob
-from localmem.store.sql import Store
+from localmem.store import SessionJob, Store
 from localmem.systems import Wrap, no_wrap
 
 __all__ = ["MAX_ATTEMPTS", "Reindexed", "Runtime"]

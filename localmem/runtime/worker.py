@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from localmem.llm.wrappers import in_background
-from localmem.store.records import SessionJob
+from localmem.store import SessionJob
 
 MAX_ATTEMPTS = 3  # then the session waits for the user: `localmem doctor` reports it
 _POLL_SECONDS = 5.0  # between looks for sessions that another process closed
@@ -17,11 +17,9 @@ class Jobs(Protocol):
 
     def waiting_jobs(self) -> Sequence[SessionJob]:
         """The jobs to be done, oldest first."""
-        ...
 
     def remember(self, job: SessionJob, /) -> bool:
         """Do the job; False if it failed."""
-        ...
 
 
 class Worker:

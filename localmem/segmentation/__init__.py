@@ -14,4 +14,3 @@ class Segmenter(Protocol):
 
     def segment(self, sessions: Sequence[Session]) -> list[list[range]]:
         """For each session its segments, as ranges over its exchanges: in order, none empty, every exchange once."""
-        ...

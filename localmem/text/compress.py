@@ -34,7 +34,6 @@ class Compressor(Protocol):
 
     def compress(self, texts: Sequence[str], rate: float) -> list[str]:
         """Each text with about `rate` (above 0, at most 1) of its tokens, in order. List in, list out, same order."""
-        ...
 
 
 class RandomDrop:
