@@ -59,7 +59,6 @@ class Corpus:
     encoded: int
 
     def save(self, folder: Path) -> None:
-        """Write into files of this folder."""
         texts = {"texts": self.texts, "questions": self.questions, "encoded": self.encoded}
         (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
         np.save(folder / "vectors.npy", self.vectors)
@@ -117,7 +116,6 @@ class _Mixture:
         self._random = random
 
     def mix(self, indices: NDArray[np.integer], first: Rows, second: Rows) -> Rows:
-        """Rows of unit length for these texts, from the vectors of their parents."""
         share, noise = self._share[indices, None], self._random.standard_normal(first.shape).astype(np.float32)
         noise *= self._noise[indices, None] / np.linalg.norm(noise, axis=1, keepdims=True)
         return unit_length(share * first + (1 - share) * second + noise)
@@ -141,7 +139,6 @@ class WordVectors:
         self._directions: dict[str, Rows] = {}
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
-        """(n, dimension) rows of unit length."""
         words = [text.lower().translate(str.maketrans("?.,", "   ")).split() for text in texts]
         return unit_length(np.stack([np.sum([self._direction(word) for word in each], axis=0) for each in words]))
 

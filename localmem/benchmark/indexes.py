@@ -146,7 +146,6 @@ class LookupEncoder:
         self._queries = queries
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
-        """(n, dimension) rows of unit length."""
         if side == "query" and self._queries is not None:
             return self._queries.encode(texts, side)
         start = perf_counter()
@@ -177,7 +176,6 @@ class BruteForce:
         self._rows = rows
 
     def search(self, queries: Rows, k: int) -> list[list[tuple[str, float]]]:
-        """For each query the best `k` with their scores."""
         scores = queries @ self._rows.T
         k = min(k, scores.shape[1])
         best: NDArray[np.intp] = np.argpartition(scores, scores.shape[1] - k, axis=1)[:, -k:]
@@ -213,10 +211,7 @@ def _measure_vectors(case: IndexCase, corpus: Corpus) -> list[Row]:
     figures = _measure_build(retriever, corpus, case.units, encoder)
     vectors = encoder.encode(corpus.questions, "query")
     figures["recall"] = _recall(retriever.search(corpus.questions, K), brute, vectors)
-
-    def search(questions: Sequence[str]) -> object:
-        return brute.search(encoder.encode(questions, "query"), K)
-
+    search: Search = lambda questions: brute.search(encoder.encode(questions, "query"), K)  # noqa: E731
     return _rows(case, corpus, retriever, figures, "numpy", search)
 
 

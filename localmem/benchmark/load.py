@@ -128,8 +128,6 @@ def fsync_ms(folder: Path, times: int) -> list[float]:
 
 
 class _User:
-    """One user, on one thread."""
-
     def __init__(self, recipe: LoadRecipe, name: str, agent: Conversation, gate: threading.Barrier) -> None:
         self.name = name
         self.samples: list[TurnSample] = []
@@ -141,7 +139,6 @@ class _User:
         self._random = random.Random(f"{recipe.seed}/{name}")  # noqa: S311  # words and pauses, not a secret
 
     def run(self) -> None:
-        """Talk until all turns are sent or the time is over."""
         self._gate.wait()
         start = perf_counter()
         sleep((self._recipe.think + self._recipe.backbone_seconds) * self._random.random())

@@ -3,21 +3,22 @@
 Imports no numeric library, because `--help` reads them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from localmem.benchmark.latency.result import Cache, Load
-
 IndexKind = Literal["flat", "hnsw", "ivf"]
 
 
-class LoadRecipe(BaseModel):
-    """What the load benchmark simulates."""
-
+class _Recipe(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class LoadRecipe(_Recipe):
+    """What the load benchmark simulates."""
 
     users: PositiveInt = 100
     """Concurrent users."""
@@ -49,10 +50,8 @@ class LoadRecipe(BaseModel):
         return self.first_token + self.per_token * (self.answer - 1)
 
 
-class RetrievalRecipe(BaseModel):
+class RetrievalRecipe(_Recipe):
     """What the retrieval benchmark measures."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     units: tuple[PositiveInt, ...] = (1_000, 10_000, 100_000)
     """Units in the bank."""
@@ -70,10 +69,30 @@ class RetrievalRecipe(BaseModel):
     """Seed of texts, questions and mixtures."""
 
 
-class ScriptedTimes(BaseModel):
-    """Times of a backbone without weights."""
+Cache = Literal["cold", "warm"]
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How requests arrive: `closed`, with `concurrency` in flight; or `open`, `rate` per second (Poisson arrivals)."""
+
+    kind: Literal["closed", "open"]
+    concurrency: int | None = None
+    rate: float | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "open":
+            return f"{self.rate:g} turns per second"
+        return f"{self.concurrency} concurrent user{'s' * (self.concurrency != 1)}"
+
+    @property
+    def amount(self) -> float:
+        """Concurrent users, or turns per second."""
+        return float(self.concurrency or 0) if self.kind == "closed" else self.rate or 0.0
+
+
+class ScriptedTimes(_Recipe):
+    """Times of a backbone without weights."""
 
     first_token: float = Field(ge=0)
     """Seconds to the first token of a reply."""
@@ -81,10 +100,8 @@ class ScriptedTimes(BaseModel):
     """Seconds between further tokens."""
 
 
-class LatencyRecipe(BaseModel):
+class LatencyRecipe(_Recipe):
     """What to measure: every combination of systems, histories, loads and caches."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     title: str = ""
     """Title of the run."""
@@ -137,17 +154,12 @@ class LatencyRecipe(BaseModel):
 
     def specs(self) -> "tuple[MeasurementSpec, ...]":
         """The measurements, in their order."""
-        return tuple(self._specs())
-
-    def _specs(self) -> "Iterator[MeasurementSpec]":
-        for system in self.systems:
-            for history in self.history:
-                for load in self._loads():
-                    for cache in self.cache:
-                        users = self.users or load.concurrency or max(self.concurrency)
-                        yield MeasurementSpec(system, load, history, cache, users)
-                        if self.during_ends:
-                            yield MeasurementSpec(system, load, history, cache, users, during_ends=True)
+        modes = (False, True) if self.during_ends else (False,)
+        choices = product(self.systems, self.history, self._loads(), self.cache, modes)
+        return tuple(
+            MeasurementSpec(system, load, history, cache, self.users or load.concurrency or max(self.concurrency), ends)
+            for system, history, load, cache, ends in choices
+        )
 
     def _loads(self) -> tuple[Load, ...]:
         if self.rate:

@@ -133,18 +133,15 @@ def measure_latency(
         existing = claim(folder, describe_latency_run(recipe, settings), resume=resume)
         with ExitStack() as stack:
             stores = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stores-", dir=folder)))
-            llm = _open_backbone(recipe, settings, notify, stack)
+            if recipe.scripted:
+                llm: LLM = synthetic_history.scripted_llm(recipe.answer, **recipe.scripted.model_dump())
+            else:
+                backbone = factory.backbone(settings, notify)
+                stack.callback(backbone.close)
+                llm = backbone.llm
             setup = LatencySetup(recipe, settings, llm, stores, track)
             results.append(run_measurements(recipe, existing, setup.environment, folder, progress))
     return results
-
-
-def _open_backbone(recipe: LatencyRecipe, settings: Settings, notify: Callable[[str], None], stack: ExitStack) -> LLM:
-    if recipe.scripted:
-        return synthetic_history.scripted_llm(recipe.answer, **recipe.scripted.model_dump())
-    backbone = factory.backbone(settings, notify)
-    stack.callback(backbone.close)
-    return backbone.llm
 
 
 class LatencySetup:
@@ -167,7 +164,8 @@ class LatencySetup:
             data = Path(folder) / "data"
             units = self._copy_store(spec, data)
             llm = TimedLLM(SaltedLLM(self._backbone, _salts(spec)), stopwatch)
-            with Runtime(self._system_settings(spec.system, data), llm=llm, wrap=stopwatch.wrap) as runtime:
+            settings = _settings_of(self._settings, spec.system, data=data, database=None)
+            with Runtime(settings, llm=llm, wrap=stopwatch.wrap) as runtime:
                 yield Environment(
                     agents=runtime,
                     bare=self._backbone,
@@ -179,12 +177,7 @@ class LatencySetup:
                     settle=wait_for_builds,
                 )
 
-    def _system_settings(self, system: str, data: Path) -> Settings:
-        changes = {"data": data, "database": None, "system": system, "options": own_options(self._settings, system)}
-        return self._settings.model_copy(update=changes)
-
     def _copy_store(self, spec: MeasurementSpec, data: Path) -> int:
-        """Copy a store with the users' history to `data`. Returns the number of live units of each user."""
         people = [*user_names(spec), *writer_names(spec)]
         original = self._folder / f"{spec.system}-h{spec.history}-n{len(people)}"
         if not original.exists():
@@ -197,7 +190,7 @@ class LatencySetup:
             return sum(1 for _ in store.bank(people[0], spec.system).live())
 
     def _make_store(self, spec: MeasurementSpec, people: Sequence[str], data: Path) -> None:
-        recipe, settings = self._recipe, self._system_settings(spec.system, data)
+        recipe, settings = self._recipe, _settings_of(self._settings, spec.system, data=data, database=None)
         sessions = synthetic_history.generate_sessions(spec.history, recipe.exchanges, recipe.seed)
         with Store.open(data) as store:
             changes = synthetic_history.remember(
@@ -223,10 +216,7 @@ def describe_latency_run(recipe: LatencyRecipe, settings: Settings) -> dict[str,
     from localmem.experiments.runs import describe_run
     from localmem.reporting.provenance import machine
 
-    by_system = {
-        name: settings.model_copy(update={"system": name, "options": own_options(settings, name)})
-        for name in recipe.systems
-    }
+    by_system = {name: _settings_of(settings, name) for name in recipe.systems}
     selection: dict[str, object] = {
         "arguments": recipe.model_dump(mode="json", exclude={"models", "title"}),
         "chat": settings.chat.model_dump(mode="json"),
@@ -235,6 +225,10 @@ def describe_latency_run(recipe: LatencyRecipe, settings: Settings) -> dict[str,
     }
     about = describe_run(settings, by_system, (), selection)
     return {**about, "model": "scripted", "checksum": None, "adapters": {}} if recipe.scripted else about
+
+
+def _settings_of(settings: Settings, system: str, **changes: object) -> Settings:
+    return settings.model_copy(update={**changes, "system": system, "options": own_options(settings, system)})
 
 
 def _salts(spec: MeasurementSpec) -> Callable[[], str]:

@@ -17,7 +17,7 @@ from localmem.llm.wrappers import Meter, PromptUsage
 from localmem.memory import Memory
 from localmem.runtime import Runtime
 from localmem.store.conversation_files import SpeakerNames, read_sessions
-from localmem.types import Change, Exchange, Session
+from localmem.types import Exchange, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def measure_cost(memory: Memory, meter: Meter, sessions: Sequence[Session]) -> S
             recall = memory.recall(dialogue)
             turns += 1
             recalled_tokens += meter.count_tokens([recall.text])[0]
-            _apply(memory, memory.observe(replace(exchange, recall=recall)))
-        _apply(memory, memory.end_session(session))
+            memory.apply(memory.observe(replace(exchange, recall=recall)))
+        memory.apply(memory.end_session(session))
     usage = meter.usage()
     return SystemCost(
         turns=turns,
@@ -64,7 +64,6 @@ def measure_cost(memory: Memory, meter: Meter, sessions: Sequence[Session]) -> S
 
 
 def _answered_exchanges(session: Session) -> list[tuple[Session, Exchange]]:
-    """Each answered exchange, with the session as it was when the reply was due."""
     pairs = []
     turns = 0
     for exchange in session.exchanges():
@@ -72,11 +71,6 @@ def _answered_exchanges(session: Session) -> list[tuple[Session, Exchange]]:
         if exchange.user and exchange.reply:
             pairs.append((replace(session, turns=session.turns[: turns - 1]), exchange))
     return pairs
-
-
-def _apply(memory: Memory, changes: Sequence[Change]) -> None:
-    if changes:
-        memory.apply(changes)
 
 
 Track = Callable[[Iterable[str]], Iterable[str]]

@@ -165,7 +165,6 @@ class Adapters:
         self.model = wrapped.eval()
 
     def _remove_layers(self, adapter: str, wrapped: "torch.nn.Module") -> None:
-        """Undoes a failed load, which leaves the adapter's layers in the model."""
         if not self._loaded:
             self._base = wrapped.unload()
         elif adapter in wrapped.peft_config:

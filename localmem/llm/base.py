@@ -29,12 +29,10 @@ class LLM(Protocol):
     @property
     def name(self) -> str:
         """The model's name in the manifest."""
-        ...
 
     @property
     def context_length(self) -> int:
         """Tokens of prompt and answer together."""
-        ...
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         """An answer for each prompt, in order.
@@ -42,18 +40,15 @@ class LLM(Protocol):
         A prompt's format is enforced while decoding. Raises PartialFailure when some prompts fail and others do not,
         and the error itself when there is only one prompt or all fail in the same way.
         """
-        ...
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         """Pieces of the answer as they come; the generator returns what `generate` would have returned.
 
         Closing the generator stops the decoding.
         """
-        ...
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text under the model's tokenizer, without the chat template."""
-        ...
 
 
 def alternate(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -167,7 +162,6 @@ def _without_middles(
 
 
 def _cut_middle(content: str, length: int) -> str:
-    """The content's first and last characters, `length` in all, when that makes it shorter."""
     if len(content) <= length + len(_GAP):
         return content
     return content[: length // 2] + _GAP + content[len(content) - (length - length // 2) :]

@@ -51,7 +51,6 @@ class AnswerText:
         return self.text[start : self._released]
 
     def _possible_stop(self) -> int:
-        """Length of the longest end of the text that is the beginning of a stop string."""
         for length in range(min(self._longest, len(self.text)), 0, -1):
             if any(stop.startswith(self.text[-length:]) for stop in self._stops):
                 return length
@@ -144,7 +143,6 @@ class ChoiceMass:
         return {option: math.log(mass / total) if mass else -math.inf for option, mass in self._mass.items()}
 
     def _open_after(self, token: bytes) -> frozenset[str]:
-        """The options that remain open after `token`."""
         text = self._path + token.partition(UNKNOWN)[0]
         continued = frozenset(option for option in self._open if self._bytes[option].startswith(text))
         return continued or frozenset(option for option in self._open if self._bytes[option] == self._path)
@@ -158,7 +156,6 @@ def steps_to_decide(options: Sequence[str]) -> int:
 
 
 def _log_sum(weights: Iterable[float]) -> float:
-    """The logarithm of the sum of the weights' exponentials."""
     values = list(weights)
     top = max(values)
     return top + math.log(sum(math.exp(value - top) for value in values))

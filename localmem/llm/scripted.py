@@ -52,14 +52,15 @@ class ScriptedLLM:
         check(prompt)
         fitted, trimmed = fit(prompt, self._context_length, self._count)
         words, cut = self._answer(fitted)
-        _pause(self._first_token)
-        for index, word in enumerate(words):
-            if index:
-                _pause(self._per_token)
-            yield word
+        for index, word in enumerate(words or [""]):
+            if pause := self._per_token if index else self._first_token:
+                time.sleep(pause)  # even a sleep of 0 s hands the interpreter to another thread
+            if word:
+                yield word
         text = "".join(words)
         check_json(prompt, text)
-        choices = _certain_choice(prompt.format, text) if isinstance(prompt.format, Choice) else None
+        options = prompt.format.options if isinstance(prompt.format, Choice) else ()
+        choices = {option: 0.0 if option == text else -math.inf for option in options} or None
         usage = Usage(input=self._count(fitted.messages), output=len(words))
         return Completion(text, "length" if cut else "stop", usage, choices, trimmed)
 
@@ -76,7 +77,6 @@ class ScriptedLLM:
             return error
 
     def _answer(self, prompt: Prompt) -> tuple[list[str], bool]:
-        """The answer's words, each with the space before it, and whether the limit cut them."""
         reply = self._script(prompt)
         if isinstance(prompt.format, Choice):
             options = prompt.format.options
@@ -89,15 +89,6 @@ class ScriptedLLM:
         return words[: prompt.max_tokens], len(words) > prompt.max_tokens
 
 
-def _pause(seconds: float) -> None:
-    if seconds:  # even a sleep of 0 s hands the interpreter to another thread
-        time.sleep(seconds)
-
-
 def _words(text: str) -> list[str]:
     pieces = text.split(" ")
     return [pieces[0], *(f" {piece}" for piece in pieces[1:])] if text else []
-
-
-def _certain_choice(choice: Choice, text: str) -> dict[str, float]:
-    return {option: 0.0 if option == text else -math.inf for option in choice.options}

@@ -49,15 +49,10 @@ class ChatTokenizer:
         return len(self.encode(messages, template))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text without the chat template."""
         if not texts:
             return []
         encoded = self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False)["input_ids"]
         return [len(ids) for ids in encoded]
-
-    def detokenizer(self) -> "Detokenizer":
-        """For the tokens of one answer."""
-        return Detokenizer(self.tokenizer)
 
 
 class Detokenizer:
@@ -70,7 +65,6 @@ class Detokenizer:
         self._stream = DecodeStream(skip_special_tokens=True)
 
     def add(self, token: int) -> str:
-        """The text that this token completes, perhaps empty."""
         return self._stream.step(self._backend, token) or ""
 
 

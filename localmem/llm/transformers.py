@@ -21,7 +21,7 @@ from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
 from localmem.llm.engine.decoder import Decoder, Turns
 from localmem.llm.engine.keyvalues import RowCache, use_row_attention
 from localmem.llm.engine.row import KNOWN_FIELDS, Grammars, Row, Sampler
-from localmem.llm.tokenizer import ChatTokenizer, template_fields
+from localmem.llm.tokenizer import ChatTokenizer, Detokenizer, template_fields
 from localmem.types import Choice, Completion, Prompt, Usage
 from localmem.weights.loading import one_at_a_time
 
@@ -156,7 +156,7 @@ class TransformersLLM:
             limit=limit,
             ends=self._ends,
             sampler=Sampler(prompt, ids, self._device),
-            pieces=self._tokenizer.detokenizer(),
+            pieces=Detokenizer(self._tokenizer.tokenizer),
             text=AnswerText(() if choice else prompt.stop),
             constraint=self._grammars.constraint(prompt),
             mass=ChoiceMass(choice.options) if choice else None,
@@ -218,7 +218,6 @@ def _load(path: Path, device: str, dtype: str) -> "PreTrainedModel":
 
 
 def _ends(model: "PreTrainedModel", tokenizer: ChatTokenizer) -> list[int]:
-    """Ids that end an answer: those of the model's generation settings and of its tokenizer."""
     configured = model.generation_config.eos_token_id if model.generation_config else None
     ends = [configured] if isinstance(configured, int) else list(configured or [])
     own = tokenizer.tokenizer.eos_token_id

@@ -61,16 +61,13 @@ class Encoder(Protocol):
     @property
     def identity(self) -> str:
         """What a stored vector depends on: the name, the weights' checksum and the settings."""
-        ...
 
     @property
     def dimension(self) -> int:
         """Numbers in a vector."""
-        ...
 
     def encode(self, texts: Sequence[str], side: Side) -> "NDArray[np.float32]":
         """(n, dimension) float32 rows of unit length, in the order of `texts`."""
-        ...
 
 
 class EmbeddingCache(Protocol):
@@ -78,11 +75,9 @@ class EmbeddingCache(Protocol):
 
     def get(self, identity: str, digests: Sequence[str]) -> Mapping[str, bytes]:
         """The stored vectors among these digests: bytes of little-endian float32 numbers."""
-        ...
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
         """Stores these vectors by digest, replacing existing ones, which may be damaged."""
-        ...
 
 
 def passage_digest(text: str) -> str:
@@ -95,23 +90,19 @@ class Retriever(Protocol):
 
     def add(self, units: Sequence[Unit]) -> None:
         """Indexes the units' keys; units already indexed are left unchanged. Raises BadInput for a naive time."""
-        ...
 
     def remove(self, ids: Sequence[str]) -> None:
         """Removes these units; unknown ids are ignored."""
-        ...
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
         """For each query at most `k` matches, best first, ties in the order of addition; none from an empty index.
 
         With a scope the result is that of an index which holds only the units within the scope.
         """
-        ...
 
     @property
     def memory(self) -> int:
         """Approximate size of the index in bytes."""
-        ...
 
 
 class Reranker(Protocol):
@@ -119,4 +110,3 @@ class Reranker(Protocol):
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """A score for each text, in order; higher is better, and comparable only within one query."""
-        ...

@@ -111,7 +111,6 @@ class BertEncoder:
         return self.torch_model().device == "cpu"
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text with its special tokens, before truncation."""
         special = self._tokenizer.num_special_tokens_to_add(is_pair=False)
         return [
             len(encoding.ids) + sum(len(part.ids) - special for part in encoding.overflowing)
@@ -119,7 +118,6 @@ class BertEncoder:
         ]
 
     def encode(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
-        """(n, dimension) rows of unit length, and for each text whether it was truncated to the window."""
         encodings = self._tokenizer.encode_batch(list(texts))
         if self._suits_numpy(encodings):
             model = self._numpy_model()
@@ -169,7 +167,6 @@ class _Model:
         return (states * weights).sum(1) / weights.sum(1)
 
     def _block(self, name: str, states: Array, mask: Array) -> Array:
-        """One layer: self-attention and a feed-forward network, each added to its input and normalised."""
         queries, keys, values = (
             self._linear(f"{name}.attention.self.{part}", states)
             .reshape(*states.shape[:2], self._layout.heads, -1)
@@ -208,7 +205,6 @@ class _NumpyModel(_Model):
         self._threads = ThreadpoolController()
 
     def pool(self, ids: Sequence[Sequence[int]]) -> Rows:
-        """The pooled states of texts of one length."""
         batch = np.array(ids)
         with self._threads.limit(limits=1, user_api="blas"):
             rows: Rows = self._pool(batch, np.ones(batch.shape, dtype=np.float32))
@@ -280,7 +276,6 @@ def read_weights(file: Path) -> dict[str, Rows]:
 
 
 def _header(file: Path) -> tuple[dict[str, dict[str, Any]], int]:
-    """The entries of a safetensors file by name, and where its data starts."""
     with file.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         return json.loads(stream.read(size)), 8 + size
@@ -299,7 +294,6 @@ def _erf(values: Array) -> Array:
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON object of the folder; empty where the file is missing or holds none."""
     try:
         content = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -92,11 +92,9 @@ class Postings:
 
     @property
     def memory(self) -> int:
-        """Bytes of the runs."""
         return sum(run.memory for run in self._runs)
 
     def add(self, start: int, units: Sequence[Sequence[int]]) -> None:
-        """Adds the terms of units in the rows from `start` on, which must be new."""
         terms = np.fromiter(chain.from_iterable(units), dtype=np.int64)
         lengths = [len(terms) for terms in units]
         rows = np.repeat(np.arange(start, start + len(units)), lengths)
@@ -125,7 +123,6 @@ class Postings:
         )
 
     def select(self, rows: NDArray[np.intp]) -> None:
-        """Drops all rows but these, which are ascending and become 0, 1, 2, ..."""
         self._runs = [_select(run, rows) for run in self._runs]
 
 
@@ -207,12 +204,11 @@ class BM25Retriever:
         self._lengths: Scores = np.zeros(0)
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Tokenises and indexes the keys of the units that are not present yet."""
         with self._guard:
             new = [units[index] for index in self._ids.new_indices([unit.id for unit in units])]
             if not new:
                 return
-            terms = [self._vocabulary.learn(unit.key) for unit in new]
+            terms = [self._vocabulary.terms(unit.key, learn=True) for unit in new]
             start = len(self._ids)
             self._ids.add(new)
             self._postings.add(start, terms)
@@ -234,11 +230,11 @@ class BM25Retriever:
             if k <= 0 or not count:
                 return [[] for _ in queries]
             mean = float((self._lengths if count == len(mask) else self._lengths[mask]).mean()) or 1.0
-            return [self._top(self._scores(self._vocabulary.terms(query), mask, count, mean), k) for query in queries]
+            terms = [self._vocabulary.terms(query, learn=False) for query in queries]
+            return [self._top(self._scores(each, mask, count, mean), k) for each in terms]
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of the counts, the lengths, the words and the ids."""
         return self._postings.memory + self._lengths.nbytes + len(self._vocabulary) * _WORD_BYTES + self._ids.memory
 
     def _scores(self, terms: Sequence[int], mask: NDArray[np.bool_], count: int, mean: float) -> Scores:
@@ -266,7 +262,6 @@ class BM25Retriever:
 
 
 def _count_holders(entries: Entries, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """How many rows within the mask hold each term."""
     terms = entries.sizes.shape[1]
     holders = np.bincount(entries.spread(np.arange(terms)), mask[entries.rows], minlength=terms)
     return holders.astype(np.float64, copy=False)
@@ -295,13 +290,9 @@ class _Vocabulary:
     def __len__(self) -> int:
         return len(self._by_stem)
 
-    def learn(self, text: str) -> list[int]:
-        """The terms of a unit; new words are added."""
-        return [term for word in words(text) if (term := self._term(word, learn=True)) is not None]
-
-    def terms(self, text: str) -> list[int]:
-        """The terms of a query; words that no unit has are left out."""
-        return [term for word in words(text) if (term := self._term(word, learn=False)) is not None]
+    def terms(self, text: str, *, learn: bool) -> list[int]:
+        """The terms of a text; new words are added if `learn`, and left out otherwise."""
+        return [term for word in words(text) if (term := self._term(word, learn=learn)) is not None]
 
     def _term(self, word: str, *, learn: bool) -> int | None:
         term = self._by_word.get(word)

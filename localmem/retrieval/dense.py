@@ -109,7 +109,6 @@ class DenseRetriever:
             self._update_index()
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes these units. Their rows are freed when a fifth of all are dead."""
         with self._guard:
             if self._ids.remove(ids) and self._ids.needs_compaction:
                 self._compact()
@@ -128,7 +127,6 @@ class DenseRetriever:
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of the vectors, of the index over them and of the ids."""
         index = self._index
         return int(self._vectors.nbytes) + (index.memory if index is not None else 0) + self._ids.memory
 
@@ -157,13 +155,11 @@ class DenseRetriever:
     # -- building and saving an index -------------------------------------------------------------------------------
 
     def _kind_for(self, live_count: int) -> IndexKind:
-        """The kind of index for a number of units."""
         if self._kind == "auto":
             return "hnsw" if live_count > EXACT_UNTIL and not has_gpu() else "flat"
         return self._kind
 
     def _is_due(self) -> bool:
-        """Whether an index is to be built or written."""
         if self._index is None or self._kind_for(self._ids.live_count) == "flat":
             return False
         unwritten = len(self._ids) - self._written_rows > len(self._ids) // _UNWRITTEN_SHARE

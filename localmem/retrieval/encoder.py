@@ -6,7 +6,7 @@ Does not depend on units, indexes or stores. The store provides the cache's tabl
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Protocol
 
@@ -149,7 +149,6 @@ class SentenceEncoder:
             )
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text with the model's special tokens, before truncation."""
         return self._model().count_tokens(texts)
 
     def _model(self) -> _Model:
@@ -221,8 +220,7 @@ def _weights_checksum(path: Path) -> str:
     digest = sha256()
     for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.bin")]):
         with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+            file_digest(stream, lambda: digest)
     return digest.hexdigest()
 
 
@@ -253,7 +251,6 @@ class CachedEncoder:
         return self._inner.dimension
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
-        """As the inner encoder's. Raises BadVectors instead of storing an invalid vector."""
         if side == "query" or not texts:
             return self._inner.encode(texts, side)
         digests = [passage_digest(text) for text in texts]

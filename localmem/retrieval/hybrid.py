@@ -5,7 +5,7 @@ Does not depend on how they search: only ranks count, so scores of different sca
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from heapq import nsmallest
@@ -50,7 +50,6 @@ class HybridRetriever:
         self._order: dict[str, int] = {}
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Indexes the units' keys in every retriever."""
         with self._guard:
             for unit in units:
                 if unit.id not in self._order:
@@ -60,7 +59,6 @@ class HybridRetriever:
             retriever.add(units)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes these units from every retriever."""
         for retriever in self._retrievers:
             retriever.remove(ids)
         with self._guard:
@@ -69,11 +67,9 @@ class HybridRetriever:
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of all the retrievers."""
         return sum(retriever.memory for retriever in self._retrievers) + len(self._order) * _ENTRY_BYTES
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        """Fused matches, at most `k` a query, ties in the order of addition. Ranks are those within the scope."""
         if k <= 0:
             return [[] for _ in queries]
         depth = max(k, self._depth)
@@ -87,11 +83,7 @@ class HybridRetriever:
         for weight, ranking in zip(self._weights, rankings, strict=True):
             for rank, match in enumerate(ranking, start=1):
                 shares[match.id].append(weight / (self._constant + rank))
-        # fsum: the same shares in another order give the same score, and so a tie.
-        return self._top({unit_id: fsum(parts) for unit_id, parts in shares.items()}, k)
-
-    def _top(self, scores: Mapping[str, float], k: int) -> list[Match]:
-        with self._guard:
+        with self._guard:  # fsum: the same shares in another order give the same score, and so a tie
             order = self._order
-            ranks = [(-score, order.get(unit_id, self._added), unit_id) for unit_id, score in scores.items()]
+            ranks = [(-fsum(parts), order.get(unit_id, self._added), unit_id) for unit_id, parts in shares.items()]
         return [Match(unit_id, -score) for score, _, unit_id in nsmallest(k, ranks)]

@@ -22,7 +22,6 @@ from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
-    from torch.nn import Module
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +60,6 @@ class RerankingRetriever(RetrieverWrapper):
         self.unfinished = 0
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        """The inner matches in the reranker's order, at most `k` a query, best first."""
         if k <= 0:
             return [[] for _ in queries]
         results = self._inner.search(queries, max(k, self._depth), scope)
@@ -94,7 +92,6 @@ class RerankingRetriever(RetrieverWrapper):
         return [*reranked, *(Match(match.id, match.score + shift) for match in present[len(scores) :])]
 
     def _score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The scores of the first texts, as many as the budget allows."""
         start, scores = self._clock(), list[float]()
         while len(scores) < len(texts):
             if self._budget is not None and self._clock() - start >= self._budget:
@@ -127,13 +124,12 @@ class CrossEncoderReranker:
         """How well each text suits the query. Raises BadVectors for scores that are not finite."""
         if not texts:
             return []
-        with self._guard:
-            model = self._model()
-            logits = model.predict(
-                [(query, text) for text in texts],
-                batch_size=len(texts),
-                show_progress_bar=False,
-                activation_fn=_identity(),
+        from torch.nn import Identity
+
+        pairs = [(query, text) for text in texts]
+        with self._guard:  # no activation: the one in a model's settings would give each reranker its own scale
+            logits = self._model().predict(
+                pairs, batch_size=len(texts), show_progress_bar=False, activation_fn=Identity()
             )
         scores = 1 / (1 + np.exp(-np.asarray(logits, dtype=np.float64)))
         if not np.isfinite(scores).all():
@@ -145,30 +141,21 @@ class CrossEncoderReranker:
     def _model(self) -> "CrossEncoder":
         with one_at_a_time():
             if self._loaded is None:
-                self._loaded = _load(self._path, self._device, self._dtype)
-                labels = self._loaded.num_labels
-                if labels != 1:
-                    self._loaded = None
-                    raise BadSettings(f"{self.name} has {labels} classes; use a reranker, which has one score")
+                from sentence_transformers import CrossEncoder
+
+                device = resolve_device(self._device)
+                options = {"dtype": resolve_dtype(self._dtype, device)}
+                with no_progress_bar():
+                    model = CrossEncoder(
+                        str(self._path),
+                        device=device,
+                        local_files_only=True,
+                        trust_remote_code=False,
+                        model_kwargs=options,
+                    )
+                if model.num_labels != 1:
+                    raise BadSettings(
+                        f"{self.name} has {model.num_labels} classes; use a reranker, which has one score"
+                    )
+                self._loaded = model
             return self._loaded
-
-
-def _load(path: Path, device: str, dtype: Dtype) -> "CrossEncoder":
-    from sentence_transformers import CrossEncoder
-
-    resolved = resolve_device(device)
-    with no_progress_bar():
-        return CrossEncoder(
-            str(path),
-            device=resolved,
-            local_files_only=True,
-            trust_remote_code=False,
-            model_kwargs={"dtype": resolve_dtype(dtype, resolved)},
-        )
-
-
-def _identity() -> "Module":
-    """No activation: the one in a model's settings would give each reranker its own scale."""
-    import torch
-
-    return torch.nn.Identity()

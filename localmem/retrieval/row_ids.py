@@ -52,7 +52,6 @@ class RowIds:
 
     @property
     def memory(self) -> int:
-        """Approximate size in bytes. The ids themselves belong to the units."""
         return len(self) * _ROW_BYTES + self._alive.nbytes + self._times.nbytes + self._speakers.nbytes
 
     @property
@@ -95,7 +94,6 @@ class RowIds:
         self._extend([unit.id for unit in units], np.array(times, dtype=np.int64), np.array(speakers, dtype=np.int32))
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Marks the rows of these units as dead; returns how many were present."""
         dead = [row for unit_id in ids if (row := self._rows.pop(unit_id, None)) is not None]
         self._alive[dead] = False
         return len(dead)

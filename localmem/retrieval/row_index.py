@@ -64,16 +64,14 @@ class RowIndex:
     @classmethod
     def from_bytes(cls, kind: IndexKind, data: NDArray[np.uint8], *, half: bool = True) -> "RowIndex":
         """The index that `to_bytes` wrote. Raises RuntimeError where FAISS cannot read it; verify the bytes before."""
-        faiss = _faiss()
-        index = faiss.deserialize_index(data)
+        index = _faiss().deserialize_index(data)
         on_gpu = kind == "ivf" and has_gpu()
         return cls(kind, _to_gpu(index, half) if on_gpu else index, half=half, on_gpu=on_gpu)
 
     def to_bytes(self) -> NDArray[np.uint8]:
         """The index in the format of FAISS."""
-        faiss = _faiss()
-        index = faiss.index_gpu_to_cpu(self._index) if self._on_gpu else self._index
-        data: NDArray[np.uint8] = faiss.serialize_index(index)
+        index = _faiss().index_gpu_to_cpu(self._index) if self._on_gpu else self._index
+        data: NDArray[np.uint8] = _faiss().serialize_index(index)
         return data
 
     def __len__(self) -> int:
@@ -81,19 +79,16 @@ class RowIndex:
 
     @property
     def dimension(self) -> int:
-        """Numbers in a row."""
         return int(self._index.d)
 
     @property
     def memory(self) -> int:
-        """Bytes of the rows, of a graph's edges, and of the lists' centres and row numbers."""
         own = len(self) * self.dimension * (2 if self._half else 4)
         edges = len(self) * 2 * _NEIGHBOURS * 4 if self.kind == "hnsw" else 0
         lists = len(self) * 8 + int(self._index.nlist) * self.dimension * 4 if self.kind == "ivf" else 0
         return own + edges + lists
 
     def add(self, rows: Rows) -> None:
-        """Appends rows."""
         if self._on_gpu:
             self._index.add(rows)
         else:
@@ -165,10 +160,7 @@ def has_gpu() -> bool:
 
 def _flat(rows: Rows, half: bool) -> FaissObject:
     faiss = _faiss()
-    if half:
-        index = faiss.IndexScalarQuantizer(rows.shape[1], faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
-    else:
-        index = faiss.IndexFlatIP(rows.shape[1])
+    index = faiss.index_factory(rows.shape[1], "SQfp16" if half else "Flat", faiss.METRIC_INNER_PRODUCT)
     index.add(rows)
     return index
 
@@ -193,7 +185,6 @@ def _graph(rows: Rows, half: bool) -> FaissObject:
 
 
 def _lists(rows: Rows, half: bool) -> FaissObject:
-    """Inverted lists of the rows around the centres that k-means computes from these rows."""
     faiss = _faiss()
     count = max(1, min(round(_LISTS * math.sqrt(len(rows))), len(rows) // _ROWS_PER_LIST))
     storage = "SQfp16" if half else "Flat"
@@ -216,8 +207,7 @@ def _to_gpu(index: FaissObject, half: bool) -> FaissObject:
 @cache
 def _gpu_memory() -> FaissObject:
     """Scratch memory for all indexes of the process; FAISS would reserve a gigabyte or more for each."""
-    faiss = _faiss()
-    return faiss.StandardGpuResources()
+    return _faiss().StandardGpuResources()
 
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,6 @@ class RetrieverWrapper:
         self._guard = threading.Lock()
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Indexes the units' keys."""
         with self._guard:
             new = self._record(units)
         try:
@@ -39,17 +38,14 @@ class RetrieverWrapper:
             raise
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes these units."""
         self._inner.remove(ids)
         self._forget(ids)
 
     def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
-        """The inner matches."""
         return self._inner.search(queries, k, scope)
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of the inner retriever and of what is recorded."""
         return self._inner.memory
 
     def _record(self, units: Sequence[Unit]) -> Sequence[str]:
@@ -74,12 +70,10 @@ class ContextualRetriever(RetrieverWrapper):
         self._ids: set[str] = set()
 
     def add(self, units: Sequence[Unit]) -> None:
-        """Indexes the units that are not present yet."""
         with self._guard:
             self._inner.add([self._with_context(unit) for unit in units if unit.id not in self._ids])
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes these units."""
         with self._guard:
             self._ids.difference_update(ids)
             self._inner.remove(ids)
@@ -176,7 +170,6 @@ def _bound(first: datetime, last: datetime, bound: str) -> Range:
 
 
 def _span(date: datetime, period: str, zone: tzinfo | None) -> tuple[datetime, datetime]:
-    """The first and the last moment of the day, week, month or year that the date names."""
     day = date.replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
         case "week":
@@ -247,7 +240,6 @@ class RecencyRetriever(RetrieverWrapper):
                 self._ids.compact()
 
     def _search_dates(self, queries: Sequence[str], k: int, scope: Scope | None) -> list[list[Match]]:
-        """The inner matches; for a question with dates those of its range, if there are any."""
         ranges = [_narrow(query, scope or Scope()) for query in queries] if self._dates else []
         if not any(ranges):
             return self._inner.search(queries, k, scope)
@@ -281,7 +273,6 @@ class RecencyRetriever(RetrieverWrapper):
 
 
 def _narrow(query: str, scope: Scope) -> Scope | None:
-    """The part of the scope within the query's dates; None for a query without dates."""
     dates = read_range(query, scope.now)
     if dates is None:
         return None

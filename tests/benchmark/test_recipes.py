@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localmem.benchmark.latency.result import Load
-from localmem.benchmark.recipes import LatencyRecipe
+from localmem.benchmark.recipes import LatencyRecipe, Load
 from localmem.cli.recipes import build_recipe
 from localmem.config import load_settings, system_options
 from localmem.errors import BadSettings

@@ -20,11 +20,12 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from localmem.benchmark.latency import figures, synthetic_history
+from localmem.benchmark.latency import synthetic_history
 from localmem.benchmark.latency.client import Agents, AnsweredTurn, SimulatedUser, run_tasks
 from localmem.benchmark.latency.machine_state import MachineMonitor, marks, observe
-from localmem.benchmark.latency.result import Load, Sample
+from localmem.benchmark.latency.result import Sample, compute_figures
 from localmem.benchmark.latency.stopwatch import Stopwatch
+from localmem.benchmark.recipes import Load
 from localmem.config import load_settings
 from localmem.llm.base import LLM
 from localmem.llm.vllm.llm import VllmLLM
@@ -65,7 +66,7 @@ def measure_ours(prompts: Sequence[str], answer: int, concurrency: int, llm: LLM
     seconds = run_tasks(Load("closed", concurrency=concurrency), tasks, stopwatch.now, salt)
     if failed := [sample.error for sample in samples if sample.error]:
         raise RuntimeError(f"{len(failed)} of {len(samples)} requests failed: {failed[0]}")
-    return figures.figures([replace(sample, itl_ms=(0.0, *sample.itl_ms)) for sample in samples], seconds, {})
+    return compute_figures([replace(sample, itl_ms=(0.0, *sample.itl_ms)) for sample in samples], seconds, {})
 
 
 def measure_theirs(prompts: Sequence[str], answer: int, concurrency: int, server: VllmServer, model: str) -> Figures:

@@ -39,7 +39,7 @@ from localmem.evaluation.episodes import Episode
 from localmem.evaluation.judging.calibration import Label, calibrate_judge, read_labelled_set
 from localmem.evaluation.judging.judges import FIRST, JUDGES, SECOND, TIE, Judge, Pair, Words, get_judge
 from localmem.evaluation.judging.verdicts import Verdict, ask_judge
-from localmem.evaluation.metrics.likelihood import Scorer
+from localmem.evaluation.metrics.model_based import Scorer
 from localmem.evaluation.rubric_learning import evaluate_segmenter
 from localmem.files import read_lines
 from localmem.llm.base import LLM

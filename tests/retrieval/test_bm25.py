@@ -144,8 +144,12 @@ def test_terms_are_those_of_bm25s(language: str) -> None:
     queries = ["cat sleeping", "unknown hunde", "the die les"]
     vocabulary = bm25._Vocabulary(language)
     options = {"show_progress": False, "allow_empty": False}
-    assert [vocabulary.learn(text) for text in texts] == reference.tokenize(texts, update_vocab=True, **options)
-    assert [vocabulary.terms(query) for query in queries] == reference.tokenize(queries, update_vocab=False, **options)
+    assert [vocabulary.terms(text, learn=True) for text in texts] == reference.tokenize(
+        texts, update_vocab=True, **options
+    )
+    assert [vocabulary.terms(query, learn=False) for query in queries] == reference.tokenize(
+        queries, update_vocab=False, **options
+    )
     assert len(vocabulary) == len(reference.get_vocab_dict())
 
 

@@ -15,8 +15,9 @@ from random import Random
 from time import sleep
 from typing import Any, Protocol, TypeVar
 
-from localmem.benchmark.latency.result import Kind, Load, Sample
+from localmem.benchmark.latency.result import Kind, Sample
 from localmem.benchmark.latency.stopwatch import AFTER, Reading, Stopwatch
+from localmem.benchmark.recipes import Load
 from localmem.chat.conversation import Conversation, hear_and_prepare
 from localmem.chat.responder import PreparedReply
 from localmem.errors import LocalmemError
@@ -67,38 +68,30 @@ def _run_open(rate: float, users: Sequence[Sequence[Task]], now: Callable[[], fl
         for _ in range(sum(map(len, users))):
             due += random.expovariate(rate)
             sleep(max(due - now(), 0.0))
-            futures.append(pool.submit(_arrive, idle, due))
+            futures.append(pool.submit(idle.send, due))
         for future in futures:
             future.result()
 
 
-def _arrive(idle: "_IdleUsers", due: float) -> None:
-    user, task = idle.take()
-    try:
-        task(due)
-    finally:
-        idle.give_back(user)
-
-
 class _IdleUsers:
-    """The users who can send a request, longest idle first."""
-
     def __init__(self, users: Sequence[Sequence[Task]]) -> None:
         self._remaining = [deque(tasks) for tasks in users]
         self._idle = deque(index for index, tasks in enumerate(users) if tasks)
         self._changed = threading.Condition()
 
-    def take(self) -> tuple[int, Task]:
+    def send(self, due: float) -> None:
+        """Runs the next task of the user who has been idle longest."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._idle))
             user = self._idle.popleft()
-            return user, self._remaining[user].popleft()
-
-    def give_back(self, user: int) -> None:
-        with self._changed:
-            if self._remaining[user]:
-                self._idle.append(user)
-                self._changed.notify()
+            task = self._remaining[user].popleft()
+        try:
+            task(due)
+        finally:
+            with self._changed:
+                if self._remaining[user]:
+                    self._idle.append(user)
+                    self._changed.notify()
 
 
 Result = TypeVar("Result", bound=Completion | Reply)
@@ -112,15 +105,12 @@ class Agents(Protocol):
 
     def agent(self, user: str) -> Conversation:
         """The user's agent, with the bank as it is in the store."""
-        ...
 
     def waiting_jobs(self, user: str, /) -> Sequence[Any]:
         """Records of the user's closed sessions that are not remembered yet."""
-        ...
 
     def remember(self, job: Any, /) -> bool:  # noqa: ANN401  # the store's record, which is only passed on
         """Remember a session; False if that failed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +194,6 @@ class SimulatedUser:
         warm_up: bool,
         stream: Callable[[], Generator[str, None, Result]],
     ) -> tuple[Sample, Result | None]:
-        """The sample of one request, and what its stream returned; None if it failed."""
         now = self.stopwatch.now
         with self.stopwatch.measure() as reading:
             due = reading.start if due is None else due
@@ -262,7 +251,6 @@ def _turn_stages(reading: Reading, due: float, ttft: float, e2el: float, after_r
 
 
 def _timed_pieces(pieces: Generator[str, None, Result], now: Callable[[], float]) -> tuple[list[float], Result]:
-    """When each piece came, and what the generator returned."""
     times: list[float] = []
     while True:
         try:

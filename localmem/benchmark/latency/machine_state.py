@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
@@ -91,9 +90,7 @@ class MachineMonitor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._sample()
@@ -271,7 +268,6 @@ def _sum_over(processes: Iterable[psutil.Process], value_of: Callable[[psutil.Pr
 
 
 def _read_all(paths: Iterable[Path]) -> list[str]:
-    """The texts of the files that can be read."""
     texts = []
     for path in paths:
         with suppress(OSError):

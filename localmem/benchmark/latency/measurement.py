@@ -14,10 +14,20 @@ from itertools import count, cycle
 from secrets import token_hex
 from threading import Event
 
-from localmem.benchmark.latency import figures, synthetic_history
+from localmem.benchmark.latency import synthetic_history
 from localmem.benchmark.latency.client import Agents, SimulatedUser, run_tasks
 from localmem.benchmark.latency.machine_state import MachineMonitor, MachineUsage, marks, observe
-from localmem.benchmark.latency.result import CacheHit, Kind, Measurement, MemoryPeak, RequestStats, Sample
+from localmem.benchmark.latency.result import (
+    CacheHit,
+    Kind,
+    Measurement,
+    MemoryPeak,
+    RequestStats,
+    Sample,
+    cache_hit,
+    overhead,
+    request_stats,
+)
 from localmem.benchmark.latency.stopwatch import SaltedLLM, Stopwatch
 from localmem.benchmark.recipes import LatencyRecipe, MeasurementSpec
 from localmem.llm.base import LLM
@@ -89,7 +99,6 @@ class _Run:
         self._warming_up = True
 
     def run(self) -> None:
-        """Warm up, then the rounds."""
         self._round("warm", self._recipe.warm_up)
         self._environment.settle()
         self._warming_up = False
@@ -100,7 +109,6 @@ class _Run:
         self._read_counters()
 
     def measurement(self, before: MachineUsage, during: MachineUsage, after: MachineUsage) -> Measurement:
-        """The figures of everything that was recorded."""
         spec = self._spec
         turns = self._of_kind("turn")
         turn_stats, bare_stats = self._stats("turn"), self._stats("bare") if self._of_kind("bare") else None
@@ -123,7 +131,7 @@ class _Run:
             cache_hit=self._cache_hit(),
             memory=MemoryPeak(during.host_peak_mb, during.device_peak_mb),
             energy_j=during.energy_j,
-            overhead=figures.overhead(turn_stats, bare_stats, answered, first_token_ms) if answered else None,
+            overhead=overhead(turn_stats, bare_stats, answered, first_token_ms) if answered else None,
             state={"before": asdict(before), "while": asdict(during), "after": asdict(after)},
         )
 
@@ -170,7 +178,6 @@ class _Run:
         self._seconds["end"] += self._environment.stopwatch.now() - start
 
     def _turns_during_ends(self, name: str, turns: int) -> None:
-        """While the users talk, background threads remember one session of the writers after another."""
         stop = Event()
         start = self._environment.stopwatch.now()
         with ThreadPoolExecutor(_BACKGROUND_THREADS) as pool:
@@ -205,7 +212,7 @@ class _Run:
 
     def _stats(self, kind: Kind) -> RequestStats:
         goodput: Mapping[str, float] = {str(name): limit for name, limit in self._recipe.goodput.items()}
-        return figures.request_stats(self._of_kind(kind), self._seconds[kind], goodput)
+        return request_stats(self._of_kind(kind), self._seconds[kind], goodput)
 
     def _cache_hit(self) -> CacheHit:
         """Of every turn after the warm-up round, first turns of sessions included: shares are reported by turn."""
@@ -215,7 +222,7 @@ class _Run:
             requested = self._cache_counters[2] - self._cache_counters[0]
             hits = self._cache_counters[3] - self._cache_counters[1]
             server = round(hits / requested, 4) if requested else None
-        return figures.cache_hit(turns, reported=self._environment.reports_cached, server=server)
+        return cache_hit(turns, reported=self._environment.reports_cached, server=server)
 
     def _read_counters(self) -> None:
         self._cache_counters += self._environment.counters() or ()

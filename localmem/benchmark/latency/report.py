@@ -10,8 +10,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localmem.benchmark.latency import tables
-from localmem.benchmark.latency.result import RESULT, LatencyResult, Load, Measurement, load_result
+from localmem.benchmark.latency.result import RESULT, LatencyResult, Measurement, load_result
 from localmem.benchmark.latency.tables import SamplesById, flat_items, read_samples_by_id
+from localmem.benchmark.recipes import Load
 from localmem.errors import BadInput
 from localmem.evaluation.answers import answers_of, read_answers
 from localmem.evaluation.judgements import read_judgements
@@ -138,8 +139,6 @@ def pair_idle_and_busy(points: Sequence[Measurement]) -> list[tuple[Measurement,
 
 
 class _Report:
-    """The sections of one run."""
-
     def __init__(self, name: str, result: LatencyResult, samples: SamplesById, folder: Path) -> None:
         self._name = name
         self._about = result.about
@@ -151,7 +150,6 @@ class _Report:
         self._compared = [point for point in self._idle if setting_of(point) == self._setting]
 
     def sections(self, scores: Scores) -> list[Section]:
-        """All that have content."""
         busy = tables.during_ends_table(pair_idle_and_busy(self._points), self._samples)
         about = Table("Measured on", ("setting", "value"), tuple(flat_items(self._about)))
         sections = [
@@ -181,7 +179,6 @@ class _Report:
         return Section("Summary", tuple(notes), ())
 
     def _along(self, axis: Literal["load", "history"]) -> Section:
-        """The first token by load or by history."""
         setting, lines = self._setting, lines_along(self._idle, self._setting, axis)
         words = f"{setting.history} past sessions, {setting.cache} cache"
         rows = [tables.first_token_table(lines, rank, words) for rank in ("p50", "p95") if axis == "load"]
@@ -234,19 +231,15 @@ def _p95(point: Measurement) -> float:
 
 
 def _is_line(lines: Lines) -> bool:
-    """Whether any system has two measurements to connect."""
     return max(map(len, lines.values()), default=0) > 1
 
 
 def _highest_load(line: Mapping[float, Measurement], limit: float) -> str:
-    """The highest load up to which every one measured is within the limit."""
     within = list(takewhile(lambda point: _p95(point) <= limit, line.values()))
     return str(within[-1].load) if within else "none"
 
 
 def _curves(lines: Mapping[str, Mapping[float, float]], title: str, xlabel: str, ylabel: str) -> "Draw":
-    """A line for each system, on logarithmic axes."""
-
     def draw(axes: "Axes") -> None:
         for number, (name, points) in enumerate(lines.items()):
             style = ("-", "--", ":")[number // 10 % 3]
@@ -259,7 +252,6 @@ def _curves(lines: Mapping[str, Mapping[float, float]], title: str, xlabel: str,
 
 
 def _stacked_bars(bars: Mapping[str, Mapping[str, float]], title: str) -> "Draw":
-    """One bar for each name, made of its stages; the backbone's own part is grey."""
     stages = tables.sort_stages(stage for parts in bars.values() for stage in parts)
 
     def draw(axes: "Axes") -> None:
@@ -278,7 +270,6 @@ def _stacked_bars(bars: Mapping[str, Mapping[str, float]], title: str) -> "Draw"
 
 
 def _round_up(milliseconds: float) -> str:
-    """To two significant digits."""
     step = 10.0 ** (floor(log10(milliseconds)) - 1) if milliseconds > 0 else 1.0
     rounded = ceil(round(milliseconds / step, 6)) * step
     return f"{rounded / 1000:g} s" if rounded >= 1000 else f"{rounded:g} ms"

@@ -84,14 +84,12 @@ class _RecordingJournal(NoJournal):
 
 def _session(number: int, pairs: Sequence[Statement], name: str) -> Session:
     start = FIRST_DAY + timedelta(days=number)
-    texts = [text for pair in pairs for text in pair]
-    return Session(name, tuple(_turn(name, place, text, start) for place, text in enumerate(texts)))
-
-
-def _turn(session: str, place: int, text: str, start: datetime) -> Turn:
     speakers: tuple[tuple[Role, str], ...] = (("user", "User"), ("assistant", "Assistant"))
-    role, speaker = speakers[place % 2]
-    return Turn(f"{session}.{place}", role, speaker, text, start + timedelta(minutes=place))
+    texts = enumerate(text for pair in pairs for text in pair)
+    return Session(
+        name,
+        tuple(Turn(f"{name}.{at}", *speakers[at % 2], text, start + timedelta(minutes=at)) for at, text in texts),
+    )
 
 
 # -- answers without a model -------------------------------------------------------------------------------------------
@@ -123,7 +121,6 @@ def scripted_answer(prompt: Prompt, reply_words: int) -> str:
 
 
 def _schema_value(schema: Mapping[str, Any], random: Random) -> object:
-    """A value of the schema, of the kinds of schemas that the systems write."""
     if "enum" in schema:
         return random.choice(list(schema["enum"]))
     match schema["type"]:

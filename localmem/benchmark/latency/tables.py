@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from localmem.benchmark.latency.figures import time_per_output_token
 from localmem.benchmark.latency.result import (
     SAMPLES,
     Kind,
@@ -17,6 +16,7 @@ from localmem.benchmark.latency.result import (
     Sample,
     load_result,
     read_samples,
+    time_per_output_token,
 )
 from localmem.reporting.bootstrap import Clustered, Ratio, Statistic, cluster_mean, cluster_percentile, cluster_ratio
 from localmem.reporting.sections import CAUTION, Table
@@ -75,19 +75,12 @@ class Comparison:
 
     def tables(self) -> list[Table]:
         """The ratios and, if there are any, the other differences; the runs are called A and B."""
-        rows = [
-            {
-                "measurement": row.point,
-                "requests": row.kind,
-                "figure": row.figure,
-                "A": f"{row.first:.2f}",
-                "B": f"{row.second:.2f}",
-                "ratio": format_ratio(row),
-                "verdict": row.verdict,
-            }
+        columns = ("measurement", "requests", "figure", "A", "B", "ratio", "verdict")
+        rows = tuple(
+            (row.point, row.kind, row.figure, f"{row.first:.2f}", f"{row.second:.2f}", format_ratio(row), row.verdict)
             for row in self.rows
-        ]
-        tables = [Table.of("B / A (ratio with 95 % interval; below 1 is less)", rows)]
+        )
+        tables = [Table("B / A (ratio with 95 % interval; below 1 is less)", columns, rows)]
         if self.differences:
             tables.append(Table("What else differs between the runs", ("setting", "A", "B"), self.differences))
         return tables
@@ -100,17 +93,10 @@ def compare(first: Path, second: Path) -> Comparison:
     samples = [read_samples_by_id(path) for path in paths]
     measurements = [{point.id: point for point in result.points} for result in results]
     shared = [name for name in measurements[0] if name in measurements[1]]
-    notes = [
-        f"{path} has no {SAMPLES}: its figures have no intervals"
-        for path, rows in zip(paths, samples, strict=True)
-        if not rows
-    ]
-    notes += [
-        f"{name} of {path.name}: {mark}"
-        for path, by_id in zip(paths, measurements, strict=True)
-        for name in shared
-        for mark in by_id[name].marks
-    ]
+    notes = []
+    for path, rows, by_id in zip(paths, samples, measurements, strict=True):
+        notes += [] if rows else [f"{path} has no {SAMPLES}: its figures have no intervals"]
+        notes += [f"{name} of {path.name}: {mark}" for name in shared for mark in by_id[name].marks]
     notes += [f"{name} is only in one of the runs" for name in measurements[0].keys() ^ measurements[1].keys()]
     settings = [dict(flat_items(result.about)) for result in results]
     return Comparison(
@@ -159,7 +145,7 @@ def _ratios(first: Measurement, second: Measurement, samples: Sequence[SamplesBy
         sides = first.stats(kind), second.stats(kind)
         if sides[0] is None or sides[1] is None:
             continue
-        requests = [[sample for sample in by_id.get(first.id, ()) if sample.kind == kind] for by_id in samples]
+        requests = [_of_kind(by_id.get(first.id, ()), kind) for by_id in samples]
         for figure in figures:
             values = sides[0].figures.get(figure), sides[1].figures.get(figure)
             if values[0] and values[1]:
@@ -342,7 +328,6 @@ def _stage_cells(part: RequestStats) -> Row:
 
 
 def _ratio(ratio: float | None, first: Sequence[Sample], second: Sequence[Sample], figure: str) -> str:
-    """The ratio with the interval that the raw requests give."""
     if ratio is None:
         return "–"
     interval = sample_ratio(first, second, figure)

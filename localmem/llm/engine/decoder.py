@@ -60,7 +60,6 @@ class _Batch:
     mask: torch.Tensor
 
     def without(self, leaves: Callable[[Row], bool]) -> "_Batch | None":
-        """The batch after some rows left, None if that was all of them."""
         staying = [index for index, row in enumerate(self.rows) if not leaves(row)]
         if not staying:
             return None
@@ -72,7 +71,6 @@ class _Batch:
         return self
 
     def join(self, other: "_Batch") -> None:
-        """Appends the rows of another batch."""
         width = max(self.cache.width, other.cache.width)
         self.mask = torch.cat([_pad_left(self.mask, width), _pad_left(other.mask, width)])
         self.cache.join(other.cache)
@@ -153,7 +151,6 @@ class Decoder:
             self._batch = batch or self._batch
 
     def _next_group(self) -> list[Row]:
-        """The first waiting rows that can be read together."""
         group: list[Row] = []
         longest = total = 0
         foreground = [row for row in self._waiting if not row.prompt.background]
@@ -186,7 +183,6 @@ class Decoder:
         return self._pick_tokens(_Batch(list(rows), cache, mask), logits)
 
     def _reuse(self, row: Row, cache: RowCache) -> int:
-        """Fills the cache from a saved prefix; returns its columns."""
         match = None if row.output else self.prefixes.find(row.ids, row.adapter, row.salt)
         if match is None:
             return 0
@@ -224,7 +220,6 @@ class Decoder:
         return output.logits[:, -1].float()
 
     def _pick_tokens(self, batch: _Batch, logits: torch.Tensor) -> _Batch | None:
-        """Gives each row its logits; returns the batch without the finished rows."""
         for index, row in enumerate(batch.rows):
             try:
                 row.take(logits[index : index + 1])
@@ -241,7 +236,6 @@ class Decoder:
             self.prefixes.add(SavedRow(ids, row.adapter, layers, row.salt))
 
     def _start_over(self) -> None:
-        """Returns the running rows to the front of the queue."""
         self._waiting.extendleft(reversed([row for row in self._running if not row.finished]))
         self._batch = None
 

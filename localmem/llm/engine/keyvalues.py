@@ -215,7 +215,6 @@ class PrefixCache:
             del self._rows[0]
 
     def clear(self) -> None:
-        """Drops all rows."""
         self._rows = []
 
     def drop(self, adapter: str | None) -> None:

@@ -164,7 +164,11 @@ class Sampler:
         self._prompt_ids = prompt_ids
         random = prompt.temperature >= _GREEDY_BELOW
         self._shapers = _shapers(prompt, settings) if random else []
-        self._generator = _generator(prompt, device) if random else None
+        self._generator = torch.Generator(device=device) if random else None
+        if self._generator and prompt.seed is None:
+            self._generator.seed()
+        elif self._generator:
+            self._generator.manual_seed(prompt.seed)
 
     def pick(self, logits: torch.Tensor, output: Sequence[int]) -> int:
         """The next token, given float32 logits (1 x vocabulary) and the answer's tokens so far."""
@@ -216,15 +220,6 @@ def _shapers(prompt: Prompt, settings: Mapping[str, float]) -> list[LogitsProces
         raise BadInput(f"prompt {prompt.name!r} cannot be sampled: {error}") from error
 
 
-def _generator(prompt: Prompt, device: torch.device) -> torch.Generator:
-    generator = torch.Generator(device=device)
-    if prompt.seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(prompt.seed)
-    return generator
-
-
 @dataclass(slots=True, eq=False)
 class Row:
     """A prompt as token ids, and its answer so far (at most `limit` tokens; one of `ends` finishes it).
@@ -270,7 +265,6 @@ class Row:
             self._append(token)
 
     def finish(self, *, cut: bool = False, error: LLMError | None = None) -> None:
-        """Ends the answer: regularly, cut by its limit, or by an error."""
         self.cut, self.error = cut, error
         if self.mass is not None and self.mass.decision is not None:
             self.text.add(self.mass.decision)
@@ -288,7 +282,6 @@ class Row:
             self.finish(cut=True)
 
     def _is_complete(self) -> bool:
-        """Whether the format leaves nothing to decode."""
         if self.mass is not None and self.mass.decision is not None:
             return True
         return self.constraint is not None and self.constraint.complete

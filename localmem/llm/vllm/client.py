@@ -82,7 +82,6 @@ class VllmClient:
                 self._revive(error, what)
 
     def tokens(self, body: Mapping[str, object]) -> int:
-        """Tokens of messages or of a text, counted by the server."""
         return _parse(TokenCount, self._post("/tokenize", body, "a request to count tokens").content).count
 
     def models(self) -> dict[str, int]:
@@ -102,7 +101,6 @@ class VllmClient:
             self._adapters[name] = path
 
     def unload_adapter(self, name: str) -> None:
-        """Unloads the adapter called `name`."""
         with self._guard:
             self._adapters.pop(name, None)
         self._unload(name)
@@ -115,13 +113,11 @@ class VllmClient:
             return False
 
     def prefix_cache(self) -> tuple[int, int] | None:
-        """Tokens looked up in the prefix cache and tokens that were in it, from the server's own counters."""
         text = self._send(lambda: self._client.get("/metrics"), "a request for its metrics").text
         queries, hits = (counter(text, f"vllm:prefix_cache_{name}_total") for name in ("queries", "hits"))
         return None if queries is None or hits is None else (queries, hits)
 
     def close(self) -> None:
-        """Closes the connections."""
         self._client.close()
 
     def _check_limit(self, name: str) -> None:
@@ -225,7 +221,6 @@ def _adapter(name: str, path: Path) -> dict[str, str]:
 
 
 def _message(response: httpx.Response) -> str:
-    """The message of an error response, in any of the usual forms."""
     try:
         message = response.json()
     except ValueError:

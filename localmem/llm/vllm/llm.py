@@ -99,9 +99,9 @@ class VllmLLM:
                 usage = event.usage or usage
                 for choice in event.choices[:1]:
                     reason = choice.finish_reason or reason
-                    if choice.delta.content:
-                        pieces.append(choice.delta.content)
-                        yield choice.delta.content
+                    if choice.content:
+                        pieces.append(choice.content)
+                        yield choice.content
         text = "".join(pieces)
         check_json(prompt, text)
         return Completion(text, finish(reason), usage.usage(), None, trimmed)
@@ -121,7 +121,6 @@ class VllmLLM:
             self._adapters = {**self._adapters, name: name}
 
     def unload_adapter(self, name: str) -> None:
-        """Uses the model itself for those prompts again."""
         with self._guard:
             self._adapters = {key: served for key, served in self._adapters.items() if key != name}
         self._client.unload_adapter(name)
@@ -135,7 +134,6 @@ class VllmLLM:
         return self._client.prefix_cache()
 
     def close(self) -> None:
-        """Closes the connections; the server keeps running."""
         self._client.close()
 
     def _attempt(self, prompt: Prompt) -> Completion | LocalmemError:
@@ -152,7 +150,7 @@ class VllmLLM:
         if isinstance(prompt.format, Choice):
             option, choices = read_choice(prompt, prompt.format.options, answer)
             return Completion(option, "stop", usage, choices, trimmed)
-        text = answer.message.content or ""
+        text = answer.content or ""
         check_json(prompt, text)
         return Completion(text, finish(answer.finish_reason), usage, None, trimmed)
 

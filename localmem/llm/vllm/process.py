@@ -134,7 +134,6 @@ class ServerProcess:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """Ends the server and all it started."""
         with self._changed:
             if self._state in ("new", "stopped"):
                 return
@@ -172,7 +171,6 @@ class ServerProcess:
             logger.warning("%s; restarting it", self._reason)
 
     def _run_once(self) -> float:
-        """Runs the server until it ends; the seconds it served."""
         with self._changed:
             if self._state == "stopped":
                 return 0.0
@@ -266,7 +264,6 @@ def _tail(log: Path) -> str:
 
 
 def _summarize(text: str) -> str:
-    """The last lines that name an error, or else the last lines, as one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\b\w*(Error|Exception)\b.*:", line)]
     last = list(dict.fromkeys(errors or lines))[-_TAIL_LINES:]

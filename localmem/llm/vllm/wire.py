@@ -6,7 +6,7 @@ Opens no connection.
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, BaseModel, Field
 
 from localmem.errors import BadReply
 from localmem.llm.decoding import UNKNOWN, ChoiceMass, steps_to_decide
@@ -39,43 +39,23 @@ class DecodedToken(Token):
     top_logprobs: list[Token] = []
 
 
-class Logprobs(BaseModel):
-    """The tokens of an answer."""
-
-    content: list[DecodedToken] | None = None
-
-
-class Content(BaseModel):
-    """A message or a piece of one."""
-
-    content: str | None = None
-
-
-class TokenDetails(BaseModel):
-    """Tokens of the prompt that the prefix cache held."""
-
-    cached_tokens: int | None = None
-
-
 class WireUsage(BaseModel):
-    """Tokens of the prompt and the answer."""
+    """Tokens of the prompt, those of them that the prefix cache held, and tokens of the answer."""
 
     prompt_tokens: int = 0
     completion_tokens: int | None = 0
-    prompt_tokens_details: TokenDetails | None = None
+    cached_tokens: int | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
 
     def usage(self) -> Usage:
-        """The same as localmem's type."""
-        cached = self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else 0
-        return Usage(input=self.prompt_tokens, output=self.completion_tokens or 0, cached=cached or 0)
+        return Usage(input=self.prompt_tokens, output=self.completion_tokens or 0, cached=self.cached_tokens or 0)
 
 
 class AnswerChoice(BaseModel):
     """One answer to a prompt."""
 
-    message: Content
+    content: str | None = Field(validation_alias=AliasPath("message", "content"))
     finish_reason: str | None = None
-    logprobs: Logprobs | None = None
+    tokens: list[DecodedToken] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
 
 
 class Response(BaseModel):
@@ -88,7 +68,7 @@ class Response(BaseModel):
 class Delta(BaseModel):
     """A piece of a streamed answer."""
 
-    delta: Content
+    content: str | None = Field(None, validation_alias=AliasPath("delta", "content"))
     finish_reason: str | None = None
 
 
@@ -177,10 +157,9 @@ def finish(reason: str | None) -> Literal["stop", "length"]:
 def read_choice(prompt: Prompt, options: tuple[str, ...], answer: AnswerChoice) -> tuple[str, dict[str, float]]:
     """The decoded option, which may be incomplete in the answer, and the log-probabilities of all options."""
     mass = ChoiceMass(options)
-    tokens = answer.logprobs.content if answer.logprobs else None
-    for token in tokens or ():
+    for token in answer.tokens or ():
         _weigh(mass, token)
-    text = answer.message.content or ""
+    text = answer.content or ""
     option = text if text in options else mass.decision
     if option is None:
         raise BadReply(f"prompt {prompt.name!r} was answered {text!r}; the server did not enforce {list(options)}")

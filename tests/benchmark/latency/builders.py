@@ -8,7 +8,6 @@ from localmem.benchmark.latency.result import (
     CacheHit,
     Kind,
     LatencyResult,
-    Load,
     Measurement,
     MemoryPeak,
     Overhead,
@@ -18,6 +17,7 @@ from localmem.benchmark.latency.result import (
     StageTime,
     save_result,
 )
+from localmem.benchmark.recipes import Load
 
 STATISTICS = ("mean", "median", "std", "p50", "p90", "p95", "p99")
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from localmem.benchmark.latency.client import run_tasks
-from localmem.benchmark.latency.result import Load
+from localmem.benchmark.recipes import Load
 
 
 class Crowd:

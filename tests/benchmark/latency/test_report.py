@@ -17,7 +17,8 @@ from localmem.benchmark.latency.report import (
     read_scores,
     setting_of,
 )
-from localmem.benchmark.latency.result import CacheHit, Kind, Load, Measurement, Overhead, RequestStats
+from localmem.benchmark.latency.result import CacheHit, Kind, Measurement, Overhead, RequestStats
+from localmem.benchmark.recipes import Load
 from localmem.cli.bench import bench
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Answer, Work, open_answers

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from localmem.benchmark.latency.result import SAMPLES, Load, Measurement, RequestStats, Sample
+from localmem.benchmark.latency.result import SAMPLES, Measurement, RequestStats, Sample
 from localmem.benchmark.latency.tables import compare, sample_ratio
+from localmem.benchmark.recipes import Load
 from localmem.errors import BadInput
 from tests.benchmark.latency.builders import save_run
 
