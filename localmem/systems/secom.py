@@ -200,9 +200,5 @@ def _segmenter(parts: Parts, options: SeComOptions, fallbacks: Counter[str]) -> 
 
 
 SYSTEM = System(
-    "secom",
-    SeComOptions,
-    _make,
-    "topical segments of dialogue, as they were said",
-    "at each session's end, once",
+    "secom", SeComOptions, _make, "topical segments of dialogue, as they were said", "at each session's end, once"
 )

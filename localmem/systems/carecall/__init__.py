@@ -37,10 +37,10 @@ from localmem.systems import Options, Parts, System
 from localmem.systems.carecall.facts import (
     KINDS,
     FactMemory,
-    Fuser,
     GoldMemory,
     HistoryAccumulate,
     WithoutMemory,
+    fuse,
     new_fact,
     read_gold,
 )
@@ -87,7 +87,7 @@ class CareCall(FactMemory):
         self._roles: Sequence[Role] = ("user", "assistant") if options.speakers == "both" else ("user",)
         self._summarize = Summarizer(parts.llm, prompt="carecall/summarize", fallbacks=self.fallbacks)
         self._classifier = _classifier(parts, options.classifier) if options.variant == "update" else None
-        self._fuse = Fuser(parts.llm, fallbacks=self.fallbacks) if options.fusion else None
+        self._llm = parts.llm
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
@@ -149,10 +149,11 @@ class CareCall(FactMemory):
 
     def _merge_replaced(self, old: Units, new: Units, replaced_by: Mapping[str, Sequence[str]]) -> dict[str, Unit]:
         """The new units that are merged with what they replaced, because something would be lost."""
-        if self._fuse is None:
+        if not self._options.fusion:
             return {}
         replaced = [([old[m] for m in names], new[s]) for s, names in replaced_by.items()]
-        texts = self._fuse([([m.text for m in units], s.text) for units, s in replaced])
+        sentences = [([m.text for m in units], s.text) for units, s in replaced]
+        texts = fuse(self._llm, sentences, self.fallbacks)
         return {
             s.id: _merge(units, s, text) for (units, s), text in zip(replaced, texts, strict=True) if text != s.text
         }

@@ -32,7 +32,7 @@ from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
-from localmem.systems.creem.blend import Blender, Insight, Questioner, Statements
+from localmem.systems.creem.blend import Blender, Insight, Statements, ask_questions
 from localmem.text.dialogue import distinguish_speakers, speaker_names
 from localmem.text.summarize import Summarizer
 from localmem.text.units import by_time
@@ -62,9 +62,6 @@ class _Results:
     hits: Sequence[Hit]
     turns: Sequence[Turn]
 
-    def statements(self) -> Statements:
-        return Statements(self.side.name, [hit.unit for hit in self.hits], self.turns)
-
 
 class CreemOptions(Options):
     """CREEM's settings.
@@ -93,11 +90,11 @@ class Creem(Memory):
     def __init__(self, parts: Parts, options: CreemOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank, retriever=parts.new_retriever())
         llm, shared = parts.llm, {"fallbacks": self.fallbacks}
+        self._llm = llm
         self._options = options
         self._roles: Sequence[Role] = ("user", "assistant") if options.speakers == "both" else ("user",)
         self._new_index = parts.new_index or parts.new_retriever
         self._summarize = Summarizer(llm, prompt="creem/first", limit=options.first, longest=options.longest, **shared)
-        self._questioner = Questioner(llm, tokens=options.tokens, **shared)
         self._blender = Blender(llm, count=options.count, longest=options.longest, refine=options.refine, **shared)
 
     @property
@@ -143,7 +140,8 @@ class Creem(Memory):
 
     def _search(self, bank: Bank, sides: Sequence[_Side]) -> list[_Results]:
         """The contextual search (section 2.2) for each side; all questions are asked at once."""
-        questions = self._questioner.ask([(side.turns, side.name) for side in sides])
+        dialogues = [(side.turns, side.name) for side in sides]
+        questions = ask_questions(self._llm, dialogues, self._options.tokens, self.fallbacks)
         return [self._results(bank, side, question) for side, question in zip(sides, questions, strict=True)]
 
     def _results(self, bank: Bank, side: _Side, question: str) -> _Results:
@@ -172,7 +170,9 @@ class Creem(Memory):
     # -- insights
 
     def _blend(self, results: Sequence[_Results]) -> list[list[Insight]]:
-        return self._blender.blend([result.statements() for result in results])
+        return self._blender.blend(
+            [Statements(result.side.name, [hit.unit for hit in result.hits], result.turns) for result in results]
+        )
 
     def _sides_to_blend(self, memory: Mapping[Role, Sequence[Unit]], session: Session) -> Iterator[_Side]:
         """Each side at the end of each exchange that no reply's recall has blended."""

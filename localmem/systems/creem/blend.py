@@ -27,6 +27,7 @@ from localmem.types import Completion, JsonSchema, Prompt, Turn, Unit
 
 Operation = Literal["New", "Redundant", "Updated"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_QUESTION = "creem/question"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +48,27 @@ class Insight:
     replaces: tuple[str, ...]
 
 
-class Questioner:
-    """Asks for the most salient question about a speaker (section 2.2, appendix A.1).
+def ask_questions(
+    llm: LLM, dialogues: Sequence[tuple[Sequence[Turn], str]], tokens: int, fallbacks: Counter[str]
+) -> list[str]:
+    """The most salient question about a speaker, for each (dialogue, speaker) (section 2.2, appendix A.1).
 
-    The last `tokens` of the dialogue are shown, fewer when the model's context is short. For an answer without a
-    question the last turn is used, and that is counted.
+    All are asked at once. The last `tokens` of the dialogue are shown, fewer when the model's context is short. For an
+    answer without a question the last turn is used, and that is counted.
     """
-
-    def __init__(self, llm: LLM, *, tokens: int, fallbacks: Counter[str]) -> None:
-        self._llm = llm
-        self._tokens = tokens
-        self._fallbacks = fallbacks
-
-    def ask(self, dialogues: Sequence[tuple[Sequence[Turn], str]]) -> list[str]:
-        """The question for each (dialogue, speaker); all asked at once."""
-        bare = render("creem/question", dialogue="", speaker="")
-        budget = min(self._tokens, max(free_tokens(self._llm, bare), self._llm.context_length // 4))
-        prompts = [
-            render(
-                "creem/question",
-                dialogue=transcript(latest_turns(turns, budget, self._llm.count_tokens)),
-                speaker=speaker,
-            )
-            for turns, speaker in dialogues
-        ]
-        answers = generate_usable(self._llm, prompts, self._fallbacks)
-        return [self._read(answer, turns) for answer, (turns, _) in zip(answers, dialogues, strict=True)]
-
-    def _read(self, answer: Completion | None, turns: Sequence[Turn]) -> str:
+    bare = render(_QUESTION, dialogue="", speaker="")
+    budget = min(tokens, max(free_tokens(llm, bare), llm.context_length // 4))
+    recent = [transcript(latest_turns(turns, budget, llm.count_tokens)) for turns, _ in dialogues]
+    prompts = [
+        render(_QUESTION, dialogue=text, speaker=speaker) for text, (_, speaker) in zip(recent, dialogues, strict=True)
+    ]
+    questions = []
+    for answer, (turns, _) in zip(generate_usable(llm, prompts, fallbacks), dialogues, strict=True):
         question = " ".join(answer.text.split()) if answer else ""
-        if question:
-            return question
-        if answer:
-            count_fallback("creem/question", "its answer is empty", self._fallbacks)
-        return turns[-1].text
+        if answer and not question:
+            count_fallback(_QUESTION, "its answer is empty", fallbacks)
+        questions.append(question or turns[-1].text)
+    return questions
 
 
 class Blender:
