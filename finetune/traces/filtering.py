@@ -17,7 +17,7 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a separate pa
 
 from finetune.traces.trace import Trace
 from localmem.errors import BadInput
-from localmem.evaluation.metrics.gold_memory import match_sentences, rouge_similarities
+from localmem.evaluation.metrics.text import match_sentences, rouge_similarities
 from localmem.text.parse import sentences
 
 Part = Literal["train", "valid", "test"]

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, TypeAdapter
 
 from localmem.evaluation.episodes import Kind
-from localmem.evaluation.metrics.likelihood import Likelihood
+from localmem.evaluation.metrics.model_based import Likelihood
 from localmem.files import JsonlLog, read_log
 from localmem.llm.wrappers import PromptUsage
 from localmem.types import Change

@@ -18,8 +18,7 @@ from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import msc_cc
 from localmem.evaluation.datasets.readers import Record, read_records
-from localmem.evaluation.metrics.likelihood import Likelihood, Scorer, perplexity
-from localmem.evaluation.metrics.model_based import BertScore, mauve
+from localmem.evaluation.metrics.model_based import BertScore, Likelihood, Scorer, mauve, perplexity
 from localmem.evaluation.metrics.text import KINDS, Order, bleu, distinct, rouge, token_f1
 from localmem.types import Message
 from localmem.weights import model_path

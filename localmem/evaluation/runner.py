@@ -20,7 +20,7 @@ from localmem.chat.responder import Responder, Speakers
 from localmem.errors import LocalmemError
 from localmem.evaluation.answers import Answer, Line, Read, Work, resolve, successful
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Kind, Probe
-from localmem.evaluation.metrics.likelihood import Likelihood
+from localmem.evaluation.metrics.model_based import Likelihood
 from localmem.files import JsonlLog
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM

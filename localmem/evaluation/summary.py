@@ -15,8 +15,8 @@ from typing import TypeVar
 from localmem.bank import Bank
 from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of, reads_of
 from localmem.evaluation.file_scoring import LEXICAL_METRICS, MetricName, ScorableReply, ScoringModels, score_replies
-from localmem.evaluation.metrics.gold_memory import match_sentences, rouge_similarities, shared_words
-from localmem.evaluation.metrics.likelihood import perplexity
+from localmem.evaluation.metrics.model_based import perplexity
+from localmem.evaluation.metrics.text import match_sentences, rouge_similarities, shared_words
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.bootstrap import difference, estimate
 from localmem.reporting.plots import pareto_plot, save_plot

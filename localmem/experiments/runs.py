@@ -19,7 +19,7 @@ from localmem.errors import BadInput
 from localmem.evaluation.answers import Line, open_answers, read_answers
 from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.episodes import Dataset, Half
-from localmem.evaluation.metrics.likelihood import Likelihood, Scorer
+from localmem.evaluation.metrics.model_based import Likelihood, Scorer
 from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Track, WrapLLM, count_probes, run_systems
 from localmem.files import read_json, write_json
 from localmem.llm.base import LLM

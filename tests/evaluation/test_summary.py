@@ -9,7 +9,7 @@ from localmem.config import Settings
 from localmem.evaluation.answers import Answer, Line, Read, Work
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.judgements import Case, Judgement
-from localmem.evaluation.metrics.likelihood import Likelihood
+from localmem.evaluation.metrics.model_based import Likelihood
 from localmem.evaluation.scores import UNCALIBRATED, score_answers
 from localmem.evaluation.summary import corpus_tables, key, section
 from localmem.llm.wrappers import PromptUsage

@@ -1,25 +1,177 @@
-"""Measures that need a local model: BERTScore and MAUVE, through their own libraries.
+"""Measures that need a local model: the likelihood of an answer after a prompt, MAUVE and BERTScore.
 
-Nothing is downloaded: BERTScore gets the folder of an encoder, MAUVE the vectors from `likelihood.Scorer`.
+Models are folders on this machine; nothing is downloaded. Likelihoods are computed in batches, in float32 on a CPU and
+in bfloat16 on a GPU, where backbones are large; vectors are in float32 everywhere. BERTScore and MAUVE are computed by
+their own libraries. Does not depend on a system or a data set.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from localmem.errors import BadInput, MissingExtra, ModelMissing
 from localmem.evaluation.metrics.text import Overlap, check_pairs
 from localmem.llm.device import resolve_device
+from localmem.llm.tokenizer import ChatTokenizer
+from localmem.types import Message
 from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from bert_score import BERTScorer
     from numpy.typing import NDArray
+    from transformers import PreTrainedModel
 
+_BATCH = 8  # texts at once
 MIN_TEXTS = 20  # texts from which MAUVE has two clusters of ten, its minimum; its authors recommend thousands
 _SEED = 25  # of mauve-text
+
+
+class Likelihood(NamedTuple):
+    """The natural log-probability of an answer and its number of tokens; `cut` tokens of its prompt did not fit."""
+
+    log_probability: float
+    tokens: int
+    cut: int
+
+    @property
+    def perplexity(self) -> float:
+        """Exp of the mean negative log-probability per token."""
+        return math.exp(-self.log_probability / self.tokens)
+
+
+def perplexity(likelihoods: Iterable[Likelihood]) -> float:
+    """That of all answers together, each token with the same weight. Raises BadInput if there is none."""
+    items = list(likelihoods)
+    if not items:
+        raise BadInput("perplexity needs at least one answer; there is none")
+    return math.exp(-sum(item.log_probability for item in items) / sum(item.tokens for item in items))
+
+
+class Scorer:
+    """The chat model in a local folder, as a scorer of texts, with the adapter in `adapter` if given.
+
+    Weights load at once; device is auto, cpu or cuda.
+    """
+
+    def __init__(self, folder: Path, *, adapter: Path | None = None, device: str = "auto", batch: int = _BATCH) -> None:
+        self._chat = ChatTokenizer(folder)
+        self._batch = batch
+        with one_at_a_time(), no_progress_bar():
+            self._model = _load(folder, resolve_device(device), adapter)
+        self._length = int(self._model.config.get_text_config(decoder=True).max_position_embeddings)
+
+    def likelihoods(self, pairs: Sequence[tuple[Sequence[Message], str]]) -> list[Likelihood]:
+        """The likelihood of each answer after its messages, with the model's own chat template, in order.
+
+        The answer ends with the end-of-turn token. A prompt that leaves no room for it loses its oldest tokens. Raises
+        BadInput for an answer that is empty or longer than the context.
+        """
+        rows = [self._row(messages, answer) for messages, answer in pairs]
+        likelihoods: dict[int, Likelihood] = {}
+        for batch in self._batches([len(row.ids) for row in rows]):
+            sums = self._log_probabilities([rows[index] for index in batch])
+            for index, total in zip(batch, sums, strict=True):
+                row = rows[index]
+                likelihoods[index] = Likelihood(total, len(row.ids) - row.prompt, row.cut)
+        return [likelihoods[index] for index in range(len(rows))]
+
+    def features(self, texts: Sequence[str]) -> "NDArray[np.float32]":
+        """(n, width) float32: the last layer's state at the last token of each text, as MAUVE takes them.
+
+        A text longer than the context is cut at its end. Weights in another type are converted to float32 and stay so.
+        Raises BadInput for an empty text.
+        """
+        import numpy as np
+        import torch
+
+        rows = [self._ids(text)[: self._length] for text in texts]
+        if not all(rows):
+            raise BadInput(f"text {[*map(bool, rows)].index(False) + 1} is empty; MAUVE needs texts with words")
+        vectors: dict[int, NDArray[np.float32]] = {}
+        self._model.float()
+        for batch in self._batches([len(row) for row in rows]):
+            ids, mask = self._pad([rows[index] for index in batch])
+            with torch.inference_mode():
+                states = self._model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states[-1]
+            for place, index in enumerate(batch):
+                vectors[index] = states[place, len(rows[index]) - 1].float().cpu().numpy()
+        return np.stack([vectors[index] for index in range(len(rows))])
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """The indices in batches of similar length, longest first, so that little is padded."""
+        order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+        for start in range(0, len(order), self._batch):
+            yield order[start : start + self._batch]
+
+    def _row(self, messages: Sequence[Message], answer: str) -> "_Row":
+        prompt = self._chat.encode(messages, {})
+        end = self._chat.tokenizer.eos_token_id
+        target = self._ids(answer) + ([int(end)] if isinstance(end, int) else [])
+        room = self._length - len(target)
+        if not answer or room < 1:
+            raise BadInput(f"the answer {answer[:40]!r} has {len(target)} tokens; give 1 to {self._length - 1}")
+        context = prompt[-room:]
+        return _Row([*context, *target], len(context), len(prompt) - len(context))
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self._chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def _pad(self, rows: Sequence[Sequence[int]]) -> "tuple[torch.Tensor, torch.Tensor]":
+        """Token ids and attention mask, padded on the right, where a causal model does not look."""
+        import torch
+
+        width = max(map(len, rows))
+        ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self._model.device)
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=self._model.device)
+        return ids, mask
+
+    def _log_probabilities(self, rows: Sequence["_Row"]) -> Iterator[float]:
+        """The sum over each row's answer. Only its positions become logits, since a vocabulary is wide."""
+        import torch
+
+        ids, mask = self._pad([row.ids for row in rows])
+        width = ids.shape[1] - min(row.prompt for row in rows) + 1
+        with torch.inference_mode():
+            logits = self._model(input_ids=ids, attention_mask=mask, logits_to_keep=width).logits.float()
+        first = ids.shape[1] - logits.shape[1]  # the position of the first logits
+        for place, row in enumerate(rows):
+            weights = logits[place, row.prompt - 1 - first : len(row.ids) - 1 - first].log_softmax(-1)
+            answer = ids[place, row.prompt : len(row.ids)]
+            yield float(weights.gather(-1, answer[:, None]).double().sum())
+
+
+class _Row(NamedTuple):
+    """Tokens of a prompt and its answer, how many of them are the prompt's, and how many prompt tokens were cut."""
+
+    ids: list[int]
+    prompt: int
+    cut: int
+
+
+def _load(folder: Path, device: str, adapter: Path | None) -> "PreTrainedModel":
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, local_files_only=True)
+    if adapter is not None:
+        _add_adapter(model, adapter)
+    return model.to(device).eval()
+
+
+def _add_adapter(model: "PreTrainedModel", adapter: Path) -> None:
+    """Load the adapter's weights beside the model's. Raises BadInput for a folder without one for this model."""
+    if not (adapter / "adapter_config.json").is_file():
+        raise BadInput(f"there is no adapter in {adapter}; give the --out of `localmem distill train`")
+    try:
+        model.load_adapter(str(adapter))
+    except (RuntimeError, ValueError) as error:
+        raise BadInput(f"{adapter} does not fit the model: {' '.join(str(error).split())[:200]}") from error
 
 
 class BertScore:

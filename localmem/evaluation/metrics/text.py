@@ -1,4 +1,4 @@
-"""Overlap of a text with reference texts (BLEU, ROUGE, F1), whether it contains an answer, and variety (Distinct).
+"""Overlap of a text with reference texts (BLEU, ROUGE, F1) or of a memory with gold memory, and variety (Distinct).
 
 Counted by maintained libraries: sacrebleu, rouge-score, nltk's stemmer. A gold text may be one or several equally right
 ones. BLEU is on sacrebleu's scale of 0 to 100, all others are from 0 to 1. Does not depend on a model, nor on a data
@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from localmem.errors import BadInput, MissingExtra
 
 if TYPE_CHECKING:
+    import numpy as np
     from nltk.stem import PorterStemmer
+    from numpy.typing import NDArray
     from rouge_score.rouge_scorer import RougeScorer
     from sacrebleu.metrics.bleu import BLEU
 
@@ -29,6 +31,7 @@ Kind = Literal["rouge1", "rouge2", "rougeL"]
 KINDS: tuple[Kind, ...] = ("rouge1", "rouge2", "rougeL")
 Order = Literal[1, 2, 3, 4]
 Gold = str | Sequence[str]
+MATCH_THRESHOLD = 0.5  # the ROUGE-L from which two sentences count as saying the same
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _LOCOMO_DROPPED = re.compile(r"\b(a|an|the|and)\b")
@@ -113,6 +116,44 @@ def locomo_f1(text: str, gold: str, category: str) -> float:
         parts, golds = text.split(","), gold.split(",")
         return sum(max(_stem_f1(part, answer) for part in parts) for answer in golds) / len(golds)
     return _stem_f1(text, gold.partition(";")[0].strip() if category == "open-domain" else gold)
+
+
+def shared_words(memories: Sequence[str], golds: Sequence[str]) -> Overlap:
+    """Precision, recall and F1 of the words of a complete memory (LLM-Rsum, section 6.2 and Figure 4).
+
+    The paper names neither tokens nor code; words are those of `token_f1`, its measure of replies.
+    """
+    return overlap("\n".join(memories), "\n".join(golds))
+
+
+def match_sentences(similarities: "NDArray[np.float32]", threshold: float = MATCH_THRESHOLD) -> Overlap:
+    """Precision, recall and F1 of sentences, from the similarity of each memory (row) to each gold memory (column).
+
+    A sentence is correct if it is paired with a gold sentence of at least this similarity. Each is in one pair at most,
+    and the number of pairs is the largest possible (Hopcroft and Karp, by scipy). Empty against empty is correct.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    if similarities.ndim != 2:
+        raise BadInput(
+            f"similarities have the shape {similarities.shape}; give one row per memory and one column per gold"
+        )
+    rows, columns = similarities.shape
+    if not rows or not columns:
+        score = float(rows == columns)
+        return Overlap(score, score, score)
+    pairs = int((maximum_bipartite_matching(csr_array(similarities >= threshold), perm_type="column") >= 0).sum())
+    return Overlap(pairs / rows, pairs / columns, 2 * pairs / (rows + columns))
+
+
+def rouge_similarities(memories: Sequence[str], golds: Sequence[str]) -> "NDArray[np.float32]":
+    """(memories, golds) float32: ROUGE-L with stems. A similarity of 1 means the same words in the same order."""
+    import numpy as np
+
+    pairs = [(memory, gold) for memory in memories for gold in golds]
+    scores = rouge([memory for memory, _ in pairs], [gold for _, gold in pairs], ["rougeL"], stem=True)["rougeL"]
+    return np.asarray(scores, dtype=np.float32).reshape(len(memories), len(golds))
 
 
 def distinct(texts: Iterable[str], order: int) -> float:
