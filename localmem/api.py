@@ -22,7 +22,7 @@ from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
 from localmem.errors import BadInput
 from localmem.runtime import Runtime
-from localmem.store.records import Receipt, UnitHistory
+from localmem.store import Receipt, UnitHistory
 from localmem.types import Hit, Message, Recall, Reply, Role, Session, Turn, Unit
 
 if TYPE_CHECKING:

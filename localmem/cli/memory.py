@@ -24,7 +24,7 @@ from localmem.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from localmem.store.records import Receipt, UnitHistory
+    from localmem.store import Receipt, UnitHistory
 
 Document = dict[str, Any]
 

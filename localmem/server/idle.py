@@ -14,7 +14,7 @@ from functools import partial
 from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server.session_manager import Clock, SessionManager
-from localmem.store.records import SessionInfo
+from localmem.store import SessionInfo
 from localmem.types import Session
 
 log = logging.getLogger(__name__)

@@ -3,9 +3,13 @@
 Open it with `Store.open`. An agent writes through `Store.journal`.
 """
 
+from localmem.store.change_log import Event, UnitHistory
+from localmem.store.erase import Receipt
+from localmem.store.jobs import SessionJob
 from localmem.store.journal import StoreJournal
-from localmem.store.records import Backlog, Event, ImportSummary, Receipt, SessionInfo, SessionJob, UnitHistory
+from localmem.store.sessions import Backlog, SessionInfo
 from localmem.store.sql import Store
+from localmem.store.transfer import ImportSummary
 
 __all__ = [
     "Backlog",

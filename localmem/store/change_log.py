@@ -15,12 +15,12 @@ from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
 from localmem.bank import Bank
 from localmem.errors import Conflict, NotFound
 from localmem.store.database import Database
-from localmem.store.records import BatchState, Event, UnitHistory
 from localmem.store.schema import banks, batches, changes, jobs
 from localmem.store.serialization import ChangeSerializer, named_units, to_micros
 from localmem.store.sessions import chunks, turns_by_id
-from localmem.types import AddUnit, Change, RetireUnit, SetNote, Unit
+from localmem.types import AddUnit, Change, RetireUnit, SetNote, Turn, Unit
 
+BatchState = Literal["active", "undone", "superseded"]
 Kind = Literal["exchange", "session"]
 
 _COLUMNS = ("batch", "position", "user", "system", "type", "time", "unit", "other", "body")
@@ -46,6 +46,29 @@ class LoggedBatch:
     session: str | None
     state: BatchState
     changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change that names a unit, and the batch that made it.
+
+    `cause` is the session or the reply turn that the batch came from; `state` says whether the batch is in effect.
+    """
+
+    change: Change
+    cause: str
+    session: str | None
+    state: BatchState
+
+
+@dataclass(frozen=True, slots=True)
+class UnitHistory:
+    """How a unit came to be: all changes that name it, oldest first, and the turns it came from."""
+
+    unit: Unit
+    live: bool
+    sources: tuple[Turn, ...]
+    events: tuple[Event, ...]
 
 
 class ChangeLog:

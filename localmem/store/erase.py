@@ -16,44 +16,59 @@ Works inside one transaction. `erase_check` then verifies on the bytes of the fi
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select, update
 
 from localmem.store import jobs
-from localmem.store.change_log import ChangeLog, LoggedBatch, no_unit
-from localmem.store.dependents import adds_unit_from, dependents
-from localmem.store.records import BatchState
+from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit
 from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table
 from localmem.store.sessions import chunks, no_session, no_user, session_states, turns_by_id
+from localmem.store.undo import dependents
 from localmem.store.vectors import delete_vectors
 from localmem.types import AddUnit, Change, RetireUnit, SetNote
 
 _INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
 
 
-@dataclass(slots=True)
-class Erasure:
-    """What was deleted: the texts, the number of rows by table, and the sessions to remember again, by system."""
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an erasure removed.
 
-    texts: set[str] = field(default_factory=set)
-    rows: Counter[str] = field(default_factory=Counter)
-    reread: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    `rows` counts deleted rows by table, and index files. `checked` pieces of the erased texts were searched for in the
+    bytes of the store's files; `remaining` counts the pieces and index files that are still there (None on PostgreSQL,
+    whose files cannot be read). `reread` are sessions, by system, whose memory depended on the erased and was deleted
+    too: they wait to be remembered again. `sources` are turns that still exist and that an erased unit came from: a
+    rebuild may create the unit again.
+    """
+
+    what: str
+    rows: Mapping[str, int]
+    checked: int
+    remaining: int | None
+    reread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
 
 
 class Eraser:
-    """Erases for one user inside one transaction."""
+    """Erases for one user inside one transaction.
+
+    Collects what was deleted: the `texts`, the number of `rows` by table, and in `reread` the sessions to remember
+    again, by system. `sources` are the turns of an erased unit that stay.
+    """
 
     def __init__(self, connection: Connection, log: ChangeLog, user: str) -> None:
         self._connection = connection
         self._log = log
         self._user = user
-        self._erasure = Erasure()
+        self.texts: set[str] = set()
+        self.rows: Counter[str] = Counter()
+        self.reread: dict[str, tuple[str, ...]] = {}
+        self.sources: tuple[str, ...] = ()
 
-    def erase_unit(self, system: str, unit_id: str, *, sources: bool) -> Erasure:
+    def erase_unit(self, system: str, unit_id: str, *, sources: bool) -> None:
         """A unit with all that names it; with `sources` also its turns and what else came from them."""
         decoded = [
             self._log.serializer.decode(body)
@@ -70,10 +85,9 @@ class Eraser:
         if sources:
             self._delete_turns(set(source_turns), set())
         else:
-            self._erasure.sources = tuple(source_turns)
-        return self._finish()
+            self.sources = tuple(source_turns)
 
-    def erase_session(self, session_id: str) -> Erasure:
+    def erase_session(self, session_id: str) -> None:
         """A session with its turns and all that was derived from it, in every system."""
         if session_id not in session_states(self._connection, self._user):
             raise no_session(self._user, session_id)
@@ -81,19 +95,17 @@ class Eraser:
         self._delete_turns(set(self._connection.execute(select(turns.c.id).where(of_session)).scalars()), {session_id})
         self._delete(jobs_table, and_(jobs_table.c.user == self._user, jobs_table.c.session == session_id))
         self._delete(sessions, and_(sessions.c.user == self._user, sessions.c.id == session_id))
-        return self._finish()
 
-    def erase_user(self) -> Erasure:
+    def erase_user(self) -> None:
         """All rows of the user."""
         bodies = self._connection.execute(select(changes.c.body).where(changes.c.user == self._user)).scalars()
         self._record_texts(map(self._log.serializer.decode, bodies))
         texts = select(turns.c.text).where(turns.c.user == self._user)
-        self._erasure.texts.update(self._connection.execute(texts).scalars())
+        self.texts.update(self._connection.execute(texts).scalars())
         for table in (changes, batches, jobs_table, turns, sessions, banks):
             self._delete(table, table.c.user == self._user)
-        if not any(self._erasure.rows.values()):
+        if not any(self.rows.values()):
             raise no_user(self._user)
-        return self._finish()
 
     def _delete_turns(self, ids: Set[str], sessions_gone: Set[str]) -> None:
         """Turns, and what every system derived from them. `sessions_gone` are sessions that lose all their turns."""
@@ -106,7 +118,7 @@ class Eraser:
         systems = select(batches.c.system).where(batches.c.user == self._user).distinct().order_by(batches.c.system)
         for system in self._connection.execute(systems).scalars().all():
             self._delete_derived(system, ids, sessions_gone, affected | sessions_gone)
-        self._erasure.texts.update(turn.text for turn in turns_by_id(self._connection, self._user, ids).values())
+        self.texts.update(turn.text for turn in turns_by_id(self._connection, self._user, ids).values())
         for part in chunks(sorted(ids)):
             self._delete(turns, and_(turns.c.user == self._user, turns.c.id.in_(part)))
 
@@ -126,7 +138,10 @@ class Eraser:
         remaining = [batch for batch in (*active, *inactive) if batch.number not in numbers]
         for part in chunks(sorted(_unit_ids(deleted) - _unit_ids(remaining))):
             self._delete_units(system, part)  # links, marks and retirements of them in batches that stay
-        self._requeue(system, {batch.session for batch in deleted if batch.state == "active"}, sessions_gone)
+        in_effect = {batch.session for batch in deleted if batch.state == "active" and batch.session}
+        if session_ids := sorted(in_effect - sessions_gone):
+            jobs.requeue(self._connection, self._user, system, session_ids)
+            self.reread[system] = tuple(session_ids)
 
     def _delete_batches(self, system: str, deleted: Collection[LoggedBatch]) -> None:
         self._record_texts(change for batch in deleted for change in batch.changes)
@@ -138,17 +153,14 @@ class Eraser:
     def _delete_units(self, system: str, units: Sequence[str]) -> None:
         for condition in self._naming(system, units):
             self._delete(changes, condition)
-        self._clear_reasons(system, units)
-
-    def _clear_reasons(self, system: str, units: Sequence[str]) -> None:
-        """A unit that one of these superseded stays retired, but the reason may repeat text of the erased unit."""
+        # A unit that one of these superseded stays retired, but the reason may repeat text of the erased unit.
         by_them = and_(changes.c.user == self._user, changes.c.system == system, changes.c.other.in_(units))
         rows = self._connection.execute(select(changes).where(by_them, changes.c.type == "retire_unit")).mappings()
         for row in rows.all():
             change = self._log.serializer.decode(row["body"])
             if not isinstance(change, RetireUnit) or not change.reason:
                 continue
-            self._erasure.texts.add(change.reason)
+            self.texts.add(change.reason)
             place = and_(changes.c.batch == row["batch"], changes.c.position == row["position"])
             body = self._log.serializer.encode(replace(change, reason=""))
             self._connection.execute(update(changes).where(place).values(body=body))
@@ -161,21 +173,15 @@ class Eraser:
             and_(of_bank, changes.c.other.in_(units), changes.c.type == "add_link", changes.c.unit.not_in(units)),
         )
 
-    def _requeue(self, system: str, affected: Collection[str | None], sessions_gone: Set[str]) -> None:
-        session_ids = sorted({session for session in affected if session is not None} - sessions_gone)
-        jobs.requeue(self._connection, self._user, system, session_ids)
-        if session_ids:
-            self._erasure.reread[system] = tuple(session_ids)
-
     def _record_texts(self, deleted: Iterable[Change]) -> None:
-        self._erasure.texts.update(text for change in deleted for text in _texts_of(change))
+        self.texts.update(text for change in deleted for text in _texts_of(change))
 
     def _delete(self, table: Table, condition: ColumnElement[bool]) -> None:
-        self._erasure.rows[table.name] += self._connection.execute(delete(table).where(condition)).rowcount
+        self.rows[table.name] += self._connection.execute(delete(table).where(condition)).rowcount
 
-    def _finish(self) -> Erasure:
-        self._erasure.rows["embeddings"] = delete_vectors(self._connection, self._erasure.texts)
-        return self._erasure
+    def delete_vectors(self) -> None:
+        """The vectors of all texts that were deleted."""
+        self.rows["embeddings"] = delete_vectors(self._connection, self.texts)
 
 
 def _texts_of(change: Change) -> Iterator[str]:
@@ -196,6 +202,7 @@ def _unit_ids(log: Iterable[LoggedBatch]) -> set[str]:
 def _is_derived(batch: LoggedBatch, turn_ids: Set[str], sessions_gone: Set[str], affected: Set[str]) -> bool:
     if batch.session in sessions_gone:
         return True
-    if any(adds_unit_from(change, sessions_gone, turn_ids) for change in batch.changes):
+    units = [change.unit for change in batch.changes if isinstance(change, AddUnit)]
+    if any(unit.session in sessions_gone or not turn_ids.isdisjoint(unit.sources) for unit in units):
         return True
     return batch.session in affected and any(isinstance(change, SetNote) for change in batch.changes)

@@ -7,14 +7,26 @@ depend on what the work is.
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, insert, select, update
 
 from localmem.errors import BadInput
-from localmem.store.records import JobState, SessionJob
 from localmem.store.schema import jobs, sessions, turns
-from localmem.store.sessions import chunks, no_session
+from localmem.store.sessions import JobState, chunks, no_session
+
+
+@dataclass(frozen=True, slots=True)
+class SessionJob:
+    """A closed session that one system has to remember."""
+
+    user: str
+    system: str
+    session: str
+    state: JobState
+    attempts: int = 0
+    error: str = ""
 
 
 def close(connection: Connection, user: str, system: str, session_id: str) -> None:

@@ -4,16 +4,20 @@ Sessions are ordered by their first turn; of two that began at the same time, th
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, func, select
 
 from localmem.errors import NotFound
-from localmem.store.records import Backlog, JobState, SessionInfo, SessionState
 from localmem.store.schema import batches, jobs, sessions, turns
 from localmem.store.serialization import from_micros
 from localmem.types import Session, Turn
+
+SessionState = Literal["open", "closed"]
+JobState = Literal["pending", "running", "done", "failed"]
 
 Value = TypeVar("Value")
 
@@ -23,6 +27,27 @@ _CHUNK = 500
 _OF_SESSION = and_(turns.c.user == sessions.c.user, turns.c.session == sessions.c.id)
 _HAS_TURNS = select(turns.c.id).where(_OF_SESSION).correlate(sessions).exists()
 _IN_ORDER = (sessions.c.started, sessions.c.number)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session without its text. Times are UTC; `jobs` is the state of its job by system."""
+
+    id: str
+    state: SessionState
+    started: datetime
+    ended: datetime
+    turns: int
+    jobs: Mapping[str, JobState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The closed sessions that a system has not remembered yet: `failed` of them after a failed attempt."""
+
+    sessions: int
+    turns: int
+    failed: int
 
 
 def no_user(user: str) -> NotFound:

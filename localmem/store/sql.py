@@ -4,8 +4,11 @@ Stores text and changes, and replays changes into banks. Does not depend on mode
 for one user.
 """
 
+import logging
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -14,23 +17,74 @@ from sqlalchemy import Connection
 
 from localmem.bank import Bank
 from localmem.store import jobs, sessions, undo
-from localmem.store.change_log import ChangeLog, unit_history
+from localmem.store.change_log import ChangeLog, UnitHistory, unit_history
 from localmem.store.database import Database
-from localmem.store.erase import Eraser, Erasure
+from localmem.store.erase import Eraser, Receipt
 from localmem.store.erase_check import check_erasure
-from localmem.store.export import export_lines
-from localmem.store.importing import import_user, read_export
-from localmem.store.index_files import IndexFiles
+from localmem.store.jobs import SessionJob
 from localmem.store.journal import StoreJournal
 from localmem.store.migrate import migrate
-from localmem.store.records import Backlog, ImportSummary, Receipt, SessionInfo, SessionJob, SessionState, UnitHistory
 from localmem.store.serialization import ChangeSerializer
+from localmem.store.sessions import Backlog, SessionInfo, SessionState
+from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
 from localmem.store.turns import require_name
 from localmem.store.vectors import EmbeddingTable, MemoryVectors
 from localmem.store.writer import Writer
 from localmem.types import Change, Session
 
 Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+class IndexFiles:
+    """The index files under `folder`, one folder for each user; without `folder`, every index is in memory only.
+
+    They are derived data that contains vectors, so an erasure deletes them. Retrievers write and read them.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def path(self, user: str, system: str, identity: str) -> Path | None:
+        """The file for the index of one bank under one encoder."""
+        return self._user_folder(user) / f"{system}-{_hash_name(identity)[:16]}.index" if self._folder else None
+
+    def delete(self, user: str) -> int:
+        """Delete the user's files and return their number. A file that cannot be deleted is logged and stays."""
+        return _delete(self._user_folder(user)) if self._folder else 0
+
+    def delete_all(self) -> int:
+        """Delete the files of all users; they can be rebuilt."""
+        return _delete(self._folder) if self._folder else 0
+
+    def user_files(self, user: str) -> list[Path]:
+        """The user's files."""
+        return list(_files(self._user_folder(user))) if self._folder else []
+
+    def all_files(self) -> list[Path]:
+        """The files of all users."""
+        return list(_files(self._folder)) if self._folder else []
+
+    def _user_folder(self, user: str) -> Path:
+        return (self._folder or Path()) / _hash_name(user)[:32]
+
+
+def _hash_name(text: str) -> str:
+    """A name that is valid on any file system and does not disclose the user."""
+    return sha256(text.encode()).hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _delete(folder: Path) -> int:
+    count = len(list(_files(folder)))
+    if folder.exists():
+        message = "the index file %s cannot be deleted: %s"
+        shutil.rmtree(folder, onerror=lambda _, path, error: log.warning(message, path, error))
+    return count - len(list(_files(folder)))
 
 
 class Store:
@@ -218,10 +272,17 @@ class Store:
         require_name("user", user)
         return self._writer.run(change)
 
-    def _erase(self, user: str, what: str, erase: Callable[[Eraser], Erasure]) -> Receipt:
+    def _erase(self, user: str, what: str, erase: Callable[[Eraser], None]) -> Receipt:
         """Index files go first, so that a crash in between leaves none, and again for one written in the meantime."""
+
+        def change(connection: Connection) -> Eraser:
+            eraser = Eraser(connection, self._log, user)
+            erase(eraser)
+            eraser.delete_vectors()
+            return eraser
+
         files = self.indexes.delete(require_name("user", user))
-        erasure = self._change(user, lambda connection: erase(Eraser(connection, self._log, user)))
+        erasure = self._change(user, change)
         files += self.indexes.delete(user)
         checked, remaining = check_erasure(self._database, erasure.texts, self.indexes.all_files())
         if remaining is not None:
