@@ -20,7 +20,7 @@ from finetune.trainers.pair_trainers import FRESH, fit_pairs, make_learner
 from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
 from localmem.classification import OPERATIONS
 from localmem.classification.pair_classifier import config_of, labels_of
-from localmem.classification.trained_classifier import INFERENCES
+from localmem.classification.pair_classifier import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import (
     SHIPPED,

@@ -1,6 +1,6 @@
 """Classifiers of sentence pairs: what a new sentence does to a remembered one (Keep Me Updated, section 4.3).
 
-The contract and the backbone as a classifier; no weights library is imported. Trained models: `trained_classifier`.
+The contract and the backbone as a classifier; no weights library is imported. Trained models: `pair_classifier`.
 """
 
 import math

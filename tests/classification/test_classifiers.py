@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localmem.classification import OPERATIONS, LLMClassifier, Operation, OperationLabel
-from localmem.classification.pair_classifier import PairModel, labels_of
-from localmem.classification.trained_classifier import (
+from localmem.classification.pair_classifier import (
     INFERENCES,
     Inference,
+    PairModel,
     TrainedClassifier,
     Verdict,
     ZeroShotClassifier,
     classifier_of,
+    labels_of,
     operation_from_inference,
 )
 from localmem.errors import BadInput, PartialFailure

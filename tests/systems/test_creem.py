@@ -19,8 +19,7 @@ from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.retrieval.base import Retriever
-from localmem.systems.creem import Creem, CreemOptions
-from localmem.systems.creem.blend import Blender, Statements
+from localmem.systems.creem import Blender, Creem, CreemOptions, Statements
 from localmem.types import (
     AddUnit,
     Change,

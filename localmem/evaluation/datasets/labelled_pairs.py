@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from pydantic import AliasChoices, AliasPath, Field
 
 from localmem.classification import OPERATIONS
-from localmem.classification.trained_classifier import INFERENCES
+from localmem.classification.pair_classifier import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.readers import Record, read_records
 from localmem.files import read_text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localmem.classification.trained_classifier import INFERENCES
+from localmem.classification.pair_classifier import INFERENCES
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import (
     LabelledPair,

@@ -11,8 +11,7 @@ from finetune.trainers.operation_classifier import OperationRecipe, train, use_f
 from finetune.trainers.pair_trainers import make_learner, new_t5
 from finetune.trainers.training import TrainingJob, update_recipe
 from localmem.classification import OPERATIONS
-from localmem.classification.pair_classifier import PairModel, digit_tokens, t5_input
-from localmem.classification.trained_classifier import TrainedClassifier
+from localmem.classification.pair_classifier import PairModel, TrainedClassifier, digit_tokens, t5_input
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from tests.finetune.play import inference_file, operation_file

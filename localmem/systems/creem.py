@@ -17,28 +17,171 @@ Differs from the paper:
 - An insight that is remembered word for word is not added again.
 - When no insight comes back, the reply sees the memories that were found.
 - The dialogue's turns are searched with an index of the same kind as the memory's, made for the moment.
-
-What the backbone does is in `blend`.
 """
 
+import json
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.llm.base import LLM
+from localmem.llm.structured_output import (
+    answer_format,
+    array,
+    count_fallback,
+    generate_usable,
+    record,
+    repeats_instructions,
+    string,
+)
 from localmem.memory import Memory
+from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
-from localmem.systems.creem.blend import Blender, Insight, Statements, ask_questions
-from localmem.text.dialogue import distinguish_speakers, speaker_names
+from localmem.text.dialogue import day, distinguish_speakers, latest_turns, line, speaker_names, transcript
 from localmem.text.summarize import Summarizer
-from localmem.text.units import by_time
-from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Recall, RetireUnit, Role, Session, Turn, Unit
+from localmem.text.units import by_time, free_tokens
+from localmem.types import (
+    AddUnit,
+    Change,
+    Completion,
+    Exchange,
+    Hit,
+    JsonSchema,
+    MarkUnit,
+    Prompt,
+    Recall,
+    RetireUnit,
+    Role,
+    Session,
+    Turn,
+    Unit,
+)
 
-__all__ = ["SYSTEM", "Creem", "CreemOptions"]
+Operation = Literal["New", "Redundant", "Updated"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_QUESTION = "creem/question"
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The search results about one speaker: memories, and turns of the dialogue."""
+
+    speaker: str
+    memories: Sequence[Unit]
+    turns: Sequence[Turn]
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """A new memory, and the ids of those it replaces; without refinement it has no operation and replaces none."""
+
+    text: str
+    operation: Operation | None
+    replaces: tuple[str, ...]
+
+
+def ask_questions(
+    llm: LLM, dialogues: Sequence[tuple[Sequence[Turn], str]], tokens: int, fallbacks: Counter[str]
+) -> list[str]:
+    """The most salient question about a speaker, for each (dialogue, speaker) (section 2.2, appendix A.1).
+
+    All are asked at once. The last `tokens` of the dialogue are shown, fewer when the model's context is short. For an
+    answer without a question the last turn is used, and that is counted.
+    """
+    bare = render(_QUESTION, dialogue="", speaker="")
+    budget = min(tokens, max(free_tokens(llm, bare), llm.context_length // 4))
+    recent = [transcript(latest_turns(turns, budget, llm.count_tokens)) for turns, _ in dialogues]
+    prompts = [
+        render(_QUESTION, dialogue=text, speaker=speaker) for text, (_, speaker) in zip(recent, dialogues, strict=True)
+    ]
+    questions = []
+    for answer, (turns, _) in zip(generate_usable(llm, prompts, fallbacks), dialogues, strict=True):
+        question = " ".join(answer.text.split()) if answer else ""
+        if answer and not question:
+            count_fallback(_QUESTION, "its answer is empty", fallbacks)
+        questions.append(question or turns[-1].text)
+    return questions
+
+
+class Blender:
+    """Asks for `count` insights of at most `longest` characters (section 2.3, appendix A.3).
+
+    With `refine` each gets an operation. An unusable answer gives no insights. An insight that is labelled Redundant or
+    Updated but names no memory, or New but names some, is New. Both are counted.
+    """
+
+    def __init__(self, llm: LLM, *, count: int, longest: int, refine: bool, fallbacks: Counter[str]) -> None:
+        self._llm = llm
+        self._count = count
+        self._longest = longest
+        self._refine = refine
+        self._fallbacks = fallbacks
+
+    def blend(self, batch: Sequence[Statements]) -> list[list[Insight]]:
+        """The insights from each set of statements; all asked at once."""
+        labels = [{f"M{n}": unit.id for n, unit in enumerate(statements.memories, 1)} for statements in batch]
+        prompts = [self._prompt(statements, list(names)) for statements, names in zip(batch, labels, strict=True)]
+        answers = generate_usable(self._llm, prompts, self._fallbacks)
+        return [
+            self._read(answer, names, prompt) if answer else []
+            for answer, names, prompt in zip(answers, labels, prompts, strict=True)
+        ]
+
+    def _prompt(self, statements: Statements, labels: Sequence[str]) -> Prompt:
+        prompt = render(
+            "creem/blend",
+            form=self._form(labels),
+            statements=_statement_lines(statements, labels),
+            speaker=statements.speaker,
+            count=self._count,
+            refine=self._refine,
+        )
+        return replace(prompt, max_tokens=load("creem/blend").max_tokens * self._count)
+
+    def _read(self, answer: Completion, labels: Mapping[str, str], prompt: Prompt) -> list[Insight]:
+        match json.loads(answer.text):
+            case {"insights": list(items)}:
+                insights = [insight for item in items if (insight := self._insight(item, labels))]
+                return list({i.text: i for i in insights if not repeats_instructions(prompt, i.text)}.values())
+        count_fallback("creem/blend", f"its answer {answer.text!r:.80} holds no insights", self._fallbacks)
+        return []
+
+    def _insight(self, item: object, labels: Mapping[str, str]) -> Insight | None:
+        match item:
+            case {"insight": str(text), **judgement} if any(character.isalnum() for character in text):
+                text = " ".join(text.split())
+            case _:
+                return None
+        if not self._refine:
+            return Insight(text, None, ())
+        operation: Operation = next((name for name in OPERATIONS if name == judgement.get("operation")), "New")
+        names = judgement.get("remove")
+        items = names if isinstance(names, list) else []
+        replaced = tuple(dict.fromkeys(labels[name] for name in items if isinstance(name, str) and name in labels))
+        if (operation == "New") == bool(replaced):
+            reason = f"an insight labelled {operation} names {len(replaced)} memories to remove; it is New"
+            count_fallback("creem/blend", reason, self._fallbacks)
+            return Insight(text, "New", ())
+        return Insight(text, operation, replaced)
+
+    def _form(self, labels: Sequence[str]) -> JsonSchema:
+        fields = {"insight": string(self._longest)}
+        if self._refine and labels:
+            fields |= {"operation": {"enum": list(OPERATIONS)}, "remove": array({"enum": list(labels)}, len(labels))}
+        elif self._refine:
+            fields |= {"operation": {"enum": ["New"]}}  # there is no memory that it could repeat or change
+        return answer_format(insights={**array(record(**fields), self._count), "minItems": 1})
+
+
+def _statement_lines(statements: Statements, labels: Sequence[str]) -> str:
+    memories = [f"{label} ({day(m.time)}): {m.text}" for label, m in zip(labels, statements.memories, strict=True)]
+    return "\n".join([*memories, *(f"Now, {line(turn)}" for turn in statements.turns)])
+
 
 KIND = "insight"
 _MARK = "operation/"  # followed by the operation's name
@@ -126,10 +269,8 @@ class Creem(Memory):
         bank = self.bank
         memory = self._memory(bank)
         results = self._search(bank, list(self._sides_to_blend(memory, session)))
-        changes = _changes(bank, session, list(zip(results, self._blend(results), strict=True)))
-        return [*self._first_insights(session, memory), *changes]
-
-    # -- memory and search
+        blended = list(zip(results, self._blend(results), strict=True))
+        return [*self._first_insights(session, memory), *_changes(bank, session, blended)]
 
     def _memory(self, bank: Bank) -> dict[Role, list[Unit]]:
         """The units about each side, oldest first; without sides that have none."""
@@ -167,8 +308,6 @@ class Creem(Memory):
                 return units[:k]
             width *= 2
 
-    # -- insights
-
     def _blend(self, results: Sequence[_Results]) -> list[list[Insight]]:
         return self._blender.blend(
             [Statements(result.side.name, [hit.unit for hit in result.hits], result.turns) for result in results]
@@ -195,7 +334,6 @@ class Creem(Memory):
 
 
 def _sides(memory: Mapping[Role, Sequence[Unit]], turns: Sequence[Turn]) -> list[_Side]:
-    """The sides that have memories, at this moment of the dialogue."""
     turns = distinguish_speakers(turns)
     names = speaker_names(turns)
     return [_Side(role, names.get(role) or units[-1].speaker or role, units, turns) for role, units in memory.items()]
@@ -230,12 +368,10 @@ def _blended_unit(unit_id: str, text: str, session: Session, results: _Results) 
 
 def _unit(unit_id: str, speaker: str, text: str, session: Session, turns: Sequence[Turn]) -> Unit:
     sources = tuple(dict.fromkeys(turn.id for turn in turns))
-    time = turns[-1].time
-    return Unit(unit_id, text, text, KIND, speaker, session.id, sources, time, time)
+    return Unit(unit_id, text, text, KIND, speaker, session.id, sources, turns[-1].time, turns[-1].time)
 
 
 def _statement(name: str, turn: Turn) -> Unit:
-    """A turn of the dialogue as a unit to search."""
     return Unit(name, turn.text, turn.text, "turn", turn.speaker, "", (turn.id,), turn.time, turn.time)
 
 
