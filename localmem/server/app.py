@@ -4,19 +4,27 @@ Opens no socket; `listen` does. The clock is injected.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from fastapi import FastAPI
 
+from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server import errors
 from localmem.server.dependencies import Services
-from localmem.server.idle import IdleWatch
 from localmem.server.metrics import RequestCounter
 from localmem.server.routes import completions, health, memories, openai
-from localmem.server.session_manager import Clock
+from localmem.server.session_manager import Clock, SessionManager
+from localmem.store import SessionInfo
+from localmem.types import Session
+
+log = logging.getLogger(__name__)
 
 
 def utc_now() -> datetime:
@@ -50,3 +58,77 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         services.sessions.stop_all()
         await asyncio.to_thread(watch.stop)
         await asyncio.to_thread(services.pool.shutdown, cancel_futures=True)
+
+
+class IdleWatch:
+    """A thread that closes idle sessions, those of earlier runs of the server included.
+
+    A session is idle when its last turn is old enough by the time of day, or when it got no new turn for as long by a
+    monotonic clock: a time of day that is set back must not keep a session open.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        sessions: SessionManager,
+        now: Clock,
+        *,
+        idle: timedelta,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runtime = runtime
+        self._sessions = sessions
+        self._now = now
+        self._idle = idle
+        self._monotonic = monotonic
+        self._last_change: dict[tuple[str, str], tuple[int, float]] = {}  # (user, session) -> turns, time
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="idle-watch", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and wait for it."""
+        self._stopping.set()
+        self._thread.join()
+
+    def check(self) -> list[str]:
+        """Close the sessions that are idle now and return their ids.
+
+        The store says what is idle, so that a check loads no agent of a user who is away.
+        """
+        closed: list[str] = []
+        open_keys: set[tuple[str, str]] = set()
+        for user in self._runtime.store.users():
+            open_infos = self._runtime.store.sessions(user, "open")
+            open_keys.update((user, info.id) for info in open_infos)
+            idle = {info.id: info.turns for info in open_infos if self._is_idle(user, info)}
+            if idle:
+                closed += self._sessions.end_idle(user, partial(_is_unchanged, idle))
+        self._last_change = {key: change for key, change in self._last_change.items() if key in open_keys}
+        return closed
+
+    def _is_idle(self, user: str, info: SessionInfo) -> bool:
+        if not info.turns:
+            return False
+        reading = self._monotonic()
+        turns, since = self._last_change.get((user, info.id), (0, reading))
+        if turns != info.turns:
+            since = reading
+        self._last_change[user, info.id] = (info.turns, since)
+        return max(self._now() - info.ended, timedelta(seconds=reading - since)) >= self._idle
+
+    def _watch(self) -> None:
+        pause = min(max(self._idle.total_seconds() / 10, 0.5), 30.0)
+        while not self._stopping.wait(pause):
+            try:
+                self.check()
+            except LocalmemError as error:
+                log.warning("cannot close idle sessions: %s", error)  # the next check tries again
+
+
+def _is_unchanged(idle: Mapping[str, int], session: Session) -> bool:
+    """Whether the session is one of the idle ones (id -> number of turns) and got no turn since the check."""
+    return len(session.turns) <= idle.get(session.id, -1)

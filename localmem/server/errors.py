@@ -33,11 +33,7 @@ class ApiError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status = status
-        self.message = message
-        self.param = param
-        self.code = code
-        self.headers = headers
+        self.status, self.message, self.param, self.code, self.headers = status, message, param, code, headers
 
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error as OpenAI's API writes it."""
@@ -62,9 +58,8 @@ def install(app: FastAPI) -> None:
     """Answer every error of the app in OpenAI's shape."""
     app.add_exception_handler(RequestValidationError, _respond_invalid)
     app.add_exception_handler(HTTPException, _respond_http)
-    app.add_exception_handler(ApiError, _respond)
-    app.add_exception_handler(LocalmemError, _respond)
-    app.add_exception_handler(Exception, _respond)
+    for kind in (ApiError, LocalmemError, Exception):
+        app.add_exception_handler(kind, _respond)
 
 
 def _json(error: ApiError) -> JSONResponse:

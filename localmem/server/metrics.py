@@ -87,8 +87,10 @@ class _StateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._usage()
         yield self._jobs()
-        yield _gauge("localmem_open_sessions", "Open sessions.", self._open_sessions())
-        yield _gauge("localmem_replies_in_progress", "Replies in progress.", self._sessions.count_active())
+        store = self._runtime.store
+        count = sum(len(store.sessions(user, "open")) for user in store.users())
+        yield GaugeMetricFamily("localmem_open_sessions", "Open sessions.", count)
+        yield GaugeMetricFamily("localmem_replies_in_progress", "Replies in progress.", self._sessions.count_active())
 
     def _usage(self) -> Iterator[Metric]:
         calls = CounterMetricFamily("localmem_llm_calls", "Answers of the backbone.", labels=["prompt"])
@@ -110,11 +112,3 @@ class _StateCollector(Collector):
         for state in ("pending", "failed"):
             family.add_metric([state], counts[state])
         return family
-
-    def _open_sessions(self) -> int:
-        store = self._runtime.store
-        return sum(len(store.sessions(user, "open")) for user in store.users())
-
-
-def _gauge(name: str, description: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, description, value=value)

@@ -17,53 +17,47 @@ from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
 
 
-class Part(BaseModel):
-    """One part of a message; only those of type text can be used."""
-
+class _Open(BaseModel):
     model_config = ConfigDict(extra="allow")
+
+
+class Part(_Open):
+    """One part of a message; only those of type text can be used."""
 
     type: str
     text: str | None = None
 
 
-class SentMessage(BaseModel):
+class SentMessage(_Open):
     """A message as OpenAI's clients send it."""
-
-    model_config = ConfigDict(extra="allow")
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(_Open):
     """Options of a stream."""
-
-    model_config = ConfigDict(extra="allow")
 
     include_usage: bool | None = None
 
 
-class JsonSchemaFormat(BaseModel):
+class JsonSchemaFormat(_Open):
     """A named JSON schema."""
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     definition: dict[str, object] = Field(alias="schema")
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(_Open):
     """The format that an answer must have."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaFormat | None = None
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(_Open):
     """POST /v1/chat/completions. Fields that are not listed are passed to the backbone."""
-
-    model_config = ConfigDict(extra="allow")
 
     model: str
     messages: Annotated[list[SentMessage], Field(min_length=1)]
@@ -103,7 +97,7 @@ def parse_chat(request: ChatRequest) -> ChatInput:
     texts = [(message.role, _text(message, number)) for number, message in enumerate(request.messages)]
     system = [text for role, text in texts if role in ("system", "developer") and text.strip()]
     # A client that stopped a reply before its first word resends it empty: it was never shown.
-    dialogue = [_message(role, text) for role, text in texts if role in ("user", "assistant") and text.strip()]
+    dialogue = [Message(role, text) for role, text in texts if role in ("user", "assistant") and text.strip()]
     last_role, last_text = texts[-1]
     if last_role != "user" or not last_text.strip():
         raise ApiError(400, "the last message must be from the user and contain text", param="messages")
@@ -129,10 +123,6 @@ def requested_session(header: str | None, metadata: Mapping[str, object] | None)
     """The session that the client names in the header, or else in the body's metadata."""
     name = header or (metadata or {}).get("session")
     return str(name) if name else None
-
-
-def _message(role: str, text: str) -> Message:
-    return Message("user" if role == "user" else "assistant", text)
 
 
 def _text(message: SentMessage, number: int) -> str:

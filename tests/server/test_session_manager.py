@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localmem.server.idle import IdleWatch
+from localmem.server.app import IdleWatch
 from localmem.store import Store
 from tests.server.conftest import Clock, LiveServer, serving
 

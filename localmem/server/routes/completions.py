@@ -8,6 +8,7 @@ When the client disconnects, the reply is stopped: the backbone stops, and the w
 """
 
 import asyncio
+import json
 import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -25,19 +26,88 @@ from localmem.errors import LocalmemError
 from localmem.server.dependencies import Services, SharedServices, User
 from localmem.server.errors import ApiError, to_api_error
 from localmem.server.reply_stream import Pieces, ReplyStream
-from localmem.server.responses import ChatResponse, error_event
 from localmem.server.schemas import ChatInput, ChatRequest, apply_sampling, parse_chat, requested_session
 from localmem.server.session_manager import LoggedRequest
-from localmem.types import Reply
+from localmem.types import Reply, Usage
 
 SESSION_HEADER = "x-localmem-session"
 ALIAS = "localmem"  # a client may ask for the model by this name, whatever is served
 
+_DONE = "data: [DONE]\n\n"
+
 T = TypeVar("T")
+Json = dict[str, object]
 
 log = logging.getLogger(__name__)
 
 router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatResponse:
+    """The response to one chat request; `created` is in unix seconds."""
+
+    id: str
+    created: int
+    model: str
+
+    def completion(self, reply: Reply, session: str) -> Json:
+        """The completion as one document. The text is the model's: the log may hold the same words already."""
+        message = {"role": "assistant", "content": reply.completion.text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.completion.finish}
+        return {
+            **self._head("chat.completion"),
+            "choices": [choice],
+            "usage": _usage_body(reply.completion.usage),
+            "localmem": _recall_body(reply, session),
+        }
+
+    def first_chunk(self, *, with_usage: bool) -> str:
+        """The first chunk of a stream: the role."""
+        return self._chunk({"role": "assistant", "content": ""}, None, with_usage)
+
+    def text_chunk(self, text: str, *, with_usage: bool) -> str:
+        """Some words."""
+        return self._chunk({"content": text}, None, with_usage)
+
+    def last_chunks(self, reply: Reply, session: str, *, with_usage: bool) -> str:
+        """The last chunks: finish reason and recall, the token usage if the client asked for it, and the end mark."""
+        last = self._chunk({}, reply.completion.finish, with_usage, {"localmem": _recall_body(reply, session)})
+        usage = {**self._head("chat.completion.chunk"), "choices": [], "usage": _usage_body(reply.completion.usage)}
+        return last + (_event(usage) if with_usage else "") + _DONE
+
+    def _chunk(self, delta: Json, finish: str | None, with_usage: bool, extra: Json | None = None) -> str:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        chunk: Json = {**self._head("chat.completion.chunk"), "choices": [choice], **(extra or {})}
+        return _event({**chunk, "usage": None} if with_usage else chunk)
+
+    def _head(self, kind: str) -> Json:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def _error_event(error: ApiError) -> str:
+    """An error in the middle of a stream, which OpenAI's clients raise; the stream ends after it."""
+    return _event({**error.body()})
+
+
+def _usage_body(usage: Usage) -> Json:
+    """Tokens as OpenAI counts them."""
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    }
+
+
+def _recall_body(reply: Reply, session: str) -> Json:
+    """What the reply was based on: the recalled units, and the memory text as the model read it."""
+    hits = [{"id": hit.unit.id, "text": hit.unit.text, "score": float(hit.score)} for hit in reply.recall.hits]
+    return {"session": session, "recalled": hits, "memory": reply.recall.text}
+
+
+def _event(body: Json) -> str:
+    return f"data: {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +226,7 @@ async def _events(stream: ReplyStream, event: str | Reply, job: _ChatJob, respon
             event = await stream.next()
     except Exception as error:  # the status is sent; an error can only be reported in the stream
         log.warning("a stream ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))
-        yield error_event(to_api_error(error))
+        yield _error_event(to_api_error(error))
     else:
         yield response.last_chunks(event, stream.session, with_usage=with_usage)
 

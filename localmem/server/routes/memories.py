@@ -27,28 +27,28 @@ router = APIRouter(prefix="/v1/memories")
 SOURCE = "api"  # in place of the session that a unit comes from
 
 
-class SearchRequest(BaseModel):
-    """POST /v1/memories/search. `since` and `until` bound the time of the event."""
+class _Filtered(BaseModel):
+    """Fields of a search. `since` and `until` bound the time of the event."""
 
     model_config = ConfigDict(extra="forbid")
+
+    speaker: str | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+
+class SearchRequest(_Filtered):
+    """POST /v1/memories/search."""
 
     query: Annotated[str, Field(min_length=1)]
     limit: Annotated[int, Field(ge=1, le=100)] = 10
-    speaker: str | None = None
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
 
 
-class RecallRequest(BaseModel):
-    """POST /v1/memories/recall. `as_of` recalls from the memory of that time; the other fields are as in search."""
-
-    model_config = ConfigDict(extra="forbid")
+class RecallRequest(_Filtered):
+    """POST /v1/memories/recall. `as_of` recalls from the memory of that time."""
 
     text: Annotated[str, Field(min_length=1)]
     as_of: AwareDatetime | None = None
-    speaker: str | None = None
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
 
 
 class NewMemory(BaseModel):
