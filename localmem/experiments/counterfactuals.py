@@ -144,11 +144,9 @@ def _judge_answers(
     with open_judgements(out) as log:
         judge_all(setup, judged, "", log)
     verdicts = [entry for entry in read_judgements(out) if (entry.judge, entry.model) == (judge.name, setup.model)]
+    rates = success_rates(systems, answers_of(lines), verdicts)
     return {
-        "data": {
-            "sha256": dataset.sha256,
-            "questions": sum(len(episode.probes) for episode in dataset.episodes),
-        },
+        "data": {"sha256": dataset.sha256, "questions": sum(len(episode.probes) for episode in dataset.episodes)},
         "judge": {
             "name": judge.name,
             "model": setup.model,
@@ -156,8 +154,5 @@ def _judge_answers(
             "calibration": calibration.line if calibration else None,
             "believable": calibration.believable if calibration else False,
         },
-        "systems": [
-            {**asdict(rate), "rate": rate.rate._asdict()}
-            for rate in success_rates(systems, answers_of(lines), verdicts)
-        ],
+        "systems": [{**asdict(row), "rate": row.rate._asdict()} for row in rates],
     }

@@ -109,10 +109,8 @@ def _table(record: CalibrationRecord) -> str:
     """One judge's figures for the terminal; a line for each that there is."""
     figures = record.figures
     samples = f", {record.samples} samples" if record.samples > 1 else ""
-    lines = [
-        f"{record.judge} on {record.model.name}{samples}, {figures.items} items of {record.labelled}",
-        figures.line,
-    ]
+    title = f"{record.judge} on {record.model.name}{samples}, {figures.items} items of {record.labelled}"
+    lines = [title, figures.line]
     if figures.accuracy:
         mean, low, high = figures.accuracy
         lines.append(f"accuracy {mean:.2f} [{low:.2f}, {high:.2f}]")

@@ -121,11 +121,8 @@ def read_labelled_set(path: Path, judge: Judge) -> LabelledSet:
 def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verdict], *, seed: int = 0) -> Calibration:
     """Compare the judge's verdicts on the labelled items with the labels. An item without a verdict is a miss."""
     lines = labelled.lines
-    counts = (
-        len(lines),
-        sum(not verdict.usable for verdict in verdicts),
-        sum(verdict.trimmed > 0 for verdict in verdicts),
-    )
+    unusable = sum(not verdict.usable for verdict in verdicts)
+    counts = len(lines), unusable, sum(verdict.trimmed > 0 for verdict in verdicts)
     if isinstance(judge.verdict, Numbers):
         pairs = {scale: _score_pairs(scale, lines, verdicts) for scale in judge.scales}
         spearman = {scale: _spearman(values) for scale, values in pairs.items()}
