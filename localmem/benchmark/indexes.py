@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
@@ -166,9 +167,6 @@ def make_units(texts: Sequence[str], start: int = 0, prefix: str = "") -> list[U
     return units
 
 
-# -- baselines ---------------------------------------------------------------------------------------------------------
-
-
 class BruteForce:
     """All inner products in single precision, the best of them sorted. Ids are the rows' numbers."""
 
@@ -198,9 +196,6 @@ def bare_bm25s(texts: Sequence[str], k: int) -> Search:
         return index.retrieve(words, k=min(k, len(texts)), show_progress=False)
 
     return search
-
-
-# -- one index ---------------------------------------------------------------------------------------------------------
 
 
 def _measure_vectors(case: IndexCase, corpus: Corpus) -> list[Row]:
@@ -330,9 +325,6 @@ def _figures(times: Sequence[float]) -> Row:
     return {"p50_ms": figures["p50"], "p95_ms": figures["p95"], "calls": len(times)}
 
 
-# -- plots -------------------------------------------------------------------------------------------------------------
-
-
 def draw_retrieval(rows: Sequence[Mapping[str, object]], folder: Path) -> list[Path]:
     """Write latency.png (latency by bank size) and recall.png (recall by latency). Raises MissingExtra."""
     smallest = min(_number(row, "batch") for row in rows)
@@ -348,20 +340,19 @@ def draw_retrieval(rows: Sequence[Mapping[str, object]], folder: Path) -> list[P
         if "recall" in row:
             recall[name][_number(row, "p50_ms")] = _number(row, "recall")
 
-    def draw_latency(axes: "Axes") -> None:
-        for name, line in latency.items():
+    def draw(axes: "Axes", lines: Mapping[str, Mapping[float, float]], **settings: str) -> None:
+        for name, line in lines.items():
             style = "--" if name.endswith("(bare)") else "-"
             axes.plot(list(line), list(line.values()), style, marker="o", label=name)
-        axes.set(xscale="log", yscale="log", xlabel="units in the bank", ylabel="median of one query, ms")
+        axes.set(xscale="log", **settings)
 
-    def draw_recall(axes: "Axes") -> None:
-        for name, line in recall.items():
-            axes.plot(list(line), list(line.values()), marker="o", label=name)
-        axes.set(xscale="log", xlabel="median of one query, ms", ylabel="recall@10 of exact search")
-
-    plots = {folder / "latency.png": draw_latency, folder / "recall.png": draw_recall}
-    for path, draw in plots.items():
-        save_plot(path, draw)
+    time, recalled = "median of one query, ms", "recall@10 of exact search"
+    plots = {
+        folder / "latency.png": partial(draw, lines=latency, yscale="log", xlabel="units in the bank", ylabel=time),
+        folder / "recall.png": partial(draw, lines=recall, xlabel=time, ylabel=recalled),
+    }
+    for path, plot in plots.items():
+        save_plot(path, plot)
     return list(plots)
 
 

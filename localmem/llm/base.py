@@ -110,8 +110,9 @@ def check_json(prompt: Prompt, text: str) -> None:
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
+        quote = text if len(text) <= _MAX_QUOTE else f"{text[: _MAX_QUOTE // 2]} [...] {text[-_MAX_QUOTE // 2 :]}"
         raise BadReply(
-            f"prompt {prompt.name!r} was answered {_quote(text)}, which is not JSON ({error}); "
+            f"prompt {prompt.name!r} was answered {quote!r}, which is not JSON ({error}); "
             f"raise its max_tokens above {prompt.max_tokens}, or bound its schema"
         ) from error
 
@@ -119,11 +120,6 @@ def check_json(prompt: Prompt, text: str) -> None:
 def route(adapters: Mapping[str, str], prompt_name: str) -> str | None:
     """The adapter for a prompt: the one for its name, else the one for the part before the slash, else None."""
     return adapters.get(prompt_name) or adapters.get(prompt_name.partition("/")[0])
-
-
-def _quote(text: str) -> str:
-    short = text if len(text) <= _MAX_QUOTE else f"{text[: _MAX_QUOTE // 2]} [...] {text[-_MAX_QUOTE // 2 :]}"
-    return repr(short)
 
 
 def _without_oldest(

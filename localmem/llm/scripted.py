@@ -32,25 +32,17 @@ class ScriptedLLM:
         per_token: float = 0.0,
     ) -> None:
         self._script = script
-        self._name = name
-        self._context_length = context_length
+        self.name = name
+        self.context_length = context_length
         self._first_token = first_token
         self._per_token = per_token
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_length(self) -> int:
-        return self._context_length
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         return results_or_raise([self._attempt(prompt) for prompt in prompts])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         check(prompt)
-        fitted, trimmed = fit(prompt, self._context_length, self._count)
+        fitted, trimmed = fit(prompt, self.context_length, self._count)
         words, cut = self._answer(fitted)
         for index, word in enumerate(words or [""]):
             if pause := self._per_token if index else self._first_token:

@@ -44,10 +44,6 @@ class ChatTokenizer:
         )
         return ids
 
-    def count(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
-        """Tokens of the messages and of the start of the answer."""
-        return len(self.encode(messages, template))
-
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         if not texts:
             return []

@@ -56,13 +56,13 @@ class TransformersLLM:
         adapters: Mapping[str, str | Path] | None = None,
         prefix_tokens: int = 16384,
     ) -> None:
-        self._name = name
+        self.name = name
         self._tokenizer = ChatTokenizer(path)
         _share_heap()
         with one_at_a_time():
             model = _load(path, resolve_device(device), dtype)
         text = model.config.get_text_config(decoder=True)
-        self._context_length = context_length or int(text.max_position_embeddings)
+        self.context_length = context_length or int(text.max_position_embeddings)
         ends = _ends(model, self._tokenizer)
         self._ends = frozenset(ends)
         self._grammars = Grammars(self._tokenizer.tokenizer, int(text.vocab_size), ends)
@@ -74,14 +74,6 @@ class TransformersLLM:
         self._ignored_fields: set[str] = set()
         for prompt_name, folder in (adapters or {}).items():
             self.load_adapter(prompt_name, Path(folder))
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_length(self) -> int:
-        return self._context_length
 
     @property
     def active(self) -> int:
@@ -146,8 +138,8 @@ class TransformersLLM:
         limit = steps_to_decide(choice.options) if choice else prompt.max_tokens
         fitted, trimmed = fit(
             replace(prompt, max_tokens=limit),
-            self._context_length,
-            lambda messages: self._tokenizer.count(messages, fields),
+            self.context_length,
+            lambda messages: len(self._tokenizer.encode(messages, fields)),
         )
         ids = self._tokenizer.encode(fitted.messages, fields)
         return Row(

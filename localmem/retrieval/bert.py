@@ -120,7 +120,7 @@ class BertEncoder:
     def encode(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
         encodings = self._tokenizer.encode_batch(list(texts))
         if self._suits_numpy(encodings):
-            model = self._numpy_model()
+            model = self._numpy = self._numpy or _NumpyModel(self.layout, read_weights(self._file))
             pooled = np.concatenate([model.pool([encoding.ids]) for encoding in encodings])
         else:
             pooled = self.torch_model().pool([encoding.ids for encoding in encodings])
@@ -141,11 +141,6 @@ class BertEncoder:
         allowed = self._device in ("auto", "cpu") and self._dtype in ("auto", "float32")
         few = sum(len(encoding.ids) for encoding in encodings) <= _FEW_TOKENS
         return allowed and few and "torch" not in sys.modules
-
-    def _numpy_model(self) -> "_NumpyModel":
-        if self._numpy is None:
-            self._numpy = _NumpyModel(self.layout, read_weights(self._file))
-        return self._numpy
 
 
 class _Model:

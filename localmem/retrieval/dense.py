@@ -103,8 +103,10 @@ class DenseRetriever:
                 absent = self._ids.new_indices([unit.id for unit in new])  # another thread may have added some
                 self._append([new[index] for index in absent], vectors[absent])
             in_thread = self._kind == "auto" and self._is_due()
-        if in_thread:
-            self._update_in_thread()
+        if in_thread and (self._builder is None or not self._builder.is_alive()):
+            # Not a daemon: the process waits for the thread at its end, although the addition does not.
+            self._builder = threading.Thread(target=self._update_index, name=_BUILDER)
+            self._builder.start()
         elif self._kind != "auto":
             self._update_index()
 
@@ -133,8 +135,6 @@ class DenseRetriever:
     def _encode(self, texts: Sequence[str], side: Side) -> Rows:
         return check_vectors(self._encoder.encode(texts, side), self._encoder.identity)
 
-    # -- rows -------------------------------------------------------------------------------------------------------
-
     def _append(self, units: Sequence[Unit], vectors: Rows) -> None:
         start, end = len(self._ids), len(self._ids) + len(units)
         self._ids.add(units)
@@ -152,8 +152,6 @@ class DenseRetriever:
         self._compactions += 1
         self._index = RowIndex.build("flat", self._vectors, half=self._half)
 
-    # -- building and saving an index -------------------------------------------------------------------------------
-
     def _kind_for(self, live_count: int) -> IndexKind:
         if self._kind == "auto":
             return "hnsw" if live_count > EXACT_UNTIL and not has_gpu() else "flat"
@@ -164,12 +162,6 @@ class DenseRetriever:
             return False
         unwritten = len(self._ids) - self._written_rows > len(self._ids) // _UNWRITTEN_SHARE
         return self._index.kind == "flat" or (self._file is not None and unwritten)
-
-    def _update_in_thread(self) -> None:
-        """Not a daemon: the process waits for the thread at its end, although the addition does not."""
-        if self._builder is None or not self._builder.is_alive():
-            self._builder = threading.Thread(target=self._update_index, name=_BUILDER)
-            self._builder.start()
 
     def _update_index(self) -> None:
         """Builds the kind of index that suits the number of units and writes it; searches use the old one meanwhile."""
@@ -248,8 +240,6 @@ class DenseRetriever:
         if self._ids.needs_compaction:
             self._compact()
         return True
-
-    # -- searching --------------------------------------------------------------------------------------------------
 
     def _nearest(self, queries: Rows, k: int, scope: Scope | None) -> list[list[Match]]:
         mask = self._ids.scope_mask(scope)

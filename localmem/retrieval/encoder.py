@@ -233,32 +233,32 @@ class CachedEncoder:
     """
 
     def __init__(self, inner: Encoder, cache: EmbeddingCache) -> None:
-        self._inner = inner
+        self.inner = inner  # also for texts that must not be stored
         self._cache = cache
         self.damaged = 0
 
     @property
-    def inner(self) -> Encoder:
-        """The encoder without the cache, for texts that must not be stored."""
-        return self._inner
-
-    @property
     def identity(self) -> str:
-        return self._inner.identity
+        return self.inner.identity
 
     @property
     def dimension(self) -> int:
-        return self._inner.dimension
+        return self.inner.dimension
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
         if side == "query" or not texts:
-            return self._inner.encode(texts, side)
+            return self.inner.encode(texts, side)
         digests = [passage_digest(text) for text in texts]
         text_of = dict(zip(digests, texts, strict=True))
         vectors = self._read(list(text_of))
         missing = [digest for digest in text_of if digest not in vectors]
         if missing:
-            vectors.update(self._encode_and_store(missing, [text_of[digest] for digest in missing]))
+            rows = check_vectors(self.inner.encode([text_of[digest] for digest in missing], "passage"), self.identity)
+            self._cache.put(
+                self.identity,
+                {digest: row.astype("<f4").tobytes() for digest, row in zip(missing, rows, strict=True)},
+            )
+            vectors.update(zip(missing, rows, strict=True))
         return np.stack([vectors[digest] for digest in digests]).astype(np.float32)
 
     def _read(self, digests: Sequence[str]) -> dict[str, Rows]:
@@ -269,12 +269,6 @@ class CachedEncoder:
             self.damaged += count
             log.warning("%d cached vectors of %s are damaged and are encoded again", count, self.identity)
         return valid
-
-    def _encode_and_store(self, digests: Sequence[str], texts: Sequence[str]) -> dict[str, Rows]:
-        rows = check_vectors(self._inner.encode(texts, "passage"), self.identity)
-        vectors = dict(zip(digests, rows, strict=True))
-        self._cache.put(self.identity, {digest: row.astype("<f4").tobytes() for digest, row in vectors.items()})
-        return vectors
 
 
 def _valid_vectors(stored: Mapping[str, bytes]) -> dict[str, Rows]:

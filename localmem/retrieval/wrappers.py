@@ -199,7 +199,7 @@ class RecencyRetriever(RetrieverWrapper):
     changes the scores but not their order; a later event has age 0. The first `depth` inner matches are weighted, or
     `k` if that is more: a unit beyond them does not match, however new it is.
 
-    With `dates` a question's dates (see query_dates.read_range) narrow the scope. When nothing matches there, the
+    With `dates` a question's dates (see read_range) narrow the scope. When nothing matches there, the
     matches of the whole scope are returned, and counted in `unrestricted`.
     """
 
@@ -276,12 +276,5 @@ def _narrow(query: str, scope: Scope) -> Scope | None:
     dates = read_range(query, scope.now)
     if dates is None:
         return None
-    return replace(scope, since=_later(scope.since, dates.since), until=_earlier(scope.until, dates.until))
-
-
-def _later(first: datetime | None, second: datetime | None) -> datetime | None:
-    return max(first, second) if first and second else first or second
-
-
-def _earlier(first: datetime | None, second: datetime | None) -> datetime | None:
-    return min(first, second) if first and second else first or second
+    starts, ends = filter(None, (scope.since, dates.since)), filter(None, (scope.until, dates.until))
+    return replace(scope, since=max(starts, default=None), until=min(ends, default=None))

@@ -1,4 +1,4 @@
-"""Growing text: cut at the first stop string, and never changed once it is released."""
+"""Growing text is cut at the first stop string and final once released; probabilities of options as by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Metering and recording see every answered prompt once, also in batches that failed in part."""
+"""Metering and recording see every answered prompt once; background prompts are marked and limited."""
 
 import threading
 from collections.abc import Generator, Sequence

@@ -1,4 +1,4 @@
-"""BM25Retriever compared with bm25s, and the splitting into words."""
+"""BM25Retriever compared with bm25s, the splitting into words, and its postings compared with one table."""
 
 import random
 import subprocess

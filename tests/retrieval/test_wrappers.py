@@ -1,4 +1,4 @@
-"""RecencyRetriever: how age weighs on scores of any scale, and how a question's dates narrow a search."""
+"""Keys with the units before them, how age weighs on scores of any scale, and how dates narrow a search."""
 
 from collections.abc import Sequence
 from dataclasses import replace

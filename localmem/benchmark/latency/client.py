@@ -169,15 +169,10 @@ class SimulatedUser:
             elapsed = 1000 * (self.stopwatch.now() - reading.start)
         usage = reduce(PromptUsage.plus, reading.calls.values(), PromptUsage())
         stages = {**reading.stages, "other": max(elapsed - sum(reading.stages.values()), 0.0)}
-        return Sample(
-            point=self.point,
-            kind="end",
-            user=self.user,
-            session=self.session,
-            turn=0,
-            sent=round(reading.start - self.start, 4),
-            ttft_ms=None,
-            e2el_ms=round(elapsed, 4),
+        sent = round(reading.start - self.start, 4)
+        sample = Sample(self.point, "end", self.user, self.session, 0, sent, None, round(elapsed, 4))
+        return replace(
+            sample,
             input_tokens=usage.input_tokens,
             cached_tokens=usage.cached_tokens,
             output_tokens=usage.output_tokens,

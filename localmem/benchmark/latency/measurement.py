@@ -135,8 +135,6 @@ class _Run:
             state={"before": asdict(before), "while": asdict(during), "after": asdict(after)},
         )
 
-    # -- a round ---------------------------------------------------------------------------------------------------
-
     def _round(self, name: str, turns: int) -> None:
         if not turns:
             return
@@ -200,8 +198,6 @@ class _Run:
             messages = [Message(roles[at % 2], next(writer.texts)) for at in range(_BACKGROUND_TURNS)]
             self._environment.agents.agent(writer.user).hear(messages, writer.now, writer.session)
             self._record(writer.end_session())
-
-    # -- figures -----------------------------------------------------------------------------------------------------
 
     def _record(self, sample: Sample) -> None:
         self._write(sample)

@@ -257,12 +257,12 @@ def _stacked_bars(bars: Mapping[str, Mapping[str, float]], title: str) -> "Draw"
     def draw(axes: "Axes") -> None:
         from matplotlib import colormaps
 
-        left = [0.0] * len(bars)
+        starts = [0.0] * len(bars)
         for number, stage in enumerate(stages):
             widths = [parts.get(stage, 0.0) for parts in bars.values()]
             colour = _BACKBONE_COLOURS.get(stage, colormaps["tab20"](number % 20))
-            axes.barh(list(bars), widths, left=left, color=colour, label=stage)
-            left = [start + width for start, width in zip(left, widths, strict=True)]
+            axes.barh(list(bars), widths, left=starts, color=colour, label=stage)
+            starts = [start + width for start, width in zip(starts, widths, strict=True)]
         axes.set(title=title, xlabel="mean ms")
         axes.invert_yaxis()
 

@@ -267,15 +267,13 @@ def overhead(
             *(round(with_memory - without, 3) for with_memory, without in pairs),
             *(round(with_memory / without, 4) if without else None for with_memory, without in pairs),
         )
-    added = [(sample.ttft_ms or 0.0) - (first_token_ms or 0.0) - _llm_calls_ms(sample) for sample in samples]
+    prompts = [sum(ms for name, ms in sample.stages.items() if name.startswith("llm:")) for sample in samples]
+    ttfts = [(sample.ttft_ms or 0.0) - (first_token_ms or 0.0) for sample in samples]
+    added = [ttft - own_prompts for ttft, own_prompts in zip(ttfts, prompts, strict=True)]
     embedding = [sample.stages.get("embed", 0.0) for sample in samples]
     own = [total - embed for total, embed in zip(added, embedding, strict=True)]
     p50_p95 = [(_percentile(values, 50), _percentile(values, 95)) for values in (added, own, embedding)]
     return Overhead(*p50_p95[0], None, None, *p50_p95[1], *p50_p95[2])
-
-
-def _llm_calls_ms(sample: Sample) -> float:
-    return sum(ms for name, ms in sample.stages.items() if name.startswith("llm:"))
 
 
 def _percentile(values: Sequence[float], percent: int) -> float:

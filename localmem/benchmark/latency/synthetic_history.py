@@ -92,9 +92,6 @@ def _session(number: int, pairs: Sequence[Statement], name: str) -> Session:
     )
 
 
-# -- answers without a model -------------------------------------------------------------------------------------------
-
-
 def scripted_llm(reply_words: int, *, first_token: float = 0.0, per_token: float = 0.0) -> ScriptedLLM:
     """A backbone with fixed times in seconds that answers every prompt of every system in its format."""
     return ScriptedLLM(

@@ -51,7 +51,7 @@ class VllmLLM:
         timeout: float = 600.0,
         priorities: bool = False,
     ) -> None:
-        self._name = name
+        self.name = name
         self._tokenizer = ChatTokenizer(tokenizer) if tokenizer else None
         self._context_length = context_length
         self._concurrency = concurrency
@@ -61,18 +61,14 @@ class VllmLLM:
         self._guard = threading.Lock()
 
     @property
-    def name(self) -> str:
-        return self._name
-
-    @property
     def context_length(self) -> int:
         if self._context_length is None:
             served = self._client.models()
-            if self._name not in served:
+            if self.name not in served:
                 raise LLMError(
-                    f"the server at {self._client.url} does not serve {self._name!r}; it serves {', '.join(served)}"
+                    f"the server at {self._client.url} does not serve {self.name!r}; it serves {', '.join(served)}"
                 )
-            self._context_length = served[self._name]
+            self._context_length = served[self.name]
         return self._context_length
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
@@ -110,7 +106,7 @@ class VllmLLM:
         if self._tokenizer:
             return self._tokenizer.count_tokens(texts)
         return [
-            self._client.tokens({"model": self._name, "prompt": text, "add_special_tokens": False}) for text in texts
+            self._client.tokens({"model": self.name, "prompt": text, "add_special_tokens": False}) for text in texts
         ]
 
     def load_adapter(self, name: str, path: Path) -> None:
@@ -155,7 +151,7 @@ class VllmLLM:
         return Completion(text, finish(answer.finish_reason), usage, None, trimmed)
 
     def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
-        model = route(self._adapters, prompt.name) or self._name
+        model = route(self._adapters, prompt.name) or self.name
         body = request_body(prompt, alternate(prompt.messages), model=model, stream=stream)
         return body | {"priority": _BACKGROUND} if self._has_priorities and prompt.background else body
 
@@ -173,7 +169,7 @@ class VllmLLM:
 
     def _count(self, messages: Sequence[Message], fields: Mapping[str, object]) -> int:
         if self._tokenizer:
-            return self._tokenizer.count(messages, fields)
+            return len(self._tokenizer.encode(messages, fields))
         merged = [{"role": message.role, "content": message.content} for message in alternate(messages)]
-        body = {"model": self._name, "messages": merged, "chat_template_kwargs": dict(fields)}
+        body = {"model": self.name, "messages": merged, "chat_template_kwargs": dict(fields)}
         return self._client.tokens(body)

@@ -88,19 +88,9 @@ class ServerProcess:
         self._state: Literal["new", "starting", "ready", "dead", "stopped"] = "new"
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: threading.Thread | None = None
-        self._starts = 0
+        self.starts = 0  # how often it was started; what an earlier process had loaded at run time is lost
         self._timed_out = False
         self._reason = ""
-
-    @property
-    def starts(self) -> int:
-        """How often the server was started; what an earlier process had loaded at run time is lost."""
-        return self._starts
-
-    @property
-    def process_id(self) -> int | None:
-        """The process id of the guard."""
-        return self._process.pid if self._process else None
 
     def start(self) -> None:
         """Starts the server and waits until it serves. Raises LLMUnavailable with the end of its log."""
@@ -123,8 +113,11 @@ class ServerProcess:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._state != "starting")
-                self._raise_if_gone()
-                starts = self._starts
+                if self._state == "dead":
+                    raise LLMUnavailable(self._reason)
+                if self._state in ("new", "stopped"):
+                    raise LLMUnavailable(f"the {self._how.name} server was stopped; start it again")
+                starts = self.starts
             if self._is_healthy():
                 return
             deaf_since = deaf_since or time.monotonic()
@@ -145,12 +138,6 @@ class ServerProcess:
         if self._process and self._process.poll() is None:
             self._process.kill()
         atexit.unregister(self.stop)
-
-    def _raise_if_gone(self) -> None:
-        if self._state == "dead":
-            raise LLMUnavailable(self._reason)
-        if self._state in ("new", "stopped"):
-            raise LLMUnavailable(f"the {self._how.name} server was stopped; start it again")
 
     def _watch(self) -> None:
         restarts = 0
@@ -175,7 +162,7 @@ class ServerProcess:
             if self._state == "stopped":
                 return 0.0
             self._process = process = self._spawn()
-            self._starts += 1
+            self.starts += 1
         ready = time.monotonic() if self._await_ready(process) else None
         if ready is None:
             self._end(at_once=True)
@@ -231,7 +218,7 @@ class ServerProcess:
     def _end_deaf(self, starts: int) -> None:
         """Ends a server that does not answer, unless another was started meanwhile; the watcher restarts it."""
         with self._changed:
-            if self._starts == starts and self._process and self._process.poll() is None:
+            if self.starts == starts and self._process and self._process.poll() is None:
                 logger.warning("the %s server runs but has not answered for %.0f s", self._how.name, _DEAF_SECONDS)
                 self._state = "starting"
                 self._end()

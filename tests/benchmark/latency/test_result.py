@@ -1,4 +1,4 @@
-"""A result is read as it was written; other files are refused in one line."""
+"""A result is read as it was written; figures are as by hand, and as by vLLM on the same requests."""
 
 import random
 from pathlib import Path

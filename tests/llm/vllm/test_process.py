@@ -263,9 +263,8 @@ def test_a_command_yields_by_its_niceness_within_its_session_and_among_sessions(
 def test_a_killed_guard_takes_the_server_with_it(stub: Stub) -> None:
     stub.server.start()
     server, child = stub.pids()
-    number = stub.server.process_id
-    assert number is not None
-    os.kill(number, signal.SIGKILL)
+    assert stub.server._process is not None
+    os.kill(stub.server._process.pid, signal.SIGKILL)
     eventually(lambda: not _running(server))
     os.kill(child, signal.SIGKILL)
     stub.server.ensure_ready()
