@@ -6,7 +6,6 @@ installed, so a checksum can verify it; and it takes seconds. Does not depend on
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -35,15 +34,9 @@ _BLOCK = {
 }
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
+_ENDS = {"bos": "bos", "eos": "eos", "pad": "padding"}
+
 _CONTROL = 3  # gguf.TokenType.CONTROL
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """Numbers of attention heads: of queries, and of keys and values."""
-
-    queries: int
-    keys: int
 
 
 def gguf_to_transformers(source: Path, target: Path) -> None:
@@ -57,7 +50,8 @@ def gguf_to_transformers(source: Path, target: Path) -> None:
     reader = _open_reader(source)
     target.mkdir(parents=True, exist_ok=True)
     write_json(target / "config.json", _config(reader), indent=1)
-    write_json(target / "generation_config.json", _generation_config(reader), indent=1)
+    ids = {name: _number(reader, key) for name, key in _IDS.items()}
+    write_json(target / "generation_config.json", ids, indent=1)
     write_json(target / "tokenizer.json", _tokenizer(reader), indent=1)
     write_json(target / "tokenizer_config.json", _tokenizer_config(reader), indent=1)
     save_file(dict(_weights(reader)), target / "model.safetensors", metadata={"format": "pt"})
@@ -89,122 +83,106 @@ def _number(reader: "GGUFReader", key: str) -> int:
     return int(cast(int, _field(reader, key)))
 
 
+# Fields of config.json that have the same value for every Llama model, and those that the GGUF file states. They are
+# written in the order of their names.
+_CONSTANT = {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "dtype": "bfloat16",
+    "hidden_act": "silu",
+    "initializer_range": 0.02,
+    "mlp_bias": False,
+    "model_type": "llama",
+    "rope_scaling": None,
+    "use_cache": True,
+}
+_IDS = {f"{name}_token_id": f"tokenizer.ggml.{key}_token_id" for name, key in _ENDS.items()}
+_SIZES = {
+    "head_dim": "llama.rope.dimension_count",
+    "hidden_size": "llama.embedding_length",
+    "intermediate_size": "llama.feed_forward_length",
+    "max_position_embeddings": "llama.context_length",
+    "num_attention_heads": "llama.attention.head_count",
+    "num_hidden_layers": "llama.block_count",
+    "num_key_value_heads": "llama.attention.head_count_kv",
+    "vocab_size": "llama.vocab_size",
+}
+
+
 def _config(reader: "GGUFReader") -> dict[str, object]:
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "bos_token_id": _number(reader, "tokenizer.ggml.bos_token_id"),
-        "dtype": "bfloat16",
-        "eos_token_id": _number(reader, "tokenizer.ggml.eos_token_id"),
-        "head_dim": _number(reader, "llama.rope.dimension_count"),
-        "hidden_act": "silu",
-        "hidden_size": _number(reader, "llama.embedding_length"),
-        "initializer_range": 0.02,
-        "intermediate_size": _number(reader, "llama.feed_forward_length"),
-        "max_position_embeddings": _number(reader, "llama.context_length"),
-        "mlp_bias": False,
-        "model_type": "llama",
-        "num_attention_heads": _heads(reader).queries,
-        "num_hidden_layers": _number(reader, "llama.block_count"),
-        "num_key_value_heads": _heads(reader).keys,
-        "pad_token_id": _number(reader, "tokenizer.ggml.padding_token_id"),
+    config = {
+        **_CONSTANT,
+        **{name: _number(reader, key) for name, key in (_IDS | _SIZES).items()},
         # GGUF stores float32, 9.999999747e-06; six digits restore the original value.
         "rms_norm_eps": float(f"{_field(reader, 'llama.attention.layer_norm_rms_epsilon'):.6g}"),
-        "rope_scaling": None,
         "rope_theta": float(cast(float, _field(reader, "llama.rope.freq_base"))),
         "tie_word_embeddings": all(tensor.name != "output.weight" for tensor in reader.tensors),
-        "use_cache": True,
-        "vocab_size": _number(reader, "llama.vocab_size"),
     }
-
-
-def _generation_config(reader: "GGUFReader") -> dict[str, object]:
-    return {
-        "bos_token_id": _number(reader, "tokenizer.ggml.bos_token_id"),
-        "eos_token_id": _number(reader, "tokenizer.ggml.eos_token_id"),
-        "pad_token_id": _number(reader, "tokenizer.ggml.padding_token_id"),
-    }
-
-
-def _heads(reader: "GGUFReader") -> Heads:
-    return Heads(_number(reader, "llama.attention.head_count"), _number(reader, "llama.attention.head_count_kv"))
+    return dict(sorted(config.items()))
 
 
 def _tokens(reader: "GGUFReader") -> list[str]:
     return cast(list[str], _field(reader, "tokenizer.ggml.tokens"))
 
 
-def _special(reader: "GGUFReader") -> Iterator[tuple[int, str]]:
-    kinds = cast(list[int], _field(reader, "tokenizer.ggml.token_type"))
-    return (
-        (number, token)
-        for number, (token, kind) in enumerate(zip(_tokens(reader), kinds, strict=True))
-        if kind == _CONTROL
-    )
-
-
 def _tokenizer(reader: "GGUFReader") -> dict[str, object]:
     """The tokenizer.json of a byte-level BPE that splits numbers into digits ("smollm" in GGUF)."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    digits = {"type": "Digits", "individual_digits": True}
+    kinds = cast(list[int], _field(reader, "tokenizer.ggml.token_type"))
     merges = cast(list[str], _field(reader, "tokenizer.ggml.merges"))
+    tokens = _tokens(reader)
+    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    unset = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")
     return {
         "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [_added_token(number, token) for number, token in _special(reader)],
+        **dict.fromkeys(("truncation", "padding")),
+        "added_tokens": [
+            {"id": number, "content": token, **rules, "special": True}
+            for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+            if kind == _CONTROL
+        ],
         "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level],
-        },
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
         "post_processor": None,
         "decoder": {**byte_level, "add_prefix_space": True},
         "model": {
             "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {token: number for number, token in enumerate(_tokens(reader))},
+            **dict.fromkeys(unset),
+            **dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), False),
+            "vocab": {token: number for number, token in enumerate(tokens)},
             "merges": [merge.split(" ") for merge in merges],
         },
     }
 
 
-def _added_token(number: int, token: str) -> dict[str, object]:
-    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": token, **rules, "special": True}
-
-
 def _tokenizer_config(reader: "GGUFReader") -> dict[str, object]:
     tokens = _tokens(reader)
-    return {
-        "bos_token": tokens[_number(reader, "tokenizer.ggml.bos_token_id")],
+    config = {
+        **{f"{name}_token": tokens[_number(reader, _IDS[f"{name}_token_id"])] for name in _ENDS},
         "chat_template": _field(reader, "tokenizer.chat_template"),
         "clean_up_tokenization_spaces": False,
-        "eos_token": tokens[_number(reader, "tokenizer.ggml.eos_token_id")],
         "model_max_length": _number(reader, "llama.context_length"),
-        "pad_token": tokens[_number(reader, "tokenizer.ggml.padding_token_id")],
         "tokenizer_class": "PreTrainedTokenizerFast",
         "unk_token": tokens[_number(reader, "tokenizer.ggml.unknown_token_id")],
     }
+    return dict(sorted(config.items()))
 
 
 def _weights(reader: "GGUFReader") -> Iterator[tuple[str, "torch.Tensor"]]:
     import torch
     from gguf.quants import dequantize
 
-    heads = _heads(reader)
+    heads = {
+        ".attn_q.": _number(reader, "llama.attention.head_count"),
+        ".attn_k.": _number(reader, "llama.attention.head_count_kv"),
+    }
     for tensor in reader.tensors:
         array = dequantize(tensor.data, tensor.tensor_type)
-        if ".attn_q." in tensor.name:
-            array = _deinterleave(array, heads.queries)
-        elif ".attn_k." in tensor.name:
-            array = _deinterleave(array, heads.keys)
+        for part, count in heads.items():
+            if part in tensor.name:
+                array = _deinterleave(array, count)
         yield _name(tensor.name), torch.tensor(array).to(torch.bfloat16)
 
 

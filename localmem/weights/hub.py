@@ -13,16 +13,13 @@ from glob import escape
 from hashlib import sha1
 from pathlib import Path
 from re import fullmatch
-from typing import TYPE_CHECKING
 
 from localmem.errors import PullFailed
 from localmem.weights.folder import checksum
 from localmem.weights.manifest import HubSource
 
-if TYPE_CHECKING:
-    from huggingface_hub.hf_api import RepoSibling
-
 _LOADED = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja", "*.safetensors", "LICENSE*", "NOTICE*", "USE_POLICY*")
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 # A second copy of the same weights in another layout.
 _SECOND_COPY = "consolidated*"
 
@@ -60,13 +57,11 @@ def look_up(source: HubSource) -> Snapshot:
     names = select_files(siblings, source.include)
     if info.sha is None or not names:
         raise PullFailed(f"{source.hub} at {source.revision} has no weights to load: check `include` in the manifest")
-    return Snapshot(source.hub, info.sha, {name: _hub_file(siblings[name]) for name in sorted(names)})
-
-
-def _hub_file(sibling: "RepoSibling") -> HubFile:
-    if sibling.lfs:
-        return HubFile(sibling.lfs.size, sibling.lfs.sha256, None)
-    return HubFile(sibling.size or 0, None, sibling.blob_id)
+    files = {}
+    for name in sorted(names):
+        lfs, size = siblings[name].lfs, siblings[name].size or 0
+        files[name] = HubFile(lfs.size, lfs.sha256, None) if lfs else HubFile(size, None, siblings[name].blob_id)
+    return Snapshot(source.hub, info.sha, files)
 
 
 def select_files(names: Iterable[str], include: tuple[str, ...]) -> set[str]:
@@ -130,20 +125,12 @@ def _failures(source: HubSource) -> Iterator[None]:
 
     try:
         yield
-    except OfflineModeIsEnabled as error:
-        raise PullFailed(
-            f"{source.hub} cannot be pulled in offline mode: unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE"
-        ) from error
-    except GatedRepoError as error:
-        raise PullFailed(
-            f"{source.hub} requires you to accept its licence on the hub: do so and set HF_TOKEN"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise PullFailed(
-            f"the hub has no {source.hub} that you can read: set HF_TOKEN or correct the manifest"
-        ) from error
     except (httpx.HTTPError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise PullFailed(
-            f"{source.hub} at {source.revision} could not be fetched ({reason}): check the network"
-        ) from error
+        hub, reason = source.hub, " ".join(str(error).split())[:200] or type(error).__name__
+        problems = {
+            OfflineModeIsEnabled: f"{hub} cannot be pulled in offline mode: unset {' and '.join(_OFFLINE)}",
+            GatedRepoError: f"{hub} requires you to accept its licence on the hub: do so and set HF_TOKEN",
+            RepositoryNotFoundError: f"the hub has no {hub} that you can read: set HF_TOKEN or correct the manifest",
+            Exception: f"{hub} at {source.revision} could not be fetched ({reason}): check the network",
+        }
+        raise PullFailed(next(text for kind, text in problems.items() if isinstance(error, kind))) from error
