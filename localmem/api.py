@@ -76,12 +76,7 @@ class LocalMem:
         return self.agent(user).end_session(session)
 
     def add(
-        self,
-        messages: Messages,
-        *,
-        user: str | None = None,
-        session: str | None = None,
-        time: datetime | None = None,
+        self, messages: Messages, *, user: str | None = None, session: str | None = None, time: datetime | None = None
     ) -> str:
         """Log a conversation that took place elsewhere and remember it. Returns its session id.
 
@@ -221,7 +216,6 @@ def _now() -> datetime:
 
 
 def _as_messages(messages: Messages) -> list[Message]:
-    """Raises BadInput for no messages, an unknown role or missing content."""
     if isinstance(messages, str):
         messages = [Message("user", messages)]
     converted = [message if isinstance(message, Message) else _from_mapping(message) for message in messages]

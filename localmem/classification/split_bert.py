@@ -15,14 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from localmem.batching import map_by_length
-from localmem.classification.pair_classifier import (
-    NOTES,
-    SPLIT_LAYERS,
-    Encoded,
-    EncoderWeights,
-    Pairs,
-    Probabilities,
-)
+from localmem.classification.pair_classifier import NOTES, SPLIT_LAYERS, Encoded, EncoderWeights, Pairs, Probabilities
 from localmem.errors import BadInput
 
 if TYPE_CHECKING:
@@ -112,7 +105,6 @@ class SplitBertWeights(EncoderWeights):
             )
 
     def _text_states(self, texts: Sequence[Text]) -> list[torch.Tensor]:
-        """(length, width) states of each text."""
         ids, mask = _pad([torch.tensor(ids) for ids, _ in texts])
         which = torch.tensor([number for _, number in texts])
         device = self._model.device

@@ -13,8 +13,16 @@ from localmem.errors import BadInput
 from localmem.files import JsonlLog
 from localmem.segmentation import Segmenter
 from localmem.text.compress import Compressor
-from localmem.text.dialogue import day, line, transcript
-from localmem.text.units import exchange_units, session_units, statement_units, transcript_unit, utterance_units
+from localmem.text.dialogue import (
+    day,
+    exchange_units,
+    line,
+    session_units,
+    statement_units,
+    transcript,
+    transcript_unit,
+    utterance_units,
+)
 from localmem.types import Session, Turn, Unit
 
 Builder = Callable[[Sequence[Session]], list[Unit]]

@@ -87,7 +87,6 @@ class AgentCache:
         return agent
 
     def _measure_some(self, user: str) -> None:
-        """Measure this user's agent and the next few of the round."""
         self._measure(user, self._cached.get(user))
         for _ in range(min(len(self._cached), max(_MEASURED, len(self._cached) // _MEASURED_SHARE))):
             self._to_measure = self._to_measure or list(self._cached)

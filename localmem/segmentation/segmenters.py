@@ -20,8 +20,7 @@ from localmem.files import parse, read_yaml, write_atomic
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, integer, record
 from localmem.prompts import load, render
-from localmem.text.dialogue import pack, transcript
-from localmem.text.units import free_tokens
+from localmem.text.dialogue import free_tokens, pack, transcript
 from localmem.types import Completion, Exchange, JsonSchema, Prompt, Session
 
 log = logging.getLogger(__name__)
@@ -222,7 +221,6 @@ def _pair(item: object) -> tuple[int, int] | None:
 
 
 def _count_misplaced(pairs: Sequence[tuple[int, int]], count: int) -> int:
-    """The number of exchanges in no segment or in several."""
     segments = Counter(exchange for first, last in pairs for exchange in range(first, last + 1))
     return sum(segments[exchange] != 1 for exchange in range(count))
 

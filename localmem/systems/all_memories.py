@@ -22,9 +22,8 @@ from localmem.llm.structured_output import answer_format, array, generate_usable
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import line
+from localmem.text.dialogue import add_units, line, new_unit, recall_units, select_fitting, statement_units
 from localmem.text.summarize import Summarizer, SummaryRequest, read_memories, summarize_all
-from localmem.text.units import add_units, new_unit, recall_units, select_fitting, statement_units
 from localmem.types import Change, Recall, Session, Turn, Unit
 
 

@@ -38,11 +38,10 @@ from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import count_fitting
-from localmem.text.summarize import Summarizer
-from localmem.text.units import (
+from localmem.text.dialogue import (
     add_units,
     by_time,
+    count_fitting,
     exchange_units,
     history_budget,
     history_text,
@@ -52,6 +51,7 @@ from localmem.text.units import (
     statement_units,
     utterance_units,
 )
+from localmem.text.summarize import Summarizer
 from localmem.types import Change, Hit, Recall, Session, Unit
 
 UnitBuilder = Callable[[Session], Sequence[Unit]]

@@ -13,20 +13,12 @@ import json
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.structured_output import (
-    answer_format,
-    array,
-    count_fallback,
-    generate_usable,
-    is_informative,
-    string,
-)
+from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, is_informative, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import dated_lines, prompt_names
+from localmem.text.dialogue import add_units, dated_lines, newest_units, prompt_names, statement_units
 from localmem.text.summarize import Summarizer
-from localmem.text.units import add_units, newest_units, statement_units
 from localmem.types import Change, Prompt, Recall, Session, SetNote, Unit
 
 PARTS = ("portrait", "relationship", "events")
@@ -97,7 +89,6 @@ class Comedy(Memory):
 
 
 def _sentence_lines(prompt: Prompt, items: list[object]) -> str:
-    """The informative sentences of one part, one a line."""
     sentences = (item for item in items if isinstance(item, str) and is_informative(item, prompt))
     return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 

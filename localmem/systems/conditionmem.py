@@ -27,8 +27,7 @@ from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import dated_lines, transcript
-from localmem.text.units import add_units, by_time, new_unit, recall_hits
+from localmem.text.dialogue import add_units, by_time, dated_lines, new_unit, recall_hits, transcript
 from localmem.types import Change, Completion, Exchange, Hit, Prompt, Recall, Session, Unit
 
 KINDS = (("summary",), ("knowledge", "note"), ("exchange",))  # a note is what people add by hand

@@ -42,9 +42,17 @@ from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import day, distinguish_speakers, latest_turns, line, speaker_names, transcript
+from localmem.text.dialogue import (
+    by_time,
+    day,
+    distinguish_speakers,
+    free_tokens,
+    latest_turns,
+    line,
+    speaker_names,
+    transcript,
+)
 from localmem.text.summarize import Summarizer
-from localmem.text.units import by_time, free_tokens
 from localmem.types import (
     AddUnit,
     Change,
@@ -133,14 +141,10 @@ class Blender:
         ]
 
     def _prompt(self, statements: Statements, labels: Sequence[str]) -> Prompt:
-        prompt = render(
-            "creem/blend",
-            form=self._form(labels),
-            statements=_statement_lines(statements, labels),
-            speaker=statements.speaker,
-            count=self._count,
-            refine=self._refine,
-        )
+        memories = [f"{label} ({day(m.time)}): {m.text}" for label, m in zip(labels, statements.memories, strict=True)]
+        lines = "\n".join([*memories, *(f"Now, {line(turn)}" for turn in statements.turns)])
+        inputs = {"speaker": statements.speaker, "count": self._count, "refine": self._refine}
+        prompt = render("creem/blend", form=self._form(labels), statements=lines, **inputs)
         return replace(prompt, max_tokens=load("creem/blend").max_tokens * self._count)
 
     def _read(self, answer: Completion, labels: Mapping[str, str], prompt: Prompt) -> list[Insight]:
@@ -176,11 +180,6 @@ class Blender:
         elif self._refine:
             fields |= {"operation": {"enum": ["New"]}}  # there is no memory that it could repeat or change
         return answer_format(insights={**array(record(**fields), self._count), "minItems": 1})
-
-
-def _statement_lines(statements: Statements, labels: Sequence[str]) -> str:
-    memories = [f"{label} ({day(m.time)}): {m.text}" for label, m in zip(labels, statements.memories, strict=True)]
-    return "\n".join([*memories, *(f"Now, {line(turn)}" for turn in statements.turns)])
 
 
 KIND = "insight"
@@ -291,7 +290,12 @@ class Creem(Memory):
         units = {f"m{number}": unit for number, unit in enumerate(self._nearest(bank, side, question))}
         index = self._new_index()
         index.add([replace(unit, id=name) for name, unit in units.items()])
-        index.add([_statement(name, turn) for name, turn in turns.items()])
+        index.add(
+            [
+                Unit(name, turn.text, turn.text, "turn", turn.speaker, "", (turn.id,), turn.time, turn.time)
+                for name, turn in turns.items()
+            ]
+        )
         matches = index.search([question], self._options.k, Scope(now=side.turns[-1].time))[0]
         scores = {match.id: match.score for match in matches}
         hits = by_time(Hit(unit, scores[name]) for name, unit in units.items() if name in scores)
@@ -371,10 +375,6 @@ def _unit(unit_id: str, speaker: str, text: str, session: Session, turns: Sequen
     return Unit(unit_id, text, text, KIND, speaker, session.id, sources, turns[-1].time, turns[-1].time)
 
 
-def _statement(name: str, turn: Turn) -> Unit:
-    return Unit(name, turn.text, turn.text, "turn", turn.speaker, "", (turn.id,), turn.time, turn.time)
-
-
 def _role(unit: Unit) -> Role:
     """The side that a unit is about; units added by hand are about the user."""
     return "assistant" if unit.id.split("/")[-2:-1] == ["assistant"] else "user"
@@ -382,13 +382,12 @@ def _role(unit: Unit) -> Role:
 
 def _text(blended: Sequence[tuple[_Results, Sequence[Insight]]]) -> str:
     """What the reply sees: each side's insights, or the memories found when there are none."""
-    texts_by_name = [
-        (results.side.name, [insight.text for insight in insights] or [hit.unit.text for hit in results.hits])
-        for results, insights in blended
-    ]
-    return "\n\n".join(
-        "\n".join([f"About {name}:", *(f"- {text}" for text in texts)]) for name, texts in texts_by_name if texts
-    )
+    blocks = []
+    for results, insights in blended:
+        texts = [insight.text for insight in insights] or [hit.unit.text for hit in results.hits]
+        if texts:
+            blocks.append("\n".join([f"About {results.side.name}:", *(f"- {text}" for text in texts)]))
+    return "\n\n".join(blocks)
 
 
 SYSTEM = System(

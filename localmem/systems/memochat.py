@@ -33,8 +33,7 @@ from localmem.llm.structured_output import (
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import day, line, transcript
-from localmem.text.units import add_units, new_unit, newest_units, recall_units
+from localmem.text.dialogue import add_units, day, line, new_unit, newest_units, recall_units, transcript
 from localmem.types import Change, Completion, Recall, Session, Turn, Unit
 
 _WRITE = "memochat/write"
@@ -151,7 +150,6 @@ def _numbered_lines(turns: Sequence[Turn]) -> str:
 
 
 def _read(value: object, piece: Sequence[Turn]) -> list[_Topic]:
-    """The topics of an answer that contain a line of the piece."""
     match value:
         case {"memos": list(items)}:
             return [topic for item in items for topic in _topic(item, piece)]

@@ -26,9 +26,8 @@ from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import dated_lines, day, prompt_names
+from localmem.text.dialogue import add_units, by_time, dated_lines, day, exchange_units, new_unit, prompt_names
 from localmem.text.summarize import SummaryRequest, generate_prose, summarize_all
-from localmem.text.units import add_units, by_time, exchange_units, new_unit
 from localmem.types import Change, Exchange, Hit, MarkUnit, Recall, RetireUnit, Session, SetNote, Turn, Unit
 
 EVENTS = "events"

@@ -27,17 +27,19 @@ from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Retriever, Scope
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import dated_lines, split_turns, transcript
-from localmem.text.parse import complete_sentences
-from localmem.text.units import (
+from localmem.text.dialogue import (
     UTTERANCE,
     add_units,
     by_time,
+    dated_lines,
     history_budget,
     history_text,
     newest_units,
+    split_turns,
+    transcript,
     utterance_units,
 )
+from localmem.text.parse import complete_sentences
 from localmem.types import Change, Hit, Recall, Session, SetNote, Unit
 
 NOTE = "summary"
@@ -97,7 +99,6 @@ class RecursiveSummary(Memory):
         return [*note, *add_units(units)]
 
     def _nearest(self, session: Session) -> list[Hit]:
-        """The past utterances nearest to the last turn, in order of time."""
         query = session.turns[-1]
         return by_time(self.search(query.text, self._retrieve, Scope(now=query.time)) if self._retrieve else [])
 
@@ -131,7 +132,6 @@ class RecursiveSummary(Memory):
 
 
 def _reply_prompt(count: int) -> str:
-    """The reply prompt with this number of examples. Raises BadSettings when there is none."""
     name = f"rsum/respond_{count}_examples"
     try:
         load(name)

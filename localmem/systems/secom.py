@@ -36,8 +36,7 @@ from localmem.retrieval.base import Scope
 from localmem.segmentation import Segmenter
 from localmem.segmentation.segmenters import EvenSegmenter, LLMSegmenter, Rubric, WholeSegmenter, segments_between
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import count_fitting, day, latest_turns, transcript
-from localmem.text.units import add_units, transcript_unit
+from localmem.text.dialogue import add_units, count_fitting, day, latest_turns, transcript, transcript_unit
 from localmem.types import Change, Choice, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
 STARTS = "secom/starts"  # the note with the segments of open sessions
@@ -99,7 +98,6 @@ class SeCom(Memory):
         ]
 
     def _nearest(self, query: Turn) -> list[Hit]:
-        """The units nearest to a turn, as many as the budget allows, best first."""
         width = self._options.k or _WIDTH
         while True:
             hits = self.search(query.text, width, Scope(now=query.time))
@@ -177,7 +175,6 @@ def _note(starts: Mapping[str, Sequence[str]], time: datetime) -> SetNote:
 
 
 def _place(unit: Unit) -> tuple[datetime, datetime, str, int]:
-    """The sort key of a unit: time, then the order within its session."""
     number = unit.id.rpartition("/g")[2]
     return unit.time, unit.learned, unit.session, int(number) if number.isdecimal() else 0  # 0: added by hand
 

@@ -17,9 +17,8 @@ from localmem.llm.structured_output import answer_format, array, count_fallback,
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
-from localmem.text.dialogue import pack
+from localmem.text.dialogue import add_units, history_text, pack, utterance_units
 from localmem.text.summarize import read_memories
-from localmem.text.units import add_units, history_text, utterance_units
 from localmem.types import Change, Hit, Recall, Session, Unit
 
 _PROMPT = "summem/summarize"

@@ -1,14 +1,20 @@
-"""How turns, dates and units are written out in prompts, and how much of a dialogue fits a number of tokens.
+"""How turns, dates and units are written out in prompts, units out of a session, and what a prompt has room for.
 
-Pure functions. They use no model: the caller passes a function that counts tokens.
+What does not fit is left out from the oldest unit on, before a backend would cut the prompt. Does not depend on any
+system.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby, islice
 from typing import TypedDict, TypeVar
 
-from localmem.types import Role, Turn, Unit
+from localmem.llm.base import LLM
+from localmem.llm.structured_output import count_fallback
+from localmem.prompts import load
+from localmem.types import AddUnit, Change, Hit, Prompt, Recall, Role, Session, Turn, Unit
 
 Count = Callable[[Sequence[str]], list[int]]
 """The number of tokens of each text."""
@@ -123,3 +129,145 @@ def latest_turns(turns: Sequence[Turn], budget: int, count: Count) -> Sequence[T
 
     fitting = count_last_fitting([line(turn) for turn in turns], budget, count_lines)
     return turns[len(turns) - max(fitting, 1) :]
+
+
+UTTERANCE = "utterance"
+
+_TEMPLATE = 64  # tokens that a chat template adds, at most
+
+
+# -- from a session to units
+
+
+def new_unit(
+    session: Session,
+    name: str,
+    text: str,
+    *,
+    kind: str,
+    turns: Sequence[Turn] | None = None,
+    key: str = "",
+    speaker: str = "",
+    time: datetime | None = None,
+) -> Unit:
+    """The unit `name` of a session, from some of its turns (default: all).
+
+    The key is the text unless another is given. `time` is that of the first turn unless given; the unit is learned at
+    the end of the session.
+    """
+    turns = session.turns if turns is None else turns
+    return Unit(
+        id=f"{session.id}/{name}",
+        text=text,
+        key=key if key.strip() else text,
+        kind=kind,
+        speaker=speaker,
+        session=session.id,
+        sources=tuple(turn.id for turn in turns),
+        time=turns[0].time if time is None else time,
+        learned=session.turns[-1].time,
+    )
+
+
+def utterance_units(session: Session) -> list[Unit]:
+    """A unit for each turn: its text with the speaker's name, its key without."""
+    return [
+        new_unit(session, f"t{n}", line(turn), kind=UTTERANCE, turns=[turn], key=turn.text, speaker=turn.speaker)
+        for n, turn in enumerate(session.turns)
+    ]
+
+
+def transcript_unit(session: Session, name: str, turns: Sequence[Turn], kind: str, key: str = "") -> Unit:
+    """Consecutive turns (at least one) as one unit, word for word under the speakers' names."""
+    return new_unit(session, name, transcript(turns), kind=kind, turns=turns, key=key)
+
+
+def exchange_units(session: Session) -> list[Unit]:
+    """A unit for each exchange."""
+    exchanges = enumerate(session.exchanges())
+    return [transcript_unit(session, f"e{number}", exchange.turns(), "exchange") for number, exchange in exchanges]
+
+
+def session_units(session: Session) -> list[Unit]:
+    """One unit for the session; none for a session without turns."""
+    return [transcript_unit(session, "session", session.turns, "session")] if session.turns else []
+
+
+def statement_units(session: Session, texts: Iterable[str], kind: str, prefix: str | None = None) -> list[Unit]:
+    """A unit for each text about the whole session, dated at its end; the session has at least one turn.
+
+    Unit names are the prefix (default: the kind) and a number.
+    """
+    name = kind if prefix is None else prefix
+    end = session.turns[-1].time
+    return [new_unit(session, f"{name}{number}", text, kind=kind, time=end) for number, text in enumerate(texts)]
+
+
+def add_units(units: Iterable[Unit]) -> list[Change]:
+    """The changes that add units, each at the time it was learned."""
+    return [AddUnit(unit, unit.learned) for unit in units]
+
+
+# -- from units to a prompt
+
+
+def newest_units(units: Sequence[Unit], budget: int, count: Count) -> list[Unit]:
+    """The longest run of last units whose texts hold at most `budget` tokens together, in their order."""
+
+    def count_lines(texts: Sequence[str]) -> list[int]:
+        return count([f"{text}\n" for text in texts])
+
+    fitting = count_last_fitting([unit.text for unit in units], budget, count_lines)
+    return list(units[len(units) - fitting :])
+
+
+def history_text(units: Iterable[Unit]) -> str:
+    """Utterances in the given order, each session's under its date, with an empty line between sessions."""
+    sessions = (list(utterances) for _, utterances in groupby(units, key=lambda unit: unit.session))
+    return "\n\n".join("\n".join([day(units[0].time), *(unit.text for unit in units)]) for units in sessions)
+
+
+def history_budget(llm: LLM, session: Session, reply_prompt: str, other: str = "") -> int:
+    """Tokens available for the past in the reply's prompt, next to the dialogue so far, the answer and `other` text.
+
+    A quarter of what remains is reserved for instructions and template.
+    """
+    used = sum(llm.count_tokens([transcript(session.turns), other]))
+    available = llm.context_length - load(reply_prompt).max_tokens - used
+    return max(0, available * 3 // 4)
+
+
+def free_tokens(llm: LLM, *bare: Prompt) -> int:
+    """Tokens available in each of the prompts for the input that they were rendered without (here left empty).
+
+    That is the context less the rendered text, the answer and the chat template.
+    """
+    sizes = iter(llm.count_tokens([message.content for prompt in bare for message in prompt.messages]))
+    used = [sum(islice(sizes, len(prompt.messages))) + prompt.max_tokens for prompt in bare]
+    return llm.context_length - max(used) - _TEMPLATE
+
+
+def select_fitting(
+    llm: LLM, session: Session, reply_prompt: str, units: Sequence[Unit], fallbacks: Counter[str]
+) -> list[Unit]:
+    """The newest units that fit next to the dialogue when each is written with its date; counts when some do not."""
+    lines = [replace(unit, text=dated_lines([unit])) for unit in units]
+    fitting = len(newest_units(lines, history_budget(llm, session, reply_prompt), llm.count_tokens))
+    if fitting < len(units):
+        count_fallback(reply_prompt, f"the newest {fitting} of {len(units)} memories fit its context", fallbacks)
+    return list(units[len(units) - fitting :])
+
+
+def recall_units(units: Sequence[Unit]) -> Recall:
+    """A recall of these units, shown with their dates in the given order."""
+    return recall_hits([Hit(unit, 0.0) for unit in units])
+
+
+def recall_hits(hits: Sequence[Hit]) -> Recall:
+    """A recall of these hits, shown with their dates in the given order."""
+    return Recall(text=dated_lines(hit.unit for hit in hits), hits=tuple(hits))
+
+
+def by_time(hits: Iterable[Hit]) -> list[Hit]:
+    """The hits in the order of their units' times."""
+    return sorted(hits, key=lambda hit: hit.unit.time)

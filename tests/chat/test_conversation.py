@@ -13,7 +13,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.systems.baselines import RetrievalBaseline, exchange_retrieval
-from localmem.text.units import exchange_units
+from localmem.text.dialogue import exchange_units
 from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
 

@@ -28,9 +28,8 @@ from localmem.store.conversation_files import read_sessions
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.link import note_name
-from localmem.text.dialogue import transcript
+from localmem.text.dialogue import add_units, statement_units, transcript
 from localmem.text.summarize import Summarizer
-from localmem.text.units import add_units, statement_units
 from localmem.types import Change, Completion, Prompt, Session, SetNote, Turn
 
 _APART = timedelta(days=400)  # between two runs, so that no run finds another's prompts in the prefix cache

@@ -9,11 +9,12 @@ from weakref import ref
 
 import pytest
 
+from localmem import runtime as runtime_module
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings
 from localmem.errors import LLMError
 from localmem.llm.scripted import ScriptedLLM
-from localmem.runtime import Runtime, worker
+from localmem.runtime import Runtime
 from localmem.runtime.agent_cache import AgentCache
 from localmem.types import Prompt, Session
 from tests.fakes import START, WordEncoder, session, turns
@@ -26,7 +27,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(runtime_module, "_POLL_SECONDS", 0.01)
     return
 
 

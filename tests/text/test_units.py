@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localmem.llm.scripted import ScriptedLLM
-from localmem.text.units import (
+from localmem.text.dialogue import (
     history_budget,
     history_text,
     newest_units,

@@ -49,19 +49,21 @@ from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
 from localmem.systems import Options, Parts, System
 from localmem.systems.carecall.memory_update import Fate, remaining, replacements, update
-from localmem.text.dialogue import distinguish_speakers, speaker_names, transcript
-from localmem.text.summarize import Summarizer
-from localmem.text.units import (
+from localmem.text.dialogue import (
     UTTERANCE,
     add_units,
     by_time,
+    distinguish_speakers,
     history_budget,
     history_text,
     new_unit,
     newest_units,
     recall_hits,
+    speaker_names,
+    transcript,
     utterance_units,
 )
+from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Completion, Hit, Prompt, Recall, RetireUnit, Role, Session, Unit
 
 # The kinds of units that are about one side; they keep the memories of two speakers with one name apart. What people
@@ -194,7 +196,6 @@ def fuse(llm: LLM, replaced: Sequence[Replaced], fallbacks: Counter[str]) -> lis
 
 
 def _merged_sentence(prompt: Prompt, answer: Completion, fallbacks: Counter[str]) -> str:
-    """The merged sentence, "" for none."""
     match json.loads(answer.text):
         case {"loses": False}:
             return ""
@@ -283,7 +284,6 @@ class CareCall(FactMemory):
         return labels | {(m.id, s.id): label.operation for (m, s), label in zip(pairs, results, strict=True)}
 
     def _pairs(self, side: _Side) -> list[Pair]:
-        """All pairs, or those of each new sentence with the memories nearest to it."""
         if not side.new or not self._options.shortlist or len(side.memory) <= self._options.shortlist:
             return [(m, s) for m in side.memory for s in side.new]
         memory = {m.id: m for m in side.memory}

@@ -47,10 +47,9 @@ from localmem.systems.theanine.graph import (
     timeline_text,
 )
 from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair, note_name
-from localmem.text.dialogue import day, latest_turns, transcript
+from localmem.text.dialogue import add_units, day, free_tokens, latest_turns, recall_hits, statement_units, transcript
 from localmem.text.parse import complete_sentences
 from localmem.text.summarize import Summarizer
-from localmem.text.units import add_units, free_tokens, recall_hits, statement_units
 from localmem.types import AddLink, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit
 
 Summarize = Callable[[Sequence[Turn]], list[str]]

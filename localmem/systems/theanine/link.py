@@ -16,8 +16,7 @@ from typing import NamedTuple, TypedDict
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import generate_usable
 from localmem.prompts import load, render
-from localmem.text.dialogue import Count, day
-from localmem.text.units import free_tokens
+from localmem.text.dialogue import Count, day, free_tokens
 from localmem.types import Choice, Completion, Unit
 
 # Appendix B.1: six commonsense relations, then SameTopic, else none at all.
