@@ -160,7 +160,9 @@ class SessionManager:
         if session_name:
             continuation = self._continue_named(agent, user, messages, session_name)
         else:
-            continuation = self._continue_matching(agent, user, messages)
+            match = best_match(agent.sessions, messages)
+            new_name = uuid.uuid4().hex[:12]
+            continuation = match.continuation(messages) if match else self._begin(user, messages, new_name)
         dialogue = self._write(agent, continuation, lambda session: announce(LoggedRequest(agent, session)))
         return LoggedRequest(agent, dialogue)
 
@@ -197,10 +199,6 @@ class SessionManager:
             self._runtime.nudge()
         return closed
 
-    def _continue_matching(self, agent: Conversation, user: str, messages: Sequence[Message]) -> Continuation:
-        match = best_match(agent.sessions, messages)
-        return match.continuation(messages) if match else self._begin(user, messages, uuid.uuid4().hex[:12])
-
     def _continue_named(
         self, agent: Conversation, user: str, messages: Sequence[Message], session_name: str
     ) -> Continuation:
@@ -208,26 +206,22 @@ class SessionManager:
             if _base_name(session.id) == _base_name(session_name):
                 match = match_session(session, messages, is_named=True) or Match(session, ())
                 return match.continuation(messages)
-        return self._begin(user, messages, self._unused_name(user, session_name))
-
-    def _unused_name(self, user: str, session_name: str) -> str:
-        """The name itself, or the first of name~2, name~3, ... that no session has."""
         existing = {info.id for info in self._runtime.store.sessions(user)}
         number, name = 1, session_name
         while name in existing:
             number += 1
             name = f"{_base_name(session_name)}~{number}"
-        return name
+        return self._begin(user, messages, name)
 
     def _begin(self, user: str, messages: Sequence[Message], session_id: str) -> Continuation:
         """A new session; messages that a closed session holds become context and are not written again."""
-        match = best_match(self._closed_sessions(user), messages) if len(messages) > 1 else None
+        if len(messages) == 1:
+            return Continuation(session_id, messages)
+        store = self._runtime.store
+        closed = [info for info in store.sessions(user, "closed") if info.turns]
+        last = sorted(closed, key=lambda info: info.ended)[-_CLOSED_SESSIONS:]
+        match = best_match((store.session(user, info.id) for info in last), messages)
         return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
-
-    def _closed_sessions(self, user: str) -> Iterator[Session]:
-        closed = [info for info in self._runtime.store.sessions(user, "closed") if info.turns]
-        for info in sorted(closed, key=lambda info: info.ended)[-_CLOSED_SESSIONS:]:
-            yield self._runtime.store.session(user, info.id)
 
     def _write(self, agent: Conversation, continuation: Continuation, announce: Announce) -> Session:
         """Log the new turns durably and return the session as the model is to see it."""

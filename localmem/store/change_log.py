@@ -90,7 +90,8 @@ class ChangeLog:
     def advance(self, connection: Connection, user: str, system: str, read: int | None = None) -> int:
         """Increment and return the version. Raises Conflict when it is no longer `read` (None: any version)."""
         current = self.version(connection, user, system) if read is None else read
-        if current == 0 and not self._exists(connection, user, system):
+        exists = select(banks.c.version).where(banks.c.user == user, banks.c.system == system)
+        if current == 0 and connection.execute(exists).first() is None:
             connection.execute(insert(banks).values(user=user, system=system, version=1))
             return 1
         of_bank = and_(banks.c.user == user, banks.c.system == system, banks.c.version == current)
@@ -102,10 +103,6 @@ class ChangeLog:
             )
         return current + 1
 
-    def _exists(self, connection: Connection, user: str, system: str) -> bool:
-        query = select(banks.c.version).where(banks.c.user == user, banks.c.system == system)
-        return connection.execute(query).first() is not None
-
     def systems(self, connection: Connection, user: str) -> list[str]:
         """The systems with a bank or a job of the user."""
         with_bank = select(banks.c.system).where(banks.c.user == user)
@@ -116,13 +113,8 @@ class ChangeLog:
 
     def has_batch(self, connection: Connection, user: str, system: str, kind: Kind, cause: str) -> bool:
         """Whether there is an active batch with this cause."""
-        query = select(batches.c.number).where(
-            batches.c.user == user,
-            batches.c.system == system,
-            batches.c.kind == kind,
-            batches.c.cause == cause,
-            batches.c.state == "active",
-        )
+        of_cause = and_(of_bank(user, system), batches.c.kind == kind, batches.c.cause == cause)
+        query = select(batches.c.number).where(of_cause)
         return connection.execute(query).first() is not None
 
     def write(self, connection: Connection, batch: Batch, state: BatchState = "active") -> None:
@@ -132,26 +124,28 @@ class ChangeLog:
         values = {name: getattr(batch, name) for name in ("user", "system", "kind", "cause", "session")}
         query = insert(batches).values(state=state, **values).returning(batches.c.number)
         number = connection.execute(query).scalar_one()
-        self._insert.run(connection, [self._row(number, place, batch, it) for place, it in enumerate(batch.changes)])
-
-    def _row(self, number: int, place: int, batch: Batch, change: Change) -> tuple[object, ...]:
-        body, time = self.serializer.encode(change), to_micros(change.time)
-        return (number, place, batch.user, batch.system, change.type, time, *named_units(change), body)
+        rows: list[tuple[object, ...]] = []
+        for position, change in enumerate(batch.changes):
+            body, time = self.serializer.encode(change), to_micros(change.time)
+            place = (number, position, batch.user, batch.system)
+            rows.append((*place, change.type, time, *named_units(change), body))
+        self._insert.run(connection, rows)
 
     def _check(self, connection: Connection, batch: Batch) -> None:
         """Apply the changes to a bank of only those units that they name: loading all of it would cost too much."""
         named = {unit for change in batch.changes for unit in named_units(change) if unit is not None}
-        Bank().apply([*self._additions(connection, batch.user, batch.system, named), *batch.changes])
-
-    def _additions(self, connection: Connection, user: str, system: str, units: Iterable[str]) -> Iterator[Change]:
-        for part in chunks(sorted(units)):
-            query = (
-                select(changes.c.body)
-                .select_from(changes.join(batches, changes.c.batch == batches.c.number))
-                .where(changes.c.user == user, changes.c.system == system, changes.c.unit.in_(part))
-                .where(of_bank(user, system), changes.c.type == "add_unit")
-            )
-            yield from map(self.serializer.decode, connection.execute(query).scalars())
+        additions = (
+            select(changes.c.body)
+            .select_from(changes.join(batches, changes.c.batch == batches.c.number))
+            .where(changes.c.user == batch.user, changes.c.system == batch.system, changes.c.type == "add_unit")
+            .where(of_bank(batch.user, batch.system))
+        )
+        bodies = (
+            body
+            for part in chunks(sorted(named))
+            for body in connection.execute(additions.where(changes.c.unit.in_(part))).scalars()
+        )
+        Bank().apply([*map(self.serializer.decode, bodies), *batch.changes])
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -217,12 +211,26 @@ def _applicable(log: Iterable[Change]) -> Iterator[Change]:
 
 def unit_history(connection: Connection, log: ChangeLog, user: str, system: str, unit_id: str) -> UnitHistory:
     """How a unit came to be: all changes that name it, with those taken back, and its turns. Raises NotFound."""
-    events = _events(connection, log, user, system, unit_id)
-    unit = _latest(events, unit_id)
+    query = (
+        select(changes.c.batch, changes.c.position, changes.c.body, batches.c.cause, batches.c.session, batches.c.state)
+        .select_from(changes.join(batches, changes.c.batch == batches.c.number))
+        .where(changes.c.user == user, changes.c.system == system)
+    )
+    # Two queries, for the unit as subject and as other end, because each can use an index.
+    rows = {
+        (row[0], row[1]): row
+        for column in (changes.c.unit, changes.c.other)
+        for row in connection.execute(query.where(column == unit_id))
+    }
+    events = tuple(Event(log.serializer.decode(row[2]), row[3], row[4], row[5]) for _, row in sorted(rows.items()))
+    active = [event.change for event in events if event.state == "active"]
+    # The unit as it is in effect, else as it was last before it was taken back.
+    last_active = sorted(events, key=lambda event: event.state == "active")
+    units = [event.change.unit for event in last_active if isinstance(event.change, AddUnit)]
+    unit = next((unit for unit in reversed(units) if unit.id == unit_id), None)
     if unit is None:
         raise no_unit(user, system, unit_id)
     turns = turns_by_id(connection, user, unit.sources)
-    active = [event.change for event in events if event.state == "active"]
     added = any(isinstance(change, AddUnit) for change in active)
     retired = any(isinstance(change, RetireUnit) and change.unit == unit_id for change in active)
     sources = tuple(turns[turn] for turn in unit.sources if turn in turns)
@@ -232,25 +240,3 @@ def unit_history(connection: Connection, log: ChangeLog, user: str, system: str,
 def no_unit(user: str, system: str, unit_id: str) -> NotFound:
     """The error for a missing unit."""
     return NotFound(f"user {user!r} has no unit {unit_id!r} in {system}; `localmem show` lists the units")
-
-
-def _events(connection: Connection, log: ChangeLog, user: str, system: str, unit_id: str) -> tuple[Event, ...]:
-    """From two queries, for the unit as subject and as other end, because each can use an index."""
-    query = (
-        select(changes.c.batch, changes.c.position, changes.c.body, batches.c.cause, batches.c.session, batches.c.state)
-        .select_from(changes.join(batches, changes.c.batch == batches.c.number))
-        .where(changes.c.user == user, changes.c.system == system)
-    )
-    rows = {
-        (row[0], row[1]): row
-        for column in (changes.c.unit, changes.c.other)
-        for row in connection.execute(query.where(column == unit_id))
-    }
-    return tuple(Event(log.serializer.decode(row[2]), row[3], row[4], row[5]) for _, row in sorted(rows.items()))
-
-
-def _latest(events: tuple[Event, ...], unit_id: str) -> Unit | None:
-    """The unit as it is in effect, else as it was last before it was taken back."""
-    ordered = sorted(events, key=lambda event: event.state == "active")
-    units = [event.change.unit for event in ordered if isinstance(event.change, AddUnit)]
-    return next((unit for unit in reversed(units) if unit.id == unit_id), None)

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, insert, select, update
@@ -67,7 +68,7 @@ def fail(connection: Connection, user: str, system: str, session_id: str, error:
 def claim(connection: Connection, job: SessionJob) -> bool:
     """Assign the job to this process; False if it is done or belongs to another process that is alive."""
     row = connection.execute(select(jobs).where(_of_job(job.user, job.system, job.session))).mappings().first()
-    if row is None or row["state"] == "done" or (row["state"] == "running" and _is_alive(row["owner"])):
+    if row is None or row["state"] == "done" or _is_running(row):
         return False
     _set(connection, job.user, job.system, job.session, state="running", owner=_this_process())
     return True
@@ -93,13 +94,8 @@ def pending(connection: Connection, system: str | None, limit: int, attempts: in
     )
     if system is not None:
         query = query.where(jobs.c.system == system)
-    result = []
-    for row in connection.execute(query).mappings():
-        if row["state"] != "running" or not _is_alive(row["owner"]):
-            result.append(_job(row))
-        if len(result) == limit:
-            break
-    return result
+    rows = connection.execute(query).mappings()
+    return [_job(row) for row in islice((row for row in rows if not _is_running(row)), limit)]
 
 
 def requeue(connection: Connection, user: str, system: str, session_ids: Sequence[str]) -> None:
@@ -155,13 +151,16 @@ def _this_process() -> str:
     return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
 
 
-def _is_alive(owner: str) -> bool:
-    """Whether the process that owns a job is running; True for one on another machine, which cannot be checked."""
+def _is_running(row: RowMapping) -> bool:
+    """Whether a living process works on the job. One on another machine cannot be checked and counts as alive."""
+    owner: str = row["owner"]
     host, _, process = owner.partition("/")
     number, _, started = process.partition("/")
+    if row["state"] != "running":
+        return False
     if host != socket.gethostname():
         return True
     try:
-        return str(psutil.Process(int(number)).create_time()) == started
+        return started == f"{psutil.Process(int(number)).create_time()}"
     except psutil.NoSuchProcess:
         return False

@@ -10,20 +10,7 @@ encoder                the encoder whose vectors memories are searched with
 
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ForeignKeyConstraint,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    PrimaryKeyConstraint,
-    Table,
-    Text,
-    UniqueConstraint,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.types import TypeEngine
 
 REVISION = "0002"
@@ -35,110 +22,110 @@ _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
 }
 
-metadata = MetaData(naming_convention=_NAMES)
+metadata = sa.MetaData(naming_convention=_NAMES)
 
 # SQLite assigns row numbers only in a column of the type INTEGER.
-_Number = BigInteger().with_variant(Integer, "sqlite")
+_Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
-def _columns(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
-    return [Column(name, kind, nullable=False) for name in names]
+def _columns(kind: type[TypeEngine[Any]], *names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=False) for name in names]
 
 
 # `position` is for the next turn; `started` and `ended` are the times of the first and last turn (microseconds, UTC).
-sessions = Table(
+sessions = sa.Table(
     "sessions",
     metadata,
-    Column("number", _Number, primary_key=True),
-    *_columns(Text, "user", "id", "state"),
-    *_columns(Integer, "position"),
-    *_columns(BigInteger, "started", "ended"),
-    UniqueConstraint("user", "id"),
+    sa.Column("number", _Number, primary_key=True),
+    *_columns(sa.Text, "user", "id", "state"),
+    *_columns(sa.Integer, "position"),
+    *_columns(sa.BigInteger, "started", "ended"),
+    sa.UniqueConstraint("user", "id"),
 )
 
 # `zone` is the speaker's offset in seconds east of UTC, because a date in a prompt is the speaker's date.
-turns = Table(
+turns = sa.Table(
     "turns",
     metadata,
-    *_columns(Text, "user", "session"),
-    *_columns(Integer, "position"),
-    *_columns(Text, "id", "role", "speaker", "text"),
-    *_columns(BigInteger, "time"),
-    *_columns(Integer, "zone"),
-    PrimaryKeyConstraint("user", "session", "position"),
-    UniqueConstraint("user", "id"),
-    ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
+    *_columns(sa.Text, "user", "session"),
+    *_columns(sa.Integer, "position"),
+    *_columns(sa.Text, "id", "role", "speaker", "text"),
+    *_columns(sa.BigInteger, "time"),
+    *_columns(sa.Integer, "zone"),
+    sa.PrimaryKeyConstraint("user", "session", "position"),
+    sa.UniqueConstraint("user", "id"),
+    sa.ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
     sqlite_with_rowid=False,
 )
 
 # `kind` says what `cause` is: "session" (its job), or "exchange" (a reply turn, or a manual edit without a session).
-batches = Table(
+batches = sa.Table(
     "batches",
     metadata,
-    Column("number", _Number, primary_key=True),
-    *_columns(Text, "user", "system", "kind", "cause"),
-    Column("session", Text),
-    *_columns(Text, "state"),
-    ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
+    sa.Column("number", _Number, primary_key=True),
+    *_columns(sa.Text, "user", "system", "kind", "cause"),
+    sa.Column("session", sa.Text),
+    *_columns(sa.Text, "state"),
+    sa.ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
 )
-Index(None, batches.c.user, batches.c.system, batches.c.number)
-Index(None, batches.c.user, batches.c.session)
-_ACTIVE = text("state = 'active'")
+sa.Index(None, batches.c.user, batches.c.system, batches.c.number)
+sa.Index(None, batches.c.user, batches.c.session)
+_ACTIVE = sa.text("state = 'active'")
 _OF_CAUSE = (batches.c.user, batches.c.system, batches.c.kind, batches.c.cause)
-Index("uq_batches_active_cause", *_OF_CAUSE, unique=True, sqlite_where=_ACTIVE, postgresql_where=_ACTIVE)
+sa.Index("uq_batches_active_cause", *_OF_CAUSE, unique=True, sqlite_where=_ACTIVE, postgresql_where=_ACTIVE)
 
 # `unit` and `other` are the units that the change names: added, retired (by), marked, linked (from, to).
-changes = Table(
+changes = sa.Table(
     "changes",
     metadata,
-    Column("batch", _Number, nullable=False),
-    *_columns(Integer, "position"),
-    *_columns(Text, "user", "system", "type"),
-    *_columns(BigInteger, "time"),
-    Column("unit", Text),
-    Column("other", Text),
-    *_columns(Text, "body"),
-    PrimaryKeyConstraint("batch", "position"),
-    ForeignKeyConstraint(["batch"], ["batches.number"]),
+    sa.Column("batch", _Number, nullable=False),
+    *_columns(sa.Integer, "position"),
+    *_columns(sa.Text, "user", "system", "type"),
+    *_columns(sa.BigInteger, "time"),
+    sa.Column("unit", sa.Text),
+    sa.Column("other", sa.Text),
+    *_columns(sa.Text, "body"),
+    sa.PrimaryKeyConstraint("batch", "position"),
+    sa.ForeignKeyConstraint(["batch"], ["batches.number"]),
     sqlite_with_rowid=False,
 )
-Index(None, changes.c.user, changes.c.system, changes.c.unit)
-Index(None, changes.c.user, changes.c.system, changes.c.other)
+sa.Index(None, changes.c.user, changes.c.system, changes.c.unit)
+sa.Index(None, changes.c.user, changes.c.system, changes.c.other)
 
 # `owner` is the process of a running job.
-jobs = Table(
+jobs = sa.Table(
     "jobs",
     metadata,
-    *_columns(Text, "user", "session", "system", "state"),
-    *_columns(Integer, "attempts"),
-    *_columns(Text, "error", "owner"),
-    PrimaryKeyConstraint("user", "session", "system"),
-    ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
+    *_columns(sa.Text, "user", "session", "system", "state"),
+    *_columns(sa.Integer, "attempts"),
+    *_columns(sa.Text, "error", "owner"),
+    sa.PrimaryKeyConstraint("user", "session", "system"),
+    sa.ForeignKeyConstraint(["user", "session"], ["sessions.user", "sessions.id"]),
 )
-_WAITING = text("state <> 'done'")
-Index("ix_jobs_waiting", jobs.c.state, sqlite_where=_WAITING, postgresql_where=_WAITING)
+_WAITING = sa.text("state <> 'done'")
+sa.Index("ix_jobs_waiting", jobs.c.state, sqlite_where=_WAITING, postgresql_where=_WAITING)
 
-banks = Table(
+banks = sa.Table(
     "banks",
     metadata,
-    *_columns(Text, "user", "system"),
-    *_columns(BigInteger, "version"),
-    PrimaryKeyConstraint("user", "system"),
+    *_columns(sa.Text, "user", "system"),
+    *_columns(sa.BigInteger, "version"),
+    sa.PrimaryKeyConstraint("user", "system"),
 )
 
-embeddings = Table(
+embeddings = sa.Table(
     "embeddings",
     metadata,
-    *_columns(Text, "digest", "identity"),
-    *_columns(LargeBinary, "vector"),
-    PrimaryKeyConstraint("digest", "identity"),
+    *_columns(sa.Text, "digest", "identity"),
+    *_columns(sa.LargeBinary, "vector"),
+    sa.PrimaryKeyConstraint("digest", "identity"),
 )
 
 # At most one row, with number 1, written with the first vector.
-encoder = Table(
+encoder = sa.Table(
     "encoder",
     metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    *_columns(Text, "identity"),
-    *_columns(Integer, "dimension"),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    *_columns(sa.Text, "identity"),
+    *_columns(sa.Integer, "dimension"),
 )

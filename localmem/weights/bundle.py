@@ -11,8 +11,7 @@ checksums the shipped manifest has, with those as well. Does not use the network
 import io
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from tempfile import mkdtemp
@@ -33,7 +32,7 @@ from localmem.weights.folder import (
     require_space,
     update_local,
 )
-from localmem.weights.manifest import Entry, FileSum, HubSource, Manifest, Pin, models_dir
+from localmem.weights.manifest import Entry, HubSource, Manifest, Pin, models_dir
 from localmem.weights.pull import put_in_place
 
 Notify = Callable[[str], None]
@@ -60,8 +59,9 @@ def bundle(names: Sequence[str], out: Path, notify: Notify, directory: Path | No
     draft = out.with_name(out.name + PARTIAL)
     try:
         with tarfile.open(draft, "w", format=tarfile.PAX_FORMAT) as tar:
-            _add_bytes(tar, _SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
-            _add_bytes(tar, _MANIFEST, manifest)
+            lines = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
+            for name, content in ((_SUMS, lines), (_MANIFEST, manifest)):
+                tar.addfile(_member(name, len(content)), io.BytesIO(content))
             for model in models:
                 _add_model(tar, model, directory)
         draft.replace(out)
@@ -79,10 +79,6 @@ def _with_sums(model: Entry, directory: Path) -> Entry:
         kind = ModelDamaged if folder.is_dir() else ModelMissing
         raise kind(f"model {model.name} cannot be bundled ({problem}): {repair_command(model)}")
     return model if model.files else model.model_copy(update={"files": file_sums(folder, model.name)})
-
-
-def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    tar.addfile(_member(name, len(content)), io.BytesIO(content))
 
 
 def _add_model(tar: tarfile.TarFile, model: Entry, directory: Path) -> None:
@@ -124,23 +120,17 @@ def unbundle(path: Path, notify: Notify, directory: Path | None = None) -> list[
 
 def _extract(path: Path, work: Path) -> None:
     """Writes the members below `work`. Refuses all but regular files at plain relative paths, and duplicates."""
-    with _open_tar(path) as tar, bytes_bar(path.name, path.stat().st_size) as bar:
-        for info in tar:
-            target = work / _relative_path(path, info)
-            content = tar.extractfile(info)
-            if content is None or target.exists():
-                raise BadInput(f"{path}: {info.name} is a duplicate or not a file: nothing was installed")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as file:
-                shutil.copyfileobj(content, file, 1 << 20)
-            bar.update(info.size)
-
-
-@contextmanager
-def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     try:
-        with tarfile.open(path, "r:") as tar:
-            yield tar
+        with tarfile.open(path, "r:") as tar, bytes_bar(path.name, path.stat().st_size) as bar:
+            for info in tar:
+                target = work / _relative_path(path, info)
+                content = tar.extractfile(info)
+                if content is None or target.exists():
+                    raise BadInput(f"{path}: {info.name} is a duplicate or not a file: nothing was installed")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("wb") as file:
+                    shutil.copyfileobj(content, file, 1 << 20)
+                bar.update(info.size)
     except (tarfile.TarError, EOFError) as error:
         raise BadInput(f"{path} is not a complete tar ({error}): copy it again") from error
 
@@ -163,8 +153,15 @@ def _verify(path: Path, work: Path, directory: Path) -> list[Entry]:
     changed = next((name for name, digest in expected.items() if actual[name].sha256 != digest), None)
     if changed is not None:
         raise BadInput(f"{path}: {changed} differs from its checksum: nothing was installed, copy the bundle again")
-    models = _read_entries(path, work)
-    _require_described(path, models, {name: file for name, file in actual.items() if name != _MANIFEST})
+    try:
+        models = _ENTRIES.validate_python(yaml.safe_load((work / _MANIFEST).read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise BadInput(f"{path}: its {_MANIFEST} is invalid for this version of localmem: update localmem") from error
+    del actual[_MANIFEST]
+    described = {f"{model.name}/{name}": file for model in models for name, file in model.files.items()}
+    if described != actual:
+        name = min(name for name in {*described, *actual} if described.get(name) != actual.get(name))
+        raise BadInput(f"{path}: {name} differs from the bundle's {_MANIFEST}: nothing was installed")
     existing = Manifest.load(directory).models
     for model in models:
         if (own := existing.get(model.name)) and own.files and own.files != model.files:
@@ -178,20 +175,6 @@ def _read_sums(path: Path, work: Path) -> dict[str, str]:
     lines = (work / _SUMS).read_text(encoding="utf-8").splitlines()
     pairs = (line.partition("  ") for line in lines if line)
     return {name: digest for digest, _, name in pairs}
-
-
-def _read_entries(path: Path, work: Path) -> list[Entry]:
-    try:
-        return _ENTRIES.validate_python(yaml.safe_load((work / _MANIFEST).read_text(encoding="utf-8")))
-    except (yaml.YAMLError, ValidationError) as error:
-        raise BadInput(f"{path}: its {_MANIFEST} is invalid for this version of localmem: update localmem") from error
-
-
-def _require_described(path: Path, models: Sequence[Entry], actual: Mapping[str, FileSum]) -> None:
-    described = {f"{model.name}/{name}": file for model in models for name, file in model.files.items()}
-    if described != actual:
-        name = min(name for name in {*described, *actual} if described.get(name) != actual.get(name))
-        raise BadInput(f"{path}: {name} differs from the bundle's {_MANIFEST}: nothing was installed")
 
 
 def _install(model: Entry, folder: Path, directory: Path, notify: Notify) -> None:

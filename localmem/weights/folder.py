@@ -65,7 +65,12 @@ def find_damage(model: Entry, folder: Path, *, quick: bool = False) -> str | Non
     problem = next(_wrong_sizes(folder, model.files), None)
     if problem or quick:
         return problem
-    return next(iter(wrong_sums(folder, model.files, model.name)), None)
+    with bytes_bar(model.name, model.size or 0) as bar:
+        for name, expected in model.files.items():
+            actual = checksum(folder / name, bar)
+            if actual != expected.sha256:
+                return f"{name} has sha256 {actual[:12]}… instead of {expected.sha256[:12]}…"
+    return None
 
 
 def shipped_adapters(model: str) -> dict[str, Path]:
@@ -111,17 +116,6 @@ def _wrong_sizes(folder: Path, files: Mapping[str, FileSum]) -> Iterator[str]:
             yield f"{name} is missing"
         elif (size := path.stat().st_size) != expected.size:
             yield f"{name} has {size:,} bytes instead of {expected.size:,}"
-
-
-def wrong_sums(folder: Path, files: Mapping[str, FileSum], title: str) -> list[str]:
-    """A line for each file whose sha256 differs, with a progress bar on a terminal."""
-    wrong = []
-    with bytes_bar(title, sum(file.size for file in files.values())) as bar:
-        for name, expected in files.items():
-            actual = checksum(folder / name, bar)
-            if actual != expected.sha256:
-                wrong.append(f"{name} has sha256 {actual[:12]}… instead of {expected.sha256[:12]}…")
-    return wrong
 
 
 def checksum(path: Path, bar: "Bar | None" = None) -> str:

@@ -32,6 +32,16 @@ class HubFile:
     sha256: str | None
     git_hash: str | None
 
+    def describes(self, path: Path) -> bool:
+        """Whether the file on disk has this size and hash."""
+        if not path.is_file() or path.stat().st_size != self.size:
+            return False
+        if self.sha256 is not None:
+            return checksum(path) == self.sha256
+        content = path.read_bytes()
+        digest = sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+        return self.git_hash in (None, digest)
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -96,25 +106,11 @@ def fetch_snapshot(snapshot: Snapshot, into: Path) -> None:
     with _failures(HubSource(hub=snapshot.hub, revision=snapshot.commit)):
         snapshot_download(snapshot.hub, revision=snapshot.commit, local_dir=into, allow_patterns=names)
     for name, file in snapshot.files.items():
-        if not _matches(into / name, file):
+        if not file.describes(into / name):
             (into / name).unlink(missing_ok=True)
             shutil.rmtree(into / ".cache", ignore_errors=True)
             raise PullFailed(f"{snapshot.hub}: {name} differs from the hub's checksum: pull it again")
     shutil.rmtree(into / ".cache", ignore_errors=True)
-
-
-def _matches(path: Path, file: HubFile) -> bool:
-    if not path.is_file() or path.stat().st_size != file.size:
-        return False
-    if file.sha256 is not None:
-        return checksum(path) == file.sha256
-    return file.git_hash is None or git_hash(path) == file.git_hash
-
-
-def git_hash(path: Path) -> str:
-    """The git object id of a file's content."""
-    content = path.read_bytes()
-    return sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ weights.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from re import fullmatch
@@ -43,7 +43,8 @@ def import_model(source: Path, options: ImportOptions, directory: Path | None = 
     directory = directory or models_dir()
     source = source.absolute()
     _require_model(source)
-    name = options.name or _default_name(source)
+    letters = (letter if letter.isalnum() or letter in "._-" else "-" for letter in source.name.lower())
+    name = options.name or "".join(letters).strip("-._") or "model"
     if not fullmatch(NAME, name):
         raise BadInput(f"{name!r} is not a valid model name: use lowercase letters, digits, '.', '_' and '-'")
     _require_unused(name, options, directory)
@@ -62,11 +63,6 @@ def _require_model(source: Path) -> None:
         raise BadInput(f"{source} has no config.json, adapter_config.json or modules.json: give a model's folder")
     if not any(next(source.rglob(pattern), None) for pattern in _WEIGHTS):
         raise BadInput(f"{source} has no weights (*.safetensors or *.bin): give a folder with weights")
-
-
-def _default_name(source: Path) -> str:
-    letters = (letter if letter.isalnum() or letter in "._-" else "-" for letter in source.name.lower())
-    return "".join(letters).strip("-._") or "model"
 
 
 def _require_unused(name: str, options: ImportOptions, directory: Path) -> None:
@@ -89,7 +85,7 @@ def _describe(source: Path, name: str, options: ImportOptions) -> Entry:
         context_length=_context_length(source, config),
         dimension=_number(config, "hidden_size", "d_model", "dim") if is_encoder else None,
         pooling=_pooling(source) if is_encoder else None,
-        normalize=any("Normalize" in kind for kind in _module_types(source)) if is_encoder else None,
+        normalize=_normalizes(source) if is_encoder else None,
         memory_position=options.memory_position,
     )
 
@@ -119,10 +115,10 @@ def _pooling(source: Path) -> Pooling:
     return "mean"
 
 
-def _module_types(source: Path) -> Iterator[str]:
+def _normalizes(source: Path) -> bool:
     path = source / "modules.json"
     modules = read_json(path, _OBJECTS, "the folder is damaged, fetch it again") if path.is_file() else []
-    return (str(module.get("type", "")) for module in modules)
+    return any("Normalize" in str(module.get("type", "")) for module in modules)
 
 
 def _role(source: Path) -> Role:
@@ -147,12 +143,9 @@ def _role_of_architecture(kind: str, config: Mapping[str, object]) -> Role | Non
         return "compressor"
     if kind.endswith("ForConditionalGeneration"):
         return "classifier"
-    if kind.endswith("ForSequenceClassification"):
-        return _role_of_labels(config.get("id2label"))
-    return "encoder" if kind.endswith("Model") else None
-
-
-def _role_of_labels(labels: object) -> Role:
+    if not kind.endswith("ForSequenceClassification"):
+        return "encoder" if kind.endswith("Model") else None
+    labels = config.get("id2label")
     names = [str(label).lower() for label in labels.values()] if isinstance(labels, dict) else []
     if len(names) == 1:
         return "reranker"

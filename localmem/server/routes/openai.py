@@ -71,7 +71,9 @@ def embeddings(body: EmbeddingsRequest, services: SharedServices, _user: User) -
     texts = [body.input] if isinstance(body.input, str) else body.input
     if not all(text.strip() for text in texts):
         raise ApiError(400, "input contains an empty text; remove it", param="input")
-    encoder = _without_cache(services.runtime.encoder())
+    encoder = services.runtime.encoder()
+    if isinstance(encoder, CachedEncoder):  # texts that a client embeds are not written to the store
+        encoder = encoder.inner
     if body.dimensions not in (None, encoder.dimension):
         raise ApiError(400, f"this encoder has {encoder.dimension} dimensions; omit dimensions", param="dimensions")
     rows = encoder.encode(texts, body.input_type)
@@ -91,11 +93,6 @@ def embeddings(body: EmbeddingsRequest, services: SharedServices, _user: User) -
 def end(services: SharedServices, user: User, body: EndRequest | None = None) -> Json:
     """Close one session, or all of the user's; they are remembered in the background."""
     return {"object": "list", "ended": services.sessions.end(user, body.session if body else None)}
-
-
-def _without_cache(encoder: Encoder) -> Encoder:
-    """The encoder without its cache: texts that a client embeds are not written to the store."""
-    return encoder.inner if isinstance(encoder, CachedEncoder) else encoder
 
 
 def _usage(encoder: Encoder, texts: list[str]) -> Json | None:
