@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from localmem.benchmark.latency.recipe import LatencyRecipe
+from localmem.benchmark.recipes import LatencyRecipe
 from localmem.cli import root
 from localmem.cli.recipes import build_recipe
 from localmem.config import load_settings

@@ -39,9 +39,7 @@ class PromptFile(BaseModel):
     def section(self, title: str, **values: object) -> str:
         """One section with the values filled in. Raises BadSettings when values and declared inputs differ."""
         if set(values) != set(self.inputs):
-            raise BadSettings(
-                f"prompt {self.name!r} declares inputs {sorted(self.inputs)}, but got {sorted(values)}"
-            )
+            raise BadSettings(f"prompt {self.name!r} declares inputs {sorted(self.inputs)}, but got {sorted(values)}")
         return _template(self.sections[title]).render(**values).strip()
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from localmem.experiments.operation_evaluation import OperationsRecipe
 from localmem.experiments.key_compression import KeyCompressionRecipe
+from localmem.experiments.operation_evaluation import OperationsRecipe
 from localmem.experiments.retrieval_grid import RetrievalGrid
 from localmem.experiments.runs import EvaluationRecipe
 from localmem.experiments.segmenter_comparison import SegmentationRecipe
