@@ -211,7 +211,8 @@ class JsonlLog(Generic[Record]):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self.records = tuple(read_log(self._path, self._form)) if self._path.exists() else ()
             self._file = self._path.open("a+b")
-            _drop_cut_line(self._file)
+            self._file.seek(0)
+            self._file.truncate(self._file.read().rfind(b"\n") + 1)
         return self
 
     def __exit__(
@@ -236,9 +237,3 @@ def _adapter(form: Form[Record]) -> TypeAdapter[Record]:
 
 def _to_bytes(part: Part) -> bytes | memoryview:
     return part.encode() if isinstance(part, str) else part
-
-
-def _drop_cut_line(file: IO[bytes]) -> None:
-    file.seek(0)
-    text = file.read()
-    file.truncate(text.rfind(b"\n") + 1)

@@ -59,27 +59,21 @@ class Authenticator:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         digest = _digest(key.strip()) if scheme.lower() == "bearer" and key.strip() else None
         if digest and hmac.compare_digest(self._local_token, digest):
-            return self._named_user(request)
-        if self._users:
-            return self._key_user(digest)
-        _check_local(request)
-        return self._default_user
-
-    def check_metrics(self, request: Request) -> None:
-        """Metrics name nobody, so on loopback they need no key. Raises ApiError."""
-        if not self._on_loopback:
-            self.user(request)
-
-    def _named_user(self, request: Request) -> str:
-        return unquote(request.headers.get(USER_HEADER, "")) or self._default_user
-
-    def _key_user(self, digest: bytes | None) -> str:
+            return unquote(request.headers.get(USER_HEADER, "")) or self._default_user
+        if not self._users:
+            _check_local(request)
+            return self._default_user
         if digest is None:
             raise _unauthorized_error("no API key; send `Authorization: Bearer KEY`")
         matches = [user for key, user in self._users if hmac.compare_digest(key, digest)]  # all, for a constant time
         if not matches:
             raise _unauthorized_error("unknown API key; ask the owner of this server for one")
         return matches[-1]
+
+    def check_metrics(self, request: Request) -> None:
+        """Metrics name nobody, so on loopback they need no key. Raises ApiError."""
+        if not self._on_loopback:
+            self.user(request)
 
 
 def _check_local(request: Request) -> None:

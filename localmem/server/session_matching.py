@@ -90,7 +90,7 @@ def match_session(session: Session, messages: Sequence[Message], *, is_named: bo
     """
     log = [_normalize(turn.role, turn.text) for turn in session.turns]
     sent = [_normalize(message.role, message.content) for message in messages]
-    positions = _match_continuation(log, sent)
+    positions = _match_ends(log, sent[:-1])
     if positions is None or sent == log[: len(sent)]:
         positions = _match_retry(log, sent, is_named=is_named) or positions
     if positions is None:
@@ -98,10 +98,6 @@ def match_session(session: Session, messages: Sequence[Message], *, is_named: bo
     if positions is None and is_named:
         positions = ()
     return None if positions is None else Match(session, positions)
-
-
-def _match_continuation(log: list[RoleAndText], sent: list[RoleAndText]) -> Positions | None:
-    return _match_ends(log, sent[:-1])
 
 
 def _match_retry(log: list[RoleAndText], sent: list[RoleAndText], *, is_named: bool) -> Positions | None:
@@ -130,7 +126,7 @@ def _match_edit(log: list[RoleAndText], sent: list[RoleAndText], *, is_named: bo
     positions: list[int | None] = [None] * first
     start, has_edits = 0, False
     for index in range(first, len(sent)):
-        position = _find(log, sent[index], start)
+        position = next((place for place in range(start, len(log)) if log[place] == sent[index]), None)
         if position is None and not _is_edited_reply(log, sent, index, positions):
             break
         has_edits = has_edits or position is None
@@ -142,10 +138,6 @@ def _match_edit(log: list[RoleAndText], sent: list[RoleAndText], *, is_named: bo
     earlier = zip(sent[:-1], positions, strict=False)
     has_user_message = any(role == "user" and position is not None for (role, _), position in earlier)
     return tuple(positions) if has_user_message else None
-
-
-def _find(log: list[RoleAndText], message: RoleAndText, start: int) -> int | None:
-    return next((index for index in range(start, len(log)) if log[index] == message), None)
 
 
 def _is_edited_reply(

@@ -89,10 +89,7 @@ class _SessionRecord(BaseModel):
 
 def parse_session(line: str, place: str, names: SpeakerNames = _DEFAULT_NAMES) -> Session:
     """The session in one JSON line. Raises BadInput that begins with `place`."""
-    return _session(parse_json(place, line, _SessionRecord, _CURE), place, names)
-
-
-def _session(record: _SessionRecord, place: str, names: SpeakerNames) -> Session:
+    record = parse_json(place, line, _SessionRecord, _CURE)
     dialogue = [turn for turn in record.turns if turn.role != "system"]
     if not dialogue:
         raise BadInput(f"{place}: the session has no turn of a user or assistant; remove the line")

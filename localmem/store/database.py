@@ -68,7 +68,9 @@ class Database:
 
     def __init__(self, place: str | Path) -> None:
         url = _url(place)
-        self.files = _files(url)
+        main = Path(url.database or "")
+        sqlite_files = (main, main.with_name(main.name + "-wal"), main.with_name(main.name + "-journal"))
+        self.files = sqlite_files if url.get_backend_name() == "sqlite" else ()
         self.where = str(self.files[0]) if self.files else url.render_as_string()
         self._engine = _engine(url, self.where)
         self._writing = self._engine.execution_options(writes=True)
@@ -179,13 +181,6 @@ def _directory(path: Path) -> Path:
             f"cannot use {path} as data directory ({error.strerror}); make it writable or choose another"
         ) from error
     return path
-
-
-def _files(url: URL) -> tuple[Path, ...]:
-    if url.get_backend_name() != "sqlite" or url.database is None:
-        return ()
-    main = Path(url.database)
-    return main, main.with_name(main.name + "-wal"), main.with_name(main.name + "-journal")
 
 
 def _engine(url: URL, where: str) -> Engine:

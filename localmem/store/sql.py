@@ -27,9 +27,8 @@ from localmem.store.migrate import migrate
 from localmem.store.serialization import ChangeSerializer
 from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
-from localmem.store.turns import Append, require_name, to_row
+from localmem.store.turns import Append, Writer, require_name, to_row
 from localmem.store.vectors import EmbeddingTable, MemoryVectors
-from localmem.store.writer import Writer
 from localmem.types import Change, Session, Turn
 
 Result = TypeVar("Result")

@@ -16,7 +16,7 @@ from localmem.retrieval.base import passage_digest
 from localmem.store.database import Database
 from localmem.store.schema import embeddings, encoder
 from localmem.store.sessions import chunks
-from localmem.store.writer import Writer
+from localmem.store.turns import Writer
 
 EncoderRecord = tuple[str, int]
 

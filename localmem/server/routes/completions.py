@@ -154,7 +154,9 @@ def check_model(services: Services, model: str) -> None:
 
 def _generate(job: _ChatJob, stream: ReplyStream) -> Pieces:
     """On a worker thread: log the user's turn while memory is searched, then produce the reply."""
-    services, instructions = job.services, _instructions(job)
+    services, instructions = job.services, job.input.instructions
+    if instructions is not None:  # the operator's instructions, then the client's; None leaves the agent its own
+        instructions = "\n\n".join(filter(None, (services.settings.chat.instructions, instructions)))
 
     def hear(announce: Callable[[LoggedRequest], None]) -> LoggedRequest:
         start = perf_counter()
@@ -181,13 +183,6 @@ def _generate(job: _ChatJob, stream: ReplyStream) -> Pieces:
         raise
     finally:
         services.sessions.remove(job.user, stream)
-
-
-def _instructions(job: _ChatJob) -> str | None:
-    """The operator's instructions, then the client's; None leaves the agent its own."""
-    if job.input.instructions is None:
-        return None
-    return "\n\n".join(filter(None, (job.services.settings.chat.instructions, job.input.instructions)))
 
 
 # -- one document --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from localmem.errors import LocalmemError
-from localmem.server.dependencies import Services, SharedServices
+from localmem.server.dependencies import SharedServices
 
 router = APIRouter()
 
@@ -19,7 +19,13 @@ async def live() -> dict[str, str]:
 @router.get("/health/ready")
 def ready(services: SharedServices) -> JSONResponse:
     """200 when backbone and store answer; before that 503 with the reason."""
-    parts = {"store": _store(services), "backbone": _backbone(services)}
+    parts = {"store": "ok", "backbone": "loading"}
+    try:
+        services.runtime.store.users()
+    except LocalmemError as error:
+        parts["store"] = str(error)
+    if services.warm.is_set():
+        parts["backbone"] = "ok" if services.runtime.backbone_answers() else "does not answer"
     is_ready = all(state == "ok" for state in parts.values())
     return JSONResponse({"status": "ok" if is_ready else "not ready", **parts}, status_code=200 if is_ready else 503)
 
@@ -29,17 +35,3 @@ def metrics(services: SharedServices, request: Request) -> Response:
     """The metrics for Prometheus. Raises ApiError without a key when the server is open to other machines."""
     services.auth.check_metrics(request)
     return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-def _store(services: Services) -> str:
-    try:
-        services.runtime.store.users()
-    except LocalmemError as error:
-        return str(error)
-    return "ok"
-
-
-def _backbone(services: Services) -> str:
-    if not services.warm.is_set():
-        return "loading"
-    return "ok" if services.runtime.backbone_answers() else "does not answer"

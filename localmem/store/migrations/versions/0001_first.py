@@ -11,8 +11,6 @@ from sqlalchemy.types import TypeEngine
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _ACTIVE = sa.text("state = 'active'")
