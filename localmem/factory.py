@@ -172,8 +172,7 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
 
     By its name or folder; its config.json says which of the two it is.
     """
-    from localmem.classification.pair_classifier import config_of, labels_of
-    from localmem.classification.pair_classifier import classifier_of
+    from localmem.classification.pair_classifier import classifier_of, config_of, labels_of
 
     model = pair_model(name, device)
     try:

@@ -19,8 +19,7 @@ from finetune.run_folder import Card, save_run
 from finetune.trainers.pair_trainers import FRESH, fit_pairs, make_learner
 from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
 from localmem.classification import OPERATIONS
-from localmem.classification.pair_classifier import config_of, labels_of
-from localmem.classification.pair_classifier import INFERENCES
+from localmem.classification.pair_classifier import INFERENCES, config_of, labels_of
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import (
     SHIPPED,

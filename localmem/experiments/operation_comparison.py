@@ -29,8 +29,7 @@ from finetune.trainers.operation_classifier import (
 from finetune.trainers.pair_trainers import FRESH
 from finetune.trainers.training import TrainingJob, base_folder, update_recipe
 from localmem.classification import OPERATIONS, PairClassifier
-from localmem.classification.pair_classifier import PairModel, config_of, labels_of
-from localmem.classification.pair_classifier import classifier_of
+from localmem.classification.pair_classifier import PairModel, classifier_of, config_of, labels_of
 from localmem.errors import BadInput
 from localmem.experiments.operation_evaluation import OperationScores, classify_pairs, confusion_table, score_operations
 from localmem.experiments.runs import ExperimentRecipe
