@@ -5,7 +5,7 @@ passed on unchanged. Fields whose result localmem could not return (tools, sever
 refused instead of ignored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -117,12 +117,6 @@ def apply_sampling(request: ChatRequest, prompt: Prompt) -> Prompt:
         format=_format(request.response_format),
         extra={key: value for key, value in (request.model_extra or {}).items() if value is not None},
     )
-
-
-def requested_session(header: str | None, metadata: Mapping[str, object] | None) -> str | None:
-    """The session that the client names in the header, or else in the body's metadata."""
-    name = header or (metadata or {}).get("session")
-    return str(name) if name else None
 
 
 def _text(message: SentMessage, number: int) -> str:

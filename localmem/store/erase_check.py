@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Text, select
+from sqlalchemy import Text, select
 
 from localmem.errors import StoreError
 from localmem.store.database import Database
@@ -60,14 +60,11 @@ def _find_traces(database: Database, searched: Collection[bytes], extra_files: C
     if not traces:
         return traces
     with database.read() as connection:
-        return traces - find_pieces(traces, _text_chunks(_all_texts(connection)))
-
-
-def _all_texts(connection: Connection) -> Iterator[str]:
-    for table in metadata.sorted_tables:
-        columns = [column for column in table.columns if isinstance(column.type, Text)]
-        rows = connection.execute(select(*columns)) if columns else ()
-        yield from ("\0".join(filter(None, row)) for row in rows)
+        text_columns = [
+            [column for column in table.c if isinstance(column.type, Text)] for table in metadata.tables.values()
+        ]
+        rows = (row for columns in text_columns if columns for row in connection.execute(select(*columns)))
+        return traces - find_pieces(traces, _text_chunks("\0".join(filter(None, row)) for row in rows))
 
 
 def pieces(texts: Iterable[str]) -> set[bytes]:

@@ -203,9 +203,14 @@ class Manifest:
         path = shipped or resource("models/manifest.yaml")
         content = _read(path, _Shipped)
         local = Local.load(directory or models_dir())
-        models = {model.name: _with_pin(model, local.pins.get(model.name)) for model in content.models}
+        models = {model.name: model for model in content.models}
         if len(models) < len(content.models):
             raise BadSettings(f"{path} lists a model twice: give each model a unique name")
+        for name, pin in local.pins.items():
+            model = models.get(name)
+            if model is not None and isinstance(model.source, HubSource) and not model.files:
+                source = model.source.model_copy(update={"revision": pin.revision})
+                models[name] = model.model_copy(update={"source": source, "files": pin.files})
         # The user's model wins over one of the same name that a later version of localmem ships.
         return cls(models | local.models, content.groups, content.adapters)
 
@@ -219,13 +224,6 @@ class Manifest:
         """The models of these names and group names, without duplicates, in order."""
         flat = (member for name in names for member in self.groups.get(name, (name,)))
         return [self.entry(name) for name in dict.fromkeys(flat)]
-
-
-def _with_pin(model: Entry, pin: Pin | None) -> Entry:
-    if pin is None or model.files or not isinstance(model.source, HubSource):
-        return model
-    source = model.source.model_copy(update={"revision": pin.revision})
-    return model.model_copy(update={"source": source, "files": pin.files})
 
 
 def _read(path: Path, schema: type[Content]) -> Content:

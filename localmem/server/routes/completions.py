@@ -26,7 +26,7 @@ from localmem.errors import LocalmemError
 from localmem.server.dependencies import Services, SharedServices, User
 from localmem.server.errors import ApiError, to_api_error
 from localmem.server.reply_stream import Pieces, ReplyStream
-from localmem.server.schemas import ChatInput, ChatRequest, apply_sampling, parse_chat, requested_session
+from localmem.server.schemas import ChatInput, ChatRequest, apply_sampling, parse_chat
 from localmem.server.session_manager import LoggedRequest
 from localmem.types import Reply, Usage
 
@@ -127,8 +127,8 @@ async def chat(body: ChatRequest, request: Request, services: SharedServices, us
     """The reply to the last message. Raises ApiError."""
     start = perf_counter()
     check_model(services, body.model)
-    session_name = requested_session(request.headers.get(SESSION_HEADER), body.metadata)
-    job = _ChatJob(services, user, body, parse_chat(body), session_name, start)
+    name = request.headers.get(SESSION_HEADER) or (body.metadata or {}).get("session")
+    job = _ChatJob(services, user, body, parse_chat(body), str(name) if name else None, start)
     stream = ReplyStream()
     services.pool.submit(stream.run, partial(_generate, job))
     response = ChatResponse(f"chatcmpl-{uuid.uuid4().hex}", int(services.now().timestamp()), services.settings.model)
