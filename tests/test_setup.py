@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 # A build backend in the project itself, because the test's environment can install none.
 BACKEND = """
 import zipfile
-
-pytestmark = pytest.mark.slow
 def build_editable(directory, config_settings=None, metadata_directory=None):
     name = "tinyproject-1.0-py3-none-any.whl"
     with zipfile.ZipFile(f"{directory}/{name}", "w") as wheel:
