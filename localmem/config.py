@@ -34,7 +34,7 @@ class LLMSettings(Section):
     backend: Literal["auto", "transformers", "vllm"] = "auto"
     """Backend; auto uses vLLM when a url is set or when there is a GPU with vLLM installed, else transformers."""
     url: str | None = None
-    """URL of a running OpenAI-compatible server; without one, the vllm backend starts its own."""
+    """URL of a running vLLM server; without one, the vllm backend starts its own."""
     served_as: str | None = None
     """Name of the model on that server; default: its name in the manifest."""
     api_key: str | None = None
