@@ -209,7 +209,12 @@ def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, obje
 def system_names(*, variants: bool = False) -> list[str]:
     """Every system that has a file in configs/systems; with `variants` also theirs, as SYSTEM/VARIANT."""
     names = sorted(path.stem for path in resource("configs/systems").glob("*.yaml"))
-    return [*names, *(f"{name}/{variant}" for name in names for variant in _section(name, "variants") if variants)]
+    return [*names, *(variant for name in names for variant in system_variants(name) if variants)]
+
+
+def system_variants(system: str) -> list[str]:
+    """The variants of a system, as SYSTEM/VARIANT."""
+    return [f"{system}/{variant}" for variant in _section(system, "variants")]
 
 
 def variant_settings(name: str) -> dict[str, object]:

@@ -45,6 +45,7 @@ def systems(flags: SettingsFlags, names: tuple[str, ...], measure: bool, log: Pa
 
 
 def _document(name: str, options: Mapping[str, object], cost: "SystemCost | None", model: str) -> dict[str, object]:
+    from localmem.config import system_variants
     from localmem.factory import SYSTEMS
 
     system = SYSTEMS[name]
@@ -53,11 +54,13 @@ def _document(name: str, options: Mapping[str, object], cost: "SystemCost | None
         "remembers": system.remembers,
         "calls": system.llm_calls,
         "options": options,
+        "variants": system_variants(name),
     }
     return document if cost is None else {**document, "model": model, "cost": asdict(cost)}
 
 
 def _print(options: Mapping[str, Mapping[str, object]], costs: "Mapping[str, SystemCost]") -> None:
+    from localmem.config import system_variants
     from localmem.factory import SYSTEMS
 
     headers = ["system", "what it remembers", "calls of the model"]
@@ -69,6 +72,6 @@ def _print(options: Mapping[str, Mapping[str, object]], costs: "Mapping[str, Sys
             row += [f"{cost.per_turn(cost.calls):.2f}", *(f"{cost.per_turn(total):.0f}" for total in totals)]
             row.append(str(cost.units))
     else:
-        headers.append("options")
-        rows = [[*row, ", ".join(options[row[0]])] for row in rows]
-    print_table(rows, headers, maxcolwidths=[None, 32, 32, *[36] * (len(headers) - 3)])
+        headers += ["options", "variants"]
+        rows = [[*row, ", ".join(options[row[0]]), ", ".join(system_variants(row[0]))] for row in rows]
+    print_table(rows, headers, maxcolwidths=[None, 28, 24, *[28] * (len(headers) - 3)])

@@ -24,4 +24,5 @@ def test_systems_lists_each_with_its_options(localmem: Run) -> None:
     rows = {row["name"]: row for row in json.loads(localmem("systems", "--json").stdout)}
     assert {"none", "rsum", "memory_retrieval", "exchange_retrieval"} <= rows.keys()
     assert "limit" in rows["rsum"]["options"]
+    assert "rsum/bm25" in rows["rsum"]["variants"]
     assert "rsum" in localmem("systems", "--system", "rsum").stdout
