@@ -10,6 +10,7 @@ pytestmark = pytest.mark.usefixtures("starter_llm_dir", "starter_encoder_dir")
 DENSE = {"LOCALMEM_RETRIEVAL__RETRIEVER": "dense"}
 
 
+@pytest.mark.slow
 def test_yesterdays_words_are_recalled_today(localmem: Run) -> None:
     yesterday = localmem(
         "chat", "--now", "2026-03-02T18:00", env=DENSE, stdin="My dog is called Bruno.\n/memory\n/end\n/nonsense\n"
@@ -28,6 +29,7 @@ def test_yesterdays_words_are_recalled_today(localmem: Run) -> None:
     assert len(records) > 4
 
 
+@pytest.mark.slow
 def test_an_open_session_continues_when_recent_and_closes_when_old(localmem: Run) -> None:
     localmem("chat", "--now", "2026-03-02T18:00", env=DENSE, stdin="My cat is called Tom.\n")
     soon = localmem("chat", "--now", "2026-03-02T18:10", env=DENSE, stdin="/memory\n")

@@ -41,6 +41,7 @@ def test_undo_reverts_one_session(localmem: Run, session_log: Path) -> None:
     assert {unit["session"] for unit in units} == {"second"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("starter_encoder_dir")
 def test_another_encoder_is_refused_until_the_store_is_reindexed(localmem: Run, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"

@@ -13,6 +13,7 @@ from localmem.types import Message, Prompt
 from tests.llm.prompts import ask, collect
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_its_answer_in_any_batch(transformers_llm: TransformersLLM) -> None:
     prompts = [ask(f"Tell me about the number {n}.", temperature=1.0, seed=n, max_tokens=24) for n in range(4)]
     alone = [transformers_llm.generate([prompt])[0].text for prompt in prompts]

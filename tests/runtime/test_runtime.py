@@ -167,6 +167,7 @@ def _seen(agent: Conversation) -> tuple[object, ...]:
     return agent.sessions, tuple(agent._waiting), agent.memory.bank, recall
 
 
+@pytest.mark.slow
 def test_ten_thousand_users_are_not_ten_thousand_indexes(settings: Settings) -> None:
     """In little: 60 users on a bound that a few indexes fill, talking from four threads."""
     flags = {"data": settings.data, "system": "exchange_retrieval", "retrieval": {"memory_mb": 1}}

@@ -63,6 +63,7 @@ def start_server(tmp_path: Path, data: Path) -> Iterator[tuple[subprocess.Popen[
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("starter_llm_dir")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_it_replies_with_real_weights_and_stops_cleanly_during_a_reply(tmp_path: Path, stop: signal.Signals) -> None:

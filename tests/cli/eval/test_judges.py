@@ -150,6 +150,7 @@ def test_what_does_not_go_together_is_refused(arguments: list[str], message: str
         CliRunner().invoke(calibrate, arguments, catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_the_starter_weights_judge(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     """A few items of three forms; that its verdicts are worth little is what calibration is there to show."""
     lines = (DATA / "calibration" / "entailment.jsonl").read_text().splitlines()[:3]
@@ -165,6 +166,7 @@ def test_the_starter_weights_judge(localmem: Run, tmp_path: Path, starter_llm_di
     assert len(record["prompt_sha256"]) == len(record["model"]["checksum"]) == 64
 
 
+@pytest.mark.slow
 def test_the_starter_weights_answer_a_shipped_question(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     out = tmp_path / "run"
     outcome = localmem("eval", "teafarm", "run", "--system", "exchange_retrieval", "--limit", 1, "--out", out, "--json")

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
 from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, write_records
 
 
+@pytest.mark.slow
 def test_configurations_are_combined_measured_and_compared(
     localmem: Run, tmp_path: Path, starter_encoder_dir: Path
 ) -> None:
@@ -33,6 +36,7 @@ def test_configurations_are_combined_measured_and_compared(
     assert [run["measures"] for run in repeated["runs"]] == [run["measures"] for run in report["runs"]]
 
 
+@pytest.mark.slow
 def test_the_table_names_units_and_keys(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     path = write_records(tmp_path, MTBENCHPLUS)
     arguments = ["eval", "retrieval", "--dataset", f"mtbenchplus={path}", "--retriever", "bm25"]

@@ -56,6 +56,7 @@ def test_shipped_replies_score_as_the_libraries_say(localmem: Run, tmp_path: Pat
     assert report["measures"]["Distinct-1"] == pytest.approx(11 / 12)
 
 
+@pytest.mark.slow
 def test_ones_own_replies_with_models(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     lines = [
         {
