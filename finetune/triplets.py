@@ -18,8 +18,15 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.datasets.readers import Record, file_sha256, read_records
 from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
-from localmem.evaluation.evidence_retrieval import probes_with_evidence
-from localmem.evaluation.unit_builders import Builder, Form, KeyForm, apply_key_form, build_exchanges, build_turns
+from localmem.evaluation.evidence_retrieval import (
+    Builder,
+    Form,
+    KeyForm,
+    apply_key_form,
+    build_exchanges,
+    build_turns,
+    probes_with_evidence,
+)
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.types import Session, Turn, Unit
 

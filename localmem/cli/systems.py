@@ -11,7 +11,7 @@ import click
 from localmem.cli.options import SettingsFlags, json_option, note, print_json, print_table, settings_options
 
 if TYPE_CHECKING:
-    from localmem.experiments.system_costs import SystemCost
+    from localmem.experiments.demo import SystemCost
 
 
 @click.command()
@@ -29,11 +29,11 @@ def systems(flags: SettingsFlags, names: tuple[str, ...], measure: bool, log: Pa
     from tqdm import tqdm
 
     from localmem.config import system_options
-    from localmem.experiments.system_costs import measure_systems, own_options
+    from localmem.experiments.demo import measure_systems, with_system
     from localmem.factory import SYSTEMS
 
     settings = flags.load()
-    options = {name: system_options(name, own_options(settings, name)) for name in names or SYSTEMS}
+    options = {name: system_options(name, with_system(settings, name).options) for name in names or SYSTEMS}
     costs: dict[str, SystemCost] = {}
     if measure:
         track = partial(tqdm, desc="measuring", unit="system", disable=None)

@@ -34,7 +34,7 @@ from localmem.benchmark.recipes import LatencyRecipe, MeasurementSpec
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, load_settings, system_options
 from localmem.errors import BadInput
-from localmem.experiments.system_costs import own_options
+from localmem.experiments.demo import with_system
 from localmem.files import JsonlLog, write_atomic, write_jsonl
 from localmem.journal import Journal
 from localmem.llm.base import LLM
@@ -164,7 +164,7 @@ class LatencySetup:
             data = Path(folder) / "data"
             units = self._copy_store(spec, data)
             llm = TimedLLM(SaltedLLM(self._backbone, _salts(spec)), stopwatch)
-            settings = _settings_of(self._settings, spec.system, data=data, database=None)
+            settings = with_system(self._settings, spec.system, data=data, database=None)
             with Runtime(settings, llm=llm, wrap=stopwatch.wrap) as runtime:
                 yield Environment(
                     agents=runtime,
@@ -190,7 +190,7 @@ class LatencySetup:
             return sum(1 for _ in store.bank(people[0], spec.system).live())
 
     def _make_store(self, spec: MeasurementSpec, people: Sequence[str], data: Path) -> None:
-        recipe, settings = self._recipe, _settings_of(self._settings, spec.system, data=data, database=None)
+        recipe, settings = self._recipe, with_system(self._settings, spec.system, data=data, database=None)
         sessions = synthetic_history.generate_sessions(spec.history, recipe.exchanges, recipe.seed)
         with Store.open(data) as store:
             changes = synthetic_history.remember(
@@ -216,7 +216,7 @@ def describe_latency_run(recipe: LatencyRecipe, settings: Settings) -> dict[str,
     from localmem.experiments.runs import describe_run
     from localmem.reporting.provenance import machine
 
-    by_system = {name: _settings_of(settings, name) for name in recipe.systems}
+    by_system = {name: with_system(settings, name) for name in recipe.systems}
     selection: dict[str, object] = {
         "arguments": recipe.model_dump(mode="json", exclude={"models", "title"}),
         "chat": settings.chat.model_dump(mode="json"),
@@ -225,10 +225,6 @@ def describe_latency_run(recipe: LatencyRecipe, settings: Settings) -> dict[str,
     }
     about = describe_run(settings, by_system, (), selection)
     return {**about, "model": "scripted", "checksum": None, "adapters": {}} if recipe.scripted else about
-
-
-def _settings_of(settings: Settings, system: str, **changes: object) -> Settings:
-    return settings.model_copy(update={**changes, "system": system, "options": own_options(settings, system)})
 
 
 def _salts(spec: MeasurementSpec) -> Callable[[], str]:

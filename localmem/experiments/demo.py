@@ -1,26 +1,38 @@
-"""The demo: answers from memory next to answers without it, on a shipped conversation of three sessions.
+"""Replies about shipped conversations: the demo, abstention, and what the memory systems cost.
 
-Reads the conversation into a temporary store, then asks the shipped questions on a later day, each as the first turn of
-a new session, of the same model with and without memory. Weights, store and index are real.
+The demo reads a conversation of three sessions into a temporary store and asks, on a later day, each question as the
+first turn of a new session, of the same model with and without memory. Abstention asks what a conversation does not
+answer too, and counts the replies that admit it by a rule of words, not of truth: a reply that admits not knowing and
+then guesses counts all the same. For the costs each system replays a conversation turn by turn; replies come from the
+conversation, so only the memory's own calls and tokens are counted. Weights, store and index are real.
 """
 
+import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
+from localmem import factory
 from localmem.chat.responder import Responder, Speakers
-from localmem.config import load_settings
+from localmem.config import Settings, load_settings
 from localmem.evaluation import DATA
 from localmem.evaluation.metrics.text import contains_answer
+from localmem.experiments.runs import Notify
 from localmem.files import parse, read_yaml
+from localmem.llm.wrappers import Meter, PromptUsage
+from localmem.memory import Memory
 from localmem.runtime import Runtime
 from localmem.store.conversation_files import SpeakerNames, read_sessions
 from localmem.systems.baselines import NoMemory
-from localmem.types import Reply, Session, Turn
+from localmem.types import Exchange, Reply, Session, Turn
 
 CONVERSATION = DATA / "demo" / "conversation.jsonl"
 
@@ -140,3 +152,185 @@ def _ask_both(
 def _judge(reply: Reply, question: DemoQuestion) -> DemoReply:
     right = contains_answer(reply.turn.text, question.accept, question.reject) if question.accept else None
     return DemoReply(answer=reply.turn.text, recalled=reply.recall.text, right=right)
+
+
+# "I don't know …", "you haven't told me …", "I'm not sure …", "you never mentioned …", "I have no record of …" and
+# the like.
+RULE = re.compile(
+    r"\b(?:do(?:n't| not)|did(?:n't| not)|can(?:'t|not)|could(?:n't| not)|have(?:n't| not)|has(?:n't| not)|never|not)"
+    r"(?: (?:yet|really|actually|currently|ever|even|sure|seem to|been|think that you|think you))*"
+    r" (?:know|say|tell|told|mention(?:ed)?|recall|remember|sure|aware|talked about|find"
+    r"|have (?:any|that|this|the|enough) (?:information|record|memory|details?))\b"
+    r"|\bno (?:information|record|memory|idea|mention)\b|\b(?:unknown|unsure)\b",
+    re.IGNORECASE,
+)
+
+
+class AbstentionCase(BaseModel):
+    """A conversation, the day of the questions, and questions with and without an answer in it.
+
+    `questions` is a file with further answered questions. Paths are relative to `localmem.evaluation.DATA`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    conversation: str
+    user: str
+    today: AwareDatetime
+    unanswered: tuple[str, ...]
+    answered: tuple[DemoQuestion, ...] = ()
+    questions: str | None = None
+
+
+def abstains(reply: str) -> bool:
+    """Whether the reply says that it does not know, by `RULE`."""
+    return RULE.search(reply.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) is not None
+
+
+def read_cases(path: Path) -> list[AbstentionCase]:
+    """The cases of a file, in order, each with the questions of its `questions` file. Raises BadInput."""
+    cure = "give a mapping with `cases`"
+    cases = parse(str(path), read_yaml(path).get("cases"), TypeAdapter(list[AbstentionCase]), cure)
+    answered = [(*case.answered, *(read_questions(DATA / case.questions) if case.questions else ())) for case in cases]
+    return [case.model_copy(update={"answered": own}) for case, own in zip(cases, answered, strict=True)]
+
+
+def measure_abstention(
+    settings: "Settings", cases: Sequence[AbstentionCase], *, plain: bool = False, notify: Notify = lambda _: None
+) -> dict[str, list[dict[str, object]]]:
+    """`rows` of figures and all `replies`; with `plain` also without the adapters that localmem ships.
+
+    Abstaining is right for an unanswered question and a false abstention for an answered one.
+    """
+    rows: list[dict[str, object]] = []
+    replies: list[dict[str, object]] = []
+    for shipped in (True, False) if plain else (True,):
+        name = "as configured" if shipped else "without shipped adapters"
+        llm = settings.llm if shipped else settings.llm.model_copy(update={"shipped_adapters": False})
+        own = settings.model_copy(update={"llm": llm})
+        results = [{**row, "replies": name} for case in cases for row in _ask_case(case, own, notify)]
+        replies += results
+        rows.append({"replies": name, **_figures(results)})
+    return {"rows": rows, "replies": replies}
+
+
+def _ask_case(case: AbstentionCase, settings: "Settings", notify: Notify) -> list[dict[str, object]]:
+    """The replies to a case's questions, in a temporary memory of its conversation."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-abstention-")))
+        chat = settings.chat.model_copy(update={"user_name": case.user})
+        own = settings.model_copy(update={"data": folder, "database": None, "user": case.user, "chat": chat})
+        agent = stack.enter_context(Runtime(own, progress=notify)).agent(case.user)
+        names = SpeakerNames(user=case.user, assistant=settings.chat.assistant_name)
+        agent.writer.read(read_sessions(DATA / case.conversation, names))
+        count = len(case.answered)
+        notify(f"asking {case.user}'s {count} answered and {len(case.unanswered)} unanswered questions")
+        texts = [*(question.question for question in case.answered), *case.unanswered]
+        replies = [reply.turn.text for reply in ask_each(agent.responder, texts, case.today)]
+    answered = zip(case.answered, replies, strict=False)  # the replies to unanswered questions come last
+    right = [contains_answer(reply, gold.accept, gold.reject) for gold, reply in answered]
+    rows = zip(texts, replies, [*right, *[None] * len(case.unanswered)], strict=True)
+    return [
+        {"user": case.user, "question": text, "answer": reply, "right": right, "abstains": abstains(reply)}
+        for text, reply, right in rows
+    ]
+
+
+def _figures(results: Sequence[dict[str, object]]) -> dict[str, object]:
+    unanswered = [row for row in results if row["right"] is None]
+    answered = [row for row in results if row["right"] is not None]
+    return {
+        "unanswered": len(unanswered),
+        "abstains": fmean(bool(row["abstains"]) for row in unanswered),
+        "answered": len(answered),
+        "right": fmean(bool(row["right"]) for row in answered),
+        "false abstention": fmean(bool(row["abstains"]) for row in answered),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCost:
+    """Totals over `turns` replies. `recalled_tokens` is the memory text in their prompts; `prompts` is by name."""
+
+    turns: int
+    sessions: int
+    calls: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    recalled_tokens: int
+    units: int
+    prompts: dict[str, PromptUsage]
+
+    def per_turn(self, total: int) -> float:
+        """A total divided by the number of replies."""
+        return total / max(self.turns, 1)
+
+
+def measure_cost(memory: Memory, meter: Meter, sessions: Sequence[Session]) -> SystemCost:
+    """Replay the sessions. `meter` must be new and wrap the LLM that the memory uses."""
+    turns = recalled_tokens = 0
+    for session in sessions:
+        for dialogue, exchange in _answered_exchanges(session):
+            recall = memory.recall(dialogue)
+            turns += 1
+            recalled_tokens += meter.count_tokens([recall.text])[0]
+            memory.apply(memory.observe(replace(exchange, recall=recall)))
+        memory.apply(memory.end_session(session))
+    usage = meter.usage()
+    return SystemCost(
+        turns=turns,
+        sessions=len(sessions),
+        calls=sum(each.calls for each in usage.values()),
+        input_tokens=sum(each.input_tokens for each in usage.values()),
+        cached_tokens=sum(each.cached_tokens for each in usage.values()),
+        output_tokens=sum(each.output_tokens for each in usage.values()),
+        recalled_tokens=recalled_tokens,
+        units=sum(1 for _ in memory.bank.live()),
+        prompts=usage,
+    )
+
+
+def _answered_exchanges(session: Session) -> list[tuple[Session, Exchange]]:
+    pairs = []
+    turns = 0
+    for exchange in session.exchanges():
+        turns += len(exchange.turns())
+        if exchange.user and exchange.reply:
+            pairs.append((replace(session, turns=session.turns[: turns - 1]), exchange))
+    return pairs
+
+
+Track = Callable[[Iterable[str]], Iterable[str]]
+
+
+def measure_systems(
+    settings: Settings,
+    names: Iterable[str],
+    *,
+    conversation: Path | None = None,
+    notify: Callable[[str], None] = lambda _line: None,
+    track: Track = lambda names: names,
+) -> dict[str, SystemCost]:
+    """The cost of each named system over one conversation (JSONL of sessions; default: the demo's).
+
+    All use one backbone and one encoder. `track` may wrap the iteration over the names with a progress bar.
+    """
+    sessions = read_sessions(conversation or CONVERSATION, SpeakerNames())
+    costs: dict[str, SystemCost] = {}
+    with tempfile.TemporaryDirectory(prefix="localmem-systems-") as folder:
+        settings = settings.model_copy(update={"data": Path(folder), "database": None})
+        with Runtime(settings, progress=notify) as runtime:
+            for name in track(names):
+                meter = Meter(runtime.llm.inner)
+                context_turns = factory.SYSTEMS[name].context_turns
+                index = partial(factory.retriever, settings, runtime.encoder, context_turns=context_turns)
+                memory = factory.memory(with_system(settings, name), factory.Parts(meter, index))
+                costs[name] = measure_cost(memory, meter, sessions)
+    return costs
+
+
+def with_system(settings: Settings, name: str, **changes: object) -> Settings:
+    """The settings for this system, without the options of another one."""
+    options = settings.options if settings.system == name else {}
+    return settings.model_copy(update={**changes, "system": name, "options": options})

@@ -20,14 +20,15 @@ from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.episodes import Dataset
 from localmem.evaluation.evidence_retrieval import (
     DEPTHS,
+    Builder,
     MeasureOptions,
     RetrievalMethod,
     RetrievalResult,
+    compress_keys,
     measure_retrieval,
     merge_results,
     probes_with_evidence,
 )
-from localmem.evaluation.unit_builders import Builder, compress_keys
 from localmem.experiments.retrieval_parts import (
     RANDOM,
     Kind,

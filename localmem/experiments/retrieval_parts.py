@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from localmem.config import Settings
 from localmem.errors import BadInput, LocalmemError, ModelMissing
-from localmem.evaluation import unit_builders
+from localmem.evaluation import evidence_retrieval
 from localmem.evaluation.episodes import Dataset, Probe
 from localmem.evaluation.evidence_retrieval import Gold, probes_with_evidence
 from localmem.experiments.runs import ExperimentRecipe, Notify, Split, open_backbone
@@ -87,7 +87,7 @@ class RetrievalConfig:
 
     retriever: Kind
     unit: Size = "turn"
-    key: unit_builders.Form = "plain"
+    key: evidence_retrieval.Form = "plain"
     before: int = 0
     after: int = 0
     rate: float = 1.0
@@ -255,9 +255,9 @@ class RetrievalParts:
 
     def units(self, config: RetrievalConfig, sessions: Sequence[Session]) -> list[Unit]:
         """The units of an episode, with the keys of the configuration."""
-        form = unit_builders.KeyForm(config.key, config.before, config.after, config.rate)
+        form = evidence_retrieval.KeyForm(config.key, config.before, config.after, config.rate)
         compressor = self._compressor if config.rate < 1 else None
-        return unit_builders.apply_key_form(self._builder(config.unit)(sessions), sessions, form, compressor)
+        return evidence_retrieval.apply_key_form(self._builder(config.unit)(sessions), sessions, form, compressor)
 
     def retriever(self, config: RetrievalConfig) -> Retriever:
         """An empty index."""
@@ -290,15 +290,15 @@ class RetrievalParts:
         retrieval = self.settings.retrieval.model_copy(update=plain)
         return factory.retriever(self.settings.model_copy(update={"retrieval": retrieval}), lambda: self.encoder)
 
-    def _builder(self, size: Size) -> unit_builders.Builder:
+    def _builder(self, size: Size) -> evidence_retrieval.Builder:
         if size == "segment":
-            return partial(unit_builders.build_segments, segmenter=self._segmenter)
+            return partial(evidence_retrieval.build_segments, segmenter=self._segmenter)
         if size == "memory":
-            return partial(unit_builders.build_memories, sentences=self._sentences)
+            return partial(evidence_retrieval.build_memories, sentences=self._sentences)
         return {
-            "turn": unit_builders.build_turns,
-            "exchange": unit_builders.build_exchanges,
-            "session": unit_builders.build_sessions,
+            "turn": evidence_retrieval.build_turns,
+            "exchange": evidence_retrieval.build_exchanges,
+            "session": evidence_retrieval.build_sessions,
         }[size]
 
     @cached_property
@@ -310,13 +310,13 @@ class RetrievalParts:
         return LLMSegmenter(self._llm, chunk=self.chunk, fallbacks=self.fallbacks)
 
     @cached_property
-    def _sentences(self) -> unit_builders.SentenceCache:
+    def _sentences(self) -> evidence_retrieval.SentenceCache:
         from localmem.text.summarize import Summarizer
 
         summarizer = Summarizer(self._llm)
         summarizer.fallbacks = self.fallbacks
-        log = JsonlLog(self.folder / "memories.jsonl", TypeAdapter(unit_builders.SessionSentences))
-        return unit_builders.SentenceCache(self.stack.enter_context(log), self.settings.model, summarizer)
+        log = JsonlLog(self.folder / "memories.jsonl", TypeAdapter(evidence_retrieval.SessionSentences))
+        return evidence_retrieval.SentenceCache(self.stack.enter_context(log), self.settings.model, summarizer)
 
     @cached_property
     def _compressor(self) -> Compressor:

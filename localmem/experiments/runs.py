@@ -1,6 +1,7 @@
 """Evaluation runs: memory systems read data sets and answer their probes, all on one backbone, into one folder.
 
-Prints nothing: progress and notes go to functions that the caller passes.
+Their reports gather the section that each evaluation saved, or the current section of a run. Prints nothing: progress
+and notes go to functions that the caller passes.
 """
 
 import tempfile
@@ -16,15 +17,19 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, overlay, system_options, variant_settings
 from localmem.errors import BadInput
-from localmem.evaluation.answers import Line, open_answers, read_answers
+from localmem.evaluation.answers import Line, answers_of, open_answers, read_answers
 from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.episodes import Dataset, Half
+from localmem.evaluation.file_scoring import MetricName, ScoringModels
+from localmem.evaluation.judgements import Judgement, read_judgements
 from localmem.evaluation.metrics.model_based import Likelihood, Scorer
 from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Track, WrapLLM, count_probes, run_systems
+from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, score_answers, section
 from localmem.files import read_json, write_json
 from localmem.llm.base import LLM
 from localmem.prompts import digest_of_all
 from localmem.reporting.provenance import versions
+from localmem.reporting.sections import Chapter, Section, read_section
 from localmem.retrieval.base import Encoder, Retriever
 from localmem.types import Prompt
 from localmem.weights import model_path
@@ -312,3 +317,57 @@ def _answer_likelihood(settings: Settings, notify: Notify) -> AnswerLikelihood:
             return None
 
     return likelihood
+
+
+_PARTIAL = {
+    "limit": "only the first {} questions of each data set",
+    "sessions": "only the last {} sessions of each episode",
+}
+
+
+def read_chapters(folders: Sequence[Path], metrics: Sequence[MetricName], models: ScoringModels) -> list[Chapter]:
+    """A chapter for each output folder of an evaluation. Raises BadInput.
+
+    The section of a run is computed again, because it may have been continued or judged; `metrics` are measured in
+    addition to those that need no model.
+    """
+    chapters = []
+    for folder in folders:
+        is_run = (folder / ANSWERS).exists()
+        part = run_section(folder, metrics, models) if is_run else read_section(folder)
+        chapters.append(Chapter(part.title, folder, (part,)))
+    return chapters
+
+
+def run_section(folder: Path, metrics: Sequence[MetricName], models: ScoringModels) -> Section:
+    """Quality, differences from the baselines, costs and answers of a run; plots go into its folder."""
+    lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
+    scores = score_answers(answers_of(lines), judgements)
+    notes = [*_run_notes(folder), *_judge_notes(judgements)]
+    summary = section(f"Run {folder.name}", notes, lines, scores, folder, against=BASELINES)
+    return replace(summary, tables=(*summary.tables, *corpus_tables(lines, metrics, models)))
+
+
+def _run_notes(folder: Path) -> list[str]:
+    """What a reader must know of a run, first whether it is partial."""
+    about = read_about(folder)
+    datasets = ", ".join(f"{name} (sha256 {entry['sha256'][:12]})" for name, entry in about["data"].items())
+    checksum, split = (about["checksum"] or "unknown")[:12], about.get("split") or "all"
+    return [
+        *(f"PARTIAL: {text.format(about[name])}" for name, text in _PARTIAL.items() if about.get(name)),
+        f"backbone {about['model']}, weights {checksum}, prompts {about['prompts'][:12]}, split {split}",
+        *(f"adapter for {prompt}: {adapter}" for prompt, adapter in about.get("adapters", {}).items()),
+        f"data: {datasets}",
+        f"git {about['versions'].get('git', 'unknown')}",
+        *about["notes"],
+    ]
+
+
+def _judge_notes(judgements: Sequence[Judgement]) -> list[str]:
+    """Each judge once, with its calibration."""
+    judges = {(judgement.judge, judgement.model): judgement for judgement in judgements}
+    return [
+        f"judge {name} on {model}: {judgement.calibration or 'NOT CALIBRATED'}"
+        + ("" if judgement.believable else f" ({UNCALIBRATED})")
+        for (name, model), judgement in judges.items()
+    ]

@@ -22,7 +22,7 @@ from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Line, answers_of
 from localmem.evaluation.judgements import JudgeSetup
-from localmem.evaluation.scores import score_answers as score_probes
+from localmem.evaluation.summary import score_answers as score_probes
 from localmem.evaluation.summary import section
 from localmem.experiments import runs
 from localmem.experiments.judging import judge_on_backbone

@@ -13,11 +13,12 @@ from localmem.evaluation.evidence_retrieval import (
     MeasureOptions,
     RetrievalMethod,
     RetrievalResult,
+    build_sessions,
+    build_turns,
     measure_retrieval,
     merge_results,
 )
-from localmem.evaluation.retrieval_report import differences, read_baselines, run_figures, tables, write_results
-from localmem.evaluation.unit_builders import build_sessions, build_turns
+from localmem.experiments.retrieval_grid import differences, read_baselines, run_figures, tables, write_results
 from localmem.reporting.bootstrap import Resampling
 from localmem.reporting.pages import terminal
 from localmem.reporting.sections import Report, read_section

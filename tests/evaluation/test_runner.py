@@ -17,8 +17,7 @@ from localmem.evaluation.answers import Answer, Line, Read, answers_of, open_ans
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.runner import AgentSpec, WrapLLM, count_probes, run_systems
-from localmem.evaluation.scores import score_answers
-from localmem.evaluation.summary import corpus_tables, section
+from localmem.evaluation.summary import corpus_tables, score_answers, section
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Recorder
 from localmem.reporting.sections import Table

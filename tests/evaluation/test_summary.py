@@ -10,8 +10,7 @@ from localmem.evaluation.answers import Answer, Line, Read, Work
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.metrics.model_based import Likelihood
-from localmem.evaluation.scores import UNCALIBRATED, score_answers
-from localmem.evaluation.summary import corpus_tables, key, section
+from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, key, score_answers, section
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.pages import html_page, markdown
 from localmem.reporting.sections import Chapter, Section, Table

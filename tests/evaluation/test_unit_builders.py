@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from localmem.errors import BadInput
-from localmem.evaluation.unit_builders import (
+from localmem.evaluation.evidence_retrieval import (
     KeyForm,
     SentenceCache,
     SessionSentences,

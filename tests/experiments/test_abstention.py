@@ -4,7 +4,7 @@ import pytest
 
 from localmem.errors import BadInput
 from localmem.evaluation import DATA
-from localmem.experiments.abstention import abstains, read_cases
+from localmem.experiments.demo import abstains, read_cases
 
 QUESTIONS = DATA / "abstention" / "questions.yaml"
 

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 from localmem import factory
 from localmem.cli.demo import demo
 from localmem.config import load_settings
-from localmem.experiments.demo import DemoReport, read_questions, run_demo
-from localmem.experiments.system_costs import measure_systems
+from localmem.experiments.demo import DemoReport, measure_systems, read_questions, run_demo
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
 

@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 
 from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.episodes import Dataset
-from localmem.evaluation.evidence_retrieval import MeasureOptions, RetrievalMethod, measure_retrieval, merge_results
-from localmem.evaluation.unit_builders import build_turns
+from localmem.evaluation.evidence_retrieval import (
+    MeasureOptions,
+    RetrievalMethod,
+    build_turns,
+    measure_retrieval,
+    merge_results,
+)
 from localmem.experiments.key_compression import (
     KeySearch,
     KeySet,

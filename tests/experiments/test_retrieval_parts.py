@@ -1,6 +1,6 @@
 """Retrievers over texts and over single sentences of units."""
 
-from localmem.evaluation.unit_builders import KeyForm, apply_key_form, build_turns
+from localmem.evaluation.evidence_retrieval import KeyForm, apply_key_form, build_turns
 from localmem.experiments.retrieval_parts import SentenceRetriever, TextRetriever
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever

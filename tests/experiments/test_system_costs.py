@@ -1,6 +1,6 @@
 """The cost of a memory system: its own calls count, replies do not."""
 
-from localmem.experiments.system_costs import measure_cost
+from localmem.experiments.demo import measure_cost
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
 from localmem.memory import Memory

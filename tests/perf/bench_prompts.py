@@ -40,7 +40,7 @@ from localmem.evaluation.judging.calibration import Label, calibrate_judge, read
 from localmem.evaluation.judging.judges import FIRST, JUDGES, SECOND, TIE, Judge, Pair, Words, get_judge
 from localmem.evaluation.judging.verdicts import Verdict, ask_judge
 from localmem.evaluation.metrics.model_based import Scorer
-from localmem.evaluation.rubric_learning import evaluate_segmenter
+from localmem.experiments.segmenter_comparison import evaluate_segmenter
 from localmem.files import read_lines
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Recorder

@@ -16,8 +16,7 @@ from localmem.benchmark.recipes import Load
 from localmem.errors import BadInput
 from localmem.evaluation.answers import answers_of, read_answers
 from localmem.evaluation.judgements import read_judgements
-from localmem.evaluation.scores import score_answers
-from localmem.evaluation.summary import key
+from localmem.evaluation.summary import key, score_answers
 from localmem.reporting.plots import pareto_plot, save_plot
 from localmem.reporting.sections import CAUTION, Chapter, Section, Table
 

@@ -14,10 +14,10 @@ def abstention(flags: SettingsFlags, plain: bool, as_json: bool) -> None:
 
     The questions are about shipped conversations. To those without an answer the right reply says that it does not
     know; to the others that would be a false abstention. The rule for what counts as saying so is RULE in
-    localmem/experiments/abstention.py.
+    localmem/experiments/demo.py.
     """
     from localmem.evaluation import DATA
-    from localmem.experiments.abstention import measure_abstention, read_cases
+    from localmem.experiments.demo import measure_abstention, read_cases
 
     cases = read_cases(DATA / "abstention" / "questions.yaml")
     report = measure_abstention(flags.load(), cases, plain=plain, notify=note)

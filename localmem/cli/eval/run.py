@@ -10,8 +10,7 @@ from localmem.cli.options import SettingsFlags, dataset_option, json_option, not
 from localmem.cli.progress import step_progress
 from localmem.cli.recipes import recipe_options
 from localmem.evaluation.file_scoring import MetricName, ScoringModels, TextRecipe
-from localmem.experiments.reports import read_chapters
-from localmem.experiments.runs import ANSWERS, EvaluationRecipe, evaluate
+from localmem.experiments.runs import ANSWERS, EvaluationRecipe, evaluate, read_chapters
 
 
 @click.command(name="run")

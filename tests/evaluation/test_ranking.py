@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import dcg_score, recall_score
 
-from localmem.evaluation.metrics.ranking import (
+from localmem.evaluation.evidence_retrieval import (
     dcg,
     hit_at,
     recall_at,

@@ -8,7 +8,7 @@ import pytest
 from localmem.errors import BadReply
 from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
 from localmem.evaluation.metrics.segmentation import Agreement
-from localmem.evaluation.rubric_learning import PredictedSegments, RubricLearner, evaluate_segmenter
+from localmem.experiments.segmenter_comparison import PredictedSegments, RubricLearner, evaluate_segmenter
 from localmem.llm.scripted import ScriptedLLM
 from localmem.segmentation.segmenters import EvenSegmenter, Rubric
 from localmem.types import JsonSchema, Prompt
