@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from localmem.errors import BadInput
-from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote, Unit
+from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RefuseText, RetireUnit, SetNote, Unit
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """Units (live and retired), links, notes and marks.
+    """Units (live and retired), links, notes and marks, and the texts that were refused.
 
     `units` and `retired` are keyed by unit id in the order they were added; a retired unit is in both.
     """
@@ -26,6 +26,7 @@ class Bank:
     links: tuple[Link, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    refused: tuple[RefuseText, ...] = ()
 
     def live(self) -> Iterator[Unit]:
         """Units that recall may show, oldest addition first."""
@@ -47,6 +48,7 @@ class Bank:
         notes = _draft(self.notes, SetNote in kinds)
         marks = _draft(self.marks, MarkUnit in kinds)
         links = list(self.links) if AddLink in kinds else []
+        refused = [change for change in changes if isinstance(change, RefuseText)]
         for change in changes:
             match change:
                 case AddUnit(unit=unit):
@@ -65,7 +67,8 @@ class Bank:
                 case MarkUnit(unit=unit_id, mark=mark, value=value):
                     _require(unit_id, units)
                     marks[unit_id, mark] = value
-        return Bank(units, retired, tuple(links) if AddLink in kinds else self.links, notes, marks)
+        links_now = tuple(links) if AddLink in kinds else self.links
+        return Bank(units, retired, links_now, notes, marks, (*self.refused, *refused) if refused else self.refused)
 
 
 def _draft(table: Mapping[Key, Value], changes: bool) -> dict[Key, Value]:

@@ -120,7 +120,27 @@ class MarkUnit:
     type: Literal["mark_unit"] = "mark_unit"
 
 
-Change = AddUnit | RetireUnit | AddLink | SetNote | MarkUnit
+RefusalReason = Literal["placeholder", "loop", "copied from the prompt", "name", "number", "date", "duplicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseText:
+    """Records a model's text that did not become memory; it changes nothing that is recalled.
+
+    `prompt` names the prompt it answered. `sources` are the ids of the turns it was made from. `detail` is the name,
+    number or date that no source holds.
+    """
+
+    text: str
+    reason: RefusalReason
+    prompt: str
+    sources: tuple[str, ...]
+    time: datetime
+    detail: str = ""
+    type: Literal["refuse_text"] = "refuse_text"
+
+
+Change = AddUnit | RetireUnit | AddLink | SetNote | MarkUnit | RefuseText
 
 
 @dataclass(frozen=True, slots=True)

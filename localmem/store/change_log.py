@@ -5,6 +5,7 @@ another one by now, that is a Conflict, so two processes never interleave one us
 applied to the bank never enters the log.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,10 +19,12 @@ from localmem.store.database import Database
 from localmem.store.schema import banks, batches, changes, jobs
 from localmem.store.serialization import ChangeSerializer, named_units, to_micros
 from localmem.store.sessions import chunks, turns_by_id
-from localmem.types import AddUnit, Change, RetireUnit, SetNote, Turn, Unit
+from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote, Turn, Unit
 
 BatchState = Literal["active", "undone", "superseded"]
 Kind = Literal["exchange", "session"]
+Refusals = Counter[tuple[str, str]]
+"""Refused texts by the name of their prompt and the reason."""
 
 _COLUMNS = ("batch", "position", "user", "system", "type", "time", "unit", "other", "body")
 
@@ -186,6 +189,11 @@ class ChangeLog:
         return [LoggedBatch(*key, tuple(batch)) for key, batch in decoded.items()]
 
 
+def count_refusals(refusals: Refusals, changes: Iterable[Change]) -> None:
+    """Add the texts that these changes refuse to a count."""
+    refusals.update((change.prompt, change.reason) for change in changes if isinstance(change, RefuseText))
+
+
 def of_bank(user: str, system: str) -> ColumnElement[bool]:
     """The condition for the active batches of one bank."""
     return and_(batches.c.user == user, batches.c.system == system, batches.c.state == "active")
@@ -202,7 +210,7 @@ def _applicable(log: Iterable[Change]) -> Iterator[Change]:
         unit, other = named_units(change)
         if isinstance(change, AddUnit):
             added.add(change.unit.id)
-        elif not isinstance(change, SetNote):
+        elif not isinstance(change, SetNote | RefuseText):
             ends = {unit, other} if change.type == "add_link" else {unit}
             if not ends <= added:
                 continue

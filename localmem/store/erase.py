@@ -11,6 +11,8 @@ on the safe side:
 - What else was in a deleted batch is lost too, so the sessions of deleted batches are queued to be remembered again,
   from the turns that still exist.
 - Links and marks only name a unit. They go with the unit, but do not spread further.
+- A refused text may repeat what an earlier session said, by way of a note. It is a record only, so all of them go that
+  are not older than what was derived from the erased.
 
 Works inside one transaction. `erase_check` then verifies on the bytes of the files that the text is gone.
 """
@@ -19,7 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select, update
 
 from localmem.store import jobs
 from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit
@@ -28,7 +30,7 @@ from localmem.store.schema import jobs as jobs_table
 from localmem.store.sessions import chunks, no_session, no_user, session_states, turns_by_id
 from localmem.store.undo import dependents
 from localmem.store.vectors import delete_vectors
-from localmem.types import AddUnit, Change, RetireUnit, SetNote
+from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote
 
 _INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
 
@@ -79,6 +81,7 @@ class Eraser:
         if not units:
             raise no_unit(self._user, system, unit_id)
         source_turns = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
+        self._delete_refusals(system, self._first_batch(system, unit_id))
         self._delete_units(system, [unit_id])
         self._record_texts(decoded)
         self._log.advance(self._connection, self._user, system)
@@ -131,6 +134,9 @@ class Eraser:
             roots = [batch.number for batch in log if _is_derived(batch, ids, sessions_gone, affected)]
             numbers = dependents(log, roots, text_only=True)
             deleted += [batch for batch in log if batch.number in numbers]
+        of_affected = [batch.number for log in (active, inactive) for batch in log if batch.session in affected]
+        if derived := [*of_affected, *(batch.number for batch in deleted)]:
+            self._delete_refusals(system, min(derived))
         if not deleted:
             return
         self._delete_batches(system, deleted)
@@ -149,6 +155,18 @@ class Eraser:
             self._delete(changes, and_(changes.c.user == self._user, changes.c.batch.in_(part)))
             self._delete(batches, and_(batches.c.user == self._user, batches.c.number.in_(part)))
         self._log.advance(self._connection, self._user, system)
+
+    def _first_batch(self, system: str, unit_id: str) -> int:
+        of_unit = and_(changes.c.user == self._user, changes.c.system == system, changes.c.unit == unit_id)
+        return int(self._connection.execute(select(func.min(changes.c.batch)).where(of_unit)).scalar_one())
+
+    def _delete_refusals(self, system: str, first: int) -> None:
+        """The refused texts of the batches from number `first` on."""
+        since = and_(changes.c.user == self._user, changes.c.system == system, changes.c.batch >= first)
+        refusals = and_(since, changes.c.type == "refuse_text")
+        bodies = self._connection.execute(select(changes.c.body).where(refusals)).scalars()
+        self._record_texts(map(self._log.serializer.decode, bodies))
+        self._delete(changes, refusals)
 
     def _delete_units(self, system: str, units: Sequence[str]) -> None:
         for condition in self._naming(system, units):
@@ -191,6 +209,9 @@ def _texts_of(change: Change) -> Iterator[str]:
         yield change.unit.key
     elif isinstance(change, SetNote):
         yield change.text
+    elif isinstance(change, RefuseText):
+        yield change.text
+        yield change.detail
     elif isinstance(change, RetireUnit):
         yield change.reason
 

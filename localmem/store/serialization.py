@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from localmem.errors import BadInput, StoreError
-from localmem.types import AddLink, AddUnit, Change, MarkUnit, RetireUnit, SetNote
+from localmem.types import AddLink, AddUnit, Change, MarkUnit, RefuseText, RetireUnit, SetNote
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
@@ -64,7 +64,7 @@ def named_units(change: Change) -> tuple[str | None, str | None]:
             return link.source, link.target
         case MarkUnit(unit=unit_id):
             return unit_id, None
-        case SetNote():
+        case SetNote() | RefuseText():
             return None, None
 
 

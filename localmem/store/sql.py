@@ -7,6 +7,7 @@ for one user.
 import logging
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
@@ -18,7 +19,7 @@ from sqlalchemy import Connection
 
 from localmem.bank import Bank
 from localmem.store import jobs, sessions, undo
-from localmem.store.change_log import Batch, ChangeLog, UnitHistory, unit_history
+from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, count_refusals, unit_history
 from localmem.store.database import Database
 from localmem.store.erase import Eraser, Receipt
 from localmem.store.erase_check import check_erasure
@@ -94,12 +95,12 @@ class StoreJournal:
     return. Safe for many threads.
     """
 
-    def __init__(self, database: Database, writer: Writer, log: ChangeLog, user: str, system: str) -> None:
-        self._database = database
-        self._writer = writer
-        self._log = log
-        self._user = user
-        self._system = system
+    def __init__(
+        self, database: Database, writer: Writer, log: ChangeLog, user: str, system: str, refusals: Refusals
+    ) -> None:
+        self._database, self._writer, self._log = database, writer, log
+        self._user, self._system = user, system
+        self._refusals = refusals
         self._guard = threading.Lock()
         with database.read() as connection:
             self._version = log.version(connection, user, system)
@@ -133,15 +134,20 @@ class StoreJournal:
         if not changes:
             return
 
+        is_new = False
+
         def write(connection: Connection, read: int) -> int:
+            nonlocal is_new
             if self._log.has_batch(connection, self._user, self._system, "exchange", cause):
                 return read
+            is_new = True
             session = sessions.session_of_turn(connection, self._user, cause)
             version = self._log.advance(connection, self._user, self._system, read)
             self._log.write(connection, Batch(self._user, self._system, "exchange", cause, session, tuple(changes)))
             return version
 
         self._against_version(write)
+        count_refusals(self._refusals, changes if is_new else ())
 
     def close(self, session_id: str) -> Session:
         """Close the session and queue it to be remembered; a repeated call changes nothing. Raises NotFound.
@@ -173,6 +179,7 @@ class StoreJournal:
             return version
 
         self._against_version(write)
+        count_refusals(self._refusals, changes if finished else ())
         return finished
 
     def fail(self, session_id: str, error: str) -> int:
@@ -188,7 +195,7 @@ class Store:
     """Opened with `Store.open`. All methods raise StoreError when the database fails, BadInput for an empty user.
 
     `embeddings` stores vectors of any encoder, `vectors` those of the one encoder that memories are searched with;
-    `indexes` are the index files, which contain vectors too.
+    `indexes` are the index files, which contain vectors too. `refusals` counts the texts refused since it was opened.
     """
 
     def __init__(self, database: Database, indexes: IndexFiles) -> None:
@@ -198,6 +205,7 @@ class Store:
         self.embeddings = EmbeddingTable(database, self._writer)
         self.vectors = MemoryVectors(database, self._writer)
         self.indexes = indexes
+        self.refusals: Refusals = Counter()
 
     @classmethod
     def open(cls, place: str | Path, indexes: Path | None = None) -> Self:
@@ -266,7 +274,8 @@ class Store:
     def journal(self, user: str, system: str) -> StoreJournal:
         """The journal through which an agent of this user and system writes."""
         require_name("user", user)
-        return StoreJournal(self._database, self._writer, self._log, user, require_name("system", system))
+        system = require_name("system", system)
+        return StoreJournal(self._database, self._writer, self._log, user, system, self.refusals)
 
     def bank(self, user: str, system: str, as_of: datetime | None = None) -> Bank:
         """The bank now, or as it was at `as_of`."""

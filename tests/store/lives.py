@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import strategies as st
 
 from localmem.store import Store
-from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote, Turn, Unit
+from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RefuseText, RetireUnit, SetNote, Turn, Unit
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 ZONES = (UTC, timezone(timedelta(hours=9)), timezone(-timedelta(hours=3, minutes=30)))
@@ -60,6 +60,15 @@ any_change: st.SearchStrategy[Change] = st.one_of(
     st.builds(AddLink, st.builds(Link, names, names, texts, st.none() | numbers), times),
     st.builds(SetNote, names, texts, times),
     st.builds(MarkUnit, names, names, numbers, times),
+    st.builds(
+        RefuseText,
+        texts,
+        st.sampled_from(["loop", "name"]),
+        names,
+        st.lists(names, max_size=2).map(tuple),
+        times,
+        texts,
+    ),
 )
 
 
@@ -96,7 +105,9 @@ def _changes(draw: st.DrawFn, prefix: str, session: str, unit_names: list[str], 
     """`known` grows by the units that are added."""
     changes: list[Change] = []
     for number in range(draw(st.integers(0, 4))):
-        kind = draw(st.sampled_from(["add", "note", "retire", "link", "mark"] if unit_names else ["add", "note"]))
+        kind = draw(
+            st.sampled_from(["add", "note", "refuse", "retire", "link", "mark"] if unit_names else ["add", "note"])
+        )
         changes.append(draw(_change(kind, f"{prefix}{number}", session, unit_names, time)))
     return changes
 
@@ -108,6 +119,8 @@ def _change(draw: st.DrawFn, kind: str, name: str, session: str, unit_names: lis
         return AddUnit(new_unit(name, session, draw(texts)), time)
     if kind == "note":
         return SetNote(draw(st.sampled_from(["summary", "portrait"])), draw(texts), time)
+    if kind == "refuse":
+        return RefuseText(draw(texts), "loop", "rsum/update", (f"{session}.0",), time)
     unit = draw(st.sampled_from(unit_names))
     if kind == "retire":
         return RetireUnit(unit, draw(st.sampled_from([*unit_names, "merge"])), draw(texts), time)

@@ -14,7 +14,7 @@ from localmem.errors import BadInput, Conflict, NotFound
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.store import Store
-from localmem.types import AddLink, AddUnit, Link, MarkUnit, RetireUnit, SetNote
+from localmem.types import AddLink, AddUnit, Link, MarkUnit, RefuseText, RetireUnit, SetNote
 from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, remember, replay
 
 SECRET = "The key is under the third flowerpot"
@@ -65,6 +65,32 @@ def test_a_unit_with_its_sources_goes_from_every_system(store: Store, place: str
     assert list(store.bank("ann", "facts").units) == ["f2", "f3"]
     assert SECRET.encode() not in _bytes(place)
     assert receipt.rows["turns"] == 1
+
+
+def _refusal(session: str, text: str) -> RefuseText:
+    return RefuseText(text, "name", "rsum/update", (f"{session}.0",), START, "Flowerpot")
+
+
+def test_refused_texts_go_with_their_session_and_where_they_may_repeat_it(store: Store, place: str) -> None:
+    remember(store, "ann", "rsum", "s0", [_refusal("s0", PLAIN)])
+    remember(store, "ann", "rsum", "s1", [_refusal("s1", SECRET)], "Nothing of it", "Indeed")
+    remember(store, "ann", "rsum", "s2", [_refusal("s2", f"As before: {SECRET}"), add_unit("u2", "s2")])
+    assert store.refusals == {("rsum/update", "name"): 3}
+    receipt = store.delete_session("ann", "s1")
+    assert receipt.reread == {}, "a record that is gone leaves nothing to be read again"
+    bank = store.bank("ann", "rsum")
+    assert [refusal.text for refusal in bank.refused] == [PLAIN]
+    assert list(bank.units) == ["u2"]
+    assert SECRET.encode() not in _bytes(place)
+
+
+def test_refused_texts_go_with_a_unit_that_they_may_repeat(store: Store, place: str) -> None:
+    remember(store, "ann", "rsum", "s1", [_refusal("s1", PLAIN)])
+    remember(store, "ann", "rsum", "s2", [add_unit("u1", "s2", text=SECRET)])
+    remember(store, "ann", "rsum", "s3", [_refusal("s3", SECRET)])
+    store.delete_unit("ann", "rsum", "u1")
+    assert [refusal.text for refusal in store.bank("ann", "rsum").refused] == [PLAIN]
+    assert SECRET.encode() not in _bytes(place)
 
 
 def test_a_session_goes_with_what_was_drawn_from_it(store: Store, place: str) -> None:
