@@ -41,6 +41,10 @@ class Memory(ABC):
         """The changes after one reply; `exchange.recall` is what the reply saw."""
         return []
 
+    def observe_turn(self, session: Session, recall: Recall | None = None) -> list[Change]:
+        """The changes after the last turn of an open session was logged; `recall` is what a reply saw."""
+        return []
+
     @abstractmethod
     def end_session(self, session: Session) -> list[Change]:
         """The changes that remember an ended session. The same session and bank give the same changes."""

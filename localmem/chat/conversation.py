@@ -5,7 +5,6 @@ it depends on no store, and it reads no clock: times come with turns. Several th
 run side by side, the log changes under one lock.
 """
 
-import logging
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -17,13 +16,14 @@ from itertools import dropwhile, takewhile
 from queue import SimpleQueue
 from typing import TypeVar
 
+from localmem.chat.memory_writer import MemoryWriter
 from localmem.chat.responder import PreparedReply, Responder, Speakers, next_number
-from localmem.errors import BadInput, Conflict, NotFound, OutOfOrder
+from localmem.errors import NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
 from localmem.llm.decoding import drain, tee_pieces
 from localmem.memory import Memory
-from localmem.types import Change, Exchange, Message, Prompt, Reply, Session, Turn
+from localmem.types import Exchange, Message, Prompt, Recall, Reply, Session, Turn
 
 Adjust = Callable[[Prompt], Prompt]
 Announce = Callable[[Session], None]
@@ -90,7 +90,9 @@ class Conversation:
         said = [Message("user", messages)] if isinstance(messages, str) else messages
         with self._lock:
             session_id = session_id or next(reversed(self._open), None) or uuid.uuid4().hex[:12]
-            return self._append(session_id, said, time, announce)
+            session = self._append(session_id, said, time, announce)
+        self.writer.observe_turn(session)
+        return session
 
     def reply(
         self,
@@ -120,8 +122,8 @@ class Conversation:
             completed = True
         finally:
             if pieces and not completed:
-                self._log_reply(session_id, question, "".join(pieces))
-        turn, is_new = self._log_reply(session_id, question, completion.text)
+                self._log_reply(session_id, question, "".join(pieces), prepared.recall)
+        turn, is_new = self._log_reply(session_id, question, completion.text, prepared.recall)
         if is_new:
             self.writer.observe(Exchange(question, turn, prepared.recall))
         return Reply(turn, prepared.recall, prepared.prompt, completion)
@@ -184,7 +186,7 @@ class Conversation:
             raise NotFound(f"session {session_id!r} is not open; say something in it first")
         return session
 
-    def _log_reply(self, session_id: str, question: Turn, text: str) -> tuple[Turn, bool]:
+    def _log_reply(self, session_id: str, question: Turn, text: str, recall: Recall) -> tuple[Turn, bool]:
         """The reply as a turn, and whether it is new: the same answer to the same turn is logged once."""
         with self._lock:
             session = self._open_session(session_id)
@@ -192,7 +194,9 @@ class Conversation:
                 if turn.text == text:
                     return turn, False
             time = max(question.time, session.turns[-1].time)  # the user may have written more in the meantime
-            return self._append(session_id, [Message("assistant", text)], time).turns[-1], True
+            session = self._append(session_id, [Message("assistant", text)], time)
+        self.writer.observe_turn(session, recall)
+        return session.turns[-1], True
 
     def _append(
         self, session_id: str, messages: Sequence[Message], time: datetime, announce: Announce | None = None
@@ -295,105 +299,3 @@ def hear_and_prepare(
     finally:
         written = writing.result()
     return written, prepared if written == expected else None
-
-
-log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
-
-
-class MemoryWriter:
-    """Commits what a memory system proposes, to the journal first and then to the memory; for any number of threads.
-
-    The only place where a live memory changes. When another process has changed the same bank, the commit is refused as
-    a Conflict; the writer then reads the bank again and repeats the step once.
-    """
-
-    def __init__(self, memory: Memory, journal: Journal) -> None:
-        self.memory = memory
-        self._journal = journal
-        self._lock = threading.RLock()  # commits to the bank, one at a time
-        self._finishing = threading.Lock()  # sessions are remembered one after another, in the order they were closed
-
-    def commit(self, cause: str, changes: Sequence[Change]) -> None:
-        """Changes made by hand. The same cause a second time changes nothing."""
-
-        def write() -> None:
-            self._journal.commit(cause, changes)
-            self.memory.apply(changes)
-
-        with self._lock:
-            self._with_retry(write)
-
-    def observe(self, exchange: Exchange) -> None:
-        """Commit what the system learns from one exchange, if anything."""
-
-        def write() -> None:
-            changes = self.memory.observe(exchange)
-            if changes and exchange.reply:
-                self._journal.commit(exchange.reply.id, changes)
-                self.memory.apply(changes)
-
-        with self._lock:
-            self._with_retry(write)
-
-    def finish(self, session: Session) -> bool:
-        """Remember a closed session. False, and nothing changes, if another process has done it before."""
-
-        def write() -> bool:
-            changes = self.memory.end_session(session)  # may take long: commits of other exchanges need not wait
-            with self._lock:
-                is_new = self._journal.finish(session.id, changes)
-                if is_new:
-                    self.memory.apply(changes)
-            return is_new
-
-        with self._finishing:
-            return self._with_retry(write)
-
-    def read(self, sessions: Iterable[Session]) -> None:
-        """Log and remember past sessions, in order, as if they had been held here. Raises BadInput, OutOfOrder."""
-        for session in sessions:
-            _check_order(session)
-            self._journal.add_turns(session.id, session.turns)
-            self.replay(session)
-            self.finish(self._journal.close(session.id) or session)
-
-    def replay(self, session: Session) -> None:
-        """Observe the exchanges of a past session in order, for systems that work at each turn."""
-        if type(self.memory).observe is Memory.observe:
-            return
-        seen = 0
-        for exchange in session.exchanges():
-            seen += len(exchange.turns())
-            if exchange.user and exchange.reply:
-                recall = self.memory.recall(replace(session, turns=session.turns[: seen - 1]))
-                self.observe(replace(exchange, recall=recall))
-
-    def refresh(self) -> None:
-        """Take over what another process has committed to the bank since it was read."""
-        if not self._journal.is_current():
-            self._catch_up()
-
-    def _with_retry(self, write: Callable[[], Result]) -> Result:
-        try:
-            return write()
-        except Conflict:
-            self._catch_up()
-            return write()
-
-    def _catch_up(self) -> None:
-        log.warning("the bank of %s was changed by another process; reading it again", self.memory.name)
-        with self._lock:
-            self.memory.catch_up(self._journal.bank())
-
-
-def _check_order(session: Session) -> None:
-    if not session.turns:
-        raise BadInput(f"session {session.id!r} has no turns; omit it")
-    for earlier, later in zip(session.turns, session.turns[1:], strict=False):
-        if later.time < earlier.time:
-            raise OutOfOrder(
-                f"turn {later.id!r} of {later.time.isoformat()} follows one of {earlier.time.isoformat()}; "
-                "give turns in the order they were said"
-            )

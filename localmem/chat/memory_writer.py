@@ -1,0 +1,129 @@
+"""MemoryWriter: commits what a memory system learns, to the journal first and then to the memory.
+
+Does not depend on how turns are heard or replies are made.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from localmem.errors import BadInput, Conflict, OutOfOrder
+from localmem.journal import Journal
+from localmem.memory import Memory
+from localmem.types import Change, Exchange, Recall, Session
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class MemoryWriter:
+    """Commits what a memory system proposes, to the journal first and then to the memory; for any number of threads.
+
+    The only place where a live memory changes. When another process has changed the same bank, the commit is refused as
+    a Conflict; the writer then reads the bank again and repeats the step once.
+    """
+
+    def __init__(self, memory: Memory, journal: Journal) -> None:
+        self.memory = memory
+        self._journal = journal
+        self._lock = threading.RLock()  # commits to the bank, one at a time
+        self._finishing = threading.Lock()  # sessions are remembered one after another, in the order they were closed
+
+    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+        """Changes made by hand. The same cause a second time changes nothing."""
+
+        def write() -> None:
+            self._journal.commit(cause, changes)
+            self.memory.apply(changes)
+
+        with self._lock:
+            self._with_retry(write)
+
+    def observe(self, exchange: Exchange) -> None:
+        """Commit what the system learns from one exchange, if anything."""
+
+        def write() -> None:
+            changes = self.memory.observe(exchange)
+            if changes and exchange.reply:
+                self._journal.commit(exchange.reply.id, changes)
+                self.memory.apply(changes)
+
+        with self._lock:
+            self._with_retry(write)
+
+    def observe_turn(self, session: Session, recall: Recall | None = None) -> None:
+        """Commit what the system learns from the last turn of an open session, if anything."""
+
+        def write() -> None:
+            changes = self.memory.observe_turn(session, recall)
+            if changes:
+                self._journal.commit(session.turns[-1].id, changes)
+                self.memory.apply(changes)
+
+        if type(self.memory).observe_turn is not Memory.observe_turn:
+            with self._lock:
+                self._with_retry(write)
+
+    def finish(self, session: Session) -> bool:
+        """Remember a closed session. False, and nothing changes, if another process has done it before."""
+
+        def write() -> bool:
+            changes = self.memory.end_session(session)  # may take long: commits of other exchanges need not wait
+            with self._lock:
+                is_new = self._journal.finish(session.id, changes)
+                if is_new:
+                    self.memory.apply(changes)
+            return is_new
+
+        with self._finishing:
+            return self._with_retry(write)
+
+    def read(self, sessions: Iterable[Session]) -> None:
+        """Log and remember past sessions, in order, as if they had been held here. Raises BadInput, OutOfOrder."""
+        for session in sessions:
+            _check_order(session)
+            self._journal.add_turns(session.id, session.turns)
+            self.replay(session)
+            self.finish(self._journal.close(session.id) or session)
+
+    def replay(self, session: Session) -> None:
+        """Observe the exchanges of a past session in order, for systems that work at each turn."""
+        if type(self.memory).observe is Memory.observe:
+            return
+        seen = 0
+        for exchange in session.exchanges():
+            seen += len(exchange.turns())
+            if exchange.user and exchange.reply:
+                recall = self.memory.recall(replace(session, turns=session.turns[: seen - 1]))
+                self.observe(replace(exchange, recall=recall))
+
+    def refresh(self) -> None:
+        """Take over what another process has committed to the bank since it was read."""
+        if not self._journal.is_current():
+            self._catch_up()
+
+    def _with_retry(self, write: Callable[[], Result]) -> Result:
+        try:
+            return write()
+        except Conflict:
+            self._catch_up()
+            return write()
+
+    def _catch_up(self) -> None:
+        log.warning("the bank of %s was changed by another process; reading it again", self.memory.name)
+        with self._lock:
+            self.memory.catch_up(self._journal.bank())
+
+
+def _check_order(session: Session) -> None:
+    if not session.turns:
+        raise BadInput(f"session {session.id!r} has no turns; omit it")
+    for earlier, later in zip(session.turns, session.turns[1:], strict=False):
+        if later.time < earlier.time:
+            raise OutOfOrder(
+                f"turn {later.id!r} of {later.time.isoformat()} follows one of {earlier.time.isoformat()}; "
+                "give turns in the order they were said"
+            )
