@@ -1,0 +1,209 @@
+"""The gate: decides whether a model's text may become memory. It stands before every unit and note that an LLM wrote.
+
+Weak models repeat the examples of their prompt as if they were somebody's life, fill a list with "(empty)" or with one
+sentence twenty times, and name people whom nobody mentioned. What the gate refuses becomes a `RefuseText`, to be
+committed with the other changes; what it admits is unchanged. It decides by words alone, without a model, so the same
+text is always judged the same. Does not depend on any system; a prompt's `inputs` are what its answer was made of.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from localmem.llm.structured_output import count_fallback
+from localmem.text.grounding import Sources, fold, words
+from localmem.text.parse import sentences
+from localmem.types import Prompt, RefusalReason, RefuseText, Turn
+
+_KEPT = 400  # characters of a refused text that are recorded
+
+
+def normalise(text: str) -> str:
+    """A text without case, punctuation and spaces: texts that agree in this are the same statement."""
+    return "".join(filter(str.isalnum, fold(text)))
+
+
+class Gate:
+    """Judges the texts of one step, the end of a session for example, and keeps what it refused in `refusals`.
+
+    `turns` are what the step reads; `existing` the texts that the bank holds live, which are not stored again.
+    `fallbacks` counts, by prompt name, the answers of which nothing could be used.
+    """
+
+    def __init__(self, turns: Sequence[Turn], fallbacks: Counter[str], existing: Iterable[str] = ()) -> None:
+        self.refusals: list[RefuseText] = []
+        self.fallbacks = fallbacks
+        self._turns = turns
+        self._existing = {normalise(text) for text in existing}
+
+    def admit(self, prompt: Prompt, texts: Iterable[str]) -> list[str]:
+        """Those of a model's statements that may be stored, with single spaces, each once and in order."""
+        answered = _Answered(prompt, self._turns)
+        seen = set(self._existing)
+        admitted = []
+        for text in texts:
+            statement = " ".join(text.split())
+            reason, detail = answered.fault(statement)
+            if reason is None and normalise(statement) in seen:
+                reason = "duplicate"
+            if reason is None:
+                admitted.append(statement)
+            elif statement:
+                self._refuse(prompt, statement, reason, detail)
+            seen.add(normalise(statement))
+        return admitted
+
+    def admit_sentences(self, prompt: Prompt, texts: Iterable[str]) -> list[str]:
+        """The sentences of a longer text that may be stored; counts a fallback when none is left."""
+        admitted = self.admit(prompt, texts)
+        if not admitted:
+            count_fallback(prompt.name, "its answer holds nothing that can be stored", self.fallbacks)
+        return admitted
+
+    def admit_text(self, prompt: Prompt, text: str) -> str:
+        """A text of some sentences without those that are refused; "" when none is left."""
+        pieces = sentences(text)
+        admitted = self.admit(prompt, pieces)
+        return " ".join(text.split()) if len(admitted) == len(pieces) else " ".join(admitted)
+
+    def _refuse(self, prompt: Prompt, text: str, reason: RefusalReason, detail: str) -> None:
+        sources = tuple(turn.id for turn in self._turns)
+        self.refusals.append(RefuseText(text[:_KEPT], reason, prompt.name, sources, self._turns[-1].time, detail))
+
+
+Fault = tuple[RefusalReason | None, str]
+
+
+class _Answered:
+    """A prompt that was answered: its instructions, and its inputs as the sources of the answer."""
+
+    def __init__(self, prompt: Prompt, turns: Sequence[Turn]) -> None:
+        self._instructions = "\n".join(message.content for message in prompt.messages if message.role == "system")
+        self._sources = _sources(prompt.inputs, turns, _names(self._instructions))
+        self._speakers = {word for name in _SPEAKERS for word in words(prompt.inputs.get(name, ""))} | _NOBODY
+
+    def fault(self, statement: str) -> Fault:
+        """Why a statement may not be stored; (None, "") if it may."""
+        if is_placeholder(statement):
+            return "placeholder", ""
+        if is_loop(statement):
+            return "loop", ""
+        if self._is_copied(statement):
+            return "copied from the prompt", ""
+        return self._sources.missing(statement) or (None, "")
+
+    def _is_copied(self, statement: str) -> bool:
+        """Whether most of the statement's words are those of one sentence of the prompt, some of them nobody's."""
+        own = [word for word in words(statement) if word not in self._speakers]
+        return any(
+            _overlap(own, example) and any(word in example and not self._sources.holds(word) for word in own)
+            for example in self._examples
+        )
+
+    @cached_property
+    def _examples(self) -> list[list[str]]:
+        """The words of each sentence of the instructions; short ones may be repeated by chance."""
+        pieces = re.split(r"[.!?。！？:\n\"\[\]{}]+", self._instructions)
+        return [example for example in map(words, pieces) if len(example) > 2]
+
+
+_SPEAKERS = ("user", "assistant", "about", "speaker")  # the inputs that name people
+_NOBODY = frozenset(["user", "assistant", "the"])
+_COPIED = 0.75  # the share of a statement's words that stand in one example, for it to count as copied
+
+
+def _sources(inputs: Mapping[str, str], turns: Sequence[Turn], foreign: frozenset[str]) -> Sources:
+    spoken = " ".join(turn.speaker for turn in turns)
+    days = sorted({turn.time.date() for turn in turns})
+    return Sources("\n".join([*inputs.values(), spoken]), days, foreign)
+
+
+def _overlap(own: Sequence[str], example: Sequence[str]) -> bool:
+    """Whether the words are those of the example, with at most one in four replaced."""
+    shared = sum((Counter(own) & Counter(example)).values())
+    return shared > 1 and len(own) > 2 and shared >= _COPIED * len(own) and shared >= len(example) // 2
+
+
+def _names(instructions: str) -> frozenset[str]:
+    """The names of a prompt's examples, folded: words that it writes with a capital only, also inside sentences."""
+    inside = {fold(word) for word in re.findall(r"(?<=[a-z,] )[A-Z][^\W\d_]+", instructions)}
+    inside |= {fold(word) for word in re.findall(r"^([A-Z][^\W\d_]+):", instructions, re.MULTILINE)}
+    lower = {fold(word) for word in re.findall(r"\b[a-z][^\W\d_]+", instructions)}
+    return frozenset(inside - lower)
+
+
+# -- texts that say nothing
+
+_EMPTY_WORDS = """empty, none, null, nil, n/a, na, nothing, unknown, undefined, todo, tbd, string, text, memory,
+memories, fact, facts, sentence, summary, insight, event, events, knowledge, example, placeholder, nothing to remember,
+not applicable, not available, not mentioned, not specified, not provided, leer, keine, keines, nichts, unbekannt,
+keine angabe, keine angaben, vide, aucun, aucune, rien, neant, inconnu, vacio, ninguno, ninguna, nada, vuoto, nessuno,
+niente, geen, leeg, 无, 空, 没有, 暂无, 未知, 无内容, なし, 없음, нет, пусто"""
+_EMPTY = frozenset(map(normalise, _EMPTY_WORDS.split(",")))
+_NONE = re.compile(
+    r"(there (is|are|were|was) )?(no|not any|keine?|keinerlei|aucune?|pas d['e ]|ninguna?|没有|无)\s?"
+    r"(new |relevant |further |other |specific |weiteren? |neuen? |nouvelles? )?"
+    r"(information(en)?|facts?|memor(y|ies)|events?|insights?|knowledge|data|content|details?|changes?|dialogue|"
+    r"conversation|summary|fakten|erinnerung(en)?|ereignisse|angaben|faits?|souvenirs?|infos?|信息|内容|记忆|事实)"
+    r"( (is|are|was|were|to|that|about|given|available|provided|mentioned|found|in|for|über|sur|worth)\b.*)?",
+    re.IGNORECASE,
+)
+_TALK = re.compile(
+    r"(sure|certainly|of course|okay|ok)[,!.]? here|here (is|are) (the|a|an|your|my|some) (\w+ ){0,3}"
+    r"(summary|memory|memories|list|facts|answer|json|sentences|insights|chronicle|portrait)\b|"
+    r"(the|this) (dialogue|conversation|text|exchange) (does not|doesn't|did not|contains no|holds no|has no)\b|"
+    r"as an ai\b|i('m| am) sorry\b|i cannot\b|[\[<{(]*(insert|your|name|fact|sentence|memory) ?\w*[\]>})]+$",
+    re.IGNORECASE,
+)
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text stands for nothing: no word at all, "(empty)", "no information", or talk about the task."""
+    plain = normalise(text)
+    bare = text.strip(" \t.!?()[]{}<>*_\"'。（）")
+    numbered = re.fullmatch(r"\D*?([^\W\d_]+)\W*\d{1,2}", plain)
+    return (
+        not plain
+        or plain in _EMPTY
+        or bool(numbered and numbered[1] in _EMPTY)
+        or bool(_NONE.fullmatch(bare))
+        or bool(_TALK.match(text.strip()))
+    )
+
+
+# -- loops
+
+
+def is_loop(text: str) -> bool:
+    """Whether a text repeats itself: a phrase three times in a row, or few phrases over and over."""
+    spoken = words(text)
+    return _repeats_phrase(spoken) or (len(spoken) > 23 and _share_of_new(spoken) < 0.6)
+
+
+def _repeats_phrase(spoken: Sequence[str]) -> bool:
+    longest = len(spoken) // 3
+    return any(
+        any(_times(spoken, start, size) > (3 if size == 1 else 2) for start in range(len(spoken) - 3 * size + 1))
+        for size in range(1, longest + 1)
+    )
+
+
+def _times(spoken: Sequence[str], start: int, size: int) -> int:
+    """How often in a row the phrase of `size` words that begins at `start` stands there."""
+    phrase, count = spoken[start : start + size], 1
+    while spoken[start + count * size : start + (count + 1) * size] == phrase:
+        count += 1
+    return count
+
+
+def _share_of_new(spoken: Sequence[str]) -> float:
+    """Distinct groups of three words among all of them."""
+    groups = list(zip(spoken, spoken[1:], spoken[2:], strict=False))
+    return len(set(groups)) / len(groups)
+
+
+def refusal_counts(refusals: Iterable[RefuseText]) -> Iterator[tuple[str, str, int]]:
+    """(prompt, reason, how many) in the order of the names."""
+    counts = Counter((refusal.prompt, refusal.reason) for refusal in refusals)
+    return ((prompt, reason, count) for (prompt, reason), count in sorted(counts.items()))
