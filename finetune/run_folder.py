@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from finetune.trainers import training
 from finetune.trainers.training import CHECKPOINTS, REPORT, Recipe, TrainingJob, TrainingResult
 from localmem.files import read_json, write_atomic, write_json
-from localmem.reporting.plots import save_plot
 from localmem.reporting.provenance import machine, versions
-from localmem.weights.import_model import ImportOptions, import_model
+from localmem.reporting.sections import save_plot
 from localmem.weights.manifest import Role
+from localmem.weights.offline import ImportOptions, import_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

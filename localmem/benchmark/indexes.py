@@ -26,7 +26,7 @@ from localmem.benchmark.corpus import SPARE, Corpus, Rows, Track, batches, make_
 from localmem.benchmark.load import percentiles
 from localmem.benchmark.recipes import RetrievalRecipe
 from localmem.errors import BadInput
-from localmem.reporting.plots import save_plot
+from localmem.reporting.sections import save_plot
 from localmem.retrieval.base import Encoder, Match, Retriever, Scope, Side
 from localmem.types import Unit
 

@@ -63,7 +63,7 @@ def report(folders: Sequence[Path], out: Path | None, quality: Path | None, as_j
     """
     from localmem.benchmark.latency.report import read_chapters, read_scores
     from localmem.experiments.runs import ANSWERS
-    from localmem.reporting.pages import write_pages
+    from localmem.reporting.sections import write_pages
 
     target = out or (folders[0] if folders[0].is_dir() else folders[0].parent)
     chapters = read_chapters(folders, target, read_scores(quality / ANSWERS) if quality else {})
@@ -88,7 +88,7 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
     result.json; the intervals need the raw samples beside it.
     """
     from localmem.benchmark.latency.tables import compare
-    from localmem.reporting.pages import terminal
+    from localmem.reporting.sections import terminal
 
     comparison = compare(first, second)
     if as_json:

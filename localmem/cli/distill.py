@@ -24,8 +24,8 @@ from localmem.cli.options import (
     print_table,
     settings_of,
     settings_options,
+    step_progress,
 )
-from localmem.cli.progress import step_progress
 from localmem.cli.recipes import recipe_options
 from localmem.experiments.distillation import (
     TRACES,

@@ -11,10 +11,10 @@ from typing import Any
 import click
 from pydantic import BaseModel
 
-from finetune import operation_labels
-from finetune.compression_labels import Extractor
+from finetune import operation_pairs
 from finetune.run_folder import is_first_process
 from finetune.trainers import compressor, operation_classifier, retriever, segmenter, texttiling
+from finetune.trainers.compressor import Extractor
 from finetune.trainers.training import TrainingJob, TrainingResult
 from localmem.cli.options import (
     Command,
@@ -24,12 +24,12 @@ from localmem.cli.options import (
     note,
     print_json,
     settings_options,
+    step_progress,
 )
-from localmem.cli.progress import step_progress
 from localmem.cli.recipes import recipe_options
 from localmem.experiments import operation_comparison
 from localmem.experiments.runs import open_backbone
-from localmem.reporting.pages import terminal
+from localmem.reporting.sections import terminal
 from localmem.store.conversation_files import SpeakerNames, read_sessions
 
 out_option = click.option(
@@ -201,7 +201,7 @@ def label_operations(conversations: Path, flags: SettingsFlags, out: Path, resum
     sessions = read_sessions(conversations, SpeakerNames(settings.chat.user_name, settings.chat.assistant_name))
     with ExitStack() as stack, step_progress() as progress:
         llm = open_backbone(settings, stack, note)
-        counts = operation_labels.label_operations(llm, sessions, out, resume=resume, progress=progress)
+        counts = operation_pairs.label_operations(llm, sessions, out, resume=resume, progress=progress)
     if as_json:
         print_json({"out": str(out), **counts})
     else:

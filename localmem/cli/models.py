@@ -111,7 +111,7 @@ def import_(
     DIR has the layout of transformers or sentence-transformers.
     """
     from localmem.weights.folder import format_size
-    from localmem.weights.import_model import ImportOptions, import_model
+    from localmem.weights.offline import ImportOptions, import_model
 
     options = ImportOptions(name, role, licence, memory_position, link, replace)
     with _errors_in_one_line():
@@ -169,7 +169,7 @@ def bundle(names: tuple[str, ...], out: Path) -> None:
 
     For a machine without a network. Prints the tar's SHA-256.
     """
-    from localmem.weights.bundle import bundle as write
+    from localmem.weights.offline import bundle as write
 
     with _errors_in_one_line():
         digest = write(names, out, note)
@@ -183,7 +183,7 @@ def unbundle(path: Path) -> None:
 
     Nothing is installed unless all checksums match.
     """
-    from localmem.weights.bundle import unbundle as install
+    from localmem.weights.offline import unbundle as install
 
     with _errors_in_one_line():
         for name in install(path, note):

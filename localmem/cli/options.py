@@ -2,17 +2,21 @@
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from localmem.config import Settings
     from localmem.reporting.sections import Report
     from localmem.runtime import Runtime
+
 
 Command = Callable[..., object]
 Option = Callable[[Command], Command]
@@ -134,7 +138,9 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, ensure_ascii=False, indent=2, default=_to_json))
 
 
-def print_table(rows: Sequence[Sequence[object]], headers: Sequence[str], **options: object) -> None:
+def print_table(
+    rows: Sequence[Sequence[object] | Mapping[str, object]], headers: Sequence[str], **options: object
+) -> None:
     """Print a table on stdout. `options` are tabulate's."""
     from tabulate import tabulate
 
@@ -143,7 +149,7 @@ def print_table(rows: Sequence[Sequence[object]], headers: Sequence[str], **opti
 
 def print_report(report: "Report", *, as_json: bool) -> None:
     """Print the figures of a report as JSON, or its tables and notes."""
-    from localmem.reporting.pages import terminal
+    from localmem.reporting.sections import terminal
 
     if as_json:
         print_json(report.figures)
@@ -157,3 +163,22 @@ def _to_json(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+@contextmanager
+def step_progress() -> "Iterator[Callable[[str, int, int], None]]":
+    """A callback for long work that receives a step, how much of it is done, and its total: one bar for each step."""
+    bars: dict[str, tqdm[Any]] = {}
+
+    def show(step: str, completed: int, total: int) -> None:
+        from tqdm import tqdm
+
+        if step not in bars:
+            bars[step] = tqdm(total=total, desc=step, disable=None)
+        bars[step].update(completed - bars[step].n)
+
+    try:
+        yield show
+    finally:
+        for bar in bars.values():
+            bar.close()

@@ -28,8 +28,7 @@ from localmem.evaluation.metrics.text import (
 )
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.bootstrap import difference, estimate
-from localmem.reporting.plots import pareto_plot, save_plot
-from localmem.reporting.sections import BrowsableAnswer, Section, Table
+from localmem.reporting.sections import BrowsableAnswer, Section, Table, pareto_plot, save_plot
 
 Item = TypeVar("Item")
 Key = tuple[str, str, str, str]  # system, dataset, episode, probe

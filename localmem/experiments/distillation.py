@@ -11,10 +11,8 @@ from typing import Any
 from pydantic import Field
 
 from finetune import students
-from finetune.traces.filtering import PARTS, filter_traces
-from finetune.traces.import_chats import import_chats
-from finetune.traces.judge_scores import StoredScores
-from finetune.traces.trace import Collector, Teacher, read_traces, write_traces
+from finetune.traces.filtering import PARTS, StoredScores, filter_traces
+from finetune.traces.trace import Collector, Teacher, import_chats, read_traces, write_traces
 from finetune.trainers import lora
 from finetune.trainers.training import TrainingJob, TrainingResult, update_recipe
 from localmem.config import Settings

@@ -41,9 +41,8 @@ from localmem.experiments.retrieval_parts import (
 )
 from localmem.experiments.runs import Notify
 from localmem.reporting.bootstrap import Estimate, Resampling
-from localmem.reporting.plots import save_plot
 from localmem.reporting.provenance import versions
-from localmem.reporting.sections import Report, Table
+from localmem.reporting.sections import Report, Table, save_plot
 from localmem.retrieval.base import Encoder
 from localmem.text.compress import Compressor
 from localmem.text.dialogue import Count

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, TypeAdapter
 
-from finetune.cross_validation import Fold, hold_out, make_folds
+from finetune.operation_pairs import Fold, hold_out, make_folds
 from finetune.run_folder import hash_files
 from finetune.trainers.operation_classifier import (
     NLI,
@@ -34,9 +34,8 @@ from localmem.errors import BadInput
 from localmem.experiments.operation_evaluation import OperationScores, classify_pairs, confusion_table, score_operations
 from localmem.experiments.runs import ExperimentRecipe
 from localmem.files import JsonlLog, write_atomic, write_json
-from localmem.reporting.pages import markdown_table
 from localmem.reporting.provenance import machine, versions
-from localmem.reporting.sections import Table
+from localmem.reporting.sections import Table, markdown_table
 
 Row = dict[str, Any]
 

@@ -50,9 +50,8 @@ from localmem.experiments.retrieval_parts import (
 from localmem.experiments.runs import Notify, Progress, counting, ignore_progress
 from localmem.files import read_jsonl, write_jsonl, writing
 from localmem.reporting.bootstrap import Estimate, Resampling
-from localmem.reporting.plots import save_plot
 from localmem.reporting.provenance import versions
-from localmem.reporting.sections import Report, Table
+from localmem.reporting.sections import Report, Table, save_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from pydantic import Field
 from finetune.grading import grade_teacher
 from finetune.run_folder import losses_by_epoch, plot_curves, read_log, write_card_section
 from finetune.students import Student, find_student, grade_student, trained_stage, with_adapters
-from finetune.traces.judge_scores import find_answer_judge, score_answers
+from finetune.traces.filtering import find_answer_judge, score_answers
 from finetune.traces.trace import read_traces
 from finetune.trainers.lora import merge
 from finetune.trainers.training import base_folder
@@ -28,9 +28,8 @@ from localmem.experiments import runs
 from localmem.experiments.judging import judge_on_backbone
 from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress
 from localmem.llm.adapters import read_notes
-from localmem.reporting.pages import markdown_table
 from localmem.reporting.provenance import machine, versions
-from localmem.reporting.sections import Report, Section, Table
+from localmem.reporting.sections import Report, Section, Table, markdown_table
 
 Row = dict[str, Any]
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from localmem.cli.progress import step_progress
+from localmem.cli.options import step_progress
 
 
 class Terminal(io.StringIO):

@@ -20,8 +20,7 @@ from localmem.evaluation.evidence_retrieval import (
 )
 from localmem.experiments.retrieval_grid import differences, read_baselines, run_figures, tables, write_results
 from localmem.reporting.bootstrap import Resampling
-from localmem.reporting.pages import terminal
-from localmem.reporting.sections import Report, read_section
+from localmem.reporting.sections import Report, read_section, terminal
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, write_records
 

@@ -12,8 +12,7 @@ from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.metrics.model_based import Likelihood
 from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, key, score_answers, section
 from localmem.llm.wrappers import PromptUsage
-from localmem.reporting.pages import html_page, markdown
-from localmem.reporting.sections import Chapter, Section, Table
+from localmem.reporting.sections import Chapter, Section, Table, html_page, markdown
 from localmem.types import AddUnit, Unit
 
 NO_MODELS = ScoringModels(Settings(model="absent"), TextRecipe(encoder="absent"))

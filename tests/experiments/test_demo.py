@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from localmem import factory
-from localmem.cli.demo import demo
+from localmem.cli.overview import demo
 from localmem.config import load_settings
 from localmem.experiments.demo import DemoReport, measure_systems, read_questions, run_demo
 from localmem.llm.scripted import ScriptedLLM

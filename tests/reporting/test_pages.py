@@ -7,9 +7,18 @@ import pytest
 from matplotlib.axes import Axes
 
 from localmem.errors import BadInput
-from localmem.reporting.pages import html_page, markdown, terminal, write_pages
-from localmem.reporting.plots import save_plot
-from localmem.reporting.sections import CAUTION, BrowsableAnswer, Chapter, Section, Table
+from localmem.reporting.sections import (
+    CAUTION,
+    BrowsableAnswer,
+    Chapter,
+    Section,
+    Table,
+    html_page,
+    markdown,
+    save_plot,
+    terminal,
+    write_pages,
+)
 
 TABLE = Table("Scores", ("system", "F1"), (("none", "0.1"), (f"rsum {CAUTION}", "a | <b>")))
 ANSWER = BrowsableAnswer("none", "sample", "single", "", "a kite", "<i>a bird</i>", "", "F1 0.00")

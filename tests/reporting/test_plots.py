@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from localmem.reporting.plots import pareto_front, pareto_plot, save_plot
+from localmem.reporting.sections import pareto_front, pareto_plot, save_plot
 
 POINTS = {"cheap": (1.0, 0.3), "dear": (9.0, 0.3), "good": (4.0, 0.6), "worse": (5.0, 0.5)}
 

@@ -1,4 +1,4 @@
-"""The report of latency runs: chapters of notes, tables and plots, which `localmem.reporting.pages` renders."""
+"""The report of latency runs: chapters of notes, tables and plots, which `localmem.reporting.sections` renders."""
 
 import re
 from collections import Counter, defaultdict
@@ -17,13 +17,12 @@ from localmem.errors import BadInput
 from localmem.evaluation.answers import answers_of, read_answers
 from localmem.evaluation.judgements import read_judgements
 from localmem.evaluation.summary import key, score_answers
-from localmem.reporting.plots import pareto_plot, save_plot
-from localmem.reporting.sections import CAUTION, Chapter, Section, Table
+from localmem.reporting.sections import CAUTION, Chapter, Section, Table, pareto_plot, save_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from localmem.reporting.plots import Draw
+    from localmem.reporting.sections import Draw
 
 _GOAL_SHARE, _GOAL_TURN = 0.8, 4  # of prompt tokens in the prefix cache from this turn on, if memory is placed last
 _HEADLINE_USERS = 8  # the load of the summary, or the nearest to it

@@ -2,12 +2,9 @@
 
 import click
 
-from localmem.cli.eval.abstention import abstention
 from localmem.cli.eval.judges import calibrate, judge
 from localmem.cli.eval.parts import compression, operations, retrieval, segmentation
-from localmem.cli.eval.run import report, run_
-from localmem.cli.eval.teafarm import teafarm
-from localmem.cli.eval.text import text
+from localmem.cli.eval.run import abstention, report, run_, teafarm, text
 
 
 @click.group(name="eval")

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 from tabulate import tabulate
 
-from localmem.cli.options import SettingsFlags, json_option, note, print_json, settings_options
-from localmem.cli.progress import step_progress
+from localmem.cli.options import SettingsFlags, json_option, note, print_json, settings_options, step_progress
 from localmem.evaluation.judging.calibration import CalibrationRecord
 from localmem.experiments.judging import calibrate_judges, describe_calibration, judge_run
 from localmem.experiments.runs import FULL_HISTORY

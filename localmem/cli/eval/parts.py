@@ -4,8 +4,15 @@ from pathlib import Path
 
 import click
 
-from localmem.cli.options import DatasetFile, SettingsFlags, json_option, note, print_report, settings_options
-from localmem.cli.progress import step_progress
+from localmem.cli.options import (
+    DatasetFile,
+    SettingsFlags,
+    json_option,
+    note,
+    print_report,
+    settings_options,
+    step_progress,
+)
 from localmem.cli.recipes import recipe_options
 from localmem.experiments.key_compression import KeyCompressionRecipe, measure_key_compression
 from localmem.experiments.operation_evaluation import OperationsRecipe, compare_classifiers

@@ -1,16 +1,36 @@
-"""`localmem eval run` and `report`: memory systems answer the questions of data sets, and pages show the results."""
+"""`localmem eval run`, `report`, `text`, `abstention` and `teafarm`: replies, and reports of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
-from localmem.cli.options import SettingsFlags, dataset_option, json_option, note, print_json, settings_options
-from localmem.cli.progress import step_progress
+from localmem.cli.options import (
+    DatasetFile,
+    SettingsFlags,
+    dataset_option,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    settings_options,
+    step_progress,
+)
 from localmem.cli.recipes import recipe_options
-from localmem.evaluation.file_scoring import MetricName, ScoringModels, TextRecipe
+from localmem.evaluation.file_scoring import (
+    MetricName,
+    ScoringModels,
+    TextRecipe,
+    read_baseline_replies,
+    read_replies,
+    score_replies,
+)
+from localmem.experiments import counterfactuals
+from localmem.experiments.counterfactuals import TeafarmRecipe
 from localmem.experiments.runs import ANSWERS, EvaluationRecipe, evaluate, read_chapters
+from localmem.files import write_jsonl
 
 
 @click.command(name="run")
@@ -64,7 +84,7 @@ def report(
     Each DIR is the --out of `localmem eval run` or of another evaluation. The page shows quality, costs and every
     answer, and is self-contained.
     """
-    from localmem.reporting.pages import markdown, write_pages
+    from localmem.reporting.sections import markdown, write_pages
 
     models = ScoringModels(flags.load(), TextRecipe(encoder=encoder))
     chapters = read_chapters(folders, metrics, models)
@@ -75,3 +95,140 @@ def report(
     else:
         click.echo(markdown("localmem evaluation", chapters, out or folders[0]))
     note(f"wrote {html} and {text}")
+
+
+@click.command()
+@settings_options("config", "model", "system")
+@click.option("--plain", is_flag=True, help="Repeat without the adapters that localmem ships.")
+@json_option
+def abstention(flags: SettingsFlags, plain: bool, as_json: bool) -> None:
+    """Ask what a conversation does not answer.
+
+    The questions are about shipped conversations. To those without an answer the right reply says that it does not
+    know; to the others that would be a false abstention. The rule for what counts as saying so is RULE in
+    localmem/experiments/demo.py.
+    """
+    from localmem.evaluation import DATA
+    from localmem.experiments.demo import measure_abstention, read_cases
+
+    cases = read_cases(DATA / "abstention" / "questions.yaml")
+    report = measure_abstention(flags.load(), cases, plain=plain, notify=note)
+    if as_json:
+        print_json(report)
+    else:
+        print_table(report["rows"], "keys", floatfmt=".2f")
+
+
+@click.command()
+@click.option("--predictions", type=click.Path(path_type=Path), help="JSONL of predictions.", metavar="FILE")
+@click.option("--dataset", type=DatasetFile(), help="Score the replies shipped with msc_cc.", metavar="NAME=FILE")
+@recipe_options(TextRecipe, flags=[("metrics", "metric"), "adapter"])
+@click.option("--out", type=click.Path(path_type=Path), help="JSONL file for each reply's scores.", metavar="FILE")
+@settings_options("config", "model")
+@json_option
+def text(
+    predictions: Path | None,
+    dataset: tuple[str, Path] | None,
+    recipe: TextRecipe,
+    out: Path | None,
+    flags: SettingsFlags,
+    as_json: bool,
+) -> None:
+    """Score replies against references.
+
+    A line of --predictions has `prediction` and `reference` (or `references`), optionally `id` and `prompt`. BLEU is
+    from 0 to 100, all others but perplexity from 0 to 1. MAUVE takes its vectors from the backbone; perplexity is that
+    of the reference under the backbone.
+    """
+    if (predictions is None) == (dataset is None) or (dataset and dataset[0] != "msc_cc"):
+        raise click.UsageError("give either --predictions FILE or --dataset msc_cc=FILE")
+    replies = read_baseline_replies(dataset[1]) if dataset else read_replies(predictions or Path())
+    models = ScoringModels(flags.load(), recipe)
+    metrics = tuple(dict.fromkeys(recipe.metrics))
+    scores = score_replies(replies, metrics, models=models, stem=recipe.stem)
+    if out is not None:
+        rows = ({name: values[index] for name, values in scores.each.items()} for index in range(len(replies)))
+        lines = ({"id": reply.id, **row} for reply, row in zip(replies, rows, strict=True))
+        write_jsonl(out, lines, "choose another --out")
+    if as_json:
+        print_json({"replies": len(replies), **models.names, "measures": dict(scores.overall)})
+        return
+    click.echo(", ".join([f"{len(replies)} replies", *(f"{part} {name}" for part, name in models.names.items())]))
+    print_table(list(scores.overall.items()), ["metric", "value"], floatfmt=".4f")
+
+
+@click.group()
+def teafarm() -> None:
+    """Test memory with counterfactual questions."""
+
+
+@teafarm.command()
+@click.option("--dataset", type=DatasetFile(), required=True, help="Source data set and its file.", metavar="NAME=FILE")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="TeaBag file to write.", metavar="FILE")
+@click.option("--limit", type=click.IntRange(1), help="Use only the first N episodes.", metavar="N")
+@click.option("--sessions", type=click.IntRange(1), default=5, show_default=True, help="Sessions per episode.")
+@click.option("--threads", type=click.IntRange(1), default=8, show_default=True, help="Episodes to make in parallel.")
+@settings_options("config", "model")
+@json_option
+def make(
+    dataset: tuple[str, Path],
+    out: Path,
+    limit: int | None,
+    sessions: int,
+    threads: int,
+    flags: SettingsFlags,
+    as_json: bool,
+) -> None:
+    """Make counterfactual questions.
+
+    Each speaker of an episode gets a question that assumes something untrue, and a session that leads up to it. The
+    backbone writes everything, so a larger --model makes better questions; read some before you rely on them. Episodes
+    that FILE already contains are skipped.
+    """
+    with step_progress() as progress:
+        report = counterfactuals.make_questions(
+            flags.load(), dataset, out, limit=limit, sessions=sessions, threads=threads, notify=note, progress=progress
+        )
+    if as_json:
+        print_json(report)
+        return
+    existing = f"{report['existing']} of them from before"
+    click.echo(f"{report['questions']} questions about {report['episodes']} episodes, {existing}, in {out}")
+    for reason, count in sorted(report["counts"].items()):
+        click.echo(f"{reason}: {count}")
+
+
+@teafarm.command(name="run")
+@recipe_options(TeafarmRecipe, flags=[("systems", "system"), "limit", "judge_model"])
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the run.", metavar="DIR")
+@settings_options("config", "data_dir", "model")
+@json_option
+def run_teafarm(recipe: TeafarmRecipe, out: Path, flags: SettingsFlags, as_json: bool) -> None:
+    """Put counterfactual questions to systems.
+
+    A system reads five sessions and answers the question that a sixth leads up to; a judge decides who was not misled.
+    The agent speaks for the replier, so each question has a memory of its own. What DIR already contains is not done
+    again. The success rate is the share of questions answered correctly (Theanine, Table 4).
+    """
+    with step_progress() as progress:
+        report = counterfactuals.run_teafarm(flags.load(), recipe, out, notify=note, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        _print_rates(report, out)
+
+
+def _print_rates(report: Mapping[str, Any], out: Path) -> None:
+    rows = [
+        [
+            row["system"],
+            f"{row['rate']['mean']:.2f} [{row['rate']['low']:.2f}, {row['rate']['high']:.2f}]",
+            *(row[name] for name in ("questions", "abstained", "failed", "unjudged")),
+        ]
+        for row in report["systems"]
+    ]
+    print_table(rows, ["system", "success rate", "questions", "abstained", "failed", "unjudged"])
+    judge = report["judge"]
+    calibration = judge["calibration"] or "not calibrated; run `localmem eval calibrate` for this judge and model"
+    click.echo(f"judge {judge['name']} on {judge['model']}: {calibration}")
+    note(f"answers are in {out / ANSWERS}; run `localmem eval report {out}`")

@@ -1,6 +1,6 @@
 """Readers for labelled sentence pairs: inference (SICK, SNLI, MultiNLI, KLUE-NLI) and memory operations.
 
-Does not depend on any model. `finetune.cross_validation` divides the pairs into folds.
+Does not depend on any model. `finetune.operation_pairs` divides the pairs into folds.
 """
 
 import csv

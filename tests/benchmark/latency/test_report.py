@@ -22,8 +22,7 @@ from localmem.benchmark.recipes import Load
 from localmem.cli.bench import bench
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Answer, Work, open_answers
-from localmem.reporting.pages import html_page, markdown
-from localmem.reporting.sections import Chapter, Section, Table
+from localmem.reporting.sections import Chapter, Section, Table, html_page, markdown
 from tests.benchmark.latency.builders import build_point, build_request, build_stats, save_run
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.cross_validation import make_folds
+from finetune.operation_pairs import make_folds
 from localmem.classification import OPERATIONS
 from localmem.evaluation.datasets.labelled_pairs import SHIPPED, LabelledPair, count_labels, read_operations
 

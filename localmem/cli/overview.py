@@ -1,0 +1,164 @@
+"""`localmem settings`, `doctor`, `systems` and `demo`: what is configured, what works, what there is to choose from."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+import click
+
+from localmem.cli.options import SettingsFlags, json_option, note, print_json, print_table, settings_options
+
+if TYPE_CHECKING:
+    from localmem.experiments.demo import DemoReport, SystemCost
+
+
+@click.command()
+@settings_options("user", "system", "model", "data_dir", "config")
+@json_option
+def settings(flags: SettingsFlags, as_json: bool) -> None:
+    """List all settings and their sources.
+
+    A setting comes from the first of these that sets it: a command's flag, an environment variable (LOCALMEM_SYSTEM,
+    LOCALMEM_LLM__URL), the file of --config, your own settings file, the default. Your own file is
+    ~/.config/localmem/settings.yaml ($XDG_CONFIG_HOME/localmem/settings.yaml if that is set), or the file that
+    LOCALMEM_CONFIG names. Both files are YAML, for example:
+
+    \b
+        system: rsum
+        llm: {url: "http://127.0.0.1:8000/v1"}
+    """
+    from localmem.config import list_settings
+
+    rows = list_settings(flags.config, flags.values)
+    if as_json:
+        print_json([row._asdict() for row in rows])
+        return
+    table = [[row.key, _text(row.value), row.source, row.description] for row in rows]
+    widths = [None, 18, 18, max(24, min(60, get_terminal_size().columns - 70))]
+    print_table(table, ["setting", "value", "source", "description"], maxcolwidths=widths, disable_numparse=True)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@click.command()
+@settings_options("data_dir", "config")
+@json_option
+def doctor(flags: SettingsFlags, as_json: bool) -> None:
+    """Check installation, models, store and network.
+
+    Exits with 1 if something that the settings need is missing or broken.
+    """
+    from localmem.runtime.diagnostics import check_all
+
+    findings = check_all(flags.load())
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        rows = [[row.area, row.subject, row.state.replace("bad", "BAD"), row.detail] for row in findings]
+        print_table(rows, (), tablefmt="plain")
+    sys.exit(any(finding.state == "bad" for finding in findings))
+
+
+@click.command()
+@settings_options("model", "config")
+@click.option("--system", "names", multiple=True, help="List only this system. Repeatable.", metavar="NAME")
+@click.option("--measure", is_flag=True, help="Replay a conversation and count calls and tokens (minutes).")
+@click.option("--log", type=click.Path(path_type=Path), help="Conversation to replay (default: demo).", metavar="FILE")
+@json_option
+def systems(flags: SettingsFlags, names: tuple[str, ...], measure: bool, log: Path | None, as_json: bool) -> None:
+    """List the memory systems.
+
+    With --measure each one replays a conversation on the backbone, and the table shows what its memory work costs per
+    turn. Replies are not counted: they cost the same with every system.
+    """
+    from tqdm import tqdm
+
+    from localmem.config import system_options
+    from localmem.experiments.demo import measure_systems, with_system
+    from localmem.factory import SYSTEMS
+
+    settings = flags.load()
+    options = {name: system_options(name, with_system(settings, name).options) for name in names or SYSTEMS}
+    costs: dict[str, SystemCost] = {}
+    if measure:
+        track = partial(tqdm, desc="measuring", unit="system", disable=None)
+        costs = measure_systems(settings, list(options), conversation=log, notify=note, track=track)
+    if as_json:
+        print_json([_system_document(name, options[name], costs.get(name), settings.model) for name in options])
+    else:
+        _print_systems(options, costs)
+
+
+def _system_document(
+    name: str, options: Mapping[str, object], cost: "SystemCost | None", model: str
+) -> dict[str, object]:
+    from localmem.config import system_variants
+    from localmem.factory import SYSTEMS
+
+    system = SYSTEMS[name]
+    document: dict[str, object] = {
+        "name": name,
+        "remembers": system.remembers,
+        "calls": system.llm_calls,
+        "options": options,
+        "variants": system_variants(name),
+    }
+    return document if cost is None else {**document, "model": model, "cost": asdict(cost)}
+
+
+def _print_systems(options: Mapping[str, Mapping[str, object]], costs: "Mapping[str, SystemCost]") -> None:
+    from localmem.config import system_variants
+    from localmem.factory import SYSTEMS
+
+    headers = ["system", "what it remembers", "calls of the model"]
+    rows = [[name, SYSTEMS[name].remembers, SYSTEMS[name].llm_calls] for name in options]
+    if costs:
+        headers += ["calls/turn", "tokens in/turn", "out/turn", "recalled/turn", "units"]
+        for row, cost in zip(rows, costs.values(), strict=True):
+            totals = (cost.input_tokens, cost.output_tokens, cost.recalled_tokens)
+            row += [f"{cost.per_turn(cost.calls):.2f}", *(f"{cost.per_turn(total):.0f}" for total in totals)]
+            row.append(str(cost.units))
+    else:
+        headers += ["options", "variants"]
+        rows = [[*row, ", ".join(options[row[0]]), ", ".join(system_variants(row[0]))] for row in rows]
+    print_table(rows, headers, maxcolwidths=[None, 28, 24, *[28] * (len(headers) - 3)])
+
+
+@click.command()
+@settings_options("system", "model", "config")
+@json_option
+def demo(flags: SettingsFlags, as_json: bool) -> None:
+    """Show replies with and without memory.
+
+    Reads a shipped conversation of three sessions into a temporary memory and asks the model 20 questions about it.
+    """
+    from localmem.experiments.demo import run_demo
+
+    report = run_demo(flags.config, flags.values, note)
+    if as_json:
+        print_json(report.model_dump(mode="json"))
+    else:
+        _print_demo(report)
+
+
+def _print_demo(report: "DemoReport") -> None:
+    opening = report.opening
+    click.echo(f"\nA new day. The user says: {opening.question}\n")
+    click.echo(f"Recalled:\n{opening.with_memory.recalled}\n")
+    click.echo(f"{report.model} with memory ({report.system}):\n  {opening.with_memory.answer}\n")
+    click.echo(f"{report.model} without memory:\n  {opening.without_memory.answer}\n")
+    rows = [
+        ["yes" if pair.with_memory.right else "no", pair.question, pair.with_memory.answer, pair.without_memory.answer]
+        for pair in report.questions
+    ]
+    print_table(rows, ["right", "question", "with memory", "without"], maxcolwidths=[None, 36, 38, 36])
+    with_memory, without_memory = report.count_right()
+    click.echo(f"\nright with memory:    {with_memory} of {len(rows)}")
+    click.echo(f"right without memory: {without_memory} of {len(rows)}")
