@@ -1,7 +1,7 @@
 """The weights on this machine: which models exist, where they come from, and whether they are complete.
 
-`manifest` describes the models, `folder` finds and checks them, `pull`, `import_model` and `bundle` add them or carry
-them to another machine. Does not run models; only `pull` uses the network.
+`manifest` describes the models, `folder` finds and checks them, `pull` fetches them, `offline` imports a folder or
+carries models to another machine. Does not run models; only `pull` uses the network.
 """
 
 from localmem.weights.folder import model_path

@@ -3,6 +3,7 @@
 Compares with the sizes and checksums of the manifest. Does not use the network or load weights.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -149,6 +150,23 @@ def lock(directory: Path, name: str) -> FileLock:
     locks = directory / PARTIAL / "locks"
     locks.mkdir(parents=True, exist_ok=True)
     return FileLock(locks / f"{name}.lock")
+
+
+def put_in_place(folder: Path, target: Path) -> None:
+    """Renames a complete folder to `target`, in place of what is there."""
+    for path in folder.rglob("*"):
+        # Some writers make files readable by their owner only, but a models folder is often shared.
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    # A folder cannot be renamed onto one with content, so the old one is moved away first. A crash in between leaves no
+    # model at `target`, which the next pull repairs, but never half a model.
+    old = folder.with_name("old")
+    if target.is_symlink():
+        target.unlink()
+    elif target.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+    folder.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def update_local(

@@ -10,10 +10,9 @@ import pytest
 
 from localmem.errors import BadInput, ModelDamaged, ModelMissing
 from localmem.weights import Manifest, model_path
-from localmem.weights.bundle import bundle, unbundle
 from localmem.weights.folder import PARTIAL
-from localmem.weights.import_model import ImportOptions, import_model
 from localmem.weights.manifest import HubSource, Local
+from localmem.weights.offline import ImportOptions, bundle, import_model, unbundle
 from tests.weights.conftest import TINY, place_model, registry_source
 
 Ship = Callable[..., Path]

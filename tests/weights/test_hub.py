@@ -15,8 +15,8 @@ import yaml
 
 from localmem.weights import Manifest
 from localmem.weights.folder import find_damage
-from localmem.weights.hub import select_files
 from localmem.weights.manifest import HubSource
+from localmem.weights.pull import select_files
 from tests.weights.conftest import TINY
 
 Ship = Callable[..., Path]

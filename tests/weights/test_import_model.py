@@ -7,8 +7,8 @@ import pytest
 
 from localmem.errors import BadInput, ModelDamaged, ModelMissing
 from localmem.weights import Manifest, model_path
-from localmem.weights.import_model import ImportOptions, import_model
 from localmem.weights.manifest import Role
+from localmem.weights.offline import ImportOptions, import_model
 from tests.weights.conftest import TINY, place_model
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput, PullFailed
-from localmem.weights import archives
 from localmem.weights import pull as pull_module
 from localmem.weights.folder import PARTIAL, format_size
 from localmem.weights.pull import pull
@@ -20,15 +19,15 @@ Ship = Callable[..., Path]
 PULL = """
 import sys
 from pathlib import Path
-from localmem.weights import archives, manifest
+from localmem.weights import manifest, pull as module
 from localmem.weights.pull import pull
 manifest.resource = lambda _: Path(sys.argv[1])
-run = archives._fetch
+run = module._fetch
 def record(*args):
     with open(sys.argv[2], "a") as log:
         log.write("fetched\\n")
     run(*args)
-archives._fetch = record
+module._fetch = record
 pull(["tiny"], print)
 """
 
@@ -55,7 +54,7 @@ def test_a_second_pull_fetches_nothing(
 ) -> None:
     ship(registry_source(wheel))
     pull(["tiny"], print)
-    monkeypatch.setattr(archives, "_fetch", lambda *_: pytest.fail("fetched again"))
+    monkeypatch.setattr(pull_module, "_fetch", lambda *_: pytest.fail("fetched again"))
     messages: list[str] = []
     pull(["tiny"], messages.append)
     assert messages == ["tiny: already present (checksums match)"]
@@ -114,7 +113,7 @@ def test_an_interrupted_pull_does_not_fetch_again(
         with pytest.raises(KeyboardInterrupt):
             pull(["tiny"], print)
     assert not (directory / "tiny").exists()
-    monkeypatch.setattr(archives, "_fetch", lambda *_: pytest.fail("fetched again"))
+    monkeypatch.setattr(pull_module, "_fetch", lambda *_: pytest.fail("fetched again"))
     pull(["tiny"], print)
     assert _content(directory / "tiny") == TINY
     assert _leftovers(directory) == []
@@ -146,7 +145,7 @@ def test_too_little_room_is_said_before_anything_is_fetched(
     ship(registry_source(wheel))
     usage = type("Usage", (), {"free": 10})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    monkeypatch.setattr(archives, "_fetch", lambda *_: pytest.fail("fetched"))
+    monkeypatch.setattr(pull_module, "_fetch", lambda *_: pytest.fail("fetched"))
     with pytest.raises(PullFailed, match="10 B free"):
         pull(["tiny"], print)
 
