@@ -13,8 +13,8 @@ from math import log
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from finetune.cross_validation import Fold
 from finetune.grading import Answer, Grade, ask_llm, grade, read_segments
+from finetune.operation_pairs import Fold
 from finetune.traces.trace import Trace, read_traces
 from finetune.trainers import operation_classifier, segmenter
 from finetune.trainers.pair_trainers import FRESH

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from finetune.cross_validation import Fold, hold_out
+from finetune.operation_pairs import Fold, hold_out
 from finetune.run_folder import Card, save_run
 from finetune.trainers.pair_trainers import FRESH, fit_pairs, make_learner
 from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe

@@ -11,7 +11,7 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from finetune.cross_validation import Fold
+from finetune.operation_pairs import Fold
 from finetune.trainers import training
 from finetune.trainers.training import Measure, TrainingJob, TrainingRecipe, TrainingResult
 from localmem.classification import pair_classifier

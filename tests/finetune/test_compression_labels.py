@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.compression_labels import (
+from finetune.trainers.compressor import (
     CompressionPair,
     Extractor,
     LabelledText,

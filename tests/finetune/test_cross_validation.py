@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from finetune.cross_validation import hold_out, make_folds
+from finetune.operation_pairs import hold_out, make_folds
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair
 

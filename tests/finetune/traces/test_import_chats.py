@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from finetune.traces.filtering import filter_traces, find_problem
-from finetune.traces.import_chats import import_chats
-from finetune.traces.trace import read_traces, write_traces
+from finetune.traces.trace import import_chats, read_traces, write_traces
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.prompts import load

@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import finetune.trainers.compressor as compressor_training
-from finetune.compression_labels import CompressionPair
-from finetune.trainers.compressor import CompressorRecipe, train
+from finetune.trainers.compressor import CompressionPair, CompressorRecipe, train
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
 from localmem.errors import BadInput
 from localmem.factory import compressor as build_compressor
