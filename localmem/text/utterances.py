@@ -1,0 +1,225 @@
+"""Which turns are worth remembering: what a user tells, as opposed to questions, requests, courtesies and denials.
+
+Decided by words alone, without a model, from the phrases of utterances.yaml. Every rule gives way where it cannot be
+sure, because a question that is stored costs less than a fact that is lost. A text is cut into sentences and these into
+clauses; it tells something as soon as one clause does. Lower case without punctuation or apostrophes is understood.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from localmem.files import read_yaml
+from localmem.text.grounding import words
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？؟])(?!\d)(?<!\d[.])|(?<=\d[.])(?=\s)|\n+")
+_CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
+_QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)
+_APOSTROPHE = re.compile(r"['’‘`´]")
+_UNSPACED = frozenset({"zh", "ja", "ko"})
+_SCRIPTS = {"ja": "[\u3040-\u30ff]", "zh": "[\u3400-\u9fff]", "ko": "[\uac00-\ud7af]", "ru": "[\u0400-\u04ff]"}
+_IDEOGRAMS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+_ENDING = re.compile(r"(?<=\w{3})(?:ings?|ies|e[dnrms]|[seynaoi])$")
+_LONG = 40  # words: nobody asks or thanks at such length without telling something
+_LONG_CLAUSE = 25
+_SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
+
+
+class _Clause(NamedTuple):
+    text: str  # folded, without punctuation
+    asks: bool  # ends with a question mark
+    sentence: int
+
+
+class _Language:
+    """The phrases of one language, compiled."""
+
+    def __init__(self, name: str, phrases: dict[str, str]) -> None:
+        fields = {field: re.sub(r"\s*\|\s*", "|", _strip_accents(text)) for field, text in phrases.items()}
+        self.common = frozenset(fields.get("common", "").split())
+        begin, before, after = ("", "", "") if name in _UNSPACED else ("^", r"(?<!\w)", r"(?!\w)")
+
+        def alternatives(field: str) -> str:
+            return f"(?:{fields.get(field) or '(?!)'})"  # the latter matches nothing
+
+        def anywhere(field: str) -> re.Pattern[str]:
+            return re.compile(before + alternatives(field) + after)
+
+        def opening(field: str) -> re.Pattern[str]:
+            return re.compile(begin + alternatives(field) + after)
+
+        ask, inversion = alternatives("ask"), f"{alternatives('invert')} {alternatives('subject')}"
+        wrapped = rf"{before}{alternatives('wrap')}(?: \w+){{0,2}} {ask}|^{alternatives('lead')}(?: \w+){{1,6}}? {ask}"
+        self.courtesy = re.compile(rf"(?:{alternatives('courtesy')}(?!\w)\s*)+")
+        self.asks = re.compile(f"{begin}(?:{ask}|{inversion}){after}")
+        self.wraps = re.compile(f"(?:{wrapped}){after}")
+        self.word = re.compile(f"{ask}|{alternatives('courtesy')}")
+        self.advice, self.request, self.offer = (opening(field) for field in ("advice", "request", "offer"))
+        self.recall, self.mine, self.tell = (anywhere(field) for field in ("recall", "mine", "tell"))
+        self.denial, self.answer = anywhere("denial"), anywhere("answer")
+        self.past, self.correction = anywhere("past"), anywhere("correction")
+
+    def knows(self, word: str) -> bool:
+        """Whether a word is a frequent one of this language, or a question word or courtesy of it."""
+        return word in self.common or self.word.fullmatch(word) is not None
+
+    def is_courtesy(self, clause: str) -> bool:
+        """Whether a clause is a greeting, thanks or an acknowledgement and no more."""
+        return self.courtesy.fullmatch(clause) is not None
+
+    def is_question(self, clause: _Clause) -> bool:
+        """Whether a clause asks something, with or without a question mark."""
+        rest = self._without_courtesy(clause.text)
+        return clause.asks or any(pattern.search(rest) for pattern in (self.asks, self.recall, self.wraps))
+
+    def tells(self, clause: _Clause, beside: bool) -> bool:
+        """Whether a clause tells something; `beside` says that another clause of its sentence is a question."""
+        rest = self._without_courtesy(clause.text)
+        if not rest or not any(map(str.isalnum, rest)):
+            return False
+        if len(rest.split()) > _LONG_CLAUSE:
+            return True
+        if self.is_question(clause):
+            return self._asks_with_facts(rest, clause.asks)
+        if self.request.search(rest):
+            remainder = self.request.sub("", rest, count=1)
+            number = len(rest.split()) > _SHORT_REQUEST and any(map(str.isdigit, rest))
+            return number or self.mine.search(remainder) is not None
+        if beside and not any(map(str.isdigit, rest)):
+            return self.tell.search(rest) is not None
+        return True
+
+    def _asks_with_facts(self, rest: str, mark: bool) -> bool:
+        """Whether a question holds facts: one for advice that names what is the user's, or a statement with a mark."""
+        advice = self.advice.search(rest)
+        if self.recall.search(rest) or (advice is None and (not mark or self.asks.search(rest))):
+            return False
+        remainder = self.advice.sub("", rest, count=1)
+        if any(map(str.isdigit, rest)):
+            return True
+        return self.mine.search(remainder) is not None and (advice is not None or self.tell.search(rest) is not None)
+
+    def _without_courtesy(self, clause: str) -> str:
+        opening = self.courtesy.match(clause)
+        return clause[opening.end() :] if opening else clause
+
+
+def is_evidence(text: str) -> bool:
+    """Whether a user's turn tells anything: about the user, their people, plans and likes, or data within a request."""
+    clauses = _clauses(text)
+    language = _language(text)
+    if sum(len(clause.text.split()) for clause in clauses) > _LONG:
+        return True
+    asking = {clause.sentence for clause in clauses if language.is_question(clause)}
+    return any(language.tells(clause, clause.sentence in asking) for clause in clauses)
+
+
+def asks_only(text: str) -> bool:
+    """Whether a turn asks something and tells nothing."""
+    language = _language(text)
+    return any(language.is_question(clause) for clause in _clauses(text)) and not is_evidence(text)
+
+
+def is_small_talk(text: str) -> bool:
+    """Whether a turn is nothing but greetings, thanks, goodbyes and acknowledgements."""
+    language = _language(text)
+    return all(language.is_courtesy(clause.text) for clause in _clauses(text))
+
+
+def is_denial(text: str) -> bool:
+    """Whether a reply only says that it does not know or was not told; it may add an offer, but no answer."""
+    language = _language(text)
+    sentences = [_fold(piece) for piece in _sentences(text)]
+    denials = [language.denial.search(sentence) for sentence in sentences]
+    if not any(denials):
+        return False
+    for sentence, denial, piece in zip(sentences, denials, _sentences(text), strict=True):
+        if denial is None and not (
+            _is_marked(piece) or language.offer.search(sentence) or language.is_courtesy(sentence)
+        ):
+            return False
+        if denial is not None and language.answer.search(sentence, denial.end()):
+            return False
+    return True
+
+
+def is_correction(text: str) -> bool:
+    """Whether a turn corrects what was just said."""
+    sentences = _sentences(text)[:2]
+    return _language(text).correction.search(" ".join(map(_fold, sentences))) is not None
+
+
+def asks_about_past(text: str) -> bool:
+    """Whether a question asks for what was before, not for what is so now."""
+    language = _language(text)
+    return (
+        any(language.is_question(clause) for clause in _clauses(text)) and language.past.search(_fold(text)) is not None
+    )
+
+
+def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
+    """Whether nearly all that a text names occurs in the earlier texts: one word in seven may be new, but no number."""
+    known = {unit for other in earlier for unit in _units(other)}
+    units = list(_units(text))
+    new = [unit for unit in units if unit not in known]
+    return 7 * len(new) <= len(units) and not any(any(map(str.isdigit, unit)) for unit in new)
+
+
+def _units(text: str) -> Iterator[str]:
+    """The stems of a text's words that carry content, and its pairs of unspaced characters."""
+    language = _language(text)
+    for word in words(_IDEOGRAMS.sub(" ", text)):
+        if word.isdigit() or not (len(word) == 1 or word in language.common or language.word.fullmatch(word)):
+            yield _ENDING.sub("", word)
+    characters = [letter for letter in _IDEOGRAMS.findall(text) if letter not in language.common]
+    yield from map("".join, pairwise(characters))
+
+
+def _clauses(text: str) -> list[_Clause]:
+    """A text's clauses in order; the last of a sentence with a question mark asks. What is quoted is left out."""
+    clauses = []
+    for number, sentence in enumerate(_sentences(_QUOTATION.sub(" ", text))):
+        pieces = [piece for part in _CLAUSE_END.split(sentence) if (piece := _fold(part))]
+        last = len(pieces) - 1
+        clauses += [_Clause(piece, at == last and _is_marked(sentence), number) for at, piece in enumerate(pieces)]
+    return clauses
+
+
+def _sentences(text: str) -> list[str]:
+    return [piece for piece in _SENTENCE_END.split(text) if any(map(str.isalnum, piece))]
+
+
+def _is_marked(sentence: str) -> bool:
+    return sentence.rstrip().endswith(("?", "？", "؟"))
+
+
+def _fold(text: str) -> str:
+    """Lower case, without accents, apostrophes and punctuation, with single spaces."""
+    bare = _strip_accents(_APOSTROPHE.sub("", text.casefold()))
+    return " ".join(re.findall(r"\w+(?:[.,:]\d+)*", bare))
+
+
+def _strip_accents(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text)
+    return unicodedata.normalize("NFC", "".join(letter for letter in plain if not unicodedata.combining(letter)))
+
+
+def _language(text: str) -> _Language:
+    """The language of a text by its script, then by its frequent words; English where nothing decides."""
+    languages = _languages()
+    for name, script in _SCRIPTS.items():
+        if re.search(script, text):
+            return languages[name]
+    folded = _fold(text)
+    spaced = [language for name, language in languages.items() if name not in _SCRIPTS]
+    return max(spaced, key=lambda language: (language.is_courtesy(folded), sum(map(language.knows, folded.split()))))
+
+
+@cache
+def _languages() -> dict[str, _Language]:
+    table = read_yaml(Path(__file__).with_suffix(".yaml"))
+    return {name: _Language(name, phrases) for name, phrases in table.items() if isinstance(phrases, dict)}
