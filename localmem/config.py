@@ -116,6 +116,8 @@ class ServerSettings(Section):
     """Maximum number of replies in progress; further requests wait."""
     grace_seconds: float = Field(default=10.0, ge=0)
     """Seconds that replies may continue after the server was told to stop."""
+    max_body_kb: int = Field(default=2048, ge=1)
+    """Largest body of a request, in kB; larger ones are refused with status 413."""
 
 
 class Settings(Section):

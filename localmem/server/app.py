@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server import errors
+from localmem.server.body_limit import BodyLimit
 from localmem.server.dependencies import Services
 from localmem.server.metrics import RequestCounter
 from localmem.server.routes import completions, health, memories, openai
@@ -41,6 +42,7 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
     for module in (completions, openai, memories, health):
         app.include_router(module.router)
     errors.install(app)
+    app.add_middleware(BodyLimit, max_bytes=services.settings.server.max_body_kb << 10)
     app.add_middleware(RequestCounter, metrics=services.metrics)
     return app
 

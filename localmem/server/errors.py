@@ -75,10 +75,11 @@ async def _respond(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _respond_http(_request: Request, error: Exception) -> JSONResponse:
-    """Errors of routing: an unknown path, a method that a path does not allow."""
+    """Errors of routing and reading: an unknown path, a method that a path does not allow, a body that is too large."""
     if not isinstance(error, HTTPException):
         raise error
-    return _json(ApiError(error.status_code, str(error.detail), headers=error.headers))
+    code = "request_too_large" if error.status_code == 413 else None
+    return _json(ApiError(error.status_code, str(error.detail), code=code, headers=error.headers))
 
 
 async def _respond_invalid(_request: Request, error: Exception) -> JSONResponse:

@@ -1,0 +1,80 @@
+"""A request body above the limit: refused with 413, not read further, and nothing of it stored."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
+
+from localmem.server.body_limit import BodyLimit
+from tests.server.conftest import LiveServer, serving
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[LiveServer]:
+    """A server that takes bodies of up to 4 kB."""
+    with serving(tmp_path / "data", server={"max_body_kb": 4}) as live:
+        yield live
+
+
+def body_of(size: int) -> bytes:
+    """A chat request of exactly this many bytes."""
+    frame = '{"model": "localmem", "messages": [{"role": "user", "content": "%s"}]}'
+    return (frame % ("x" * (size - len(frame) + 2))).encode()
+
+
+def post(live: LiveServer, content: bytes | Iterator[bytes]) -> tuple[int, dict[str, str | None]]:
+    answer = live.http().post("/v1/chat/completions", content=content, headers={"content-type": "application/json"})
+    return answer.status_code, answer.json().get("error", {})
+
+
+def test_a_body_up_to_the_limit_is_served_and_a_larger_one_refused(small: LiveServer) -> None:
+    assert post(small, body_of(4096))[0] == 200
+    status, error = post(small, body_of(4097))
+    assert (status, error["code"], error["type"]) == (413, "request_too_large", "invalid_request_error")
+    assert error["message"] == "the body has more than 4 kB; send less, or raise server.max_body_kb"
+    assert [len(log) for log in small.log()] == [2]
+
+
+def test_a_body_of_unknown_length_is_refused_as_well(small: LiveServer) -> None:
+    content = body_of(9000)
+    status, error = post(small, (content[start : start + 1000] for start in range(0, len(content), 1000)))
+    assert (status, error["code"]) == (413, "request_too_large")
+    assert small.log() == []
+
+
+def test_the_limit_holds_for_every_route(small: LiveServer) -> None:
+    assert small.http().post("/v1/memories", json={"text": "x" * 5000}).status_code == 413
+    assert small.http().get("/v1/memories").json()["data"] == []
+
+
+def read(chunks: list[bytes], headers: list[tuple[bytes, bytes]]) -> tuple[int, int]:
+    """The status of a request to an app that reads its body of these chunks, and how many of them were read."""
+    count = 0
+
+    async def receive() -> Message:
+        nonlocal count
+        count += 1
+        return {"type": "http.request", "body": chunks[count - 1], "more_body": count < len(chunks)}
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive())["more_body"]:
+            pass
+
+    async def ignore(_message: Message) -> None:
+        """Nothing is sent."""
+
+    try:
+        asyncio.run(BodyLimit(app, max_bytes=10)({"type": "http", "headers": headers}, receive, ignore))
+    except HTTPException as error:
+        return error.status_code, count
+    return 200, count
+
+
+def test_no_more_is_read_than_the_limit() -> None:
+    chunks = [b"12345"] * 4
+    assert read(chunks[:2], []) == (200, 2)
+    assert read(chunks, []) == (413, 3)
+    assert read(chunks, [(b"content-length", b"20")]) == (413, 0)
