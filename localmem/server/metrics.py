@@ -31,6 +31,12 @@ class Metrics:
         self._durations = self._histogram("localmem_request_seconds", "From request to end of response.", "route")
         self.turn_stored = self._histogram("localmem_turn_stored_seconds", "Time to log the user's turn durably.")
         self.first_token = self._histogram("localmem_first_token_seconds", "From request to first token.")
+        self.chats = Counter(
+            "localmem_chat_requests", "Chat requests by what memory did.", ("mode",), registry=self._registry
+        )
+        self.client_tasks = Counter(
+            "localmem_client_tasks", "Chat requests of clients' own, not stored.", ("kind",), registry=self._registry
+        )
         self.broken_off = Counter("localmem_replies_broken_off", "Replies that ended early.", registry=self._registry)
         self._registry.register(_StateCollector(runtime, sessions))
 

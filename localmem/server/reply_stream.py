@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 
 from localmem.server.errors import ApiError
+from localmem.server.schemas import MemoryMode
 from localmem.types import Reply
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,8 @@ class ReplyStream:
     """Create it on the event loop. Call `run` on a worker thread, `next` on the loop, the rest from any thread."""
 
     def __init__(self) -> None:
-        self.session = ""  # empty until the user's turn is durable
+        self.session = ""  # empty until the user's turn is durable, and for good when nothing is logged
+        self.mode: MemoryMode = "write"  # what memory does with the request, as soon as that is decided
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[str | Reply | Exception] = asyncio.Queue()
         self._stop = threading.Event()

@@ -7,7 +7,7 @@ refused instead of ignored.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,9 @@ from localmem.server.errors import ApiError
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
+MODE_HEADER = "x-localmem"
+
+MemoryMode = Literal["off", "read", "write"]
 
 
 class _Open(BaseModel):
@@ -33,6 +36,7 @@ class SentMessage(_Open):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
+    name: str | None = None
 
 
 class StreamOptions(_Open):
@@ -85,10 +89,14 @@ class ChatRequest(_Open):
 
 @dataclass(frozen=True, slots=True)
 class ChatInput:
-    """The dialogue of a chat request without its system messages, and those joined (None without any)."""
+    """The dialogue of a chat request without its system messages, and those joined (None without any).
+
+    `examples` are the positions of messages that were sent under the name of an example, such as `example_user`.
+    """
 
     messages: Sequence[Message]
     instructions: str | None
+    examples: frozenset[int] = frozenset()
 
 
 def parse_chat(request: ChatRequest) -> ChatInput:
@@ -97,11 +105,29 @@ def parse_chat(request: ChatRequest) -> ChatInput:
     texts = [(message.role, _text(message, number)) for number, message in enumerate(request.messages)]
     system = [text for role, text in texts if role in ("system", "developer") and text.strip()]
     # A client that stopped a reply before its first word resends it empty: it was never shown.
-    dialogue = [Message(role, text) for role, text in texts if role in ("user", "assistant") and text.strip()]
+    dialogue = [
+        (Message(role, text), sent.name)
+        for (role, text), sent in zip(texts, request.messages, strict=True)
+        if role in ("user", "assistant") and text.strip()
+    ]
     last_role, last_text = texts[-1]
     if last_role != "user" or not last_text.strip():
         raise ApiError(400, "the last message must be from the user and contain text", param="messages")
-    return ChatInput(dialogue, "\n\n".join(system) if system else None)
+    examples = (index for index, (_, name) in enumerate(dialogue) if name and name.startswith("example"))
+    messages = [message for message, _ in dialogue]
+    return ChatInput(messages, "\n\n".join(system) if system else None, frozenset(examples))
+
+
+def parse_mode(header: str | None) -> MemoryMode | None:
+    """What memory is to do with a request by its header; None without it. Raises ApiError for any other word.
+
+    `write` recalls and stores, `read` recalls, `off` does neither.
+    """
+    mode = header.strip().lower() if header is not None else None
+    if mode is not None and mode not in get_args(MemoryMode):
+        message = f"X-Localmem is {header!r}; use off, read or write"
+        raise ApiError(400, message, param="X-Localmem", code="invalid_memory_mode")
+    return cast(MemoryMode | None, mode)
 
 
 def apply_sampling(request: ChatRequest, prompt: Prompt) -> Prompt:

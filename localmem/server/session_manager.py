@@ -16,14 +16,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from localmem.chat.conversation import Announce, Conversation
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.runtime import Runtime
+from localmem.server.client_tasks import ClientMessage, HasLogged
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import SESSION_ID
-from localmem.server.session_matching import Continuation, Match, best_match, match_session
-from localmem.types import Message, Session
+from localmem.server.session_matching import (
+    Continuation,
+    Match,
+    best_match,
+    match_session,
+    normalize,
+    restore_unlogged,
+)
+from localmem.server.unlogged_messages import UnloggedMessages
+from localmem.types import Message, Role, Session, Turn
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +44,16 @@ _STOP_SECONDS = 30.0  # how long a stopped reply may take to log its last words
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedRequest:
-    """A request whose messages are logged. `dialogue` is what the model is to see of the session."""
+class MatchedRequest:
+    """A request whose session is found, and whose messages are logged unless it only reads.
+
+    `dialogue` is what memory is searched by: the session's turns as they are logged. `prompted` is what the model is to
+    see: the same with examples, files and messages that were not to be stored, in their places.
+    """
 
     agent: Conversation
     dialogue: Session
+    prompted: Session
 
 
 class SessionManager:
@@ -50,38 +65,71 @@ class SessionManager:
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
+        self.unlogged = UnloggedMessages()
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def hear(
         self,
         user: str,
-        messages: Sequence[Message],
+        sent: Sequence[ClientMessage],
         session_name: str | None,
         stream: ReplyStream,
-        announce: Callable[[LoggedRequest], None],
-    ) -> LoggedRequest:
-        """Log the messages that are new, durably; the last message is the user's.
+        announce: Callable[[MatchedRequest], None],
+    ) -> MatchedRequest:
+        """Log the words that are new, durably; the last message is the user's.
 
-        `announce` gets the result before it is written, unless no message is new. Raises BadInput, StoreError.
+        Messages without words, and those of `unlogged`, are not logged. `announce` gets the result before it is
+        written, unless nothing is new. Raises BadInput, StoreError.
         """
-        if session_name is not None and not re.match(SESSION_ID, session_name):
-            raise BadInput(
-                f"session {session_name!r} is not a valid name; use at most 100 letters, digits and . _ : ~ -"
-            )
+        _check_name(session_name)
         with self._lock(user):
             self._finish(other for other in self._streams_of(user) if other.is_stopped)
             try:
-                logged = self._log(user, messages, session_name, announce)
+                logged = self._log(user, sent, session_name, announce)
             except BadInput:
                 if not self._is_stale(user):
                     raise
                 self._runtime.forget_agent(user)
-                logged = self._log(user, messages, session_name, announce)
+                logged = self._log(user, sent, session_name, announce)
             stream.session = logged.dialogue.id
-            with self._guard:
-                self._streams.setdefault(user, set()).add(stream)
+            self.track(user, stream)
         return logged
+
+    def look_up(self, user: str, sent: Sequence[ClientMessage], session_name: str | None) -> MatchedRequest:
+        """The session that the messages belong to, with what is new in them; nothing is written. Raises BadInput."""
+        _check_name(session_name)
+        with self._lock(user):
+            agent = self._refreshed_agent(user)
+            is_unlogged = self._find_unlogged(user, agent, sent)
+            continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
+        dialogue = self._with_unlogged(agent, continuation)
+        return MatchedRequest(agent, dialogue, restore_unlogged(dialogue, sent, is_unlogged))
+
+    def detach(self, user: str, messages: Sequence[Message]) -> MatchedRequest:
+        """The request's own messages as a session that belongs to no other; nothing is written."""
+        agent = self._runtime.agent(user)
+        dialogue = self._with_unlogged(agent, Continuation(uuid.uuid4().hex[:12], messages))
+        return MatchedRequest(agent, dialogue, dialogue)
+
+    def has_logged(self, user: str) -> HasLogged:
+        """Tells of words whether they were said in a session that is open or was closed lately, or were not stored."""
+
+        @cache
+        def texts() -> frozenset[str]:
+            sessions = (*self._runtime.agent(user).sessions, *self._last_closed(user))
+            return frozenset(normalize(turn.role, turn.text)[1] for session in sessions for turn in session.turns)
+
+        def is_logged(text: str) -> bool:
+            sides = Message("user", text), Message("assistant", text)
+            return normalize("", text)[1] in texts() or any(self.unlogged.holds(user, side) for side in sides)
+
+        return is_logged
+
+    def track(self, user: str, stream: ReplyStream) -> None:
+        """A reply of this user is in progress, until `remove`."""
+        with self._guard:
+            self._streams.setdefault(user, set()).add(stream)
 
     def remove(self, user: str, stream: ReplyStream) -> None:
         """Drop a stream that has logged its last turn."""
@@ -152,19 +200,47 @@ class SessionManager:
     def _log(
         self,
         user: str,
-        messages: Sequence[Message],
+        sent: Sequence[ClientMessage],
         session_name: str | None,
-        announce: Callable[[LoggedRequest], None],
-    ) -> LoggedRequest:
+        announce: Callable[[MatchedRequest], None],
+    ) -> MatchedRequest:
         agent = self._refreshed_agent(user)
+        is_unlogged = self._find_unlogged(user, agent, sent)
+
+        def matched(session: Session) -> MatchedRequest:
+            return MatchedRequest(agent, session, restore_unlogged(session, sent, is_unlogged))
+
+        continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
+        return matched(self._write(agent, continuation, lambda session: announce(matched(session))))
+
+    def _with_unlogged(self, agent: Conversation, continuation: Continuation) -> Session:
+        """The session with its new turns, which are written nowhere."""
+        name, context = continuation.session_id, continuation.context
+        user, assistant = agent.responder.speakers
+        time = max([self._now(), *(turn.time for turn in context[-1:])])
+        new: list[Turn] = []
+        for message in continuation.new:
+            role: Role = "user" if message.role == "user" else "assistant"
+            speaker = user if role == "user" else assistant
+            new.append(Turn(f"{name}.new{len(new)}", role, speaker, message.content, time))
+        return Session(name, (*context, *new))
+
+    def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> list[bool]:
+        """For each message whether it is not to be logged; words that an open session holds anyway are, as ever."""
+        flags = [words is None or self.unlogged.holds(user, Message(message.role, words)) for message, words in sent]
+        if any(flags):
+            logged = {normalize(turn.role, turn.text) for session in agent.sessions for turn in session.turns}
+            for index, (message, words) in enumerate(sent):
+                flags[index] = words is None or (flags[index] and normalize(message.role, words) not in logged)
+        return [*flags[:-1], False]
+
+    def _continue(
+        self, agent: Conversation, user: str, messages: Sequence[Message], session_name: str | None
+    ) -> Continuation:
         if session_name:
-            continuation = self._continue_named(agent, user, messages, session_name)
-        else:
-            match = best_match(agent.sessions, messages)
-            new_name = uuid.uuid4().hex[:12]
-            continuation = match.continuation(messages) if match else self._begin(user, messages, new_name)
-        dialogue = self._write(agent, continuation, lambda session: announce(LoggedRequest(agent, session)))
-        return LoggedRequest(agent, dialogue)
+            return self._continue_named(agent, user, messages, session_name)
+        match = best_match(agent.sessions, messages)
+        return match.continuation(messages) if match else self._begin(user, messages, uuid.uuid4().hex[:12])
 
     def _refreshed_agent(self, user: str) -> Conversation:
         agent = self._runtime.agent(user)
@@ -217,11 +293,14 @@ class SessionManager:
         """A new session; messages that a closed session holds become context and are not written again."""
         if len(messages) == 1:
             return Continuation(session_id, messages)
+        match = best_match(self._last_closed(user), messages)
+        return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
+
+    def _last_closed(self, user: str) -> Iterator[Session]:
         store = self._runtime.store
         closed = [info for info in store.sessions(user, "closed") if info.turns]
         last = sorted(closed, key=lambda info: info.ended)[-_CLOSED_SESSIONS:]
-        match = best_match((store.session(user, info.id) for info in last), messages)
-        return match.continuation_in(session_id, messages) if match else Continuation(session_id, messages)
+        return (store.session(user, info.id) for info in last)
 
     def _write(self, agent: Conversation, continuation: Continuation, announce: Announce) -> Session:
         """Log the new turns durably and return the session as the model is to see it."""
@@ -236,6 +315,20 @@ class SessionManager:
         # A clock that was set back must not break a dialogue, so no turn is dated before the last one.
         time = max([self._now(), *(turn.time for turn in logged[-1:])])
         return as_seen(agent.hear(continuation.new, time, session_id, lambda session: announce(as_seen(session))))
+
+
+def _check_name(session_name: str | None) -> None:
+    if session_name is not None and not re.match(SESSION_ID, session_name):
+        raise BadInput(f"session {session_name!r} is not a valid name; use at most 100 letters, digits and . _ : ~ -")
+
+
+def _words(sent: Sequence[ClientMessage], is_unlogged: Sequence[bool]) -> list[Message]:
+    """What was said in the messages that may be logged. The last message always may: without words it stays whole."""
+    return [
+        Message(message.role, message.content if words is None else words)
+        for (message, words), is_left_out in zip(sent, is_unlogged, strict=True)
+        if not is_left_out
+    ]
 
 
 def _base_name(session_name: str) -> str:

@@ -18,9 +18,10 @@ the most messages wins, then the latest.
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
+from localmem.server.client_tasks import ClientMessage
 from localmem.types import Message, Role, Session, Turn
 
 RoleAndText = tuple[str, str]
@@ -88,8 +89,8 @@ def match_session(session: Session, messages: Sequence[Message], *, is_named: bo
 
     `is_named`: the client named this session. Whatever the log does not hold is then new, and the result is never None.
     """
-    log = [_normalize(turn.role, turn.text) for turn in session.turns]
-    sent = [_normalize(message.role, message.content) for message in messages]
+    log = [normalize(turn.role, turn.text) for turn in session.turns]
+    sent = [normalize(message.role, message.content) for message in messages]
     positions = _match_ends(log, sent[:-1])
     if positions is None or sent == log[: len(sent)]:
         positions = _match_retry(log, sent, is_named=is_named) or positions
@@ -157,6 +158,23 @@ def _without_replaced_replies(turns: Sequence[Turn]) -> Iterable[Turn]:
             yield turn
 
 
+def restore_unlogged(dialogue: Session, sent: Sequence[ClientMessage], is_unlogged: Sequence[bool]) -> Session:
+    """The dialogue as the client sent it: each message in its place with all of its text.
+
+    The last turns of `dialogue` are the messages that are logged; the others become turns that are written nowhere.
+    """
+    size = len(is_unlogged) - sum(is_unlogged)
+    logged = iter(dialogue.turns[-size:])
+    turns = list(dialogue.turns[:-size])
+    for index, (message, words) in enumerate(sent):
+        if is_unlogged[index]:
+            turns.append(_unlogged_turn(dialogue, index, message))
+        else:
+            turn = next(logged)
+            turns.append(turn if words == message.content else replace(turn, text=message.content))
+    return Session(dialogue.id, tuple(turns))
+
+
 def _unlogged_turn(session: Session, index: int, message: Message) -> Turn:
     """A turn that is shown to the model and written nowhere."""
     last = session.turns[-1]
@@ -165,5 +183,6 @@ def _unlogged_turn(session: Session, index: int, message: Message) -> Turn:
     return Turn(f"{session.id}.sent{index}", role, speaker, message.content, last.time)
 
 
-def _normalize(role: str, text: str) -> RoleAndText:
+def normalize(role: str, text: str) -> RoleAndText:
+    """A message as it is compared: in one Unicode form, without regard to white space."""
     return role, " ".join(unicodedata.normalize("NFC", text).split())

@@ -2,7 +2,7 @@
 
 Sampling fields that memory does not need are passed to the backbone unchanged. What was recalled is returned in the
 extra field `localmem`, and the session in the header x-localmem-session. A client's system messages follow the
-operator's instructions and are never remembered.
+operator's instructions and are never remembered. The header x-localmem, or `"store": false`, says what memory does.
 
 When the client disconnects, the reply is stopped: the backbone stops, and the words so far are logged as the reply.
 """
@@ -11,9 +11,8 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
@@ -21,16 +20,16 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from localmem.chat.conversation import hear_and_prepare
 from localmem.errors import LocalmemError
+from localmem.server.chat_job import ChatJob
 from localmem.server.dependencies import Services, SharedServices, User
 from localmem.server.errors import ApiError, to_api_error
-from localmem.server.reply_stream import Pieces, ReplyStream
-from localmem.server.schemas import ChatInput, ChatRequest, apply_sampling, parse_chat
-from localmem.server.session_manager import LoggedRequest
-from localmem.types import Reply, Usage
+from localmem.server.reply_stream import ReplyStream
+from localmem.server.schemas import MODE_HEADER, ChatRequest, parse_chat, parse_mode
+from localmem.types import Completion, Reply
 
 SESSION_HEADER = "x-localmem-session"
+TRIMMED_HEADER = "x-localmem-trimmed"
 ALIAS = "localmem"  # a client may ask for the model by this name, whatever is served
 
 _DONE = "data: [DONE]\n\n"
@@ -51,15 +50,15 @@ class ChatResponse:
     created: int
     model: str
 
-    def completion(self, reply: Reply, session: str) -> Json:
+    def completion(self, reply: Reply, stream: ReplyStream) -> Json:
         """The completion as one document. The text is the model's: the log may hold the same words already."""
         message = {"role": "assistant", "content": reply.completion.text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.completion.finish}
         return {
             **self._head("chat.completion"),
             "choices": [choice],
-            "usage": _usage_body(reply.completion.usage),
-            "localmem": _recall_body(reply, session),
+            "usage": _usage_body(reply.completion),
+            "localmem": _recall_body(reply, stream),
         }
 
     def first_chunk(self, *, with_usage: bool) -> str:
@@ -70,10 +69,10 @@ class ChatResponse:
         """Some words."""
         return self._chunk({"content": text}, None, with_usage)
 
-    def last_chunks(self, reply: Reply, session: str, *, with_usage: bool) -> str:
+    def last_chunks(self, reply: Reply, stream: ReplyStream, *, with_usage: bool) -> str:
         """The last chunks: finish reason and recall, the token usage if the client asked for it, and the end mark."""
-        last = self._chunk({}, reply.completion.finish, with_usage, {"localmem": _recall_body(reply, session)})
-        usage = {**self._head("chat.completion.chunk"), "choices": [], "usage": _usage_body(reply.completion.usage)}
+        last = self._chunk({}, reply.completion.finish, with_usage, {"localmem": _recall_body(reply, stream)})
+        usage = {**self._head("chat.completion.chunk"), "choices": [], "usage": _usage_body(reply.completion)}
         return last + (_event(usage) if with_usage else "") + _DONE
 
     def _chunk(self, delta: Json, finish: str | None, with_usage: bool, extra: Json | None = None) -> str:
@@ -90,36 +89,38 @@ def _error_event(error: ApiError) -> str:
     return _event({**error.body()})
 
 
-def _usage_body(usage: Usage) -> Json:
-    """Tokens as OpenAI counts them."""
+def _usage_body(completion: Completion) -> Json:
+    """Tokens as OpenAI counts them, and how many were cut from the prompt to make it fit."""
+    usage = completion.usage
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "prompt_tokens_details": {"cached_tokens": usage.cached, "trimmed_tokens": completion.trimmed},
     }
 
 
-def _recall_body(reply: Reply, session: str) -> Json:
-    """What the reply was based on: the recalled units, and the memory text as the model read it."""
+def _recall_body(reply: Reply, stream: ReplyStream) -> Json:
+    """What the reply was based on: the recalled units, and the memory text as the model read it.
+
+    `mode` is what memory did with the request; `session` is None when nothing was logged.
+    """
     hits = [{"id": hit.unit.id, "text": hit.unit.text, "score": float(hit.score)} for hit in reply.recall.hits]
-    return {"session": session, "recalled": hits, "memory": reply.recall.text}
+    return {
+        "session": stream.session or None,
+        "mode": stream.mode,
+        "recalled": hits,
+        "memory": reply.recall.text,
+        "trimmed_tokens": reply.completion.trimmed,
+    }
+
+
+def _session_header(stream: ReplyStream) -> dict[str, str]:
+    return {SESSION_HEADER: stream.session} if stream.session else {}
 
 
 def _event(body: Json) -> str:
     return f"data: {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class _ChatJob:
-    """One parsed chat request. `start` is a reading of perf_counter."""
-
-    services: Services
-    user: str
-    body: ChatRequest
-    input: ChatInput
-    session_name: str | None
-    start: float
 
 
 @router.post("/v1/chat/completions")
@@ -128,15 +129,18 @@ async def chat(body: ChatRequest, request: Request, services: SharedServices, us
     start = perf_counter()
     check_model(services, body.model)
     name = request.headers.get(SESSION_HEADER) or (body.metadata or {}).get("session")
-    job = _ChatJob(services, user, body, parse_chat(body), str(name) if name else None, start)
+    mode = parse_mode(request.headers.get(MODE_HEADER))
+    job = ChatJob(services, user, body, parse_chat(body), str(name) if name else None, mode, start)
     stream = ReplyStream()
-    services.pool.submit(stream.run, partial(_generate, job))
+    services.pool.submit(stream.run, job.generate)
     response = ChatResponse(f"chatcmpl-{uuid.uuid4().hex}", int(services.now().timestamp()), services.settings.model)
     try:
         if body.stream:
             return await _stream_response(request, stream, job, response)
         reply = await _unless_disconnected(request, stream, _read_all(stream, job))
-        return JSONResponse(response.completion(reply, stream.session), headers={SESSION_HEADER: stream.session})
+        trimmed = reply.completion.trimmed
+        headers = _session_header(stream) | ({TRIMMED_HEADER: str(trimmed)} if trimmed else {})
+        return JSONResponse(response.completion(reply, stream), headers=headers)
     except _Disconnected:
         return Response(status_code=499)  # nobody reads it
 
@@ -152,50 +156,17 @@ def check_model(services: Services, model: str) -> None:
         )
 
 
-def _generate(job: _ChatJob, stream: ReplyStream) -> Pieces:
-    """On a worker thread: log the user's turn while memory is searched, then produce the reply."""
-    services, instructions = job.services, job.input.instructions
-    if instructions is not None:  # the operator's instructions, then the client's; None leaves the agent its own
-        instructions = "\n\n".join(filter(None, (services.settings.chat.instructions, instructions)))
-
-    def hear(announce: Callable[[LoggedRequest], None]) -> LoggedRequest:
-        start = perf_counter()
-        logged = services.sessions.hear(job.user, job.input.messages, job.session_name, stream, announce)
-        services.metrics.turn_stored.observe(perf_counter() - start)
-        return logged
-
-    try:
-        logged, prepared = hear_and_prepare(
-            hear, lambda request: request.agent.responder.prepare(request.dialogue, instructions)
-        )
-        return (
-            yield from logged.agent.reply(
-                logged.dialogue.id,
-                dialogue=logged.dialogue,
-                instructions=instructions,
-                adjust=partial(apply_sampling, job.body),
-                prepared=prepared,
-            )
-        )
-    except BaseException:
-        if stream.session:  # otherwise nothing was logged
-            services.metrics.broken_off.inc()
-        raise
-    finally:
-        services.sessions.remove(job.user, stream)
-
-
 # -- one document --------------------------------------------------------------------------------------------------
 
 
-async def _read_all(stream: ReplyStream, job: _ChatJob) -> Reply:
+async def _read_all(stream: ReplyStream, job: ChatJob) -> Reply:
     event = await _read_first(stream, job)
     while not isinstance(event, Reply):
         event = await stream.next()
     return event
 
 
-async def _read_first(stream: ReplyStream, job: _ChatJob) -> str | Reply:
+async def _read_first(stream: ReplyStream, job: ChatJob) -> str | Reply:
     event = await stream.next()
     job.services.metrics.first_token.observe(perf_counter() - job.start)
     return event
@@ -204,14 +175,14 @@ async def _read_first(stream: ReplyStream, job: _ChatJob) -> str | Reply:
 # -- streamed ------------------------------------------------------------------------------------------------------
 
 
-async def _stream_response(request: Request, stream: ReplyStream, job: _ChatJob, response: ChatResponse) -> Response:
+async def _stream_response(request: Request, stream: ReplyStream, job: ChatJob, response: ChatResponse) -> Response:
     """The response starts with the first words, so that a request that fails before them gets its proper status."""
     first = await _unless_disconnected(request, stream, _read_first(stream, job))
-    headers = {SESSION_HEADER: stream.session, "cache-control": "no-cache", "x-accel-buffering": "no"}
+    headers = {**_session_header(stream), "cache-control": "no-cache", "x-accel-buffering": "no"}
     return _StoppingResponse(_events(stream, first, job, response), stream=stream, headers=headers)
 
 
-async def _events(stream: ReplyStream, event: str | Reply, job: _ChatJob, response: ChatResponse) -> AsyncIterator[str]:
+async def _events(stream: ReplyStream, event: str | Reply, job: ChatJob, response: ChatResponse) -> AsyncIterator[str]:
     options = job.body.stream_options
     with_usage = bool(options and options.include_usage)
     yield response.first_chunk(with_usage=with_usage)
@@ -223,7 +194,7 @@ async def _events(stream: ReplyStream, event: str | Reply, job: _ChatJob, respon
         log.warning("a stream ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))
         yield _error_event(to_api_error(error))
     else:
-        yield response.last_chunks(event, stream.session, with_usage=with_usage)
+        yield response.last_chunks(event, stream, with_usage=with_usage)
 
 
 class _StoppingResponse(StreamingResponse):

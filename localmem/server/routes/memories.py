@@ -174,4 +174,4 @@ def _bank(services: Services, user: str, as_of: AwareDatetime | None) -> Bank:
 
 
 def _memory(unit: Unit, bank: Bank) -> Json:
-    return {"object": "memory", **asdict(unit), "retired": unit.id in bank.retired}
+    return {"object": "memory", **asdict(unit), "retired": not bank.is_live(unit.id)}

@@ -40,7 +40,8 @@ def test_a_reply_comes_with_usage_session_and_reason(live: LiveServer) -> None:
     (session,) = live.runtime.store.sessions("me")
     assert raw.headers["x-localmem-session"] == session.id
     assert reply.model_extra is not None
-    assert reply.model_extra["localmem"] == {"session": session.id, "recalled": [], "memory": ""}
+    expected = {"session": session.id, "mode": "write", "recalled": [], "memory": "", "trimmed_tokens": 0}
+    assert reply.model_extra["localmem"] == expected
     assert live.log() == [["Good morning", ">You said: Good morning"]]
 
 

@@ -1,0 +1,109 @@
+"""One chat request on a worker thread: what memory does with it, and the reply.
+
+`write` logs the request and its reply, `read` recalls for it, `off` answers from its own messages alone. Nothing here
+knows HTTP.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+
+from localmem.chat.conversation import hear_and_prepare
+from localmem.chat.responder import PreparedReply, Responder
+from localmem.llm.decoding import tee_pieces
+from localmem.server.client_tasks import find_task, split_messages
+from localmem.server.dependencies import Services
+from localmem.server.reply_stream import Pieces, ReplyStream
+from localmem.server.schemas import ChatInput, ChatRequest, MemoryMode, apply_sampling
+from localmem.server.session_manager import MatchedRequest
+from localmem.types import Message, Recall, Reply, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ChatJob:
+    """One parsed chat request.
+
+    `header` is the mode that the client's header names, `start` a reading of perf_counter.
+    """
+
+    services: Services
+    user: str
+    body: ChatRequest
+    input: ChatInput
+    session_name: str | None
+    header: MemoryMode | None
+    start: float
+
+    def generate(self, stream: ReplyStream) -> Pieces:
+        """The reply, piece by piece. A client's own task is answered without memory unless the header names a mode."""
+        task = None if self.header else find_task(self.body, self.input, self.services.sessions.has_logged(self.user))
+        if task:
+            self.services.metrics.client_tasks.labels(task).inc()
+        stream.mode = self.header or ("off" if task else "read" if self.body.store is False else "write")
+        self.services.metrics.chats.labels(stream.mode).inc()
+        try:
+            if stream.mode == "write":
+                return (yield from self._reply(stream))
+            self.services.sessions.track(self.user, stream)
+            return (yield from self._reply_unlogged(stream.mode, is_task=task is not None))
+        except BaseException:
+            if stream.session or stream.mode != "write":  # otherwise nothing was logged
+                self.services.metrics.broken_off.inc()
+            raise
+        finally:
+            self.services.sessions.remove(self.user, stream)
+
+    def _reply(self, stream: ReplyStream) -> Pieces:
+        """Log the user's turn while memory is searched, then produce the reply, which is logged as well."""
+        sessions, metrics = self.services.sessions, self.services.metrics
+        sent = split_messages(self.input, sessions.has_logged(self.user))
+
+        def hear(announce: Callable[[MatchedRequest], None]) -> MatchedRequest:
+            start = perf_counter()
+            logged = sessions.hear(self.user, sent, self.session_name, stream, announce)
+            metrics.turn_stored.observe(perf_counter() - start)
+            return logged
+
+        logged, prepared = hear_and_prepare(hear, self._prepare)
+        return (
+            yield from logged.agent.reply(
+                logged.dialogue.id,
+                dialogue=logged.dialogue,
+                adjust=partial(apply_sampling, self.body),
+                prepared=prepared or self._prepare(logged),
+            )
+        )
+
+    def _reply_unlogged(self, mode: MemoryMode, *, is_task: bool) -> Pieces:
+        """Answer and store nothing. What was said is noted, so that it is not stored either when it is sent again."""
+        sessions, llm = self.services.sessions, self.services.runtime.llm
+        question, pieces = self.input.messages[-1], list[str]()
+        if mode == "read":
+            sent = split_messages(self.input, sessions.has_logged(self.user))
+            matched = sessions.look_up(self.user, sent, self.session_name)
+            prepared = self._prepare(matched)
+        else:
+            matched = sessions.detach(self.user, self.input.messages)
+            memoryless = Responder(memory=matched.agent.memory, llm=llm, speakers=matched.agent.responder.speakers)
+            prepared = memoryless.prepare(matched.prompted, self._instructions() or "", Recall())
+        prompt = apply_sampling(self.body, prepared.prompt)
+        try:
+            completion = yield from tee_pieces(llm.stream(prompt), pieces)
+        finally:
+            if not is_task:
+                sessions.unlogged.add(self.user, question)
+                sessions.unlogged.add(self.user, Message("assistant", "".join(pieces)))
+        last, speaker = matched.dialogue.turns[-1], matched.agent.responder.speakers.assistant
+        turn = Turn(f"{uuid.uuid4().hex[:12]}.0", "assistant", speaker, completion.text, last.time)
+        return Reply(turn, prepared.recall, prompt, completion)
+
+    def _prepare(self, matched: MatchedRequest) -> PreparedReply:
+        responder = matched.agent.responder
+        return responder.prepare(matched.prompted, self._instructions(), query=matched.dialogue)
+
+    def _instructions(self) -> str | None:
+        """The operator's instructions, then the client's. None leaves the agent its own, which are the operator's."""
+        instructions, own = self.input.instructions, self.services.settings.chat.instructions
+        return (own or None) if instructions is None else "\n\n".join(filter(None, (own, instructions)))
