@@ -14,6 +14,10 @@ def serve(host: str | None, port: int | None, flags: SettingsFlags) -> None:
 
     Runs until Ctrl-C. Without keys in the settings only this machine is served, and everything belongs to the default
     user.
+
+    A request's header X-Localmem says what memory does with it: `write` (the default) recalls and stores, `read`
+    recalls and stores nothing, `off` does neither. "store": false in the body means `read`. What clients send on their
+    own account, such as requests for a title, is answered as with `off`.
     """
     settings = flags.load(server={"host": host, "port": port})
     try:
