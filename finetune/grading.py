@@ -18,7 +18,7 @@ from finetune.traces.trace import Trace
 from localmem.benchmark.latency.machine_state import MachineMonitor
 from localmem.benchmark.load import percentiles
 from localmem.errors import BadReply
-from localmem.evaluation.metrics.segmentation import agreement
+from localmem.evaluation.datasets.segmented_dialogues import agreement
 from localmem.evaluation.metrics.text import rouge
 from localmem.llm.base import LLM
 from localmem.reporting.bootstrap import Estimate, estimate

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from localmem.classification import OPERATIONS, LLMClassifier, OperationLabel
-from localmem.errors import BadInput, MissingExtra
+from localmem.errors import BadInput, requires
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from localmem.files import JsonlLog
 from localmem.llm.base import LLM
@@ -46,10 +46,8 @@ def make_folds(pairs: Sequence[LabelledPair], count: int, seed: int) -> list[Fol
     rarest = min(by_label, key=lambda label: len(by_label[label]))
     if (fewest := len(by_label[rarest])) < count:
         raise BadInput(f"{rarest} occurs in {fewest} groups, too few for {count} parts; use fewer parts or more data")
-    try:
+    with requires("folds need scikit-learn", "train"):
         from sklearn.model_selection import StratifiedGroupKFold
-    except ImportError as error:
-        raise MissingExtra("folds need scikit-learn; run `pip install 'localmem[train]'`") from error
     splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
     labels, groups = [pair.label for pair in pairs], [pair.group for pair in pairs]
     return [

@@ -27,8 +27,8 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import read_operations
 from localmem.factory import folder_backbone, pair_classifier, pair_model, trained_segmenter
 from localmem.files import write_jsonl
-from localmem.segmentation.boundary_classifier import BOUNDARY
 from localmem.segmentation.segmenters import segments_json
+from localmem.segmentation.texttiling import BOUNDARY
 from localmem.segmentation.texttiling import FILE as TILING_FILE
 from localmem.types import Completion, Session, Turn
 

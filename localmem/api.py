@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import update_wrapper
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from localmem.chat.conversation import Conversation
@@ -49,9 +48,7 @@ class LocalMem:
     def __enter__(self) -> "LocalMem":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._runtime.close(wait=kind is None)
 
     def close(self) -> None:
@@ -182,10 +179,8 @@ class AsyncLocalMem:
     async def __aenter__(self) -> "AsyncLocalMem":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.sync.__exit__, kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.to_thread(self.sync.__exit__, *error)
 
     close = _on_thread(LocalMem.close)
     agent = _on_thread(LocalMem.agent)

@@ -1,6 +1,7 @@
 """All errors that localmem raises for its users. Each message is one line: the problem, the value, the cure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class LocalmemError(Exception):
@@ -41,6 +42,15 @@ class BadVectors(LocalmemError):
 
 class MissingExtra(LocalmemError):
     """An optional Python package that is not installed."""
+
+
+@contextmanager
+def requires(need: str, extra: str) -> Iterator[None]:
+    """Turns an ImportError of the block into MissingExtra: `need`, with {} for the package, and the command for it."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(f"{need.format(repr(error.name))}; run `pip install 'localmem[{extra}]'`") from error
 
 
 class LLMError(LocalmemError):

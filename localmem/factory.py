@@ -32,7 +32,7 @@ from localmem.systems import (
     summem,
     theanine,
 )
-from localmem.weights.folder import model_path, shipped_adapters
+from localmem.weights.folder import model_folder, model_path, shipped_adapters
 from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
 
@@ -154,10 +154,9 @@ def reranker(name: str, device: str) -> "Reranker":
 @cache
 def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
     """A segmenter trained by `localmem finetune segmenter`, by its name or folder."""
-    from localmem.segmentation.boundary_classifier import BoundarySegmenter
-    from localmem.segmentation.texttiling import FILE, LearnedTextTiling, TilingModel
+    from localmem.segmentation.texttiling import FILE, BoundarySegmenter, LearnedTextTiling, TilingModel
 
-    folder = _folder(name)
+    folder = model_folder(name)
     if not (folder / FILE).is_file():
         return BoundarySegmenter(pair_model(name, device))
     _require_package("sentence_transformers", "cpu")
@@ -176,7 +175,7 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
 
     model = pair_model(name, device)
     try:
-        return classifier_of(labels_of(config_of(_folder(name))), model)
+        return classifier_of(labels_of(config_of(model_folder(name))), model)
     except BadInput as error:
         raise BadInput(f"{name}: {error}") from error
 
@@ -187,7 +186,7 @@ def pair_model(name: str, device: str = "auto") -> "PairModel":
     _require_package("transformers", "cpu")
     from localmem.classification.pair_classifier import PairModel
 
-    return PairModel(_folder(name), device=device)
+    return PairModel(model_folder(name), device=device)
 
 
 @cache
@@ -195,14 +194,7 @@ def compressor(name: str, device: str = "auto") -> "Compressor":
     """A compressor by its name in the manifest or its folder. Its weights load when first needed."""
     from localmem.text.compress import LLMLingua2
 
-    folder = Path(name).expanduser()
-    return LLMLingua2(lambda: folder if folder.is_dir() else model_path(name), device=device)
-
-
-def _folder(name: str) -> Path:
-    """The path if it is a folder, else the folder of the model of this name."""
-    folder = Path(name).expanduser()
-    return folder if folder.is_dir() else model_path(name)
+    return LLMLingua2(lambda: model_folder(name), device=device)
 
 
 def _in_process(settings: Settings, progress: Progress) -> Backbone:

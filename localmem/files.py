@@ -7,12 +7,12 @@ contain.
 import json
 import os
 import threading
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
 from typing import IO, Generic, TypeVar
 
 import yaml
@@ -26,6 +26,7 @@ Part = str | bytes | memoryview
 
 READABLE = "give a readable UTF-8 file"
 WRITABLE = "choose another path"
+_PEEK = 256  # bytes that show whether a file is a list
 _WIDTH = 60  # characters of a wrong value that an error shows
 _NOT_A_VALUE = {"missing", "json_invalid"}  # pydantic errors whose input is the whole record
 
@@ -86,6 +87,12 @@ def read_text(path: Path, cure: str = READABLE) -> str:
     """A UTF-8 file, without a byte order mark. Raises BadInput."""
     with reading(path, cure):
         return path.read_text(encoding="utf-8-sig")
+
+
+def is_json_list(path: Path, cure: str = READABLE) -> bool:
+    """Whether a file begins as a JSON list and not as JSON lines. Raises BadInput."""
+    with reading(path, cure), path.open("rb") as file:
+        return file.read(_PEEK).removeprefix(BOM_UTF8).lstrip().startswith(b"[")
 
 
 def read_json(path: Path, form: Form[Record], cure: str = READABLE) -> Record:
@@ -215,9 +222,7 @@ class JsonlLog(Generic[Record]):
             self._file.truncate(self._file.read().rfind(b"\n") + 1)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file:
             self._file.close()
 

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from finetune.traces.trace import Trace
 from localmem.errors import BadInput
-from localmem.evaluation.judgements import JudgeSetup
+from localmem.evaluation.answers import JudgeSetup
 from localmem.evaluation.judging.judges import Item, Judge, get_judge
 from localmem.evaluation.judging.verdicts import Verdict
 from localmem.evaluation.metrics.text import match_sentences, rouge_similarities

@@ -2,38 +2,179 @@
 
 Keep Me Updated, appendix B.3: triplet loss over cosine with margin 0.2, 20 epochs with early stopping, learning rate
 3e-5. Differs from the paper: question and memory share one encoder (the paper trains one for each), pooled as the
-encoder was made (the paper takes [CLS]), and wrong texts also come from BM25.
+encoder was made (the paper takes [CLS]), and wrong texts, which come from other sessions, also come from BM25. The data
+are data sets whose questions name their evidence, and our own JSONL.
 """
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
 from finetune.run_folder import Card, save_run
 from finetune.trainers import training
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
-from finetune.triplets import LICENCES, Corpus, Triplet, check_halves, hold_out_questions, mine_triplets, read_corpus
 from localmem.errors import BadInput
+from localmem.evaluation.datasets import read_dataset
+from localmem.evaluation.datasets.readers import UNDATED, Record, file_sha256, read_records
+from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
 from localmem.evaluation.evidence_retrieval import (
+    Builder,
+    KeyForm,
     MeasureOptions,
     RetrievalMethod,
     RetrievalResult,
+    apply_key_form,
+    build_exchanges,
+    build_turns,
     measure_retrieval,
     merge_results,
+    probes_with_evidence,
 )
 from localmem.llm.device import resolve_device
 from localmem.reporting.bootstrap import Estimate, difference
 from localmem.retrieval.base import Side
+from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
+from localmem.types import Session, Turn
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
+
+
+PAIRS = "pairs"  # the name of our own JSONL: query, positive, group, and optionally negatives
+LICENCES: Mapping[str, str] = {
+    "locomo": "LoCoMo, CC BY-NC 4.0",
+    "longmemeval": "LongMemEval, MIT",
+    "mtbenchplus": "MT-Bench+, MIT",
+}
+SOURCES = (*LICENCES, PAIRS)
+
+_VALIDATION = 10  # one question in this many is held out
+
+
+class Triplet(NamedTuple):
+    """A question, a text that should be close to it, and one that should be farther away."""
+
+    query: str
+    positive: str
+    negative: str
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A data set, how its units are built, and the wrong texts that the file itself lists for a probe."""
+
+    dataset: Dataset
+    units: Builder
+    negatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def select(self, half: Half) -> "Corpus":
+        """The episodes of one half."""
+        return replace(self, dataset=self.dataset.select(half))
+
+    def count_questions(self) -> int:
+        """How many questions have evidence."""
+        return sum(len(probes_with_evidence(episode, "turns")) for episode in self.dataset.episodes)
+
+
+class _Pair(Record):
+    query: str = Field(min_length=1)
+    positive: str = Field(min_length=1)
+    negatives: tuple[str, ...] = ()
+    group: str = Field(min_length=1)
+
+
+def read_corpus(name: str, path: Path, unit: Literal["turn", "exchange"]) -> Corpus:
+    """A data set with its turns or exchanges as units, or our own pairs, whose units are texts. Raises BadInput."""
+    if name == PAIRS:
+        return _read_pairs(path)
+    if name not in SOURCES:
+        raise BadInput(f"a retriever cannot learn from the data set {name!r}; use one of {', '.join(SOURCES)}")
+    # Speakers in the keys, as the memory systems index the units.
+    build, form = build_turns if unit == "turn" else build_exchanges, KeyForm("speaker")
+    return Corpus(read_dataset(name, path), lambda sessions: apply_key_form(build(sessions), sessions, form))
+
+
+def hold_out_questions(corpus: Corpus) -> tuple[Corpus, Corpus]:
+    """Hold out one question of ten for early stopping; it is searched for among the same units as the others."""
+    ids = [probe.id for episode in corpus.dataset.episodes for probe in probes_with_evidence(episode, "turns")]
+    held_out = set(ids[::-_VALIDATION] if len(ids) < _VALIDATION else ids[_VALIDATION - 1 :: _VALIDATION])
+    learned = _filter_probes(corpus, lambda probe: probe.id not in held_out)
+    return learned, _filter_probes(corpus, lambda probe: probe.id in held_out)
+
+
+def mine_triplets(corpus: Corpus, *, positives: int, hard: int, far: int, language: str, seed: int) -> list[Triplet]:
+    """The triplets of all questions with evidence, in order; reproducible by seed.
+
+    For each question at most `positives` right texts, and as wrong ones those that the file lists, `hard` from BM25 in
+    `language`, and `far` from sessions without evidence.
+    """
+    triplets: list[Triplet] = []
+    for episode in corpus.dataset.episodes:
+        units = corpus.units(episode.sessions)
+        by_id = {unit.id: unit for unit in units}
+        probes = probes_with_evidence(episode, "turns")
+        index = BM25Retriever(language=language)
+        index.add(units)
+        most = max((len(probe.evidence) for probe in probes), default=0)
+        results = index.search([probe.question for probe in probes], hard + most)
+        for probe, matches in zip(probes, results, strict=True):
+            right = [unit for unit in units if not set(unit.sources).isdisjoint(probe.evidence)]
+            near = [unit for match in matches if (unit := by_id[match.id]) not in right][:hard]
+            elsewhere = [unit for unit in units if unit.session not in probe.sessions]
+            rng = random.Random(f"{seed}/{probe.id}")  # noqa: S311  # not used for security
+            wrong = [*near, *rng.sample(elsewhere, min(far, len(elsewhere)))]
+            texts = dict.fromkeys([*corpus.negatives.get(probe.id, ()), *(unit.key for unit in wrong)])
+            negatives = [text for text in texts if text not in {unit.key for unit in right}]
+            triplets += [Triplet(probe.question, unit.key, text) for unit in right[:positives] for text in negatives]
+    return triplets
+
+
+def _filter_probes(corpus: Corpus, predicate: Callable[[Probe], bool]) -> Corpus:
+    """Some of the questions; episodes without any are dropped."""
+    episodes = (
+        replace(episode, probes=tuple(probe for probe in probes_with_evidence(episode, "turns") if predicate(probe)))
+        for episode in corpus.dataset.episodes
+    )
+    remaining = tuple(episode for episode in episodes if episode.probes)
+    return replace(corpus, dataset=replace(corpus.dataset, episodes=remaining))
+
+
+def _read_pairs(path: Path) -> Corpus:
+    """Each group becomes an episode, each text a session."""
+    groups: dict[str, list[_Pair]] = {}
+    for _, pair in read_records(path, _Pair):
+        groups.setdefault(pair.group, []).append(pair)
+    negatives: dict[str, tuple[str, ...]] = {}
+    episodes = tuple(_episode(name, pairs, negatives) for name, pairs in groups.items())
+    dataset = Dataset(PAIRS, file_sha256(path), episodes)
+    return Corpus(dataset, lambda sessions: apply_key_form(build_turns(sessions), sessions, KeyForm()), negatives)
+
+
+def _episode(group: str, pairs: Sequence[_Pair], negatives: dict[str, tuple[str, ...]]) -> Episode:
+    texts = dict.fromkeys(text for pair in pairs for text in (pair.positive, *pair.negatives))
+    ids = {text: f"{group}/{number}" for number, text in enumerate(texts)}
+    sessions = tuple(
+        Session(ids[text], (Turn(f"{ids[text]}.0", "user", "User", text, UNDATED + timedelta(seconds=number)),))
+        for number, text in enumerate(texts)
+    )
+    probes: list[Probe] = []
+    for number, query in enumerate(dict.fromkeys(pair.query for pair in pairs)):
+        own = [pair for pair in pairs if pair.query == query]
+        name = f"{group}/q{number}"
+        negatives[name] = tuple(dict.fromkeys(text for pair in own for text in pair.negatives))
+        positive_ids = tuple(dict.fromkeys(ids[pair.positive] for pair in own))
+        evidence = tuple(f"{session}.0" for session in positive_ids)
+        probes.append(Probe(name, query, "", PAIRS, None, evidence, positive_ids))
+    return Episode(group, half_of(group), sessions, tuple(probes))
+
 
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr")
 BEST = "mrr"
@@ -91,7 +232,12 @@ def train(
     corpora = [read_corpus(name, path, recipe.unit) for name, path in sources]
     reported = [half for corpus in corpora if (half := corpus.select("report")).count_questions()]
     learned, checked = zip(*(hold_out_questions(corpus.select("choose")) for corpus in corpora), strict=True)
-    check_halves(learned, reported)
+    for name, part in (("choose", learned), ("report", reported)):
+        if not sum(map(Corpus.count_questions, part)):
+            raise BadInput(
+                f"no question with evidence falls into the half {name!r}, which is decided by ids; add data of more "
+                "conversations or groups"
+            )
     examples = _sample_triplets(recipe, learned)
     set_seed(recipe.seed)
     base = training.base_folder(recipe.base)
@@ -133,12 +279,10 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
 
     lines: list[list[object]] = []
     for row in comparisons:
-        figures = {
-            name: [f"{values[measure]:.3f}" for measure in MEASURES]
-            for name, values in (("before", row.before), ("after", row.after))
-        }
+        for name, values in (("before", row.before), ("after", row.after)):
+            lines.append([row.data, row.questions, name, *(f"{values[measure]:.3f}" for measure in MEASURES)])
         gains = ["{:+.3f} [{:+.3f}, {:+.3f}]".format(*gain) for gain in row.gain.values()]
-        lines += [[row.data, row.questions, name, *cells] for name, cells in {**figures, "gain": gains}.items()]
+        lines.append([row.data, row.questions, "gain", *gains])
     return tabulate(lines, ["report half", "questions", "", *MEASURES], disable_numparse=True)
 
 

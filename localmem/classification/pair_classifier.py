@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from localmem.batching import Batched, map_by_length
 from localmem.classification import OPERATIONS, Operation, OperationLabel, PairClassifier
-from localmem.errors import BadInput, MissingExtra, ModelMissing
+from localmem.errors import BadInput, ModelMissing, requires
 from localmem.files import read_json
 from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
 from localmem.weights.loading import no_progress_bar, one_at_a_time
@@ -93,14 +93,10 @@ class PairWeights(ABC):
 
     def __init__(self, folder: Path, device: str) -> None:
         config = config_of(folder)
-        try:
+        with requires("a trained classifier needs {}", "cpu"):
             from transformers import AutoTokenizer
 
             target = resolve_device(device)
-        except ImportError as error:
-            raise MissingExtra(
-                f"a trained classifier needs {error.name!r}; run `pip install 'localmem[cpu]'`"
-            ) from error
         dtype = resolve_dtype("auto", target, cpu=fastest_cpu_dtype(), gpu="bfloat16")
         try:
             with no_progress_bar():

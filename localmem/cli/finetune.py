@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from finetune import operation_pairs
 from finetune.run_folder import is_first_process
-from finetune.trainers import compressor, operation_classifier, retriever, segmenter, texttiling
+from finetune.trainers import compressor, operation_classifier, retriever, segmenter
 from finetune.trainers.compressor import Extractor
 from finetune.trainers.training import TrainingJob, TrainingResult
 from localmem.cli.options import (
@@ -89,18 +89,18 @@ def train_segmenter(
 
 
 @finetune.command("texttiling")
-@recipe_options(texttiling.TextTilingRecipe, flags=["base", "train", "valid", "limit"])
+@recipe_options(segmenter.TextTilingRecipe, flags=["base", "train", "valid", "limit"])
 @out_option
 @name_option
 @json_option
-def train_texttiling(recipe: texttiling.TextTilingRecipe, out: Path, name: str | None, as_json: bool) -> None:
+def train_texttiling(recipe: segmenter.TextTilingRecipe, out: Path, name: str | None, as_json: bool) -> None:
     """Train a segmenter on an unchanged encoder.
 
     A logistic regression over the encoder's vectors and a few cues of each gap: minutes on a CPU, and nearly as good as
     a trained encoder. Used as SeCom's option `segmenter`.
     """
     job = make_job(recipe, out, name=name)
-    print_result(texttiling.train(job), job, as_json=as_json)
+    print_result(segmenter.train_tiling(job), job, as_json=as_json)
 
 
 @finetune.command("compressor")

@@ -21,7 +21,7 @@ from localmem.evaluation.datasets.readers import Record, read_records
 from localmem.evaluation.metrics.model_based import BertScore, Likelihood, Scorer, mauve, perplexity
 from localmem.evaluation.metrics.text import KINDS, Order, bleu, distinct, rouge, token_f1
 from localmem.types import Message
-from localmem.weights import model_path
+from localmem.weights.folder import model_folder
 
 MetricName = Literal["bleu", "rouge", "f1", "distinct", "bertscore", "mauve", "perplexity"]
 LEXICAL_METRICS: tuple[MetricName, ...] = ("bleu", "rouge", "f1", "distinct")  # those that need no model
@@ -76,7 +76,7 @@ class ScoringModels:
     def encoder(self) -> BertScore:
         """The encoder of BERTScore."""
         name = self._recipe.encoder or self._settings.retrieval.encoder
-        score = BertScore(_model_folder(name), layers=self._recipe.layers, device=self._recipe.device)
+        score = BertScore(model_folder(name), layers=self._recipe.layers, device=self._recipe.device)
         self.names["encoder"] = f"{name}, layer {score.layers}"
         return score
 
@@ -85,12 +85,7 @@ class ScoringModels:
         """The backbone of the settings."""
         name, adapter = self._settings.model, self._recipe.adapter
         self.names["model"] = name + (f" with {adapter.name}" if adapter else "")
-        return Scorer(_model_folder(name), adapter=adapter, device=self._recipe.device)
-
-
-def _model_folder(name: str) -> Path:
-    folder = Path(name).expanduser()
-    return folder if folder.is_dir() else model_path(name)
+        return Scorer(model_folder(name), adapter=adapter, device=self._recipe.device)
 
 
 class _Message(Record):

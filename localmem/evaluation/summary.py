@@ -13,10 +13,9 @@ from statistics import fmean
 from typing import TypeVar
 
 from localmem.bank import Bank
-from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of, reads_of
+from localmem.evaluation.answers import Answer, Judgement, Line, Read, Work, answers_of, reads_of
 from localmem.evaluation.evidence_retrieval import recall_at
 from localmem.evaluation.file_scoring import LEXICAL_METRICS, MetricName, ScorableReply, ScoringModels, score_replies
-from localmem.evaluation.judgements import Judgement
 from localmem.evaluation.metrics.model_based import perplexity
 from localmem.evaluation.metrics.text import (
     locomo_f1,
@@ -120,7 +119,9 @@ def section(
             system: SystemResult([read for read in reads if read.work[:2] == (system, dataset)], rows)
             for system, rows in by_system.items()
         }
-        measures = _applicable(own, scores)
+        # The measures that any of the answers has, in the order of `scores`
+        keys = {key(answer) for answer in own}
+        measures = [name for name, values in scores.items() if not keys.isdisjoint(values)]
         tables += _tables(dataset, results, measures, scores, against)
         if measures and len(results) > 1:
             plots += _save_plots(dataset, results, measures[0], scores[measures[0]], folder)
@@ -175,12 +176,6 @@ def _split_table(
         parts = [_values(groups.get(each, ()), scores) for each in categories]
         rows.append((system, *(f"{fmean(part):.3f} ({len(part)})" if part else "" for part in parts)))
     return [Table(caption, ("system", *categories), tuple(rows))]
-
-
-def _applicable(answers: Sequence[Answer], scores: Scores) -> list[str]:
-    """The measures that any of the answers has, in the order of `scores`."""
-    keys = {key(answer) for answer in answers}
-    return [name for name, values in scores.items() if not keys.isdisjoint(values)]
 
 
 def _values(answers: Iterable[Answer], scores: Mapping[Key, float]) -> list[float]:

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from localmem.evaluation.answers import Answer
+from localmem.evaluation.answers import Answer, Case, Judgement
 from localmem.evaluation.datasets.readers import build_session, set_role, speakers_of
 from localmem.evaluation.datasets.teabag import TYPE
 from localmem.evaluation.episodes import Dataset, Episode, Probe
-from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.judging.judges import RIGHT
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, generate_usable, is_informative, record, string

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from localmem import factory
 from localmem.bank import Bank
-from localmem.benchmark.latency import synthetic_history
+from localmem.benchmark.latency import client
 from localmem.benchmark.latency.measurement import Environment, measure, request_count, user_names, writer_names
 from localmem.benchmark.latency.result import (
     RESULT,
@@ -134,7 +134,7 @@ def measure_latency(
         with ExitStack() as stack:
             stores = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stores-", dir=folder)))
             if recipe.scripted:
-                llm: LLM = synthetic_history.scripted_llm(recipe.answer, **recipe.scripted.model_dump())
+                llm: LLM = client.scripted_llm(recipe.answer, **recipe.scripted.model_dump())
             else:
                 backbone = factory.backbone(settings, notify)
                 stack.callback(backbone.close)
@@ -191,19 +191,19 @@ class LatencySetup:
 
     def _make_store(self, spec: MeasurementSpec, people: Sequence[str], data: Path) -> None:
         recipe, settings = self._recipe, with_system(self._settings, spec.system, data=data, database=None)
-        sessions = synthetic_history.generate_sessions(spec.history, recipe.exchanges, recipe.seed)
+        sessions = client.generate_sessions(spec.history, recipe.exchanges, recipe.seed)
         with Store.open(data) as store:
-            changes = synthetic_history.remember(
+            changes = client.remember(
                 lambda journal: self._history_reader(settings, store, journal),
                 sessions,
                 lambda sessions: self._track(f"{spec.system}: {spec.history} sessions", sessions),
             )
             for user in people:
-                synthetic_history.commit_history(store.journal(user, spec.system), changes)
+                client.commit_history(store.journal(user, spec.system), changes)
 
     def _history_reader(self, settings: Settings, store: Store, journal: Journal) -> Conversation:
         """An agent that needs no backbone and leaves its vectors in the store."""
-        llm = synthetic_history.scripted_llm(self._recipe.answer)
+        llm = client.scripted_llm(self._recipe.answer)
         encoder = cache(lambda: factory.encoder(settings, store.vectors))
         turns = factory.SYSTEMS[settings.system].context_turns
         parts = factory.Parts(llm, lambda: factory.retriever(settings, encoder, context_turns=turns))

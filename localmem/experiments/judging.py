@@ -1,19 +1,34 @@
-"""Judging the answers of a run, and calibrating judges on labelled verdicts, by a backbone or a trained NLI model.
+"""Judging the answers of a run, calibrating judges on labelled verdicts, and TeaFarm.
 
-Prints nothing: notes and progress go to functions that the caller passes.
+Judges run on a backbone or a trained NLI model. For TeaFarm, counterfactual questions are made from a data set, or put
+to memory systems and judged. Prints nothing: notes and progress go to functions that the caller passes.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from pydantic import Field
 
 from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation import DATA
-from localmem.evaluation.answers import read_answers
-from localmem.evaluation.judgements import Ask, JudgeSetup, judge_all, open_judgements
+from localmem.evaluation.answers import (
+    Answer,
+    Ask,
+    JudgeSetup,
+    answers_of,
+    judge_all,
+    open_judgements,
+    read_answers,
+    read_judgements,
+)
+from localmem.evaluation.datasets import read_dataset, teabag
+from localmem.evaluation.episodes import Dataset
 from localmem.evaluation.judging.calibration import (
     CalibrationRecord,
     ModelIdentity,
@@ -24,9 +39,24 @@ from localmem.evaluation.judging.calibration import (
     read_labelled_set,
     save_calibration,
 )
-from localmem.evaluation.judging.judges import JUDGES, Judge, get_judge
+from localmem.evaluation.judging.judges import JUDGES, RIGHT, Judge, get_judge
 from localmem.evaluation.judging.verdicts import ask_judge, infer_verdicts
-from localmem.experiments.runs import ANSWERS, FULL_HISTORY, Notify, Progress, counting, ignore_progress, open_backbone
+from localmem.evaluation.teafarm import Farm, split_by_replier, success_rates
+from localmem.experiments.runs import (
+    ANSWERS,
+    FULL_HISTORY,
+    ExperimentRecipe,
+    Notify,
+    Progress,
+    answer_probes,
+    claim_run,
+    counting,
+    describe_run,
+    ignore_progress,
+    open_agents,
+    open_backbone,
+    system_settings,
+)
 from localmem.llm.base import LLM
 
 
@@ -127,3 +157,123 @@ def calibrate_judges(
 def describe_calibration(record: CalibrationRecord) -> Mapping[str, object]:
     """The record as a JSON document, with its conclusion."""
     return asdict(record) | {"believable": record.figures.believable, "line": record.figures.line}
+
+
+class TeafarmRecipe(ExperimentRecipe):
+    """The options of a TeaFarm run."""
+
+    systems: tuple[str, ...] = Field(min_length=1)
+    """Memory system, or SYSTEM/VARIANT."""
+    questions: Path | None = None
+    """TeaBag file; by default the shipped questions."""
+    criterion: str = "correct"
+    """Judge question that decides what is right."""
+    judge_model: str | None = None
+    """Backbone of the judge; by default the one that answers."""
+    samples: int | None = Field(default=None, ge=1)
+    """Samples per verdict; by default the judge's own number."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use only the first N questions."""
+    threads: int = Field(default=8, ge=1)
+    """Questions to answer in parallel."""
+
+
+def make_questions(
+    settings: Settings,
+    dataset: tuple[str, Path],
+    out: Path,
+    *,
+    limit: int | None = None,
+    sessions: int = 5,
+    threads: int = 8,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> dict[str, Any]:
+    """Make a TeaBag file from the first `limit` episodes of a data set (name and file) and return what was made.
+
+    Episodes that `out` already contains are skipped, and the file is written after each one.
+    """
+    name, path = dataset
+    source = read_dataset(name, path)
+    episodes = list(teabag.read(out).episodes) if out.exists() else []
+    existing = {episode.id for episode in episodes}
+    remaining = [episode for episode in source.episodes[:limit] if episode.id not in existing]
+    with ExitStack() as stack:
+        farm = Farm(open_backbone(settings, stack, notify), sessions=sessions)
+        pool = stack.enter_context(ThreadPoolExecutor(threads))  # the backbone batches their requests
+        for completed, episode in enumerate(pool.map(farm.make, remaining), start=1):
+            if episode is not None:
+                episodes.append(episode)
+                teabag.write(out, episodes, source=name)
+            progress("making", completed, len(remaining))
+    return {
+        "out": str(out),
+        "episodes": len(episodes),
+        "existing": len(existing),
+        "questions": sum(len(episode.probes) for episode in episodes),
+        "counts": dict(farm.counts),
+    }
+
+
+def run_teafarm(
+    settings: Settings,
+    recipe: TeafarmRecipe,
+    out: Path,
+    *,
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> dict[str, object]:
+    """Put counterfactual questions to memory systems, judge the answers, and return the success rates.
+
+    The agent speaks for the replier, so each question has a memory of its own. What `out` already contains is not done
+    again. The success rate is the share of questions that were answered correctly (Theanine, Table 4).
+    """
+    judge = _correctness_judge(recipe.criterion, recipe.samples)
+    by_system = {name: system_settings(settings, name) for name in recipe.systems}
+    questions = teabag.read(recipe.questions or DATA / "teafarm.json").select(None, recipe.limit)
+    dataset = split_by_replier(questions)
+    dataset = replace(dataset, episodes=tuple(episode for episode in dataset.episodes if episode.probes))
+    selection = {"split": None, "limit": recipe.limit, "sessions": None, "teafarm": True}
+    claim_run(out, describe_run(settings, by_system, [dataset], selection), resume=True)
+    with ExitStack() as stack:
+        llm, new_agent = open_agents(settings, by_system, stack, notify)
+        answer_probes(by_system, [dataset], new_agent, llm, out, threads=recipe.threads, progress=progress)
+        if recipe.judge_model and recipe.judge_model != settings.model:
+            settings = settings.model_copy(update={"model": recipe.judge_model})
+            llm = open_backbone(settings, stack, notify)
+        return _judge_answers(out, list(by_system), dataset, judge, settings, llm)
+
+
+def _correctness_judge(name: str, samples: int | None) -> Judge:
+    """A judge that distinguishes right from wrong. Raises BadInput."""
+    judge = get_judge(name)
+    if RIGHT not in judge.scales:
+        suitable = [judge.name for judge in JUDGES.values() if RIGHT in judge.scales]
+        raise BadInput(f"the judge {name!r} does not decide what is right; use {' or '.join(suitable)}")
+    return judge.with_samples(samples) if samples else judge
+
+
+def _judge_answers(
+    out: Path, systems: Sequence[str], dataset: Dataset, judge: Judge, settings: Settings, llm: LLM
+) -> dict[str, object]:
+    """Judge the answers that have no verdict yet; then the success rate of each system."""
+    setup = judge_on_backbone(judge, settings, llm)
+    calibration = setup.calibration
+    lines = read_answers(out / ANSWERS)
+    # A question that ends a chat is "next" for the agent, but a question for the judge.
+    judged = [replace(line, kind="question") if isinstance(line, Answer) else line for line in lines]
+    with open_judgements(out) as log:
+        judge_all(setup, judged, "", log)
+    verdicts = [entry for entry in read_judgements(out) if (entry.judge, entry.model) == (judge.name, setup.model)]
+    rates = success_rates(systems, answers_of(lines), verdicts)
+    return {
+        "data": {"sha256": dataset.sha256, "questions": sum(len(episode.probes) for episode in dataset.episodes)},
+        "judge": {
+            "name": judge.name,
+            "model": setup.model,
+            "samples": judge.samples,
+            "calibration": calibration.line if calibration else None,
+            "believable": calibration.believable if calibration else False,
+        },
+        "systems": [{**asdict(row), "rate": row.rate._asdict()} for row in rates],
+    }

@@ -189,13 +189,9 @@ def _key_sets(parts: RetrievalParts, dataset: Dataset, recipe: KeyCompressionRec
 
 def _weights_checksum(name: str) -> str | None:
     """The sha256 of a compressor's weights."""
-    from localmem.weights import model_path
-    from localmem.weights.folder import checksum
+    from localmem.weights.folder import checksum, model_folder
 
-    if name == RANDOM:
-        return None
-    folder = Path(name).expanduser()
-    files = sorted((folder if folder.is_dir() else model_path(name)).glob("*.safetensors"))
+    files = sorted(model_folder(name).glob("*.safetensors")) if name != RANDOM else []
     return checksum(files[0]) if files else None
 
 

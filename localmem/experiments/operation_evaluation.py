@@ -20,7 +20,7 @@ from pydantic import Field
 
 from localmem.classification import OPERATIONS, Operation, PairClassifier
 from localmem.config import Settings
-from localmem.errors import BadInput, MissingExtra
+from localmem.errors import BadInput, requires
 from localmem.evaluation.datasets.labelled_pairs import SHIPPED, LabelledPair, read_operations
 from localmem.experiments.runs import ExperimentRecipe, Notify, open_backbone
 from localmem.reporting.provenance import versions
@@ -205,10 +205,8 @@ def classify_pairs(classifier: PairClassifier, pairs: Sequence[LabelledPair]) ->
 
 def score_operations(pairs: Sequence[LabelledPair], labels: Labels) -> OperationScores:
     """Compare `labels` with the pairs' own. `labels` must cover every pair of their session ends."""
-    try:
+    with requires("measures need scikit-learn", "train"):
         from sklearn.metrics import confusion_matrix, f1_score
-    except ImportError as error:
-        raise MissingExtra("measures need scikit-learn; run `pip install 'localmem[train]'`") from error
     expected = [pair.label for pair in pairs]
     predicted = [labels[pair.first, pair.second] for pair in pairs]
     f1 = f1_score(expected, predicted, labels=list(OPERATIONS), average=None, zero_division=0.0).tolist()

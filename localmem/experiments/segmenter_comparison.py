@@ -20,8 +20,13 @@ from pydantic import Field
 
 from localmem.config import Settings
 from localmem.errors import BadInput
-from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue, read_segmented_dialogues
-from localmem.evaluation.metrics.segmentation import Agreement, agreement, mean_agreement
+from localmem.evaluation.datasets.segmented_dialogues import (
+    Agreement,
+    SegmentedDialogue,
+    agreement,
+    mean_agreement,
+    read_segmented_dialogues,
+)
 from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress, open_backbone
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, count_fallback, generate_usable, integer, string

@@ -20,8 +20,7 @@ from finetune.trainers.lora import merge
 from finetune.trainers.training import base_folder
 from localmem.config import Settings
 from localmem.errors import BadInput
-from localmem.evaluation.answers import Line, answers_of
-from localmem.evaluation.judgements import JudgeSetup
+from localmem.evaluation.answers import JudgeSetup, Line, answers_of
 from localmem.evaluation.summary import score_answers as score_probes
 from localmem.evaluation.summary import section
 from localmem.experiments import runs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
-from localmem.errors import BadInput, BadSettings, MissingExtra, ModelMissing
+from localmem.errors import BadSettings, ModelMissing, requires
 from localmem.files import read_json, write_json
 from localmem.llm.base import route
 from localmem.prompts import load
@@ -84,7 +84,7 @@ def _is_dora(folder: Path) -> bool:
 
 
 class Adapters:
-    """Adapters of an in-process model, loaded and dropped while it runs.
+    """Adapters of an in-process model, loaded while it runs.
 
     `model` is what to call: the model itself, or while there are adapters the wrapper of peft around it. Not locked:
     the caller makes sure that no step runs meanwhile.
@@ -94,25 +94,19 @@ class Adapters:
         self.model: torch.nn.Module = model
         self._base = model
         self._ids: dict[str, str] = {}
-        self._loaded: set[str] = set()
         self._count = 0
 
     @property
     def needs_names(self) -> bool:
         """Whether a call of the model must name each row's adapter."""
-        return bool(self._loaded)
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """Prompt names, each with the id of its adapter."""
-        return dict(self._ids)
+        return bool(self._ids)
 
     def route(self, prompt_name: str) -> str | None:
         """The id of the adapter for this prompt, or None for the model itself."""
         return route(self._ids, prompt_name)
 
     def load(self, name: str, folder: Path) -> None:
-        """Loads an adapter for prompts called `name`; an earlier one of that name stays loaded until it is dropped."""
+        """Loads an adapter for prompts called `name`, in place of an earlier one of that name."""
         if not (folder / "adapter_config.json").is_file():
             raise ModelMissing(f"no adapter in {folder}; give a folder that holds adapter_config.json")
         self._count += 1
@@ -125,32 +119,11 @@ class Adapters:
             raise BadSettings(
                 f"the adapter in {folder} does not fit the model: {reason}; train it on this model"
             ) from error
-        self._loaded.add(adapter)
         self._ids[name] = adapter
 
-    def unroute(self, name: str) -> str:
-        """Uses the model itself for prompts called `name`; returns the id to drop once no row uses it."""
-        if name not in self._ids:
-            raise BadInput(
-                f"no adapter is loaded under {name!r}; loaded adapters: {', '.join(sorted(self._ids)) or 'none'}"
-            )
-        return self._ids.pop(name)
-
-    def drop(self, adapter: str) -> None:
-        """Frees an adapter's weights."""
-        self._loaded.remove(adapter)
-        if self._loaded:
-            self.model.set_adapter(next(iter(self._loaded)))  # peft warns when the active adapter is deleted
-            self.model.delete_adapter(adapter)
-        else:
-            self._base = self.model.unload()
-            self.model = self._base
-
     def _load(self, adapter: str, folder: Path) -> None:
-        try:
+        with requires("adapters need the package peft", "cpu"):
             from peft import PeftConfig, PeftModel
-        except ImportError as error:
-            raise MissingExtra("adapters need the package peft; run `pip install 'localmem[cpu]'`") from error
         wrapped = self.model
         if wrapped is self._base:
             config = PeftConfig.from_pretrained(str(folder))
@@ -160,12 +133,9 @@ class Adapters:
         try:
             wrapped.load_adapter(str(folder), adapter, autocast_adapter_dtype=False)
         except (RuntimeError, ValueError):
-            self._remove_layers(adapter, wrapped)
+            if not self._ids:
+                self._base = wrapped.unload()
+            elif adapter in wrapped.peft_config:
+                wrapped.delete_adapter(adapter)
             raise
         self.model = wrapped.eval()
-
-    def _remove_layers(self, adapter: str, wrapped: "torch.nn.Module") -> None:
-        if not self._loaded:
-            self._base = wrapped.unload()
-        elif adapter in wrapped.peft_config:
-            wrapped.delete_adapter(adapter)

@@ -4,7 +4,7 @@ Torch is imported inside the functions, so this module is cheap to import. Does 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from localmem.errors import BadSettings
@@ -58,3 +58,15 @@ def fastest_cpu_dtype() -> Dtype:
     import torch
 
     return "bfloat16" if torch.cpu.get_capabilities().get("avx512_bf16", False) else "float32"
+
+
+def pad_rows(
+    rows: Sequence[Sequence[int]], device: "torch.device", fill: int = 0
+) -> "tuple[torch.Tensor, torch.Tensor]":
+    """(n, longest) token ids, padded on the right, where a causal model does not look, and their attention mask."""
+    import torch
+
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows], device=device)
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
+    return ids, mask

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# The tokens of finished prompts in the prefix cache, where a dialogue's next prompt finds what it repeats.
+_PREFIX_TOKENS = 16384
 _ARENA_MAX = -8  # the name of the setting in glibc's malloc.h
 
 
@@ -39,9 +41,8 @@ class TransformersLLM:
     `device` is "auto" (a GPU where there is one), "cpu", "cuda" or another device of torch. `dtype` is "auto",
     "float32", "bfloat16" or "float16"; auto is bfloat16 where the device computes in it, which on a CPU halves the time
     of a step. In float32 the answer for a seed does not depend on the other prompts that are decoded; in bfloat16
-    rounding can change it. At most `batch_limit` prompts are decoded together (None: 64 on a GPU, 16 on a CPU).
-    `adapters` maps a prompt's name, or the part before its slash, to the folder of a peft adapter. `prefix_tokens`
-    limits the tokens of finished prompts in the prefix cache, where a dialogue's next prompt finds what it repeats.
+    rounding can change it. `adapters` maps a prompt's name, or the part before its slash, to the folder of a peft
+    adapter.
     """
 
     def __init__(
@@ -52,9 +53,7 @@ class TransformersLLM:
         context_length: int | None = None,
         device: str = "auto",
         dtype: str = "auto",
-        batch_limit: int | None = None,
         adapters: Mapping[str, str | Path] | None = None,
-        prefix_tokens: int = 16384,
     ) -> None:
         self.name = name
         self._tokenizer = ChatTokenizer(path)
@@ -68,8 +67,8 @@ class TransformersLLM:
         self._grammars = Grammars(self._tokenizer.tokenizer, int(text.vocab_size), ends)
         self._device = model.device
         self._adapters = Adapters(model)
-        limit = batch_limit or (16 if self._device.type == "cpu" else 64)
-        self._decoder = Decoder(self._adapters, ends, limit=limit, prefix_tokens=prefix_tokens)
+        limit = 16 if self._device.type == "cpu" else 64
+        self._decoder = Decoder(self._adapters, ends, limit=limit, prefix_tokens=_PREFIX_TOKENS)
         self._turns = Turns(self._decoder.step, self._decoder.prune)
         self._ignored_fields: set[str] = set()
         for prompt_name, folder in (adapters or {}).items():
@@ -107,22 +106,9 @@ class TransformersLLM:
 
     def load_adapter(self, name: str, path: Path) -> None:
         """Uses this adapter for prompts called `name`, or whose name begins with it and a slash."""
-        if name in self._adapters.names:
-            self.unload_adapter(name)
         warn_of_changes(path, self._tokenizer.template_sha256)
         with self._turns.exclusive():
             self._adapters.load(name, path)
-
-    def unload_adapter(self, name: str) -> None:
-        """Uses the model itself for those prompts again. Raises BadInput when no adapter has that name."""
-        adapter = self._adapters.unroute(name)
-        while True:  # a check while another thread steps may be wrong, so the last one is exclusive
-            self._turns.work_until(lambda: not self._decoder.uses(adapter))
-            with self._turns.exclusive():
-                if not self._decoder.uses(adapter):
-                    self._adapters.drop(adapter)
-                    self._decoder.prefixes.drop(adapter)
-                    return
 
     def _try_row(self, prompt: Prompt) -> Row | LocalmemError:
         try:

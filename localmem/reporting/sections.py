@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from jinja2 import Environment, Template
 from pydantic import TypeAdapter
 
-from localmem.errors import MissingExtra
+from localmem.errors import requires
 from localmem.files import read_json, reading, write_atomic, write_json
 
 if TYPE_CHECKING:
@@ -114,10 +114,8 @@ def save_plot(
 
     Raises MissingExtra without matplotlib.
     """
-    try:
+    with requires("plots need matplotlib", "eval"):
         from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingExtra("plots need matplotlib; run `pip install 'localmem[eval]'`") from error
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     draw(axes)

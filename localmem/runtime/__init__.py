@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from types import TracebackType
 from typing import Protocol
 
 from localmem import factory
@@ -95,9 +94,7 @@ class Runtime:
     def __enter__(self) -> "Runtime":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.close(wait=kind is None)
 
     def close(self, *, wait: bool = True) -> None:

@@ -170,7 +170,8 @@ class LLMSegmenter:
 
     def _read(self, answer: Completion | None, count: int) -> list[range]:
         pairs = _pairs(answer.text, count) if answer else []
-        misplaced = _count_misplaced(pairs, count)
+        segments = Counter(exchange for first, last in pairs for exchange in range(first, last + 1))
+        misplaced = sum(segments[exchange] != 1 for exchange in range(count))
         reason = f"{misplaced} of {count} exchanges are in no segment or in several"
         if 2 * misplaced > count:
             if answer:  # a missing answer is counted already
@@ -218,11 +219,6 @@ def _pair(item: object) -> tuple[int, int] | None:
         case {"first": int(first), "last": int(last)}:
             return first, last
     return None
-
-
-def _count_misplaced(pairs: Sequence[tuple[int, int]], count: int) -> int:
-    segments = Counter(exchange for first, last in pairs for exchange in range(first, last + 1))
-    return sum(segments[exchange] != 1 for exchange in range(count))
 
 
 def _form(count: int) -> JsonSchema:

@@ -1,21 +1,26 @@
-"""Segmenters over sentence vectors: TextTiling without training, and with learned cuts.
+"""Segmenters without the backbone: TextTiling, plain or with learned cuts, and a trained classifier of gaps.
 
 TextTiling cuts a session where the texts before and after are least similar (Hearst, Computational Linguistics 23,
 1997; sentence vectors in place of word counts, as in SuperDialSeg's baselines). It is the baseline of every other
 segmenter. With learned cuts, a linear model reads each gap's similarities, a few cues and the vectors next to it; it is
-trained by `localmem finetune segmenter` with a `light` model. Either costs one encoding of each exchange.
+trained by `localmem finetune texttiling`. Either costs one encoding of each exchange.
+
+The classifier is any BERT-like model trained by `localmem finetune segmenter`; it reads the text before and after each
+gap of a session (SeCom, section 3.3) in place of the LLM. How a gap becomes a pair of texts is defined here, for
+training and use.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from localmem.classification.pair_classifier import PairModel
 from localmem.errors import BadInput
-from localmem.files import read_json, write_atomic
+from localmem.files import parse, read_json, write_atomic
 from localmem.retrieval.base import Encoder
 from localmem.segmentation.segmenters import segments_between
 from localmem.text.dialogue import transcript
@@ -199,3 +204,62 @@ def _mean(values: Floats) -> float:
 
 def _text(exchange: Exchange) -> str:
     return " ".join(turn.text for turn in exchange.turns())
+
+
+BOUNDARY = "boundary"  # the label of a gap at which a segment ends
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """How a gap becomes a pair of texts: `before` and `after` exchanges, and the `words` of each side nearest to it.
+
+    A gap whose probability reaches `threshold` is a boundary.
+    """
+
+    before: int = 2
+    after: int = 2
+    words: int = 96
+    threshold: float = 0.5
+
+    def pairs(self, texts: Sequence[str]) -> list[tuple[str, str]]:
+        """The texts before and after each gap between consecutive exchanges."""
+        return [self._pair(texts, gap) for gap in range(1, len(texts))]
+
+    def notes(self) -> dict[str, object]:
+        """The values as stored in a trained model's config."""
+        return asdict(self)
+
+    def _pair(self, texts: Sequence[str], gap: int) -> tuple[str, str]:
+        before = "\n".join(texts[max(0, gap - self.before) : gap]).split(" ")
+        after = "\n".join(texts[gap : gap + self.after]).split(" ")
+        return " ".join(before[-self.words :]), " ".join(after[: self.words])
+
+
+class BoundarySegmenter:
+    """A Segmenter over a trained model. All gaps of all sessions are classified together."""
+
+    def __init__(self, model: PairModel) -> None:
+        self._model = model
+
+    def segment(self, sessions: Sequence[Session]) -> list[list[range]]:
+        if BOUNDARY not in self._model.labels:
+            raise BadInput(
+                f"a segmenter needs the label {BOUNDARY!r}; the model's labels are {list(self._model.labels)}"
+            )
+        gaps, column = self._gaps(), self._model.labels.index(BOUNDARY)
+        texts = [exchange_texts(session) for session in sessions]
+        pairs = [pair for exchanges in texts for pair in gaps.pairs(exchanges)]
+        scores = iter(self._model.probabilities(pairs)[:, column] if pairs else ())
+        segments = []
+        for exchanges in texts:
+            starts = {gap for gap in range(1, len(exchanges)) if next(scores) >= gaps.threshold}
+            segments.append(segments_between(starts, len(exchanges)) if exchanges else [])
+        return segments
+
+    def _gaps(self) -> Gaps:
+        return parse("the segmenter's config", dict(self._model.notes), Gaps, "train the segmenter again")
+
+
+def exchange_texts(session: Session) -> list[str]:
+    """The transcript of each exchange."""
+    return [transcript(exchange.turns()) for exchange in session.exchanges()]

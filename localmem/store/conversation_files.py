@@ -8,7 +8,6 @@ for turns without one. A session without an id gets one from its content, so imp
 """
 
 import json
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,11 +18,10 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from localmem.errors import BadInput
-from localmem.files import parse_json, read_json, read_lines, reading
+from localmem.files import is_json_list, parse_json, read_json, read_lines
 from localmem.types import Role, Session, Turn
 
 _CURE = "give one session per line, with its turns"
-_PEEK = 256  # bytes that show whether a file is a list
 _CONVERSATIONS: TypeAdapter[list[dict[str, object]]] = TypeAdapter(list[dict[str, object]])
 
 
@@ -44,9 +42,7 @@ _DEFAULT_NAMES = SpeakerNames()
 
 def read_sessions(path: Path, names: SpeakerNames = _DEFAULT_NAMES) -> list[Session]:
     """The sessions of a file in the order of their first turns. Raises BadInput with file and line of a bad record."""
-    with reading(path, _CURE), path.open("rb") as file:
-        is_list = file.read(_PEEK).removeprefix(BOM_UTF8).lstrip().startswith(b"[")
-    if is_list:
+    if is_json_list(path, _CURE):
         sessions = list(_openai_sessions(path, names))
     else:
         sessions = [parse_session(line, place, names) for place, line in read_lines(path, _CURE)]

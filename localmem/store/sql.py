@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from sqlalchemy import Connection
@@ -24,7 +23,7 @@ from localmem.store.database import Database
 from localmem.store.erase import Eraser, Receipt
 from localmem.store.erase_check import check_erasure
 from localmem.store.jobs import SessionJob
-from localmem.store.migrate import migrate
+from localmem.store.schema import migrate
 from localmem.store.serialization import ChangeSerializer
 from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
@@ -230,7 +229,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from localmem.batching import map_by_length
-from localmem.errors import BadInput, MissingExtra, ModelMissing
-from localmem.llm.device import resolve_device
+from localmem.errors import BadInput, ModelMissing, requires
+from localmem.llm.device import pad_rows, resolve_device
 from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
@@ -142,11 +142,9 @@ class _Scorer:
     def __init__(self, folder: Path, device: str) -> None:
         if not folder.is_dir():
             raise ModelMissing(f"there is no compressor in {folder}; `localmem models list` shows the compressors")
-        try:
+        with requires("compression needs {}", "cpu"):
             where = resolve_device(device)
             from transformers import AutoModelForTokenClassification, AutoTokenizer
-        except ImportError as error:
-            raise MissingExtra(f"compression needs {error.name!r}; run `pip install 'localmem[cpu]'`") from error
         local = {"local_files_only": True, "trust_remote_code": False}
         try:
             tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), use_fast=True, **local)
@@ -170,10 +168,7 @@ class _Scorer:
     def _run(self, windows: Sequence[Sequence[Word]]) -> list[list[float]]:
         import torch
 
-        rows = [self._reader.token_ids(window) for window in windows]
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [self._pad] * (longest - len(row)) for row in rows], device=self._model.device)
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self._model.device)
+        ids, mask = pad_rows([self._reader.token_ids(window) for window in windows], self._model.device, self._pad)
         with torch.inference_mode():
             logits: torch.Tensor = self._model(input_ids=ids, attention_mask=mask).logits
         probabilities = logits.float().softmax(dim=-1)[:, :, KEEP].cpu().tolist()

@@ -71,14 +71,10 @@ def _pieces(line: str) -> Iterator[str]:
         return
     start = 0
     for end in _END.finditer(line):
-        if _ends(line, end):
+        if not (line[end.end() : end.end() + 1].islower() or _NO_END.search(line[: end.end()].rstrip())):
             yield line[start : end.end()]
             start = end.end()
     yield line[start:]
-
-
-def _ends(line: str, end: re.Match[str]) -> bool:
-    return not (line[end.end() : end.end() + 1].islower() or _NO_END.search(line[: end.end()].rstrip()))
 
 
 def _clean(piece: str) -> str:

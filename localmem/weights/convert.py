@@ -7,10 +7,10 @@ installed, so a checksum can verify it; and it takes seconds. Does not depend on
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from localmem.errors import BadInput, MissingExtra
-from localmem.files import write_json
+from localmem.files import read_yaml, write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,23 +20,8 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[np.float32]
 
-# The GGUF name of each tensor of a Llama block and its name in transformers.
-_BLOCK = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-
-_ENDS = {"bos": "bos", "eos": "eos", "pad": "padding"}
-
 _CONTROL = 3  # gguf.TokenType.CONTROL
+_LLAMA: dict[str, Any] = read_yaml(Path(__file__).with_name("llama.yaml"))
 
 
 def gguf_to_transformers(source: Path, target: Path) -> None:
@@ -50,7 +35,7 @@ def gguf_to_transformers(source: Path, target: Path) -> None:
     reader = _open_reader(source)
     target.mkdir(parents=True, exist_ok=True)
     write_json(target / "config.json", _config(reader), indent=1)
-    ids = {name: _number(reader, key) for name, key in _IDS.items()}
+    ids = {name: _number(reader, key) for name, key in _LLAMA["ids"].items()}
     write_json(target / "generation_config.json", ids, indent=1)
     write_json(target / "tokenizer.json", _tokenizer(reader), indent=1)
     write_json(target / "tokenizer_config.json", _tokenizer_config(reader), indent=1)
@@ -83,37 +68,10 @@ def _number(reader: "GGUFReader", key: str) -> int:
     return int(cast(int, _field(reader, key)))
 
 
-# Fields of config.json that have the same value for every Llama model, and those that the GGUF file states. They are
-# written in the order of their names.
-_CONSTANT = {
-    "architectures": ["LlamaForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "dtype": "bfloat16",
-    "hidden_act": "silu",
-    "initializer_range": 0.02,
-    "mlp_bias": False,
-    "model_type": "llama",
-    "rope_scaling": None,
-    "use_cache": True,
-}
-_IDS = {f"{name}_token_id": f"tokenizer.ggml.{key}_token_id" for name, key in _ENDS.items()}
-_SIZES = {
-    "head_dim": "llama.rope.dimension_count",
-    "hidden_size": "llama.embedding_length",
-    "intermediate_size": "llama.feed_forward_length",
-    "max_position_embeddings": "llama.context_length",
-    "num_attention_heads": "llama.attention.head_count",
-    "num_hidden_layers": "llama.block_count",
-    "num_key_value_heads": "llama.attention.head_count_kv",
-    "vocab_size": "llama.vocab_size",
-}
-
-
 def _config(reader: "GGUFReader") -> dict[str, object]:
     config = {
-        **_CONSTANT,
-        **{name: _number(reader, key) for name, key in (_IDS | _SIZES).items()},
+        **_LLAMA["config"],
+        **{name: _number(reader, key) for name, key in (_LLAMA["ids"] | _LLAMA["sizes"]).items()},
         # GGUF stores float32, 9.999999747e-06; six digits restore the original value.
         "rms_norm_eps": float(f"{_field(reader, 'llama.attention.layer_norm_rms_epsilon'):.6g}"),
         "rope_theta": float(cast(float, _field(reader, "llama.rope.freq_base"))),
@@ -127,40 +85,26 @@ def _tokens(reader: "GGUFReader") -> list[str]:
 
 
 def _tokenizer(reader: "GGUFReader") -> dict[str, object]:
-    """The tokenizer.json of a byte-level BPE that splits numbers into digits ("smollm" in GGUF)."""
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    digits = {"type": "Digits", "individual_digits": True}
+    """The content of tokenizer.json."""
     kinds = cast(list[int], _field(reader, "tokenizer.ggml.token_type"))
     merges = cast(list[str], _field(reader, "tokenizer.ggml.merges"))
     tokens = _tokens(reader)
     rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    unset = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")
-    return {
-        "version": "1.0",
-        **dict.fromkeys(("truncation", "padding")),
-        "added_tokens": [
-            {"id": number, "content": token, **rules, "special": True}
-            for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
-            if kind == _CONTROL
-        ],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
-        "post_processor": None,
-        "decoder": {**byte_level, "add_prefix_space": True},
-        "model": {
-            "type": "BPE",
-            **dict.fromkeys(unset),
-            **dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), False),
-            "vocab": {token: number for number, token in enumerate(tokens)},
-            "merges": [merge.split(" ") for merge in merges],
-        },
-    }
+    added = [
+        {"id": number, "content": token, **rules, "special": True}
+        for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+        if kind == _CONTROL
+    ]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    content: dict[str, Any] = _LLAMA["tokenizer"]
+    model = {**content["model"], "vocab": vocabulary, "merges": [merge.split(" ") for merge in merges]}
+    return {**content, "added_tokens": added, "model": model}
 
 
 def _tokenizer_config(reader: "GGUFReader") -> dict[str, object]:
     tokens = _tokens(reader)
     config = {
-        **{f"{name}_token": tokens[_number(reader, _IDS[f"{name}_token_id"])] for name in _ENDS},
+        **{name.removesuffix("_id"): tokens[_number(reader, key)] for name, key in _LLAMA["ids"].items()},
         "chat_template": _field(reader, "tokenizer.chat_template"),
         "clean_up_tokenization_spaces": False,
         "model_max_length": _number(reader, "llama.context_length"),
@@ -195,7 +139,7 @@ def _deinterleave(array: "Array", heads: int) -> "Array":
 
 def _name(tensor: str) -> str:
     stem, _, kind = tensor.rpartition(".")
-    if stem in _OUTSIDE:
-        return f"{_OUTSIDE[stem]}.{kind}"
+    if stem in _LLAMA["outside"]:
+        return f"{_LLAMA['outside'][stem]}.{kind}"
     _, block, part = stem.split(".")
-    return f"model.layers.{block}.{_BLOCK[part]}.{kind}"
+    return f"model.layers.{block}.{_LLAMA['block'][part]}.{kind}"

@@ -43,6 +43,12 @@ def model_path(name: str, directory: Path | None = None) -> Path:
     raise ModelDamaged(f"model {name} is damaged ({problem}): {repair_command(model)}")
 
 
+def model_folder(name: str) -> Path:
+    """The path if it is a folder, else the folder of the model of this name. Raises as `model_path` does."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else model_path(name)
+
+
 def repair_command(model: Entry) -> str:
     """The command that repairs an absent or damaged model."""
     if model.source is None:

@@ -70,7 +70,11 @@ def import_model(source: Path, options: ImportOptions, directory: Path | None = 
     name = options.name or "".join(letters).strip("-._") or "model"
     if not fullmatch(NAME, name):
         raise BadInput(f"{name!r} is not a valid model name: use lowercase letters, digits, '.', '_' and '-'")
-    _require_unused(name, options, directory)
+    existing = Manifest.load(directory).models.get(name)
+    if existing is not None and existing.source is not None:
+        raise BadInput(f"{name!r} is the name of a model in the manifest: choose another with --name")
+    if existing is not None and not options.replace:
+        raise BadInput(f"a model {name!r} was imported before: choose another --name, or overwrite it with --replace")
     model = _describe(source, name, options)
     with lock(directory, name):
         folder = _place(source, name, options, directory)
@@ -86,14 +90,6 @@ def _require_model(source: Path) -> None:
         raise BadInput(f"{source} has no config.json, adapter_config.json or modules.json: give a model's folder")
     if not any(next(source.rglob(pattern), None) for pattern in _WEIGHTS):
         raise BadInput(f"{source} has no weights (*.safetensors or *.bin): give a folder with weights")
-
-
-def _require_unused(name: str, options: ImportOptions, directory: Path) -> None:
-    existing = Manifest.load(directory).models.get(name)
-    if existing is not None and existing.source is not None:
-        raise BadInput(f"{name!r} is the name of a model in the manifest: choose another with --name")
-    if existing is not None and not options.replace:
-        raise BadInput(f"a model {name!r} was imported before: choose another --name, or overwrite it with --replace")
 
 
 def _describe(source: Path, name: str, options: ImportOptions) -> Entry:

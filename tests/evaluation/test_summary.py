@@ -6,9 +6,8 @@ from math import exp
 from pathlib import Path
 
 from localmem.config import Settings
-from localmem.evaluation.answers import Answer, Line, Read, Work
+from localmem.evaluation.answers import Answer, Case, Judgement, Line, Read, Work
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
-from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.metrics.model_based import Likelihood
 from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, key, score_answers, section
 from localmem.llm.wrappers import PromptUsage

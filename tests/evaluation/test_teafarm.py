@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from localmem.evaluation import DATA
-from localmem.evaluation.answers import Answer, Work
+from localmem.evaluation.answers import Answer, Case, Judgement, Work
 from localmem.evaluation.datasets import teabag
 from localmem.evaluation.datasets.readers import build_session, speakers_of
 from localmem.evaluation.episodes import Dataset, Episode
-from localmem.evaluation.judgements import Case, Judgement
 from localmem.evaluation.teafarm import (
     MAX_UTTERANCES,
     MIN_UTTERANCES,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from localmem.errors import BadReply
-from localmem.evaluation.datasets.segmented_dialogues import SegmentedDialogue
-from localmem.evaluation.metrics.segmentation import Agreement
+from localmem.evaluation.datasets.segmented_dialogues import Agreement, SegmentedDialogue
 from localmem.experiments.segmenter_comparison import PredictedSegments, RubricLearner, evaluate_segmenter
 from localmem.llm.scripted import ScriptedLLM
 from localmem.segmentation.segmenters import EvenSegmenter, Rubric

@@ -8,8 +8,7 @@ from finetune.trainers.compressor import CompressorRecipe
 from finetune.trainers.lora import LoraRecipe
 from finetune.trainers.operation_classifier import OperationRecipe
 from finetune.trainers.retriever import RetrieverRecipe
-from finetune.trainers.segmenter import SegmenterRecipe
-from finetune.trainers.texttiling import TextTilingRecipe
+from finetune.trainers.segmenter import SegmenterRecipe, TextTilingRecipe
 from finetune.trainers.training import Recipe
 from localmem.files import read_yaml
 from localmem.resources import resource

@@ -55,7 +55,7 @@ def vllm_server(
     settings = VllmSettings(context_length=CONTEXT, dtype="float32", lora=True, arguments=arguments)
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     server = VllmServer(starter_llm_dir, name="starter", log=log, settings=settings)
-    server.start_soon()
+    server.start(wait=False)
     yield server
     server.stop()
 

@@ -300,9 +300,6 @@ def test_an_adapter_answers_only_its_prompts(model: TransformersLLM | VllmLLM, r
     assert before[1].text != base
     assert model.generate([routed])[0].text == before[1].text
     model.load_adapter("lora", random_adapter)
-    model.unload_adapter("lora")
-    assert model.generate([routed])[0].text == base
-    with pytest.raises(LocalmemError, match="lora"):
-        model.unload_adapter("lora")
+    assert model.generate([routed])[0].text == before[1].text
     with pytest.raises(LocalmemError, match="nowhere"):
         model.load_adapter("lora", random_adapter / "nowhere")

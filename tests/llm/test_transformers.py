@@ -1,7 +1,6 @@
 """What only the in-process model does: batches, reused prefixes, adapters at run time, errors."""
 
 import logging
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,22 +59,6 @@ def test_a_thread_that_gives_up_leaves_its_work_to_none(transformers_llm: Transf
     assert transformers_llm.active == 0
 
 
-def test_an_adapter_is_unloaded_once_its_answers_are_done(
-    transformers_llm: TransformersLLM, random_adapter: Path
-) -> None:
-    prompts = ask(name="lora/story", max_tokens=20)
-    transformers_llm.load_adapter("lora", random_adapter)
-    complete = transformers_llm.generate([prompts])[0].text
-    stream = transformers_llm.stream(prompts)
-    begun = next(stream)
-    unloading = threading.Thread(target=transformers_llm.unload_adapter, args=("lora",))
-    unloading.start()
-    pieces, _ = collect(stream)
-    unloading.join(60)
-    assert begun + "".join(pieces) == complete
-    assert transformers_llm.generate([prompts])[0].text != complete
-
-
 def test_adapters_are_mixed_in_a_batch(transformers_llm: TransformersLLM, random_adapter: Path) -> None:
     transformers_llm.load_adapter("one", random_adapter)
     transformers_llm.load_adapter("two/exact", random_adapter)
@@ -84,11 +67,6 @@ def test_adapters_are_mixed_in_a_batch(transformers_llm: TransformersLLM, random
     alone = [transformers_llm.generate([ask(name=name)])[0].text for name in names]
     assert mixed == alone
     assert mixed[0] == mixed[2] != mixed[1] == mixed[3]
-    transformers_llm.unload_adapter("one")
-    transformers_llm.unload_adapter("two/exact")
-    assert {completion.text for completion in transformers_llm.generate([ask(name=name) for name in names])} == {
-        mixed[1]
-    }
 
 
 def test_fields_that_are_not_followed_are_named_once(

@@ -20,7 +20,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from localmem.benchmark.latency import synthetic_history
+from localmem.benchmark.latency import client
 from localmem.benchmark.latency.client import Agents, AnsweredTurn, SimulatedUser, run_tasks
 from localmem.benchmark.latency.machine_state import MachineMonitor, marks, observe
 from localmem.benchmark.latency.result import Sample, compute_figures
@@ -57,7 +57,7 @@ def measure_ours(prompts: Sequence[str], answer: int, concurrency: int, llm: LLM
     def send(text: str, due: float | None) -> None:
         extra = {"ignore_eos": True, "cache_salt": salt}
         prompt = Prompt("bench/bare", (Message("user", text),), max_tokens=answer, seed=None, extra=extra)
-        now = synthetic_history.FIRST_DAY
+        now = client.FIRST_DAY
         user = SimulatedUser("bare", "user", cast("Agents", None), stopwatch, iter(()), now, start, answer)
         turn = AnsweredTurn(Sample("bare", "turn", "user", "", 1, 0.0, None, 0.0), prompt)
         samples.extend(filter(None, [user.send_bare(llm, turn, due)]))
@@ -111,7 +111,7 @@ def measure_theirs(prompts: Sequence[str], answer: int, concurrency: int, server
 def measure(count: int, answer: int, concurrency: int, rounds: int, seed: int) -> dict[str, object]:
     """Medians of all rounds, their ratio, and the range of the ratios of single rounds."""
     settings = load_settings()
-    texts = synthetic_history.user_texts(0, 1, seed, "bench")
+    texts = client.user_texts(0, 1, seed, "bench")
     prompts = [" ".join(islice(texts, 4)) for _ in range(count)]
     path = model_path(settings.model)
     with VllmServer(path, name=settings.model, log=settings.data / "vllm.log") as server:

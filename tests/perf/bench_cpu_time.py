@@ -14,7 +14,7 @@ import numpy as np
 
 from localmem import factory
 from localmem.benchmark.corpus import Rows, unit_length
-from localmem.benchmark.latency import synthetic_history
+from localmem.benchmark.latency import client
 from localmem.benchmark.latency.client import SimulatedUser
 from localmem.benchmark.latency.stopwatch import Stopwatch
 from localmem.benchmark.recipes import LatencyRecipe, ScriptedTimes
@@ -41,13 +41,13 @@ def measure(history: int, turns: int) -> dict[str, object]:
     factory.encoder = lambda settings, cache: CachedEncoder(RandomVectors(), cache)
     scripted = ScriptedTimes(first_token=0, per_token=0)
     recipe = LatencyRecipe(scripted=scripted, history=(history,), concurrency=(1,), answer=20)
-    llm = synthetic_history.scripted_llm(20)
+    llm = client.scripted_llm(20)
     (spec,) = recipe.specs()
     with tempfile.TemporaryDirectory(prefix="localmem-cpu-time-") as folder:
         setup = benchmarks.LatencySetup(recipe, load_settings(), llm, Path(folder), lambda _, sessions: sessions)
         with setup.environment(spec) as place:
-            texts = synthetic_history.user_texts(history, 5, 0, "user000")
-            now = synthetic_history.today(history)
+            texts = client.user_texts(history, 5, 0, "user000")
+            now = client.today(history)
             user = SimulatedUser(spec.id, "user000", place.agents, place.stopwatch, texts, now, 0.0, 20)
             user.open_session("first")
             start = time.process_time()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from finetune.trainers.texttiling import TextTilingRecipe, train
+from finetune.trainers.segmenter import TextTilingRecipe, train_tiling
 from finetune.trainers.training import TrainingJob
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
@@ -46,7 +46,7 @@ def job(base: Path, path: Path, out: Path) -> TrainingJob[TextTilingRecipe]:
 
 def test_what_people_cut_is_learned(base: Path, tmp_path: Path) -> None:
     path = dialogues(tmp_path)
-    trained = train(job(base, path, tmp_path / "run"))
+    trained = train_tiling(job(base, path, tmp_path / "run"))
     assert trained.measures["score"] > 0.9
     marked = read_segmented_dialogues(path)[:3]
     segments = trained_segmenter(str(tmp_path / "run"), "cpu").segment(
@@ -95,5 +95,5 @@ def test_dialogues_without_a_boundary_teach_nothing(base: Path, tmp_path: Path) 
     plain = tmp_path / "plain.jsonl"
     plain.write_text(json.dumps({"id": "a", "dialogue": CATS}) + "\n", encoding="utf-8")
     with pytest.raises(BadInput, match="hold no boundary"):
-        train(job(base, plain, tmp_path / "run"))
+        train_tiling(job(base, plain, tmp_path / "run"))
     assert not (tmp_path / "run").exists()

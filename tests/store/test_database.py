@@ -15,8 +15,7 @@ from sqlalchemy import Connection, event
 from localmem.errors import BadInput, MissingExtra, NewerStore, StoreError
 from localmem.store import Store
 from localmem.store.database import Database
-from localmem.store.migrate import SCRIPTS, migrate
-from localmem.store.schema import REVISION, metadata
+from localmem.store.schema import REVISION, SCRIPTS, metadata, migrate
 from tests.store.lives import add_unit, make_turns, remember
 
 lite = pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="is about SQLite's file")

@@ -14,7 +14,7 @@ from itertools import count, cycle
 from secrets import token_hex
 from threading import Event
 
-from localmem.benchmark.latency import synthetic_history
+from localmem.benchmark.latency import client
 from localmem.benchmark.latency.client import Agents, SimulatedUser, run_tasks
 from localmem.benchmark.latency.machine_state import MachineMonitor, MachineUsage, marks, observe
 from localmem.benchmark.latency.result import (
@@ -243,8 +243,8 @@ class _Run:
             user=name,
             agents=self._environment.agents,
             stopwatch=self._environment.stopwatch,
-            texts=synthetic_history.user_texts(spec.history, recipe.exchanges, recipe.seed, name),
-            now=synthetic_history.today(spec.history),
+            texts=client.user_texts(spec.history, recipe.exchanges, recipe.seed, name),
+            now=client.today(spec.history),
             start=self._start,
             max_tokens=recipe.answer,
         )

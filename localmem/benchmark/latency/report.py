@@ -14,8 +14,7 @@ from localmem.benchmark.latency.result import RESULT, LatencyResult, Measurement
 from localmem.benchmark.latency.tables import SamplesById, flat_items, read_samples_by_id
 from localmem.benchmark.recipes import Load
 from localmem.errors import BadInput
-from localmem.evaluation.answers import answers_of, read_answers
-from localmem.evaluation.judgements import read_judgements
+from localmem.evaluation.answers import answers_of, read_answers, read_judgements
 from localmem.evaluation.summary import key, score_answers
 from localmem.reporting.sections import CAUTION, Chapter, Section, Table, pareto_plot, save_plot
 

@@ -2,9 +2,8 @@
 
 import click
 
-from localmem.cli.eval.judges import calibrate, judge
 from localmem.cli.eval.parts import compression, operations, retrieval, segmentation
-from localmem.cli.eval.run import abstention, report, run_, teafarm, text
+from localmem.cli.eval.run import abstention, calibrate, judge, report, run_, scenarios, teafarm, text
 
 
 @click.group(name="eval")
@@ -13,6 +12,7 @@ def eval_() -> None:
 
 
 for _command in (
-    run_, judge, report, calibrate, operations, compression, retrieval, segmentation, teafarm, text, abstention,
+    run_, judge, report, calibrate, operations, compression, retrieval, segmentation, scenarios, teafarm, text,
+    abstention,
 ):  # fmt: skip
     eval_.add_command(_command)

@@ -1,4 +1,4 @@
-"""`localmem eval run`, `report`, `text`, `abstention` and `teafarm`: replies, and reports of them."""
+"""`localmem eval run`, `report`, `text`, `abstention`, `teafarm`, `judge`, `calibrate`: replies and verdicts on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from tabulate import tabulate
 
 from localmem.cli.options import (
     DatasetFile,
@@ -14,6 +15,7 @@ from localmem.cli.options import (
     json_option,
     note,
     print_json,
+    print_report,
     print_table,
     settings_options,
     step_progress,
@@ -27,10 +29,12 @@ from localmem.evaluation.file_scoring import (
     read_replies,
     score_replies,
 )
-from localmem.experiments import counterfactuals
-from localmem.experiments.counterfactuals import TeafarmRecipe
-from localmem.experiments.runs import ANSWERS, EvaluationRecipe, evaluate, read_chapters
-from localmem.files import write_jsonl
+from localmem.evaluation.judging.calibration import CalibrationRecord
+from localmem.experiments import judging
+from localmem.experiments.judging import TeafarmRecipe, calibrate_judges, describe_calibration, judge_run
+from localmem.experiments.runs import ANSWERS, FULL_HISTORY, EvaluationRecipe, evaluate, read_chapters
+from localmem.experiments.scenarios import ScenarioRecipe, measure_scenarios
+from localmem.files import write_json, write_jsonl
 
 
 @click.command(name="run")
@@ -98,6 +102,33 @@ def report(
 
 
 @click.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
+@recipe_options(ScenarioRecipe, flags=[("systems", "system"), ("authors", "author")])
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the report.", metavar="DIR")
+@click.option("--resume", is_flag=True, help="Continue the run in --out; further systems may join.")
+@settings_options("config", "model")
+@json_option
+def scenarios(
+    folder: Path, recipe: ScenarioRecipe, out: Path | None, resume: bool, flags: SettingsFlags, as_json: bool
+) -> None:
+    """Measure memory on people's conversations of weeks.
+
+    FOLDER has one JSON file a person (format: localmem/evaluation/datasets/scenarios.py). Reports the evidence that is
+    found, really shown, and shown within 600 tokens, what comes up though it was to be forgotten, and the ordinary
+    requests that get memory: for questions and paraphrases, by type, with intervals over people. No LLM is asked,
+    except by systems that need one. With `--set answers=true` the model answers, and right answers and denials are
+    counted.
+    """
+    if resume and not out:
+        raise click.UsageError("--resume needs --out, the folder of the run to continue")
+    with step_progress() as progress:
+        report = measure_scenarios(flags.load(), recipe, folder, out=out, resume=resume, notify=note, progress=progress)
+    print_report(report, as_json=as_json)
+    if out:
+        note(f"the report is in {out / 'report.md'}")
+
+
+@click.command()
 @settings_options("config", "model", "system")
 @click.option("--plain", is_flag=True, help="Repeat without the adapters that localmem ships.")
 @json_option
@@ -106,7 +137,7 @@ def abstention(flags: SettingsFlags, plain: bool, as_json: bool) -> None:
 
     The questions are about shipped conversations. To those without an answer the right reply says that it does not
     know; to the others that would be a false abstention. The rule for what counts as saying so is RULE in
-    localmem/experiments/demo.py.
+    localmem/evaluation/metrics/text.py.
     """
     from localmem.evaluation import DATA
     from localmem.experiments.demo import measure_abstention, read_cases
@@ -186,7 +217,7 @@ def make(
     that FILE already contains are skipped.
     """
     with step_progress() as progress:
-        report = counterfactuals.make_questions(
+        report = judging.make_questions(
             flags.load(), dataset, out, limit=limit, sessions=sessions, threads=threads, notify=note, progress=progress
         )
     if as_json:
@@ -211,7 +242,7 @@ def run_teafarm(recipe: TeafarmRecipe, out: Path, flags: SettingsFlags, as_json:
     again. The success rate is the share of questions answered correctly (Theanine, Table 4).
     """
     with step_progress() as progress:
-        report = counterfactuals.run_teafarm(flags.load(), recipe, out, notify=note, progress=progress)
+        report = judging.run_teafarm(flags.load(), recipe, out, notify=note, progress=progress)
     if as_json:
         print_json(report)
     else:
@@ -232,3 +263,123 @@ def _print_rates(report: Mapping[str, Any], out: Path) -> None:
     calibration = judge["calibration"] or "not calibrated; run `localmem eval calibrate` for this judge and model"
     click.echo(f"judge {judge['name']} on {judge['model']}: {calibration}")
     note(f"answers are in {out / ANSWERS}; run `localmem eval report {out}`")
+
+
+_criterion_option = click.option("--criterion", "criteria", multiple=True, help="Judge question. Repeatable.")
+_judge_model_option = click.option("--judge-model", help="Backbone of the judge.", metavar="NAME")
+_samples_option = click.option("--samples", type=click.IntRange(1), help="Samples per verdict.", metavar="N")
+_nli_option = click.option("--nli", help="Trained NLI model for entailment, by name or folder.", metavar="NAME")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@_criterion_option
+@_judge_model_option
+@_samples_option
+@_nli_option
+@click.option("--baseline", default=FULL_HISTORY, show_default=True, help="Baseline of pairwise judges.", metavar="S")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for samples.")
+@settings_options("config", "data_dir")
+@json_option
+def judge(
+    folder: Path,
+    criteria: Sequence[str],
+    judge_model: str | None,
+    samples: int | None,
+    nli: str | None,
+    baseline: str,
+    seed: int,
+    flags: SettingsFlags,
+    as_json: bool,
+) -> None:
+    """Judge the answers of a run.
+
+    DIR is the --out of `localmem eval run`. The default criterion is correct; answers that already have a verdict are
+    skipped. The judge's model need not be the one that answered. Calibrate the judge first with `localmem eval
+    calibrate`; reports mark verdicts of uncalibrated judges.
+    """
+    settings = flags.load(model=judge_model)
+    counts = judge_run(
+        folder, settings, criteria=criteria, samples=samples, nli=nli, baseline=baseline, seed=seed, notify=note
+    )
+    if as_json:
+        print_json(counts)
+    for name, count in counts.items():
+        note(f"{name}: {count} verdicts; run `localmem eval report {folder}`")
+
+
+@click.command()
+@_criterion_option
+@_judge_model_option
+@click.option("--labelled", type=click.Path(path_type=Path), help="Labels for one criterion.", metavar="FILE")
+@_samples_option
+@_nli_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for samples and intervals.")
+@click.option("--out", type=click.Path(path_type=Path), help="JSON file for the figures.", metavar="FILE")
+@settings_options("config", "data_dir")
+@json_option
+def calibrate(
+    criteria: Sequence[str],
+    judge_model: str | None,
+    labelled: Path | None,
+    samples: int | None,
+    nli: str | None,
+    seed: int,
+    out: Path | None,
+    flags: SettingsFlags,
+    as_json: bool,
+) -> None:
+    """Compare judges with labelled verdicts.
+
+    Measures accuracy, kappa, position bias and accepted wrong answers, by default of every judge on the shipped labels.
+    The figures are stored in the data directory, so that reports can mark uncalibrated judges. A judge is believable
+    from a kappa (for numbers, a mean Spearman) of 0.6.
+    """
+    settings = flags.load(model=judge_model)
+    with step_progress() as progress:
+        records = calibrate_judges(
+            settings,
+            criteria=criteria,
+            labelled=labelled,
+            samples=samples,
+            nli=nli,
+            seed=seed,
+            notify=note,
+            progress=progress,
+        )
+    documents = [describe_calibration(record) for record in records]
+    if out:
+        write_json(out, documents, "choose another --out")
+    if as_json:
+        print_json(documents)
+        return
+    click.echo("\n\n".join(map(_calibration_table, records)))
+    note(f"stored in {settings.data} for reports")
+
+
+def _calibration_table(record: CalibrationRecord) -> str:
+    """One judge's figures for the terminal; a line for each that there is."""
+    figures = record.figures
+    samples = f", {record.samples} samples" if record.samples > 1 else ""
+    title = f"{record.judge} on {record.model.name}{samples}, {figures.items} items of {record.labelled}"
+    lines = [title, figures.line]
+    if figures.accuracy:
+        mean, low, high = figures.accuracy
+        lines.append(f"accuracy {mean:.2f} [{low:.2f}, {high:.2f}]")
+    if figures.flipped is not None:
+        sides = ", ".join(f"{share:.0%} to reply {position}" for position, share in figures.favoured.items())
+        lines.append(f"{figures.flipped:.0%} flip with the order" + (f" ({sides})" if sides else ""))
+    if figures.unusable or figures.trimmed:
+        lines.append(f"{figures.unusable} without a verdict, {figures.trimmed} with a prompt cut to fit")
+    if figures.kinds:
+        accepted = {kind: f"{share:.0%}" for kind, share in figures.passed.items()}
+        heads = ["kind", "items", "agreed", "accepted"][: 4 if accepted else 3]
+        rows = [[kind, *row, accepted.get(kind, "")][: len(heads)] for kind, row in figures.kinds.items()]
+        lines.append(tabulate(rows, heads))
+    if figures.spearman:
+        scales = [
+            [scale, f"{rho:.2f}", ", ".join(f"{label}: {mean:.1f}" for label, mean in figures.means[scale].items())]
+            for scale, rho in figures.spearman.items()
+        ]
+        lines.append(tabulate(scales, ["scale", "Spearman", "mean by label"], disable_numparse=True))
+    return "\n".join(lines)

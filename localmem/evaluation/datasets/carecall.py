@@ -6,8 +6,7 @@ which is available on request. Licence: NAVER's own; for non-commercial research
 A list of episodes, each a list of two to five sessions. The service's turns are the probes, after the previous session;
 the turn that opens a call is not one, since nothing precedes it. Sessions are ten days apart from 1970 on: the authors
 assume a gap of one to two weeks. `memory` is the memory before a session, revised by people: the gold memory of the
-previous session. The last session has none. The sentences of `summary` are what their session alone contributed;
-`summaries` returns them.
+previous session. The last session has none.
 """
 
 from datetime import datetime, timedelta
@@ -37,7 +36,6 @@ class _Session(Record):
     guid: str = Field(pattern=r".+-S\d+$")
     dialogue: list[_Turn] = Field(min_length=1)
     memory: list[str]
-    summary: list[str]
 
     @property
     def number(self) -> int:
@@ -60,16 +58,6 @@ class _Episode(Record):
 def read(path: Path) -> Dataset:
     """One episode per list of sessions. Raises BadInput with file and record."""
     return readers.read_episodes("carecall", path, _Episode, _episode, episodes=COUNTS, sessions=SESSIONS)
-
-
-def summaries(path: Path) -> dict[str, tuple[str, ...]]:
-    """Session id -> the sentences that summarise that session alone."""
-    reading = Reading()
-    sentences: dict[str, tuple[str, ...]] = {}
-    for _, record in readers.read_records(path, _Episode):
-        name = reading.unique(record.name)
-        sentences |= {f"{name}/{session.number}": tuple(session.summary) for session in record.sessions}
-    return sentences
 
 
 def _episode(_place: str, record: _Episode, reading: Reading) -> Episode:

@@ -82,7 +82,11 @@ def _probes(place: str, passage: _Passage, session: Session, oddities: Counter[s
     for other in chain.from_iterable(passage.additional_answers.values()):
         others[other.turn_id] = (*others.get(other.turn_id, ()), other.input_text)
     for question, answer in zip(passage.questions, passage.answers, strict=True):
-        evidence = _evidence(passage, answer, session)
+        evidence = tuple(
+            turn.id
+            for turn, span in zip(session.turns, _SENTENCE.finditer(passage.story), strict=True)
+            if 0 <= answer.span_start < span.end() and span.start() < answer.span_end
+        )
         oddities["questions without evidence"] += not evidence
         name = f"{passage.id}/q{question.turn_id}"
         probes.append(
@@ -100,11 +104,3 @@ def _probes(place: str, passage: _Passage, session: Session, oddities: Counter[s
         dialogue.append(Turn(name, "user", "User", question.input_text, time))
         dialogue.append(Turn(f"{name}.a", "assistant", "Assistant", answer.input_text, time))
     return tuple(probes)
-
-
-def _evidence(passage: _Passage, answer: _Text, session: Session) -> tuple[str, ...]:
-    return tuple(
-        turn.id
-        for turn, span in zip(session.turns, _SENTENCE.finditer(passage.story), strict=True)
-        if 0 <= answer.span_start < span.end() and span.start() < answer.span_end
-    )

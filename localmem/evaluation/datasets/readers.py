@@ -5,7 +5,6 @@ file and the line or record.
 """
 
 import json
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,6 @@ from localmem.types import Session, Turn, Unit
 
 CURE = "use the data set's own file"
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # the first time in a data set without times
-_PEEK = 256  # bytes that show whether a file is a list
 _CHUNK = 1 << 24  # characters read at once; larger than most records, so that few are parsed twice
 _SEPARATORS = " \t\r\n,"
 
@@ -198,9 +196,7 @@ def set_role(turn: Turn, replier: str) -> Turn:
 
 
 def _read_values(path: Path) -> Iterator[tuple[str, object]]:
-    with files.reading(path, CURE), path.open("rb") as stream:
-        is_list = stream.read(_PEEK).removeprefix(BOM_UTF8).lstrip()[:1] == b"["
-    if is_list:
+    if files.is_json_list(path, CURE):
         yield from _read_list(path)
     else:
         for place, text in files.read_lines(path, CURE):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from localmem.config import Settings
-from localmem.errors import BadInput, MissingExtra
+from localmem.errors import BadInput, requires
 from localmem.evaluation.judging.judges import Item, Judge, Numbers, Pair, Words, check_item
 from localmem.evaluation.judging.verdicts import FLIPS, Verdict
 from localmem.files import parse_json, read_json, read_lines, read_text, write_json
@@ -162,10 +162,8 @@ def _parse_line(place: str, text: str, judge: Judge) -> Label:
 
 def _kappa(labels: Sequence[str], words: Sequence[str]) -> float:
     """Cohen's kappa; 0 if only one word occurs on both sides, which shows nothing."""
-    try:
+    with requires("calibration needs scikit-learn", "eval"):
         from sklearn.metrics import cohen_kappa_score
-    except ModuleNotFoundError as error:
-        raise MissingExtra("calibration needs scikit-learn; run `pip install 'localmem[eval]'`") from error
     if len({*labels, *words}) < 2:
         return 0.0
     return float(cohen_kappa_score(labels, words))
@@ -173,10 +171,8 @@ def _kappa(labels: Sequence[str], words: Sequence[str]) -> float:
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
     """Over the items with a verdict; 0 if one side is constant."""
-    try:
+    with requires("calibration needs scipy", "eval"):
         from scipy.stats import spearmanr
-    except ModuleNotFoundError as error:
-        raise MissingExtra("calibration needs scipy; run `pip install 'localmem[eval]'`") from error
     labels, scores = [label for label, _ in pairs], [score for _, score in pairs]
     if len(set(labels)) < 2 or len(set(scores)) < 2:
         return 0.0

@@ -97,7 +97,9 @@ def ask_judge(
             case Words() as words:
                 verdict = _from_words(words, item, part)
             case Numbers() as numbers if numbers.names:
-                verdict = _from_numbers(judge, numbers, part, counts)
+                parsed = [_parse_numbers(judge, numbers, answer, counts) for answer in part if answer is not None]
+                usable = [row for row in parsed if row is not None]
+                verdict = Verdict(scores=_mean(usable), unusable=len(part) - len(usable))
             case Numbers():
                 verdict = _from_grades(judge, part)
             case _:  # a pair
@@ -182,12 +184,6 @@ def _from_words(words: Words, item: Item, answers: Answers) -> Verdict:
     if words.right:
         scores[RIGHT] = float(words.is_right(item, label))
     return Verdict(label, scores, votes, _mean([_probabilities(answer) for answer in usable]), unusable)
-
-
-def _from_numbers(judge: Judge, numbers: Numbers, answers: Answers, fallbacks: Counter[str]) -> Verdict:
-    parsed = [_parse_numbers(judge, numbers, answer, fallbacks) for answer in answers if answer is not None]
-    usable = [row for row in parsed if row is not None]
-    return Verdict(scores=_mean(usable), unusable=len(answers) - len(usable))
 
 
 def _parse_numbers(

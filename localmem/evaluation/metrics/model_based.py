@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from localmem.errors import BadInput, MissingExtra, ModelMissing
+from localmem.batching import map_by_length
+from localmem.errors import BadInput, ModelMissing, requires
 from localmem.evaluation.metrics.text import Overlap, check_pairs
-from localmem.llm.device import resolve_device
+from localmem.llm.device import pad_rows, resolve_device
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.types import Message
 from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from bert_score import BERTScorer
     from numpy.typing import NDArray
     from transformers import PreTrainedModel
@@ -71,13 +71,7 @@ class Scorer:
         BadInput for an answer that is empty or longer than the context.
         """
         rows = [self._row(messages, answer) for messages, answer in pairs]
-        likelihoods: dict[int, Likelihood] = {}
-        for batch in self._batches([len(row.ids) for row in rows]):
-            sums = self._log_probabilities([rows[index] for index in batch])
-            for index, total in zip(batch, sums, strict=True):
-                row = rows[index]
-                likelihoods[index] = Likelihood(total, len(row.ids) - row.prompt, row.cut)
-        return [likelihoods[index] for index in range(len(rows))]
+        return map_by_length(lambda batch: list(self._likelihoods(batch)), rows, lambda row: len(row.ids), self._batch)
 
     def features(self, texts: Sequence[str]) -> "NDArray[np.float32]":
         """(n, width) float32: the last layer's state at the last token of each text, as MAUVE takes them.
@@ -91,21 +85,15 @@ class Scorer:
         rows = [self._ids(text)[: self._length] for text in texts]
         if not all(rows):
             raise BadInput(f"text {[*map(bool, rows)].index(False) + 1} is empty; MAUVE needs texts with words")
-        vectors: dict[int, NDArray[np.float32]] = {}
         self._model.float()
-        for batch in self._batches([len(row) for row in rows]):
-            ids, mask = self._pad([rows[index] for index in batch])
+
+        def last_states(batch: "Sequence[list[int]]") -> "list[NDArray[np.float32]]":
+            ids, mask = pad_rows(batch, self._model.device)
             with torch.inference_mode():
                 states = self._model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states[-1]
-            for place, index in enumerate(batch):
-                vectors[index] = states[place, len(rows[index]) - 1].float().cpu().numpy()
-        return np.stack([vectors[index] for index in range(len(rows))])
+            return [states[place, len(row) - 1].float().cpu().numpy() for place, row in enumerate(batch)]
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """The indices in batches of similar length, longest first, so that little is padded."""
-        order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-        for start in range(0, len(order), self._batch):
-            yield order[start : start + self._batch]
+        return np.stack(map_by_length(last_states, rows, len, self._batch))
 
     def _row(self, messages: Sequence[Message], answer: str) -> "_Row":
         prompt = self._chat.encode(messages, {})
@@ -121,20 +109,11 @@ class Scorer:
         ids: list[int] = self._chat.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    def _pad(self, rows: Sequence[Sequence[int]]) -> "tuple[torch.Tensor, torch.Tensor]":
-        """Token ids and attention mask, padded on the right, where a causal model does not look."""
+    def _likelihoods(self, rows: Sequence["_Row"]) -> Iterator[Likelihood]:
+        """Only the positions of the answers become logits, since a vocabulary is wide."""
         import torch
 
-        width = max(map(len, rows))
-        ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self._model.device)
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=self._model.device)
-        return ids, mask
-
-    def _log_probabilities(self, rows: Sequence["_Row"]) -> Iterator[float]:
-        """The sum over each row's answer. Only its positions become logits, since a vocabulary is wide."""
-        import torch
-
-        ids, mask = self._pad([row.ids for row in rows])
+        ids, mask = pad_rows([row.ids for row in rows], self._model.device)
         width = ids.shape[1] - min(row.prompt for row in rows) + 1
         with torch.inference_mode():
             logits = self._model(input_ids=ids, attention_mask=mask, logits_to_keep=width).logits.float()
@@ -142,7 +121,8 @@ class Scorer:
         for place, row in enumerate(rows):
             weights = logits[place, row.prompt - 1 - first : len(row.ids) - 1 - first].log_softmax(-1)
             answer = ids[place, row.prompt : len(row.ids)]
-            yield float(weights.gather(-1, answer[:, None]).double().sum())
+            total = float(weights.gather(-1, answer[:, None]).double().sum())
+            yield Likelihood(total, len(row.ids) - row.prompt, row.cut)
 
 
 class _Row(NamedTuple):
@@ -208,18 +188,14 @@ def mauve(ours: "NDArray[np.float32]", theirs: "NDArray[np.float32]", *, seed: i
     """
     if min(len(ours), len(theirs)) < MIN_TEXTS:
         raise BadInput(f"MAUVE cannot compare {len(ours)} and {len(theirs)} texts; give at least {MIN_TEXTS} of both")
-    try:
+    with requires("MAUVE needs mauve-text", "eval"):
         from mauve import compute_mauve
-    except ImportError as error:
-        raise MissingExtra("MAUVE needs mauve-text; run `pip install 'localmem[eval]'`") from error
     return float(compute_mauve(p_features=ours, q_features=theirs, seed=seed, verbose=False).mauve)
 
 
 def _load_scorer(folder: Path, layers: int | None, device: str) -> "tuple[BERTScorer, int]":
-    try:
+    with requires("BERTScore needs bert-score", "eval"):
         from bert_score import BERTScorer
-    except ImportError as error:
-        raise MissingExtra("BERTScore needs bert-score; run `pip install 'localmem[eval]'`") from error
     deepest = _count_layers(folder)
     layers = deepest if layers is None else layers
     if not 1 <= layers <= deepest:

@@ -18,7 +18,7 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from localmem.errors import BadInput, MissingExtra
+from localmem.errors import BadInput, requires
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,7 +231,7 @@ class _AnyScriptTokenizer:
 
 @cache
 def _stemmer() -> "PorterStemmer":
-    try:
+    with requires("ROUGE needs rouge-score", "eval"):
         from nltk.stem import PorterStemmer
     except ImportError as error:
         raise MissingExtra("LoCoMo's F1 needs nltk; run `pip install 'localmem[eval]'`") from error
@@ -240,7 +240,7 @@ def _stemmer() -> "PorterStemmer":
 
 @cache
 def _bleu(order: Order, *, alone: bool) -> "BLEU":
-    try:
+    with requires("BLEU needs sacrebleu", "eval"):
         from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
         raise MissingExtra("BLEU needs sacrebleu; run `pip install 'localmem[eval]'`") from error
@@ -249,7 +249,7 @@ def _bleu(order: Order, *, alone: bool) -> "BLEU":
 
 @cache
 def _rouge(kinds: tuple[Kind, ...], stem: bool, any_script: bool) -> "RougeScorer":
-    try:
+    with requires("LoCoMo's F1 needs nltk", "eval"):
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
         raise MissingExtra("ROUGE needs rouge-score; run `pip install 'localmem[eval]'`") from error

@@ -99,10 +99,6 @@ class Decoder:
         """Rows waiting and running."""
         return self._arrivals.qsize() + len(self._waiting) + len(self._running)
 
-    def uses(self, adapter: str) -> bool:
-        """Whether an unfinished row uses this adapter."""
-        return any(row.adapter == adapter for row in (*self._waiting, *self._running))
-
     def add(self, rows: Sequence[Row]) -> None:
         """Queues rows; may be called while another thread steps."""
         for row in rows:

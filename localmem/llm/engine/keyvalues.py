@@ -217,10 +217,6 @@ class PrefixCache:
     def clear(self) -> None:
         self._rows = []
 
-    def drop(self, adapter: str | None) -> None:
-        """Drops the rows of an adapter that is unloaded."""
-        self._rows = [row for row in self._rows if row.adapter != adapter]
-
 
 def _common_length(row: SavedRow, ids: Sequence[int], adapter: str | None, salt: str | None) -> int:
     if (row.adapter, row.salt) != (adapter, salt):

@@ -1,18 +1,259 @@
-"""A vLLM server of our own: the command, the environment and the flags that serve one model on this machine.
+"""A vLLM server of our own, started, awaited, watched, restarted once and ended with this program.
 
-Covers vLLM's command line for GPU and CPU builds; process.py keeps the process alive.
+ServerProcess works with a command, a health address and a log file, and does not depend on what is served; VllmServer
+gives it vLLM's command line and environment, for GPU and CPU builds.
 """
 
+import atexit
+import logging
+import os
+import re
 import secrets
 import socket
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from localmem.errors import BadSettings, MissingExtra, ModelMissing
+import httpx
+
+from localmem.errors import LLMUnavailable, MissingExtra, ModelMissing
 from localmem.llm.device import core_count, fastest_cpu_dtype
-from localmem.llm.vllm.process import Progress, ServerCommand, ServerProcess
+from localmem.llm.vllm import guard
+
+logger = logging.getLogger(__name__)
+
+# How a server is kept alive. One thread, the watcher, starts the guard with the server under it, waits for readiness,
+# waits for the end, and decides about a restart. It makes the process itself, because Linux sends the death signal
+# (see guard.py) when the thread that made a child ends, not when its process does: started from a request's thread, the
+# server would be killed as soon as that thread finished. All other threads only read the state under the condition.
+#
+# When a restart helps. A server that has served before and died (out of memory, a driver's error) is started once more;
+# a server that never became ready would fail in the same way again, so its log is reported instead. After
+# _STABLE_SECONDS of service a death counts as the first again, so that a server may die once a day for ever, but
+# never restarts in a loop.
+#
+# Why a health address and not the exit code. A model server that hangs in a GPU kernel lives and answers nothing.
+# `ensure_ready` is called by requests that got no answer: it asks the health address until _DEAF_SECONDS have
+# passed and then ends the process, which the watcher treats like any other death. `starts` tells whether another thread
+# has brought a restart about meanwhile; without that check the fresh server would be killed in place of the deaf one.
+#
+# How it ends. Closing the guard's standard input is the request to end, so the same thing happens on `stop`, on a
+# regular exit (atexit) and when this program is killed. A server that is still loading is killed at once: it does
+# not react to a request to end before it has loaded, and has no work to finish.
+#
+# The log is made by us, mode 0600, for prompts may appear in it; the one before is renamed to *.before, because the
+# reason of a death is in there when the restart succeeds. `-I` keeps PYTHONPATH and the current folder from
+# replacing a module of the standard library in the guard.
+
+Progress = Callable[[str, float], None]
+
+_POLL_SECONDS = 0.25
+_STABLE_SECONDS = 600.0
+_DEAF_SECONDS = 30.0
+_KILL_SECONDS = 5.0  # for the guard to kill what did not end
+_TAIL_BYTES = 16384
+_TAIL_LINES = 3
+_TAIL_WIDTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCommand:
+    """How to start a server and see how it is.
+
+    `health` answers 200 once it serves. `stages` are patterns of its log with a description for the user, in the order
+    of a start. `environment` is added to this program's. It is killed `grace_seconds` after a request to end. `nice` is
+    added to its niceness.
+    """
+
+    name: str
+    command: Sequence[str]
+    health: str
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stages: Sequence[tuple[str, str]] = ()
+    start_seconds: float = 900.0
+    grace_seconds: float = 20.0
+    nice: int = 0
+
+
+class ServerProcess:
+    """Keeps one server running. All methods are safe to call from any thread."""
+
+    def __init__(self, how: ServerCommand, *, progress: Progress | None = None) -> None:
+        self._how = how
+        self._progress = progress or (lambda _stage, _seconds: None)
+        self._changed = threading.Condition()
+        self._state: Literal["new", "starting", "ready", "dead", "stopped"] = "new"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: threading.Thread | None = None
+        self.starts = 0  # how often it was started; what an earlier process had loaded at run time is lost
+        self._timed_out = False
+        self._reason = ""
+
+    def start(self, *, wait: bool = True) -> None:
+        """Starts the server and, with `wait`, returns when it serves. Raises LLMUnavailable with the end of its log."""
+        with self._changed:
+            is_new = self._state == "new"
+            self._state = "starting" if is_new else self._state
+        if is_new:
+            atexit.register(self.stop)
+            self._watcher = threading.Thread(target=self._watch, name=f"{self._how.name}-watcher", daemon=True)
+            self._watcher.start()
+        if wait:
+            self.ensure_ready()
+
+    def ensure_ready(self) -> None:
+        """Waits while the server starts or restarts. Raises LLMUnavailable when it has ended for good."""
+        deaf_since: float | None = None
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._state != "starting")
+                if self._state == "dead":
+                    raise LLMUnavailable(self._reason)
+                if self._state in ("new", "stopped"):
+                    raise LLMUnavailable(f"the {self._how.name} server was stopped; start it again")
+                starts = self.starts
+            if self._is_healthy():
+                return
+            deaf_since = deaf_since or time.monotonic()
+            if time.monotonic() - deaf_since > _DEAF_SECONDS:
+                self._end_deaf(starts)
+                deaf_since = None
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        with self._changed:
+            if self._state in ("new", "stopped"):
+                return
+            self._end(at_once=self._state == "starting")
+            self._state = "stopped"
+            self._changed.notify_all()
+        if self._watcher:
+            self._watcher.join(self._how.grace_seconds + _KILL_SECONDS)
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+        atexit.unregister(self.stop)
+
+    def _watch(self) -> None:
+        restarts = 0
+        while True:
+            ready_for = self._run_once()
+            with self._changed:
+                if self._state == "stopped":
+                    return
+                restarts = 0 if ready_for > _STABLE_SECONDS else restarts
+                restart = restarts == 0 and ready_for > 0
+                self._reason = self._death_report()
+                self._state = "starting" if restart else "dead"
+                self._changed.notify_all()
+            if not restart:
+                logger.error("%s", self._reason)
+                return
+            restarts += 1
+            logger.warning("%s; restarting it", self._reason)
+
+    def _run_once(self) -> float:
+        with self._changed:
+            if self._state == "stopped":
+                return 0.0
+            self._process = process = self._spawn()
+            self.starts += 1
+        ready = time.monotonic() if self._await_ready(process) else None
+        if ready is None:
+            self._end(at_once=True)
+        process.wait()
+        self._end()
+        return time.monotonic() - ready if ready is not None else 0.0
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        how = self._how
+        how.log.parent.mkdir(parents=True, exist_ok=True)
+        if how.log.exists():
+            how.log.replace(how.log.with_name(f"{how.log.name}.before"))
+        descriptor = os.open(how.log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-I", guard.__file__, str(how.grace_seconds), str(how.nice), *how.command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **how.environment},
+                start_new_session=True,
+            )
+
+    def _await_ready(self, process: "subprocess.Popen[bytes]") -> bool:
+        start = time.monotonic()
+        while process.poll() is None and self._state != "stopped":
+            seconds = time.monotonic() - start
+            if self._is_healthy():
+                with self._changed:
+                    if self._state == "starting":
+                        self._state = "ready"
+                    self._changed.notify_all()
+                self._progress("ready", seconds)
+                return True
+            if seconds > self._how.start_seconds:
+                self._timed_out = True
+                return False
+            log = _tail(self._how.log)
+            stages = [stage for pattern, stage in self._how.stages if re.search(pattern, log)]
+            self._progress(stages[-1] if stages else "starting", seconds)
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _is_healthy(self) -> bool:
+        try:
+            return httpx.get(self._how.health, timeout=5.0, trust_env=False).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def _end_deaf(self, starts: int) -> None:
+        """Ends a server that does not answer, unless another was started meanwhile; the watcher restarts it."""
+        with self._changed:
+            if self.starts == starts and self._process and self._process.poll() is None:
+                logger.warning("the %s server runs but has not answered for %.0f s", self._how.name, _DEAF_SECONDS)
+                self._state = "starting"
+                self._end()
+
+    def _end(self, *, at_once: bool = False) -> None:
+        """Closes the guard's input, which ends everything under it."""
+        stdin = self._process.stdin if self._process else None
+        if stdin is None or stdin.closed:
+            return
+        with suppress(BrokenPipeError):  # the guard has already ended
+            if at_once:
+                stdin.write(b"!")
+            stdin.close()
+
+    def _death_report(self) -> str:
+        code = self._process.returncode if self._process else None
+        how = f"was not ready after {self._how.start_seconds:.0f} s" if self._timed_out else f"ended with code {code}"
+        log = self._how.log
+        return f"the {self._how.name} server {how}; its log says: {_summarize(_tail(log))} (whole log: {log})"
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _summarize(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\b\w*(Error|Exception)\b.*:", line)]
+    last = list(dict.fromkeys(errors or lines))[-_TAIL_LINES:]
+    return " | ".join(line[-_TAIL_WIDTH:] for line in last) or "nothing"
+
 
 # Niceness of a server on a CPU: its threads fill the cores, and a question's embedding, which is short, would wait for
 # whole steps. With 5 it gets a third of this program's share of a core that both want.
@@ -25,7 +266,8 @@ _FEW_CORES = 4
 # itself, which the server would inherit. A step waits a hundred times for all threads, and each wake-up costs time
 # (25 ms between tokens in place of 17).
 _SPINS = "300000"
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_HOST = "127.0.0.1"
+ADAPTER_LIMIT = 4  # that a server of ours holds at a time
 _STAGES = (
     (r"vLLM API server version|non-default args", "starting vLLM"),
     (r"EngineCore|Initializing a V1 LLM engine", "starting the engine"),
@@ -41,34 +283,20 @@ _STAGES = (
 class VllmSettings:
     """Settings of a server.
 
-    `context_length` None is the model's own. `adapters` are LoRA folders served from the start, by served name; `lora`
-    allows loading more at run time, `adapter_limit` in all, of rank `lora_rank` at most. `eager` None compiles on a GPU
-    and not on a CPU, where compiling takes minutes. `gpu_memory` is the share of the GPU's memory to use,
-    `cpu_cache_gib` the cache of a CPU build. `arguments` are passed to vLLM unchanged. `python` is an interpreter with
-    vLLM installed.
+    `context_length` None is the model's own. `lora` allows loading adapters at run time, ADAPTER_LIMIT in all.
+    `arguments` are passed to vLLM unchanged.
     """
 
     context_length: int | None = None
     dtype: str = "auto"
-    adapters: Mapping[str, Path] = field(default_factory=dict)
     lora: bool = False
-    lora_rank: int = 32
-    adapter_limit: int = 4
-    eager: bool | None = None
-    gpu_memory: float = 0.9
-    cpu_cache_gib: int = 1
-    host: str = "127.0.0.1"
-    port: int | None = None
     arguments: Sequence[str] = ()
-    python: str = sys.executable
-    start_seconds: float = 900.0
 
 
 class VllmServer(ServerProcess):
     """Serves the model in `path` under `name`. Use as a context manager, or call `start` and `stop`.
 
-    It listens on loopback unless the settings name another host, and requires a key that only this program knows. `log`
-    is a file.
+    It listens on loopback and requires a key that only this program knows. `log` is a file.
     """
 
     def __init__(
@@ -77,23 +305,18 @@ class VllmServer(ServerProcess):
         *,
         name: str,
         log: Path,
-        settings: VllmSettings | None = None,
+        settings: VllmSettings = VllmSettings(),  # immutable
         progress: Progress | None = None,
     ) -> None:
-        settings = settings or VllmSettings()
-        if len(settings.adapters) > settings.adapter_limit:
-            raise BadSettings(
-                f"{len(settings.adapters)} adapters exceed the limit of {settings.adapter_limit}; raise the limit"
-            )
         if not (path / "config.json").is_file():
             raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
-        port = settings.port or _free_port(settings.host)
+        with socket.socket() as probe:
+            probe.bind((_HOST, 0))
+            port: int = probe.getsockname()[1]
         self.name = name
         self.api_key = secrets.token_urlsafe(24)
-        self.url = f"http://{_client_host(settings.host)}:{port}"
-        self.adapters = tuple(settings.adapters)
-        self.adapter_limit = settings.adapter_limit if settings.lora or settings.adapters else 0
-        on_gpu = _on_gpu(settings)
+        self.url = f"http://{_HOST}:{port}"
+        on_gpu = _on_gpu()
         how = ServerCommand(
             name=f"vLLM ({name})",
             command=_command(path, name, port, settings, on_gpu=on_gpu),
@@ -101,7 +324,6 @@ class VllmServer(ServerProcess):
             log=log,
             environment=_environment(settings, self.api_key, on_gpu=on_gpu),
             stages=_STAGES,
-            start_seconds=settings.start_seconds,
             nice=0 if on_gpu else _CPU_NICENESS,
         )
         super().__init__(how, progress=progress)
@@ -116,9 +338,11 @@ class VllmServer(ServerProcess):
 
 def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu: bool) -> list[str]:
     # `vllm serve` looks up a distribution called vllm, which a CPU build is not; the module works for both.
-    command = [settings.python, "-m", "vllm.entrypoints.openai.api_server"]
-    command += ["--model", str(path), "--served-model-name", name, "--host", settings.host, "--port", str(port)]
-    command += ["--dtype", _dtype(settings, on_gpu=on_gpu)]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--model", str(path), "--served-model-name", name, "--host", _HOST, "--port", str(port)]
+    # By default the weights' own format; float32 on a processor that does not compute in bfloat16
+    on_slow_cpu = settings.dtype == "auto" and not on_gpu and fastest_cpu_dtype() == "float32"
+    command += ["--dtype", "float32" if on_slow_cpu else settings.dtype]
     command += ["--enable-prompt-tokens-details", "--disable-uvicorn-access-log"]
     # Prompts that a user waits for come before background prompts.
     command += ["--scheduling-policy", "priority"]
@@ -129,33 +353,20 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
     if settings.context_length:
         command += ["--max-model-len", str(settings.context_length)]
     if on_gpu:
-        command += ["--gpu-memory-utilization", str(settings.gpu_memory)]
+        command += ["--gpu-memory-utilization", "0.9"]
     else:
         # The smallest that its attention supports: with the default of 128 most of a short shared prefix is read again.
         command += ["--block-size", "32"]
         # A CPU build (0.32) crashes on a prompt with a seed that it reads in parts: it cannot rewind the generator.
         command += ["--no-enable-chunked-prefill"]
-    if settings.eager if settings.eager is not None else not on_gpu:
-        command.append("--enforce-eager")
-    if settings.lora or settings.adapters:
-        command += _lora_flags(settings, on_gpu=on_gpu)
+        # Compiling takes minutes there.
+        command += ["--enforce-eager"]
+    if settings.lora:
+        # A CPU build (0.32) applies the last slot's adapter to requests without one when they share a step with a
+        # request that has one: it looks their adapter up at index -1. So the last slot must stay empty there.
+        slots = ADAPTER_LIMIT if on_gpu else ADAPTER_LIMIT + 1
+        command += ["--enable-lora", "--max-lora-rank", "32", "--max-loras", str(slots)]
     return [*command, *settings.arguments]
-
-
-def _dtype(settings: VllmSettings, *, on_gpu: bool) -> str:
-    """By default the weights' own format; float32 on a processor that does not compute in bfloat16."""
-    on_slow_cpu = settings.dtype == "auto" and not on_gpu and fastest_cpu_dtype() == "float32"
-    return "float32" if on_slow_cpu else settings.dtype
-
-
-def _lora_flags(settings: VllmSettings, *, on_gpu: bool) -> list[str]:
-    # A CPU build (0.32) applies the last slot's adapter to requests without one when they share a step with a request
-    # that has one: it looks their adapter up at index -1. So the last slot must stay empty there.
-    slots = settings.adapter_limit if on_gpu else settings.adapter_limit + 1
-    flags = ["--enable-lora", "--max-lora-rank", str(settings.lora_rank), "--max-loras", str(slots)]
-    if settings.adapters:
-        flags += ["--lora-modules", *(f"{served}={folder}" for served, folder in settings.adapters.items())]
-    return flags
 
 
 def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[str, str]:
@@ -166,40 +377,23 @@ def _environment(settings: VllmSettings, api_key: str, *, on_gpu: bool) -> dict[
         "DO_NOT_TRACK": "1",
         "VLLM_API_KEY": api_key,
         "PYTHONUNBUFFERED": "1",
-    }
-    if settings.host in _LOOPBACK:
         # Where its processes connect to each other; by default it is the machine's outer address.
-        environment["VLLM_HOST_IP"] = "127.0.0.1"
+        "VLLM_HOST_IP": _HOST,
+    }
     if settings.lora:
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     if not on_gpu:
-        environment["VLLM_CPU_KVCACHE_SPACE"] = str(settings.cpu_cache_gib)
+        environment["VLLM_CPU_KVCACHE_SPACE"] = "1"  # GiB
         environment["GOMP_SPINCOUNT"] = _SPINS
         if core_count() <= _FEW_CORES:
             environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     return environment
 
 
-def _on_gpu(settings: VllmSettings) -> bool:
-    """Whether there is a GPU, as this interpreter's torch sees it; nearly always vLLM runs in the same one."""
-    if settings.python != sys.executable and not Path(settings.python).is_file():
-        raise BadSettings(f"no interpreter at {settings.python!r} to run vLLM; give the python of its environment")
+def _on_gpu() -> bool:
+    """Whether there is a GPU, as this interpreter's torch sees it; vLLM runs in the same interpreter."""
     try:
         import torch
     except ImportError as error:
         raise MissingExtra("vLLM needs torch; run scripts/setup, or set `llm.url` to a running server") from error
     return bool(torch.cuda.is_available())
-
-
-def _free_port(host: str) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _client_host(host: str) -> str:
-    wildcards = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # compared, not bound
-    address = wildcards.get(host, host)
-    return f"[{address}]" if ":" in address else address

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localmem import factory
-from localmem.benchmark.latency import synthetic_history
+from localmem.benchmark.latency import client
 from localmem.benchmark.latency.result import RESULT, SAMPLES, LatencyResult, Measurement, load_result, read_samples
 from localmem.benchmark.latency.stopwatch import Stopwatch, TimedLLM
 from localmem.benchmark.recipes import LatencyRecipe
@@ -38,7 +38,7 @@ def _measure(folder: Path, llm: LLM | None = None, titles: list[str] | None = No
     stores = folder / "stores"
     stores.mkdir(parents=True, exist_ok=True)
     existing = claim(folder, {"arguments": recipe.model_dump(mode="json")}, resume=True)
-    backbone = llm or synthetic_history.scripted_llm(recipe.answer, first_token=FIRST, per_token=PER)
+    backbone = llm or client.scripted_llm(recipe.answer, first_token=FIRST, per_token=PER)
     setup = LatencySetup(recipe, settings, backbone, stores, lambda _title, sessions: sessions)
 
     def progress(title: str, _requests: int) -> Callable[[], object]:
@@ -140,7 +140,7 @@ def test_a_slow_encoder_counts_as_embedding(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_calls_of_the_memory_are_reported_by_prompt(tmp_path: Path) -> None:
-    quick = synthetic_history.scripted_llm(WORDS, first_token=0.004)
+    quick = client.scripted_llm(WORDS, first_token=0.004)
     (point,) = _measure(tmp_path, quick, systems=("theanine",), bare=False).points
     assert point.turns.calls["theanine/respond"].calls == 1
     assert point.ends is not None
@@ -206,7 +206,7 @@ def test_the_folder_of_another_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_timing_changes_no_answer() -> None:
-    llm = synthetic_history.scripted_llm(5)
+    llm = client.scripted_llm(5)
     from tests.llm.prompts import ask, collect
 
     assert collect(TimedLLM(llm, Stopwatch()).stream(ask(name="agent/respond"))) == collect(

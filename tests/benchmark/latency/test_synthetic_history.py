@@ -8,7 +8,7 @@ import pytest
 
 from localmem import factory
 from localmem.bank import Bank
-from localmem.benchmark.latency import synthetic_history
+from localmem.benchmark.latency import client
 from localmem.chat.conversation import Conversation
 from localmem.config import load_settings
 from localmem.factory import SYSTEMS
@@ -20,13 +20,13 @@ from tests.llm.prompts import ask
 
 def _changes(system: str) -> Sequence[Change]:
     settings = load_settings(flags={"system": system})
-    llm = synthetic_history.scripted_llm(20)
+    llm = client.scripted_llm(20)
 
     def reader(journal: Journal) -> Conversation:
         memory = factory.memory(settings, factory.Parts(llm, WordRetriever), Bank())
         return Conversation(memory=memory, llm=llm, journal=journal)
 
-    return synthetic_history.remember(reader, synthetic_history.generate_sessions(3, 3, seed=1))
+    return client.remember(reader, client.generate_sessions(3, 3, seed=1))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -39,25 +39,25 @@ def test_every_system_keeps_the_history_in_its_own_form(system: str) -> None:
     units = [change for change in changes if isinstance(change, AddUnit)]
     assert units or bank.notes or system == "none"
     journal = MemoryJournal()
-    synthetic_history.commit_history(journal, changes)
+    client.commit_history(journal, changes)
     assert journal.bank() == bank
     assert changes == _changes(system)
 
 
 def test_sessions_are_a_day_apart_and_all_before_today() -> None:
-    sessions = synthetic_history.generate_sessions(4, 2, seed=3)
+    sessions = client.generate_sessions(4, 2, seed=3)
     assert [len(session.turns) for session in sessions] == [4] * 4
     days = [(after.turns[0].time - before.turns[0].time).days for before, after in pairwise(sessions)]
     assert days == [1, 1, 1]
-    assert sessions[-1].turns[-1].time < synthetic_history.today(4)
-    assert sessions[:2] == synthetic_history.generate_sessions(2, 2, seed=3)[:2]
+    assert sessions[-1].turns[-1].time < client.today(4)
+    assert sessions[:2] == client.generate_sessions(2, 2, seed=3)[:2]
 
 
 def test_no_turn_repeats() -> None:
-    texts_of_user = synthetic_history.user_texts(3, 5, 1, "user001")
+    texts_of_user = client.user_texts(3, 5, 1, "user001")
     texts = [next(texts_of_user) for _ in range(50)]
     assert len(set(texts)) == 50
-    other_user = synthetic_history.user_texts(3, 5, 1, "user002")
+    other_user = client.user_texts(3, 5, 1, "user002")
     assert next(other_user) != texts[0]
 
 
@@ -72,10 +72,10 @@ def test_scripted_answers_fit_the_format() -> None:
         },
     }
     for text in "abcdefgh":
-        value = json.loads(synthetic_history.scripted_answer(ask(text, schema=schema), 9))
+        value = json.loads(client.scripted_answer(ask(text, schema=schema), 9))
         assert all(len(memory) <= 12 for memory in value["memories"])
         assert value["kind"] in ("a", "b")
         assert 3 <= value["from"] <= 5
         assert isinstance(value["enough"], bool)
-        assert synthetic_history.scripted_answer(ask(text, choice=["yes", "no"]), 9) in ("yes", "no")
-    assert len(synthetic_history.scripted_answer(ask(name="agent/respond"), 17).split()) == 17
+        assert client.scripted_answer(ask(text, choice=["yes", "no"]), 9) in ("yes", "no")
+    assert len(client.scripted_answer(ask(name="agent/respond"), 17).split()) == 17

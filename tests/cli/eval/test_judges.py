@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from localmem import factory
-from localmem.cli.eval.judges import calibrate, judge
-from localmem.cli.eval.run import make, run_teafarm
+from localmem.cli.eval.run import calibrate, judge, make, run_teafarm
 from localmem.errors import BadInput
 from localmem.evaluation import DATA
 from localmem.evaluation.datasets import teabag

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localmem.errors import BadInput
-from localmem.evaluation.datasets import carecall, msc_cc, read_dataset, teabag
+from localmem.evaluation.datasets import msc_cc, read_dataset, teabag
 from localmem.evaluation.datasets.readers import UNDATED, nearest_sessions
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Probe
 from localmem.types import Session
@@ -259,7 +259,6 @@ def test_carecall_asks_for_the_service_and_holds_revised_memories(tmp_path: Path
         "interactive-35/1": ["이가 아픔"]
     }
     assert episode.memories == ()
-    assert carecall.summaries(path) == {"interactive-35/1": ("이가 아픔",), "interactive-35/2": ("이가 나음",)}
 
 
 def test_carecall_names_what_is_wrong(tmp_path: Path) -> None:

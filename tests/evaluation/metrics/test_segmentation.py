@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localmem.evaluation.metrics.segmentation import (
+from localmem.evaluation.datasets.segmented_dialogues import (
     Agreement,
     agreement,
     f1,

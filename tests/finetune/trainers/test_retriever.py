@@ -10,9 +10,18 @@ import torch
 from safetensors.torch import load_file
 
 import finetune.trainers.retriever as retriever_training
-from finetune.trainers.retriever import RetrieverRecipe, comparison_table, describe_licence, train
+from finetune.trainers.retriever import (
+    Corpus,
+    RetrieverRecipe,
+    Triplet,
+    comparison_table,
+    describe_licence,
+    hold_out_questions,
+    mine_triplets,
+    read_corpus,
+    train,
+)
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
-from finetune.triplets import Corpus, Triplet, hold_out_questions, mine_triplets, read_corpus
 from localmem.errors import BadInput
 from localmem.retrieval.encoder import SentenceEncoder
 from tests.evaluation.fixtures import LOCOMO, write_records

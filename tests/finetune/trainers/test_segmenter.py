@@ -15,7 +15,7 @@ from localmem.classification.pair_classifier import PairModel
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput, ModelMissing
 from localmem.evaluation.datasets.segmented_dialogues import read_segmented_dialogues
-from localmem.segmentation.boundary_classifier import BoundarySegmenter
+from localmem.segmentation.texttiling import BoundarySegmenter
 from localmem.types import Session
 from localmem.weights import Manifest
 from tests.fakes import session

@@ -14,8 +14,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from localmem.errors import LLMUnavailable
-from localmem.llm.vllm import guard, process
-from localmem.llm.vllm.process import ServerCommand, ServerProcess
+from localmem.llm.vllm import guard, vllm_server
+from localmem.llm.vllm.vllm_server import ServerCommand, ServerProcess
 
 # Serves /health once the file `ready` exists; has a child of its own, as vLLM has; `sick` makes it answer 503.
 STUB = """
@@ -98,7 +98,7 @@ def eventually(happened: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(vllm_server, "_POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_only_the_owner_can_read_the_log(stub: Stub) -> None:
 def test_it_waits_while_the_server_loads_and_reports_stages(tmp_path: Path, unused_port: int) -> None:
     stages: list[str] = []
     stub = Stub(tmp_path, unused_port, progress=lambda stage, _seconds: stages.append(stage))
-    stub.server.start_soon()
+    stub.server.start(wait=False)
     eventually(lambda: "loading weights" in stages)
     waiting = threading.Thread(target=stub.server.ensure_ready)
     waiting.start()
@@ -170,7 +170,7 @@ def eventually_refused(server: ServerProcess) -> None:
 
 
 def test_a_server_that_served_long_has_another_restart(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_STABLE_SECONDS", 0.0)
+    monkeypatch.setattr(vllm_server, "_STABLE_SECONDS", 0.0)
     stub.server.start()
     for starts in (2, 3, 4):
         stub.kill()
@@ -194,7 +194,7 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path: Path, unused_port: int) 
 
 
 def test_a_deaf_server_is_started_again(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_DEAF_SECONDS", 0.3)
+    monkeypatch.setattr(vllm_server, "_DEAF_SECONDS", 0.3)
     stub.server.start()
     stub.say("sick")
     waiting = threading.Thread(target=stub.server.ensure_ready)

@@ -31,9 +31,9 @@ def test_a_processor_without_bfloat16_computes_in_single_precision(
 def test_on_a_processor_it_yields_to_this_program(
     on_gpu: bool, nice: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_server, "_on_gpu", lambda _: on_gpu)
+    monkeypatch.setattr(vllm_server, "_on_gpu", lambda: on_gpu)
     (tmp_path / "config.json").touch()
-    server = VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings(port=8000))
+    server = VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings())
     assert server._how.nice == nice
 
 
@@ -55,7 +55,7 @@ def test_its_threads_spin_as_openmp_would_have_them_whatever_this_programs_do() 
 
 
 def test_a_cpu_build_does_not_chunk_prompts() -> None:
-    on_cpu, on_gpu = (command(VllmSettings(python="py"), on_gpu=where) for where in (False, True))
+    on_cpu, on_gpu = (command(VllmSettings(), on_gpu=where) for where in (False, True))
     assert "--no-enable-chunked-prefill" in on_cpu
     assert "--no-enable-chunked-prefill" not in on_gpu
     assert "--gpu-memory-utilization" in on_gpu
