@@ -231,10 +231,8 @@ class _AnyScriptTokenizer:
 
 @cache
 def _stemmer() -> "PorterStemmer":
-    with requires("ROUGE needs rouge-score", "eval"):
+    with requires("LoCoMo's F1 needs nltk", "eval"):
         from nltk.stem import PorterStemmer
-    except ImportError as error:
-        raise MissingExtra("LoCoMo's F1 needs nltk; run `pip install 'localmem[eval]'`") from error
     return PorterStemmer()
 
 
@@ -242,15 +240,11 @@ def _stemmer() -> "PorterStemmer":
 def _bleu(order: Order, *, alone: bool) -> "BLEU":
     with requires("BLEU needs sacrebleu", "eval"):
         from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise MissingExtra("BLEU needs sacrebleu; run `pip install 'localmem[eval]'`") from error
     return BLEU(max_ngram_order=order, effective_order=alone)
 
 
 @cache
 def _rouge(kinds: tuple[Kind, ...], stem: bool, any_script: bool) -> "RougeScorer":
-    with requires("LoCoMo's F1 needs nltk", "eval"):
+    with requires("ROUGE needs rouge-score", "eval"):
         from rouge_score.rouge_scorer import RougeScorer
-    except ImportError as error:
-        raise MissingExtra("ROUGE needs rouge-score; run `pip install 'localmem[eval]'`") from error
     return RougeScorer(list(kinds), use_stemmer=stem, tokenizer=_AnyScriptTokenizer() if any_script else None)
