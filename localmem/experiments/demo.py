@@ -7,7 +7,6 @@ then guesses counts all the same. For the costs each system replays a conversati
 conversation, so only the memory's own calls and tokens are counted. Weights, store and index are real.
 """
 
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from localmem import factory
 from localmem.chat.responder import Responder, Speakers
 from localmem.config import Settings, load_settings
 from localmem.evaluation import DATA
-from localmem.evaluation.metrics.text import contains_answer
+from localmem.evaluation.metrics.text import abstains, contains_answer
 from localmem.experiments.runs import Notify
 from localmem.files import parse, read_yaml
 from localmem.llm.wrappers import Meter, PromptUsage
@@ -154,18 +153,6 @@ def _judge(reply: Reply, question: DemoQuestion) -> DemoReply:
     return DemoReply(answer=reply.turn.text, recalled=reply.recall.text, right=right)
 
 
-# "I don't know …", "you haven't told me …", "I'm not sure …", "you never mentioned …", "I have no record of …" and
-# the like.
-RULE = re.compile(
-    r"\b(?:do(?:n't| not)|did(?:n't| not)|can(?:'t|not)|could(?:n't| not)|have(?:n't| not)|has(?:n't| not)|never|not)"
-    r"(?: (?:yet|really|actually|currently|ever|even|sure|seem to|been|think that you|think you))*"
-    r" (?:know|say|tell|told|mention(?:ed)?|recall|remember|sure|aware|talked about|find"
-    r"|have (?:any|that|this|the|enough) (?:information|record|memory|details?))\b"
-    r"|\bno (?:information|record|memory|idea|mention)\b|\b(?:unknown|unsure)\b",
-    re.IGNORECASE,
-)
-
-
 class AbstentionCase(BaseModel):
     """A conversation, the day of the questions, and questions with and without an answer in it.
 
@@ -180,11 +167,6 @@ class AbstentionCase(BaseModel):
     unanswered: tuple[str, ...]
     answered: tuple[DemoQuestion, ...] = ()
     questions: str | None = None
-
-
-def abstains(reply: str) -> bool:
-    """Whether the reply says that it does not know, by `RULE`."""
-    return RULE.search(reply.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) is not None
 
 
 def read_cases(path: Path) -> list[AbstentionCase]:

@@ -4,7 +4,8 @@ import pytest
 
 from localmem.errors import BadInput
 from localmem.evaluation import DATA
-from localmem.experiments.demo import abstains, read_cases
+from localmem.evaluation.metrics.text import abstains
+from localmem.experiments.demo import read_cases
 
 QUESTIONS = DATA / "abstention" / "questions.yaml"
 

@@ -38,6 +38,16 @@ _LOCOMO_DROPPED = re.compile(r"\b(a|an|the|and)\b")
 _ABSTENTIONS = ("no information available", "not mentioned")
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")  # a letter that is not Latin
 _ANY_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")  # each Chinese character is a word
+# "I don't know …", "you haven't told me …", "I'm not sure …", "you never mentioned …", "I have no record of …" and
+# the like.
+RULE = re.compile(
+    r"\b(?:do(?:n't| not)|did(?:n't| not)|can(?:'t|not)|could(?:n't| not)|have(?:n't| not)|has(?:n't| not)|never|not)"
+    r"(?: (?:yet|really|actually|currently|ever|even|sure|seem to|been|think that you|think you))*"
+    r" (?:know|say|tell|told|mention(?:ed)?|recall|remember|sure|aware|talked about|find"
+    r"|have (?:any|that|this|the|enough) (?:information|record|memory|details?))\b"
+    r"|\bno (?:information|record|memory|idea|mention)\b|\b(?:unknown|unsure)\b",
+    re.IGNORECASE,
+)
 
 
 class Overlap(NamedTuple):
@@ -172,6 +182,11 @@ def contains_answer(text: str, accepted: Sequence[str], rejected: Sequence[str] 
     """
     words = _plain_words(text)
     return _contains_any(words, accepted) and not _contains_any(words, rejected)
+
+
+def abstains(reply: str) -> bool:
+    """Whether the reply says that it does not know, by `RULE`."""
+    return RULE.search(reply.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) is not None
 
 
 def check_pairs(texts: Sequence[str], golds: Sequence[Gold]) -> None:
