@@ -219,12 +219,13 @@ def read_about(folder: Path) -> dict[str, Any]:
     return read_json(folder / RUN, _ABOUT, "give the folder of a run")
 
 
-def claim_run(out: Path, about: Mapping[str, object], *, resume: bool) -> None:
+def claim_run(out: Path, about: Mapping[str, object], *, resume: bool, results: str = ANSWERS) -> None:
     """Make `out` the folder of this run. Raises BadInput if it holds another run, or this one without `resume`.
 
-    Further systems may join a run. A run without answers (its model was missing, for example) may be replaced.
+    Further systems may join a run. A run whose file `results` is missing or empty (its model was missing, for example)
+    may be replaced.
     """
-    answers = out / ANSWERS
+    answers = out / results
     current = _ABOUT.validate_json(_ABOUT.dump_json(dict(about)))
     if (out / RUN).exists() and answers.exists() and answers.stat().st_size:
         if not resume:
@@ -262,10 +263,13 @@ def open_agents(
     settings: Settings, by_system: Mapping[str, Settings], stack: ExitStack, notify: Notify
 ) -> tuple[LLM, NewAgent]:
     """The backbone, and a function that makes agents of these systems on it, with one encoder for all of them."""
-    from localmem import factory
-
     llm = open_backbone(settings, stack, notify)
-    encoder = _shared_encoder(settings, stack)
+    return llm, agent_maker(by_system, _shared_encoder(settings, stack))
+
+
+def agent_maker(by_system: Mapping[str, Settings], encoder: Callable[[], Encoder]) -> NewAgent:
+    """A function that makes agents of these systems, which all use the one encoder."""
+    from localmem import factory
 
     def new_agent(spec: AgentSpec) -> Conversation:
         own = by_system[spec.work.system]
@@ -282,7 +286,7 @@ def open_agents(
             memory_position=factory.memory_position(own),
         )
 
-    return llm, new_agent
+    return new_agent
 
 
 def _shared_encoder(settings: Settings, stack: ExitStack) -> Callable[[], Encoder]:

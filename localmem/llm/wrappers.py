@@ -1,4 +1,4 @@
-"""Behaviour added around an LLM: metering by prompt name, recording of every request and answer, background work.
+"""Behaviour added around an LLM: late loading, metering by prompt name, recording of every answer, background work.
 
 Each wrapper is an LLM itself and does not depend on the one it wraps.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import cast
 
 from localmem.batching import results_or_raise
@@ -53,6 +54,27 @@ class Wrapper:
 
     def _on_answer(self, prompt: Prompt, completion: Completion) -> None:
         """Called once for each answered prompt."""
+
+
+class LazyLLM(Wrapper):
+    """An LLM that is loaded when it is first asked; with `count`, tokens are counted without loading it."""
+
+    def __init__(self, load: Callable[[], LLM], count: Callable[[Sequence[str]], list[int]] | None = None) -> None:
+        self._load = load
+        self._count = count
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _loaded(self) -> LLM:
+        return self._load()
+
+    @property
+    def inner(self) -> LLM:  # type: ignore[override]  # loaded under a lock instead of assigned
+        with self._lock:
+            return self._loaded
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return self._count(texts) if self._count else self.inner.count_tokens(texts)
 
 
 @dataclass(frozen=True, slots=True)

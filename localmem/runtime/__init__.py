@@ -20,7 +20,7 @@ from localmem.chat.responder import Speakers
 from localmem.config import Settings
 from localmem.errors import BadInput, EncoderMismatch, LocalmemError
 from localmem.llm.base import LLM
-from localmem.llm.wrappers import Background, Meter, Wrapper, in_background
+from localmem.llm.wrappers import Background, LazyLLM, Meter, in_background
 from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
@@ -47,23 +47,6 @@ class Reindexed:
     dropped: int
 
 
-class _LazyLLM(Wrapper):
-    """An LLM that is loaded when it is first asked."""
-
-    def __init__(self, load: Callable[[], LLM]) -> None:
-        self._load = load
-        self._lock = threading.Lock()
-
-    @cached_property
-    def _loaded(self) -> LLM:
-        return self._load()
-
-    @property
-    def inner(self) -> LLM:  # type: ignore[override]  # loaded under a lock instead of assigned
-        with self._lock:
-            return self._loaded
-
-
 class Runtime:
     """Use it as a context manager: leaving stops the threads and any server that the backbone started.
 
@@ -82,7 +65,7 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.store = Store.open(settings.store_url, indexes=settings.data / "index")
-        self.llm = Meter(Background(llm or _LazyLLM(self._backbone), limit=settings.llm.background))
+        self.llm = Meter(Background(llm or LazyLLM(self._backbone), limit=settings.llm.background))
         self._progress = progress
         self._encoder = encoder
         self._wrap = wrap
