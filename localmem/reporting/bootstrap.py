@@ -1,9 +1,9 @@
 """Percentile bootstrap intervals (Efron and Tibshirani, 1993, chapter 13) of means, differences and ratios.
 
 Pure functions of numbers. `estimate` and `difference` resample values as if they were independent, which makes the
-intervals of questions about one conversation somewhat narrow. `cluster_ratio` resamples whole clusters (hierarchical
-data: Davison and Hinkley, 1997, section 3.8): requests of one conversation depend on one another, because a long one
-stays long. A cluster that is in both samples is drawn for both at once, so that its length cancels out of the ratio.
+intervals of questions about one conversation somewhat narrow. `cluster_estimate` and `cluster_ratio` resample whole
+clusters (hierarchical data: Davison and Hinkley, 1997, section 3.8): questions about one person, and requests of one
+conversation, depend on one another. A cluster that is in both samples is drawn for both at once, so that its length cancels out of the ratio.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -53,6 +53,10 @@ class Resampling(NamedTuple):
         """See `estimate`."""
         return estimate(values, seed=self.seed, resamples=self.resamples).as_dict()
 
+    def cluster_mean(self, sample: Clustered) -> dict[str, float]:
+        """See `cluster_estimate`."""
+        return cluster_estimate(sample, seed=self.seed, resamples=self.resamples).as_dict()
+
     def difference(self, ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
         """See `difference`."""
         return difference(ours, theirs, seed=self.seed, resamples=self.resamples).as_dict()
@@ -91,6 +95,20 @@ def difference(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 0,
     if len(ours) != len(theirs):
         raise BadInput(f"{len(ours)} and {len(theirs)} values cannot be paired; give two runs over the same questions")
     return estimate([a - b for a, b in zip(ours, theirs, strict=True)], seed=seed, resamples=resamples)
+
+
+def cluster_estimate(sample: Clustered, *, seed: int = 0, resamples: int = 2000) -> Estimate:
+    """The mean of at least one value, with the interval over whole clusters drawn again. Raises BadInput.
+
+    With one cluster the values themselves are drawn, which says nothing about other clusters.
+    """
+    clusters = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in sample))}
+    if len(clusters) < 2:
+        return estimate([value for _, value in sample], seed=seed, resamples=resamples)
+    values = _sort(sample, clusters)
+    blocks = _cluster_counts([values], len(clusters), seed, resamples)
+    low, high = np.quantile(np.concatenate([cluster_mean(values, counts) for counts in blocks]), [0.025, 0.975])
+    return Estimate(float(values.values.mean()), float(low), float(high))
 
 
 def cluster_ratio(

@@ -8,6 +8,7 @@ import pytest
 from localmem.errors import BadInput
 from localmem.reporting.bootstrap import (
     SortedSample,
+    cluster_estimate,
     cluster_mean,
     cluster_percentile,
     cluster_ratio,
@@ -44,6 +45,16 @@ def test_missing_or_unpaired_values_are_refused() -> None:
         estimate([])
     with pytest.raises(BadInput, match="2 and 1 values"):
         difference([1.0, 2.0], [1.0])
+
+
+def test_clusters_that_agree_within_widen_the_interval() -> None:
+    values = [float(person % 2) for person in range(10) for _ in range(20)]
+    people = [(person, values[20 * person + number]) for person in range(10) for number in range(20)]
+    apart, together = estimate(values), cluster_estimate(people)
+    assert together.mean == apart.mean == 0.5
+    assert together.high - together.low > 3 * (apart.high - apart.low)  # ten independent values, not two hundred
+    assert cluster_estimate([("ann", value) for value in values]) == apart
+    assert cluster_estimate([(n, value) for n, value in enumerate(values)]) == pytest.approx(apart, abs=0.02)
 
 
 def test_a_weighted_percentile_is_that_of_numpy() -> None:
