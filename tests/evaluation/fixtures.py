@@ -96,6 +96,47 @@ MTBENCHPLUS: Records = [
 ]
 
 
+def _session(start: str, *texts: str) -> dict[str, object]:
+    roles = ("user", "assistant")
+    turns = [{"role": roles[number % 2], "content": text} for number, text in enumerate(texts)]
+    return {"started_at": start, "turns": turns}
+
+
+SCENARIO: dict[str, Any] = {
+    "language": "en",
+    "sessions": [
+        _session("2026-03-01T09:00", "My bicycle is green.", "Noted.", "The shed code is 7316.", "Fine."),
+        _session("2026-03-08T09:00", "I painted the bicycle red.", "Lovely.", "My roses have black spots.", "Cut them back."),
+    ],
+    "probes": [
+        {
+            "type": "knowledge-update",
+            "question": "I painted the bicycle in which colour?",
+            "paraphrase": "What hue is the thing that I ride?",
+            "answer": "red",
+            "reply": "It is red.",
+            "must_contain": ["red"],
+            "must_not_contain": ["green"],
+            "evidence": [[1, 0]],
+        },
+        {"type": "single-fact", "question": "Was it green?", "must_contain": ["green"], "evidence": [[0, 0]]},
+        {"type": "abstention", "question": "Where is my umbrella?", "must_contain": ["never told"]},
+        {"type": "forgotten", "question": "The shed code?", "must_not_contain": ["7316"], "evidence": [[0, 2]]},
+    ],
+    "ordinary": ["What is 12 times 7?"],
+}
+
+
+def write_scenarios(folder: Path, **people: dict[str, Any]) -> Path:
+    """A folder of people, by id with "_" for "-"; each is SCENARIO with these fields replaced."""
+    target = folder / "scenarios"
+    target.mkdir(parents=True)
+    for name, changes in people.items():
+        text = json.dumps(SCENARIO | changes)
+        (target / f"{name.replace('_', '-')}.json").write_text(text, encoding="utf-8")
+    return target
+
+
 def write_records(folder: Path, records: Records, name: str = "data.json", *, lines: bool = False) -> Path:
     """A file of these records, as a JSON list or as JSONL."""
     path = folder / name
