@@ -4,11 +4,24 @@ So readers on other threads keep a consistent bank. Does not depend on systems, 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from localmem.errors import BadInput
-from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RefuseText, RetireUnit, SetNote, Unit
+from localmem.types import (
+    AddLink,
+    AddUnit,
+    Change,
+    Hide,
+    Link,
+    MarkUnit,
+    RefuseText,
+    Restore,
+    RetireUnit,
+    Session,
+    SetNote,
+    Unit,
+)
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -18,7 +31,8 @@ Value = TypeVar("Value")
 class Bank:
     """Units (live and retired), links, notes and marks, and the texts that were refused.
 
-    `units` and `retired` are keyed by unit id in the order they were added; a retired unit is in both.
+    `units` and `retired` are keyed by unit id in the order they were added; a retired unit is in both. `hidden` is keyed
+    by what is hidden, a turn or a unit.
     """
 
     units: Mapping[str, Unit] = field(default_factory=dict)
@@ -27,14 +41,21 @@ class Bank:
     notes: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[tuple[str, str], float] = field(default_factory=dict)
     refused: tuple[RefuseText, ...] = ()
+    hidden: Mapping[str, Hide] = field(default_factory=dict)
 
     def live(self) -> Iterator[Unit]:
         """Units that recall may show, oldest addition first."""
-        return (unit for key, unit in self.units.items() if key not in self.retired)
+        return (unit for unit in self.units.values() if self.is_live(unit.id))
 
     def is_live(self, unit_id: str) -> bool:
         """Whether recall may show this unit."""
-        return unit_id in self.units and unit_id not in self.retired
+        if unit_id not in self.units or unit_id in self.retired:
+            return False
+        return not self.hidden or self.hidden.keys().isdisjoint((unit_id, *self.units[unit_id].sources))
+
+    def visible(self, session: Session) -> Session:
+        """The session without its hidden turns: all of it that may be remembered or shown."""
+        return replace(session, turns=tuple(turn for turn in session.turns if turn.id not in self.hidden))
 
     def apply(self, changes: Iterable[Change]) -> "Bank":
         """A bank with the changes applied in order. Each table that changes is copied once.
@@ -44,7 +65,8 @@ class Bank:
         changes = list(changes)
         kinds = {type(change) for change in changes}
         units = _draft(self.units, AddUnit in kinds)
-        retired = _draft(self.retired, RetireUnit in kinds)
+        retired = _draft(self.retired, not kinds.isdisjoint((RetireUnit, Restore)))
+        hidden = _draft(self.hidden, not kinds.isdisjoint((Hide, Restore)))
         notes = _draft(self.notes, SetNote in kinds)
         marks = _draft(self.marks, MarkUnit in kinds)
         links = list(self.links) if AddLink in kinds else []
@@ -67,13 +89,24 @@ class Bank:
                 case MarkUnit(unit=unit_id, mark=mark, value=value):
                     _require(unit_id, units)
                     marks[unit_id, mark] = value
+                case Hide() | Restore():
+                    _hide(change, hidden, retired)
         links_now = tuple(links) if AddLink in kinds else self.links
-        return Bank(units, retired, links_now, notes, marks, (*self.refused, *refused) if refused else self.refused)
+        all_refused = (*self.refused, *refused) if refused else self.refused
+        return Bank(units, retired, links_now, notes, marks, all_refused, hidden)
 
 
 def _draft(table: Mapping[Key, Value], changes: bool) -> dict[Key, Value]:
     """A copy of a table that changes, else the table itself."""
     return dict(table) if changes else cast("dict[Key, Value]", table)
+
+
+def _hide(change: Hide | Restore, hidden: dict[str, Hide], retired: dict[str, RetireUnit]) -> None:
+    if isinstance(change, Hide):
+        hidden.setdefault(change.item, change)
+    else:
+        hidden.pop(change.item, None)
+        retired.pop(change.item, None)
 
 
 def _require(unit_id: str, units: Mapping[str, Unit]) -> None:

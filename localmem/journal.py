@@ -20,6 +20,9 @@ class Journal(Protocol):
     def is_current(self) -> bool:
         """Whether no other process has changed the bank since it was last read or written here."""
 
+    def sessions(self) -> list[Session]:
+        """All sessions as logged, in order; none if nothing is saved."""
+
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         """Add turns; they are durable on return. A turn that exists already changes nothing."""
 
@@ -41,6 +44,9 @@ class NoJournal:
 
     def is_current(self) -> bool:
         return True
+
+    def sessions(self) -> list[Session]:
+        return []
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         pass

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from localmem.bank import Bank
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Retriever, Scope
-from localmem.types import AddUnit, Change, Exchange, Hit, Recall, RetireUnit, Session, Unit
+from localmem.types import AddUnit, Change, Exchange, Hide, Hit, Recall, Restore, RetireUnit, Session, Unit
 
 
 class Memory(ABC):
@@ -79,13 +79,15 @@ class Memory(ABC):
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply committed changes to the bank, then to its index."""
+        if any(isinstance(change, Hide | Restore) for change in changes):
+            return self.catch_up(self.bank.apply(changes))
         indexed = self._replace_bank(self.bank.apply(changes))
         added = [change.unit for change in changes if isinstance(change, AddUnit) and self.bank.is_live(change.unit.id)]
         retired = [change.unit for change in changes if isinstance(change, RetireUnit)]
-        self._update_index(indexed, retired, added)
+        return self._update_index(indexed, retired, added)
 
     def catch_up(self, bank: Bank) -> None:
-        """Replace the bank by one that another process has changed."""
+        """Replace the bank by one in which any unit may have appeared or gone: another process changed it, perhaps."""
         previous = self.bank
         indexed = self._replace_bank(bank)
         retired = [unit.id for unit in previous.live() if not bank.is_live(unit.id)]

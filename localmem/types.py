@@ -120,6 +120,28 @@ class MarkUnit:
     type: Literal["mark_unit"] = "mark_unit"
 
 
+@dataclass(frozen=True, slots=True)
+class Hide:
+    """Hides a turn, or a unit by its id, and every unit that came from it, now or whenever it is remembered again.
+
+    `by` is the turn that asked for it. It may name what the bank does not hold: a rebuild reads it before the units.
+    """
+
+    item: str
+    by: str
+    time: datetime
+    type: Literal["hide"] = "hide"
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Takes back the retirement of a unit, or the hiding of a turn or unit."""
+
+    item: str
+    time: datetime
+    type: Literal["restore"] = "restore"
+
+
 RefusalReason = Literal["placeholder", "loop", "copied from the prompt", "name", "number", "date", "duplicate"]
 
 
@@ -140,7 +162,7 @@ class RefuseText:
     type: Literal["refuse_text"] = "refuse_text"
 
 
-Change = AddUnit | RetireUnit | AddLink | SetNote | MarkUnit | RefuseText
+Change = AddUnit | RetireUnit | AddLink | SetNote | MarkUnit | RefuseText | Hide | Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +178,14 @@ class Recall:
     """What the reply should know.
 
     `text` goes into the prompt ("" for nothing). `hits` are the units it comes from, in the order shown. `proposed` are
-    changes that recall computed and that `observe` may commit after the reply.
+    changes that recall computed and that `observe` may commit after the reply. A `reply` is memory's own: it is given
+    instead of the backbone's, and what was `proposed` with it is committed before.
     """
 
     text: str = ""
     hits: tuple[Hit, ...] = ()
     proposed: tuple[Change, ...] = ()
+    reply: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,9 @@ class MemoryJournal:
     def is_current(self) -> bool:
         return not self._newer
 
+    def sessions(self) -> list[Session]:
+        return [Session(session_id, tuple(turns)) for session_id, turns in self.turns.items()]
+
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         self.turns.setdefault(session_id, []).extend(turns)
 
@@ -154,7 +157,12 @@ def obedient(prompt: Prompt) -> str:
             return options[seed % len(options)]
         case JsonSchema(schema=schema):
             return json.dumps(_instance(dict(schema), seed))
-    return f"The user spoke of topic {seed % 97}. It was number {seed % 89}."
+    return f"The user spoke of topic {_letters(seed % 97)}. It was called {_letters(seed % 89)}."
+
+
+def _letters(number: int) -> str:
+    """A number as a word: no source would hold the number."""
+    return "".join(chr(ord("k") + int(digit)) for digit in str(number))
 
 
 def _instance(schema: Mapping[str, Any], seed: int) -> object:
@@ -175,4 +183,4 @@ def _instance(schema: Mapping[str, Any], seed: int) -> object:
         return low + seed % (schema.get("maximum", low + 3) - low + 1)
     if kind == "boolean":
         return bool(seed % 2)
-    return f"fact {seed % 97}"[: schema.get("maxLength", 99)]
+    return f"fact {_letters(seed % 97)}"[: schema.get("maxLength", 99)]

@@ -20,10 +20,9 @@ from localmem.chat.memory_writer import MemoryWriter
 from localmem.chat.responder import PreparedReply, Responder, Speakers, next_number
 from localmem.errors import NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
-from localmem.llm.base import LLM
-from localmem.llm.decoding import drain, tee_pieces
+from localmem.llm.base import LLM, drain, tee_pieces
 from localmem.memory import Memory
-from localmem.types import Exchange, Message, Prompt, Recall, Reply, Session, Turn
+from localmem.types import Exchange, Hide, Message, Prompt, Recall, Reply, Session, Turn
 
 Adjust = Callable[[Prompt], Prompt]
 Announce = Callable[[Session], None]
@@ -64,6 +63,7 @@ class Conversation:
             instructions=instructions,
             memory_position=memory_position,
             pending=self._waiting.last_turns,
+            own_recall=self.writer.forgetting.recall,
         )
 
     @property
@@ -115,6 +115,8 @@ class Conversation:
         if adjust:
             prepared = prepared._replace(prompt=adjust(prepared.prompt))
         question = dialogue.turns[-1]
+        if prepared.recall.reply:
+            self.writer.forget(prepared.recall)
         pieces: list[str] = []
         completed = False
         try:
@@ -124,7 +126,9 @@ class Conversation:
             if pieces and not completed:
                 self._log_reply(session_id, question, "".join(pieces), prepared.recall)
         turn, is_new = self._log_reply(session_id, question, completion.text, prepared.recall)
-        if is_new:
+        if prepared.recall.reply:  # it speaks of what is forgotten
+            self.writer.commit(f"forget:{turn.id}", [Hide(turn.id, turn.id, turn.time)])
+        elif is_new:
             self.writer.observe(Exchange(question, turn, prepared.recall))
         return Reply(turn, prepared.recall, prepared.prompt, completion)
 

@@ -7,12 +7,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TypeVar
 
+from localmem.chat.forgetting import Forgetting
 from localmem.errors import BadInput, Conflict, OutOfOrder
 from localmem.journal import Journal
 from localmem.memory import Memory
-from localmem.types import Change, Exchange, Recall, Session
+from localmem.types import Change, Exchange, Hide, Recall, Session, SetNote
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ class MemoryWriter:
 
     def __init__(self, memory: Memory, journal: Journal) -> None:
         self.memory = memory
+        self.forgetting = Forgetting(memory, journal)
         self._journal = journal
         self._lock = threading.RLock()  # commits to the bank, one at a time
         self._finishing = threading.Lock()  # sessions are remembered one after another, in the order they were closed
@@ -71,7 +74,9 @@ class MemoryWriter:
         """Remember a closed session. False, and nothing changes, if another process has done it before."""
 
         def write() -> bool:
-            changes = self.memory.end_session(session)  # may take long: commits of other exchanges need not wait
+            visible = self.memory.bank.visible(session)
+            # May take long: commits of other exchanges need not wait.
+            changes = self.memory.end_session(visible) if visible.turns else []
             with self._lock:
                 is_new = self._journal.finish(session.id, changes)
                 if is_new:
@@ -79,7 +84,32 @@ class MemoryWriter:
             return is_new
 
         with self._finishing:
-            return self._with_retry(write)
+            is_new = self._with_retry(write)
+            self._forget_as_asked(session)
+            return is_new
+
+    def forget(self, recall: Recall) -> None:
+        """Commit what is put away at a request to forget, which the first change names.
+
+        Notes are written apart: they depend on the sessions that made them, what is hidden on none.
+        """
+        request = recall.proposed[0]
+        if isinstance(request, Hide):
+            notes = [change for change in recall.proposed if isinstance(change, SetNote)]
+            self.commit(f"forget:{request.by}", [change for change in recall.proposed if change not in notes])
+            if notes:
+                self.commit(f"forget:{request.by}/notes", notes)
+
+    def _forget_as_asked(self, session: Session) -> None:
+        """Carry out the requests to forget of an imported or rebuilt session: nobody answered them when it was held."""
+        for number, turn in enumerate(session.turns):
+            if turn.role != "user" or turn.id in self.memory.bank.hidden:
+                continue
+            recall = self.forgetting.recall(replace(session, turns=session.turns[: number + 1]))
+            if recall is not None:
+                replies = takewhile(lambda other: other.role == "assistant", session.turns[number + 1 :])
+                hides = tuple(Hide(reply.id, reply.id, reply.time) for reply in replies)
+                self.forget(replace(recall, proposed=(*recall.proposed, *hides)))
 
     def read(self, sessions: Iterable[Session]) -> None:
         """Log and remember past sessions, in order, as if they had been held here. Raises BadInput, OutOfOrder."""
@@ -93,6 +123,7 @@ class MemoryWriter:
         """Observe the exchanges of a past session in order, for systems that work at each turn."""
         if type(self.memory).observe is Memory.observe:
             return
+        session = self.memory.bank.visible(session)
         seen = 0
         for exchange in session.exchanges():
             seen += len(exchange.turns())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from localmem.chat.forgetting import NOT_CHANGED
 from localmem.llm.base import LLM, alternate
 from localmem.memory import Memory
 from localmem.prompts import load
@@ -40,7 +41,8 @@ class Responder:
     `pending` returns the turns of sessions that are over and not yet remembered; they precede the dialogue, so that a
     user can refer to what was just said. `memory_position` says where recalled memory is placed: in the system message,
     or last, before the user's turn. In the last position it stays in the dialogue while the session lasts, and later
-    turns show only what is new; `shown` keeps track of that.
+    turns show only what is new; `shown` keeps track of that. `own_recall` returns what memory itself replies to a
+    dialogue, if anything.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Responder:
         instructions: str = "",
         memory_position: str = "last",
         pending: Callable[[Session], Sequence[Turn]] = lambda _dialogue: (),
+        own_recall: Callable[[Session], Recall | None] = lambda _dialogue: None,
     ) -> None:
         self.memory = memory
         self.speakers = speakers
@@ -59,6 +62,7 @@ class Responder:
         self._instructions = instructions
         self._in_system = memory_position == "system"
         self._pending = pending
+        self._own_recall = own_recall
         self.shown = ShownMemory(llm.count_tokens, lambda: min(_SHOWN_TOKENS, llm.context_length // 2))
 
     def prepare(
@@ -77,11 +81,16 @@ class Responder:
         # Pending sessions are read before the bank: a session remembered in between then appears twice, never not at
         # all.
         pending = self._pending(dialogue)
-        recall = self.memory.recall(query or dialogue) if recall is None else recall
+        if recall is None:
+            recall = self._own_recall(query or dialogue) or self.memory.recall(query or dialogue)
         return PreparedReply(recall, *self._compose(dialogue, recall, instructions, pending))
 
     def stream(self, dialogue: Session, prepared: PreparedReply) -> Generator[str, None, Completion]:
-        """The reply piece by piece; the generator returns the whole Completion."""
+        """The reply piece by piece; the generator returns the whole Completion. Memory's own reply asks no backbone."""
+        if prepared.recall.reply:
+            self.shown.clear()  # it may hold what is forgotten
+            yield prepared.recall.reply
+            return Completion(prepared.recall.reply)
         completion = yield from self._llm.stream(prepared.prompt)
         if completion.trimmed:
             self.shown.forget(dialogue.id)
@@ -93,7 +102,7 @@ class Responder:
     def answer(self, dialogue: Session) -> Reply:
         """The reply to a dialogue that is logged nowhere: nothing changes, so many may be asked of one memory."""
         recall, prompt, _ = self.prepare(dialogue)
-        (completion,) = self._llm.generate([prompt])
+        (completion,) = [Completion(NOT_CHANGED)] if recall.reply else self._llm.generate([prompt])
         last = dialogue.turns[-1]
         turn = Turn(
             f"{dialogue.id}.{next_number(dialogue)}", "assistant", self.speakers.assistant, completion.text, last.time
@@ -115,7 +124,8 @@ class Responder:
         in_system = recall.text if self._in_system else ""
         in_turn = "" if self._in_system else self.shown.select_new(dialogue, recall.text)
         content = f"{file.section('memory', memory=in_turn, **values)}\n\n{last.text}" if in_turn else last.text
-        earlier = (*pending, *dialogue.turns[:-1])
+        hidden = self.memory.bank.hidden
+        earlier = [turn for turn in (*pending, *dialogue.turns[:-1]) if turn.id not in hidden]
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
             *(Message(turn.role, self.shown.content(dialogue.id, turn)) for turn in earlier),
@@ -189,6 +199,11 @@ class ShownMemory:
                 self._turns[dialogue.id] = turns
             else:
                 self._turns.pop(dialogue.id, None)
+
+    def clear(self) -> None:
+        """Nothing that was shown is shown again."""
+        with self._lock:
+            self._turns.clear()
 
     def forget(self, session_id: str) -> None:
         """The session is over, or its prompt no longer holds all of its turns."""

@@ -42,7 +42,7 @@ def recall_document(recall: Recall) -> Document:
 def memory_document(store: Store, user: str, system: str, as_of: datetime | None = None) -> Document:
     """A user's units with their state, links, notes and marks, and how many closed sessions the system has not read."""
     bank = store.bank(user, system, as_of)
-    units = [{**asdict(unit), "retired": unit.id in bank.retired} for unit in bank.units.values()]
+    units = [{**asdict(unit), "retired": not bank.is_live(unit.id)} for unit in bank.units.values()]
     return {
         "user": user,
         "system": system,

@@ -19,7 +19,7 @@ from localmem.store.database import Database
 from localmem.store.schema import banks, batches, changes, jobs
 from localmem.store.serialization import ChangeSerializer, named_units, to_micros
 from localmem.store.sessions import chunks, turns_by_id
-from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote, Turn, Unit
+from localmem.types import AddUnit, Change, Hide, RefuseText, Restore, RetireUnit, SetNote, Turn, Unit
 
 BatchState = Literal["active", "undone", "superseded"]
 Kind = Literal["exchange", "session"]
@@ -66,7 +66,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class UnitHistory:
-    """How a unit came to be: all changes that name it, oldest first, and the turns it came from."""
+    """How a unit came to be: all changes that name it or hid its turns, oldest first, and the turns it came from."""
 
     unit: Unit
     live: bool
@@ -210,7 +210,7 @@ def _applicable(log: Iterable[Change]) -> Iterator[Change]:
         unit, other = named_units(change)
         if isinstance(change, AddUnit):
             added.add(change.unit.id)
-        elif not isinstance(change, SetNote | RefuseText):
+        elif not isinstance(change, SetNote | RefuseText | Hide | Restore):
             ends = {unit, other} if change.type == "add_link" else {unit}
             if not ends <= added:
                 continue
@@ -224,14 +224,14 @@ def unit_history(connection: Connection, log: ChangeLog, user: str, system: str,
         .select_from(changes.join(batches, changes.c.batch == batches.c.number))
         .where(changes.c.user == user, changes.c.system == system)
     )
-    # Two queries, for the unit as subject and as other end, because each can use an index.
-    rows = {
-        (row[0], row[1]): row
-        for column in (changes.c.unit, changes.c.other)
-        for row in connection.execute(query.where(column == unit_id))
-    }
-    events = tuple(Event(log.serializer.decode(row[2]), row[3], row[4], row[5]) for _, row in sorted(rows.items()))
-    active = [event.change for event in events if event.state == "active"]
+
+    def read(*conditions: ColumnElement[bool]) -> tuple[Event, ...]:
+        rows = {(row[0], row[1]): row for where in conditions for row in connection.execute(query.where(where))}
+        return tuple(Event(log.serializer.decode(row[2]), row[3], row[4], row[5]) for _, row in sorted(rows.items()))
+
+    # One query for the unit as subject and one as other end, because each can use an index.
+    named = (changes.c.unit == unit_id, changes.c.other == unit_id)
+    events = read(*named)
     # The unit as it is in effect, else as it was last before it was taken back.
     last_active = sorted(events, key=lambda event: event.state == "active")
     units = [event.change.unit for event in last_active if isinstance(event.change, AddUnit)]
@@ -239,10 +239,13 @@ def unit_history(connection: Connection, log: ChangeLog, user: str, system: str,
     if unit is None:
         raise no_unit(user, system, unit_id)
     turns = turns_by_id(connection, user, unit.sources)
-    added = any(isinstance(change, AddUnit) for change in active)
-    retired = any(isinstance(change, RetireUnit) and change.unit == unit_id for change in active)
+    hides = and_(changes.c.unit.in_(unit.sources), changes.c.type.in_(("hide", "restore")))
+    events = read(*named, hides)
+    own = (AddUnit, RetireUnit, Hide, Restore)
+    active = [event.change for event in events if event.state == "active" and isinstance(event.change, own)]
+    live = Bank().apply(c for c in active if named_units(c)[0] in (unit_id, *unit.sources)).is_live(unit_id)
     sources = tuple(turns[turn] for turn in unit.sources if turn in turns)
-    return UnitHistory(unit, added and not retired, sources, events)
+    return UnitHistory(unit, live, sources, events)
 
 
 def no_unit(user: str, system: str, unit_id: str) -> NotFound:

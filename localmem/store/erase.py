@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select, update
 
+from localmem.retrieval.views import index_texts
 from localmem.store import jobs
 from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit
 from localmem.store.schema import banks, batches, changes, sessions, turns
@@ -122,7 +123,9 @@ class Eraser:
         for system in self._connection.execute(systems).scalars().all():
             self._delete_derived(system, ids, sessions_gone, affected | sessions_gone)
         self.texts.update(turn.text for turn in turns_by_id(self._connection, self._user, ids).values())
-        for part in chunks(sorted(ids)):
+        of_turns = and_(changes.c.user == self._user, changes.c.type.in_(("hide", "restore")))
+        for part in chunks(sorted(ids)):  # a later turn may get the id of one that is gone: it must not be hidden
+            self._delete(changes, and_(of_turns, changes.c.unit.in_(part)))
             self._delete(turns, and_(turns.c.user == self._user, turns.c.id.in_(part)))
 
     def _delete_derived(self, system: str, ids: Set[str], sessions_gone: Set[str], affected: Set[str]) -> None:
@@ -206,7 +209,7 @@ def _texts_of(change: Change) -> Iterator[str]:
     """The texts in a change that a person may have written."""
     if isinstance(change, AddUnit):
         yield change.unit.text
-        yield change.unit.key
+        yield from index_texts(change.unit)
     elif isinstance(change, SetNote):
         yield change.text
     elif isinstance(change, RefuseText):

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from localmem.errors import BadInput, StoreError
-from localmem.types import AddLink, AddUnit, Change, MarkUnit, RefuseText, RetireUnit, SetNote
+from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, RefuseText, Restore, RetireUnit, SetNote
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
@@ -54,7 +54,10 @@ def check_text(*texts: str) -> None:
 
 
 def named_units(change: Change) -> tuple[str | None, str | None]:
-    """The units that a change names: its subject, and the other end of a link or the successor of a retirement."""
+    """The units that a change names: its subject, and the other end of a link or the successor of a retirement.
+
+    What is hidden or restored may be a turn.
+    """
     match change:
         case AddUnit(unit=unit):
             return unit.id, None
@@ -64,6 +67,8 @@ def named_units(change: Change) -> tuple[str | None, str | None]:
             return link.source, link.target
         case MarkUnit(unit=unit_id):
             return unit_id, None
+        case Hide(item=item) | Restore(item=item):
+            return item, None
         case SetNote() | RefuseText():
             return None, None
 

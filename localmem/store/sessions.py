@@ -96,6 +96,11 @@ def load_session(connection: Connection, user: str, session_id: str) -> Session:
     return matches[0]
 
 
+def all_sessions(connection: Connection, user: str) -> list[Session]:
+    """Every session with its turns, in order."""
+    return _load(connection, sessions.c.user == user)
+
+
 def open_sessions(connection: Connection, user: str) -> list[Session]:
     """Sessions that are not closed, in order."""
     return _load(connection, and_(sessions.c.user == user, sessions.c.state == "open"))

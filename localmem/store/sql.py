@@ -17,6 +17,7 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 
 from localmem.bank import Bank
+from localmem.retrieval.views import index_texts
 from localmem.store import jobs, sessions, undo
 from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, count_refusals, unit_history
 from localmem.store.database import Database
@@ -115,6 +116,11 @@ class StoreJournal:
         """Whether no other process has changed the bank since this journal read or wrote it."""
         with self._guard, self._database.read() as connection:
             return self._version == self._log.version(connection, self._user, self._system)
+
+    def sessions(self) -> list[Session]:
+        """All sessions as logged, in order."""
+        with self._database.read() as connection:
+            return sessions.all_sessions(connection, self._user)
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         """Append turns, and open the session if it is new. A turn that is stored already changes nothing.
@@ -297,7 +303,7 @@ class Store:
         """The key of every live unit of every bank, for a new encoder; may contain duplicates."""
         for user in self.users():
             for system in self.systems(user):
-                yield from (unit.key for unit in self.bank(user, system).live())
+                yield from (text for unit in self.bank(user, system).live() for text in index_texts(unit))
 
     def history(self, user: str, system: str, unit_id: str) -> UnitHistory:
         """How a unit came to be, with changes that were undone. Raises NotFound."""
@@ -311,6 +317,10 @@ class Store:
         Raises NotFound.
         """
         return self._change(user, lambda connection: undo.undo(connection, self._log, user, system, session_id))
+
+    def undo_batch(self, user: str, system: str, cause: str) -> list[str]:
+        """Take back one batch that no session made, such as what was put away at a request; else as `undo`."""
+        return self._change(user, lambda connection: undo.undo_batch(connection, self._log, user, system, cause))
 
     def clear(self, user: str, system: str) -> list[str]:
         """For a rebuild: take back what came from closed sessions, and queue all of these to be remembered again.

@@ -8,14 +8,15 @@ together.
 from collections.abc import Collection, Iterator, Sequence, Set
 from typing import Literal
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
+from localmem.errors import NotFound
 from localmem.store import jobs
-from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, of_bank
+from localmem.store.change_log import Batch, BatchState, ChangeLog, LoggedBatch, of_bank
 from localmem.store.schema import batches
 from localmem.store.serialization import named_units
 from localmem.store.sessions import chunks, no_session, session_states
-from localmem.types import AddLink, AddUnit, Change, MarkUnit, SetNote
+from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, Restore, SetNote
 
 Name = tuple[Literal["unit", "note"], str]
 
@@ -27,6 +28,31 @@ def undo(connection: Connection, log: ChangeLog, user: str, system: str, session
     active = log.batches(connection, user, system)
     numbers = dependents(active, [batch.number for batch in active if batch.session == session_id])
     return _take_back(connection, log, (user, system), active, numbers, "undone", excluded=session_id)
+
+
+def undo_batch(connection: Connection, log: ChangeLog, user: str, system: str, cause: str) -> list[str]:
+    """Take back the batch of a cause, with all that depends on it; see `Store.undo_batch`.
+
+    That a request to forget was made stays known, so that a rebuild does not carry it out again.
+    """
+    of_cause = select(batches.c.number).where(
+        of_bank(user, system), batches.c.cause == cause, batches.c.session.is_(None)
+    )
+    numbers = connection.execute(of_cause).scalars().all()
+    if not numbers:
+        raise NotFound(f"user {user!r} has no batch {cause!r} in {system}; `localmem show --history ID` shows causes")
+    active = log.batches(connection, user, system)
+    requests = [
+        change
+        for batch in active
+        if batch.number in numbers
+        for change in batch.changes
+        if isinstance(change, Hide) and change.item == change.by
+    ]
+    queued = _take_back(connection, log, (user, system), active, dependents(active, numbers), "undone", excluded=None)
+    if requests:
+        log.write(connection, Batch(user, system, "exchange", f"undo:{cause}", None, tuple(requests)))
+    return queued
 
 
 def clear(connection: Connection, log: ChangeLog, user: str, system: str) -> list[str]:
@@ -104,5 +130,7 @@ def _needs(changes: Sequence[Change], text_only: bool) -> Iterator[Name]:
     for change in changes:
         if isinstance(change, SetNote):
             yield "note", change.name
-        elif not isinstance(change, AddUnit) and not (text_only and isinstance(change, AddLink | MarkUnit)):
+        elif not isinstance(change, AddUnit | Hide | Restore) and not (
+            text_only and isinstance(change, AddLink | MarkUnit)
+        ):
             yield from (("unit", unit) for unit in named_units(change) if unit is not None)

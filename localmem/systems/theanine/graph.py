@@ -90,7 +90,7 @@ class BankGraph:
         """Whether `bank` holds everything of ours in the same order, and retires no more units."""
         old = self.bank
         return (
-            bank.retired == old.retired
+            (bank.retired, bank.hidden) == (old.retired, old.hidden)
             and bank.links[: len(old.links)] == old.links
             and list(islice(bank.units.values(), len(old.units))) == list(old.units.values())
         )

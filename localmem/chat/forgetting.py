@@ -1,0 +1,287 @@
+"""Forgetting at a person's request: finds in the log what a message asks to forget, and proposes to hide it.
+
+Works on turns, not on units, so it holds for every memory system, for sessions that are still open, and after a
+rebuild: what came from a hidden turn is not recalled, and no system is shown the turn again. A match needs the words of
+the request, for which rare words count more than common ones; a search of the memory only orders the matches. Does not
+commit anything and asks no LLM.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from localmem.journal import Journal
+from localmem.memory import Memory
+from localmem.text.dialogue import day
+from localmem.text.forget_requests import ForgetRequest, is_restore_request, read_forget_request
+from localmem.text.grounding import words
+from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
+
+NOT_CHANGED = (
+    "Nothing was put away, because this message may not change the memory. Send it again without that setting."
+)
+_UNCLEAR = "What should I forget? Name it in a few words, for example: forget what I said about the flat."
+_EVERYTHING = (
+    "I do not put everything away at once. To erase all of this memory for good, run `localmem forget --all"
+    " --user NAME`; "
+    "or tell me what to forget in a few words."
+)
+_NOTHING = "I remember nothing like that, so there is nothing to put away."
+_MANY = "Several things match; nothing is put away yet. Tell me more exactly which one to forget:"
+_RESTORED = "It is back: I remember it again."
+
+_RECENT = 3  # user's turns that "that" may refer to
+_MOST = 4  # turns about one thing that are put away without asking which
+_NEAR = 0.85  # of the best score
+_ENOUGH = 0.5  # of the weight of a request's words
+_FOUND = 0.25  # the same, for what the memory's own search puts first
+_RARE = 4  # turns that hold a rare word at most
+_LONG = 25  # words before a request in its own message that are themselves what it means
+_QUOTE = 60  # characters
+_DIGITS = re.compile(r"\d(?:[\d.,:/ -]*\d)?")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_KINDS = frozenset(
+    words(
+        "number name amount code mark score price sum word thing address date figure reading result grade story"
+        " much many "
+        "old new whole last year day detail details"
+    )
+)
+_FIGURES = frozenset(
+    words("number amount code mark score price sum figure reading grade pin salary rent weight income much rate dose")
+)
+_SECRET = re.compile(
+    r"\b(?:between us|tell you|confession|secret|don'?t tell|by the way|off the record)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that may be put away: a turn, or a unit that came from no turn. `id` is that of the turn or unit."""
+
+    id: str
+    text: str
+    time: datetime
+    by_user: bool = True
+
+
+class Forgetting:
+    """Answers requests to forget for one user's memory; `recall` is pure."""
+
+    def __init__(self, memory: Memory, journal: Journal) -> None:
+        self._memory = memory
+        self._journal = journal
+
+    def recall(self, dialogue: Session) -> Recall | None:
+        """Memory's own reply to the dialogue's last turn and the changes that go with it, if it asks to forget."""
+        *earlier, turn = dialogue.turns
+        if turn.role != "user":
+            return None
+        previous = next((other for other in reversed(earlier) if other.role == "user"), None)
+        hidden = self._memory.bank.hidden
+        if previous and previous.id in hidden and is_restore_request(turn.text):
+            return _answer(turn, _RESTORED, self.restore(previous.id, turn.time))
+        request = read_forget_request(turn.text)
+        if request is None:
+            return None
+        if request.target in ("everything", "unclear"):
+            return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
+        return self.forget(request, turn, dialogue)
+
+    def restore(self, request: str, time: datetime) -> list[Change]:
+        """The changes that take back what a request put away. The request itself stays hidden."""
+        hides = self._memory.bank.hidden.values()
+        return [Restore(hide.item, time) for hide in hides if hide.by == request and hide.item != request]
+
+    def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session) -> Recall:
+        """What is put away for a request of a turn, with the reply that says so."""
+        said = self._said(turn, dialogue)
+        in_turn = request.target == "recent" and _is_about_itself(request.before)
+        chosen = self._recent(request, said, dialogue) if request.target == "recent" and not in_turn else []
+        chosen = chosen or ([] if in_turn else self._matches(request, said))
+        if not chosen and not in_turn:
+            return _answer(turn, _NOTHING if request.topic else _UNCLEAR)
+        if len(chosen) > _MOST:
+            return _answer(turn, "\n".join([_MANY, *(f"- {_quote(item)}" for item in chosen[: 2 * _MOST])]))
+        own = [Said(turn.id, request.before, turn.time)] if in_turn else []
+        signs = _signs([*chosen, *own], said)
+        copies = _repetitions([*chosen, *own], said, signs)
+        hides = [Hide(item.id, turn.id, turn.time) for item in (*chosen, *copies)]
+        notes = self._rewrite_notes(signs, turn.time)
+        return _answer(turn, _confirm([*chosen, *own], len(copies), turn.id, bool(notes)), [*hides, *notes])
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def _said(self, turn: Turn, dialogue: Session) -> list[Said]:
+        """What was said before a turn and is not hidden: the log, the dialogue, and units that came from no turn."""
+        bank = self._memory.bank
+        turns = {other.id: other for session in (*self._journal.sessions(), dialogue) for other in session.turns}
+        said = {
+            other.id: Said(other.id, other.text, other.time, other.role == "user")
+            for other in turns.values()
+            if other.id != turn.id and other.id not in bank.hidden and other.time <= turn.time
+        }
+        for unit in bank.live():
+            if not unit.sources or (len(unit.sources) == 1 and unit.sources[0] not in turns):
+                name = unit.sources[0] if unit.sources else unit.id
+                said.setdefault(name, Said(name, unit.text, unit.time))
+        return list(said.values())
+
+    def _recent(self, request: ForgetRequest, said: Sequence[Said], dialogue: Session) -> list[Said]:
+        """What the user just said: the last turns that hold a word of the request, else the last one for a "that"."""
+        by_id = {item.id: item for item in said if not _is_request(item.text)}
+        users = [by_id[other.id] for other in dialogue.turns[:-1] if other.role == "user" and other.id in by_id]
+        weights = _weights(request.topic, said)
+        scored = [(_coverage(weights, item), item) for item in users[-_RECENT:]]
+        best = max((score for score, _ in scored), default=0.0)
+        if best >= _FOUND:
+            return [item for score, item in scored if score >= _NEAR * best]
+        elsewhere = max((_coverage(weights, item) for item in said if item.by_user), default=0.0)
+        if request.is_bare and (len(weights) < 2 or elsewhere < _ENOUGH):
+            return users[-1:]
+        return []
+
+    def _matches(self, request: ForgetRequest, said: Sequence[Said]) -> list[Said]:
+        """What the user said at any time about the topic, best first."""
+        weights = _weights(request.topic, said)
+        if not weights:
+            return []
+        ranks = self._ranks(" ".join(request.topic))
+        wants_figure = not _FIGURES.isdisjoint(request.topic)
+        scores = {}
+        for item in said:
+            coverage = _coverage(weights, item)
+            rank = ranks.get(item.id, 99)
+            if not item.by_user or _is_request(item.text) or coverage < (_FOUND if rank < 3 else _ENOUGH):
+                continue
+            figure = 0.2 if wants_figure and _DIGITS.search(item.text) else 0.0
+            question = 0.3 if item.text.rstrip().endswith("?") else 0.0
+            scores[item] = coverage + figure - question + 0.3 / (1 + rank)
+        best = max(scores.values(), default=0.0)
+        chosen = [item for item, score in scores.items() if score >= _NEAR * best]
+        return sorted(chosen, key=lambda item: -scores[item])
+
+    def _ranks(self, query: str) -> dict[str, int]:
+        """The places of turns in the memory's own search for a text."""
+        ranks: dict[str, int] = {}
+        for place, hit in enumerate(self._memory.search(query, 20)):
+            for name in hit.unit.sources or (hit.unit.id,):
+                ranks.setdefault(name, place)
+        return ranks
+
+    def _rewrite_notes(self, signs: "_Signs", time: datetime) -> list[Change]:
+        """The notes without the sentences that hold something new that was put away."""
+        changes: list[Change] = []
+        for name, text in self._memory.bank.notes.items():
+            parts = re.split(r"(?<=[.!?。！？])\s+|(?<=\n)", text)
+            kept = [part for part in parts if not signs.are_in(part)]
+            if len(kept) < len(parts) and not text.startswith(("{", "[")):
+                changes.append(SetNote(name, " ".join(kept), time))
+        return changes
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def _weights(topic: Iterable[str], said: Sequence[Said]) -> dict[str, float]:
+    """How much each word of a request says: rare ones most, those that only name a kind of thing little."""
+    topic = list(topic)
+    texts = [set(words(item.text)) for item in said]
+    weights = {}
+    for word in topic:
+        count = sum(_holds(text, word) for text in texts)
+        weights[word] = math.log(1 + len(texts) / max(count, 1)) * (0.2 if word in _KINDS and len(topic) > 1 else 1.0)
+    return weights
+
+
+def _coverage(weights: dict[str, float], item: Said) -> float:
+    """The share of the words' weight that a text holds."""
+    text = set(words(item.text))
+    return sum(weight for word, weight in weights.items() if _holds(text, word)) / (sum(weights.values()) or 1.0)
+
+
+def _holds(text: Collection[str], word: str) -> bool:
+    """Whether a word occurs, perhaps with another ending."""
+    stem = word[: max(4, len(word) - 3)]
+    return word in text or (
+        len(word) > 3 and any(other.startswith(stem) and len(other) <= len(word) + 3 for other in text)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """What tells a repetition: long numbers, and rare words that nobody had said before."""
+
+    numbers: frozenset[str]
+    words: frozenset[str]
+
+    def are_in(self, text: str, least: int = 2) -> bool:
+        """Whether a text repeats a number, or at least so many of the words."""
+        if not self.numbers.isdisjoint(map(_bare, _DIGITS.findall(text))):
+            return True
+        return len(self.words.intersection(words(text))) >= least
+
+
+def _signs(chosen: Sequence[Said], said: Sequence[Said]) -> _Signs:
+    first, ids = min(item.time for item in chosen), {item.id for item in chosen}
+    total, before = Counter[str](), Counter[str]()
+    for item in said:
+        total.update(set(words(item.text)))
+        if item.time < first and item.id not in ids:
+            before.update(set(words(item.text)))
+    new = {word for item in chosen for word in words(item.text) if word.isalpha() and not before[word]}
+    numbers = {_bare(match) for item in chosen for match in _DIGITS.findall(item.text)}
+    rare = frozenset(word for word in new if len(word) > 4 and total[word] <= _RARE)
+    return _Signs(frozenset(number for number in numbers if len(number) > 2 and not _YEAR.fullmatch(number)), rare)
+
+
+def _repetitions(chosen: Sequence[Said], said: Sequence[Said], signs: _Signs) -> list[Said]:
+    """What else tells it: the reply to it, if it says any of it, and later turns of either side."""
+    ids = {item.id for item in chosen}
+    first = min(item.time for item in chosen)
+    replies = {after.id for item, after in pairwise(said) if item.id in ids and not after.by_user}
+    later = (item for item in said if item.id not in ids and item.time >= first)
+    return [item for item in later if signs.are_in(item.text, 1 if item.id in replies else 2)]
+
+
+def _bare(number: str) -> str:
+    return re.sub(r"\D", "", number)
+
+
+def _is_about_itself(before: str) -> bool:
+    """Whether what stands before a request in its own message is what it means."""
+    return bool(_DIGITS.search(before) or _SECRET.search(before) or len(before.split()) >= _LONG)
+
+
+def _is_request(text: str) -> bool:
+    return read_forget_request(text) is not None
+
+
+# -- replies ---------------------------------------------------------------------------------------------------------
+
+
+def _answer(turn: Turn, reply: str, changes: Iterable[Change] = ()) -> Recall:
+    """Memory's own reply. The request is hidden whatever comes of it: it names what is to be forgotten."""
+    return Recall(reply=reply, proposed=(Hide(turn.id, turn.id, turn.time), *changes))
+
+
+def _confirm(chosen: Sequence[Said], copies: int, request: str, rewrote_notes: bool) -> str:
+    repeated = f", and {copies} more that say{'s' if copies == 1 else ''} it too" if copies else ""
+    notes = " Sentences about it were cut from the summary." if rewrote_notes else ""
+    return (
+        f"Put away: {'; '.join(map(_quote, chosen))}{repeated}.{notes} I will not bring it up again. "
+        f'To take this back, say "undo that". '
+        f"It is still in the log: `localmem forget --unit {request}` erases it for good."
+    )
+
+
+def _quote(item: Said) -> str:
+    """The beginning of what was said, without its numbers: whoever reads along must not learn them from this."""
+    text = _DIGITS.sub("#", " ".join(item.text.split()))
+    if len(text) > _QUOTE:
+        text = f"{text[:_QUOTE].rpartition(' ')[0] or text[:_QUOTE]} ..."
+    return f'what you said on {day(item.time)} ("{text}")'

@@ -1,0 +1,322 @@
+"""Recognises a person's request to forget something they said, and to take that back. Words only, no model.
+
+"Forget" is mostly a figure of speech ("forget it, let's talk about the trip", "I forgot my keys", "forget the diet"),
+and "delete that" mostly means a text that is being written. So a command must begin a clause, and what it"
+" names must be
+something that was said: "what I told you", "that number", or with a reason ("I don't want it written down"). What is
+quoted, and what a code block holds, is no request. Does not know what is remembered.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from localmem.text.grounding import words
+
+Target = Literal["recent", "earlier", "everything", "unclear"]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """What a person wants forgotten.
+
+    `topic` holds the words (folded) that say what it is about, if any do. `target`: what was just said, something said
+    `earlier`, everything, or nothing that the words tell. `before` is what the message says ahead of the request, and
+    `is_bare` whether it says no more than "that" or "what I said".
+    """
+
+    topic: tuple[str, ...]
+    target: Target
+    before: str = ""
+    is_bare: bool = False
+
+
+_I = re.IGNORECASE
+_LEAD = (
+    r"(?:(?:^|[.!?…;,)\n–—]|\s-)\s*|\b(?:and|so|but|no|also|now|then|actually|listen|hey|ok|okay|oh|yes|sorry"
+    r"|please|pls"
+    r"|plz|kindly|just|abeg|better|ag|no wait)\s+)"
+)
+_ASK = (
+    r"(?:(?:please|pls|plz|kindly|just|abeg|do|could|can|will|would|should|might|u|you|we|ya|i(?:['’]d| would| want|"
+    r" need)?(?: like)?(?: you| u) to|i need you to|better|actually|maybe|now|then|also|so|and|let['’]?s)\s+){0,5}"
+)
+_POLITE = r"\b(?:please|pls|plz|kindly|abeg|s'?il te pla[iî]t|stp|bitte|por favor|per favore|alsjeblieft)\b"
+_SAID = r"(?:told|said|say|wrote|typed|mentioned|shared|sent|gave|put|posted|texted|dictated|confided)"
+_WHAT_I_SAID = (
+    rf"(?:(?:what|that|everything|all|anything|whatever|the (?:thing|bit|part|stuff|stuff that)|things?|stuff"
+    rf"|which)\s+)?"
+    rf"(?:that\s+)?i(?:['’]ve|\s+have|\s+had)?(?:\s+(?:just|ever|once|already|even))?\s+{_SAID}\b"
+)
+_DATUM = (
+    r"(?:password|passcode|passphrase|pass|pin|code|combination|number|digits|figure|amount|sum|price|salary"
+    r"|income|rent"
+    r"|weight|score|mark|grade|result|reading|diagnosis|address|phone|e-?mail|name|surname|date|birthday|secret"
+    r"|confession|interview|conversation|story|detail|details|remark|comment|message|account|card|dose"
+    r"|medication|meds?)s?"
+)
+_NAMED_DATUM = rf"(?:about )?(?:the|that|this|my|his|her|their|our|those|all)\s+(?:\w+['’]?s?\s+){{0,4}}{_DATUM}\b"
+_THING = r"(?:about )?(?:the|that|this) (?:\w+ )?(?:thing|bit|part|stuff|business)s? (?:about|with|on|of|i)\b"
+_BARE = r"(?:about )?(?:it|that|this|them|those|that one|all that|all of that|the lot)\b\W*"
+_REASON = (
+    r"\b(?:(?:i\s+)?should(?:n['’]?t| not|nt)\s+(?:have|be|of|ve)\b|don['’]?t\s+(?:want|keep|store|save"
+    r"|remember|need)\s+"
+    r"(?:it|that|this|them|to see)|dont want (?:it|that|my)|do not (?:want|keep|store|save)\b[^.!?]{0,30}|wipe"
+    r" it|nobody"
+    r" (?:should|must|can) know|keep it to yourself|you know nothing|(?:written|stored|saved|kept|lying|sitting"
+    r"|sat)\s+"
+    r"(?:down\s+)?(?:in|any)|swore me|in confidence|between us|i never said|from (?:your|the) memory|out of"
+    r" your memory"
+    r"|i mean it)"
+)
+_FIGURE = (
+    r"^\W*(?:(?:it|that|about it|about that|this)\s*(?:,|\.|;|-|–|!|…)*\s*(?:let['’]?s|what about|how about"
+    r"|i['’]?ll|we['’]?ll"
+    r"|instead|anyway|moving on|next|can you|could you|tell me|is\b|what\b|how\b|which\b|where\b|when\b|who\b"
+    r"|do\b|not"
+    r" important|doesn|no worries|entirely)|\S+(?:\s+\S+){0,4}\s+for\s+(?:a|one|the|now|just|right)\s*(?:sec"
+    r"|second|moment"
+    r"|minute|bit|while|now|time|today|tonight)?|(?:to|not|nothing|whether|how|when|where|why|who|me|myself|me-not)\b"
+    r"|(?:about\s+)?(?:the|my|your|all|any|previous|prior|above|last|every)?\s*(?:previous|prior|above|earlier"
+    r"|last)?\s*"
+    r"(?:instructions?|prompts?|rules?|question|request|task|order)\b)"
+)
+_FORGET = re.compile(rf"{_LEAD}{_ASK}(?:forget|un-?remember)\b(?P<object>[^.!?\n…]*)", _I)
+_REMOVE = re.compile(
+    rf"{_LEAD}{_ASK}(?:erase|delete|remove|wipe|bin|scrap|drop|lose|scratch|strike|clear|purge|get rid of"
+    r"|take(?=\s+(?:that|it|this)\b[^.!?\n]*\bmemory))\b(?P<object>[^.!?\n…]*)",
+    _I,
+)
+_DO_NOT_KEEP = re.compile(
+    rf"{_LEAD}{_ASK}(?:don['’]?t|(?:do )?not|never)\s+(?:keep|store|save|remember|record|memori[sz]e)\s+"
+    r"(?P<object>(?:that|this|it|what i|any of (?:that|this)|my)\b[^.!?\n…]*)",
+    _I,
+)
+_PRETEND = re.compile(
+    rf"{_LEAD}{_ASK}pretend\s+(?P<object>(?:that\s+)?i\s+(?:never|didn['’]?t)\s+{_SAID}\b[^.!?\n…]*)", _I
+)
+_SAID_BEFORE = re.compile(
+    rf"{_WHAT_I_SAID}|\bin (?:my|the|our) [\w ]{{2,20}}$|\bi\s+{_SAID}\s+(?:you|u|it|that|the|here)|\b(?:you|u)"
+    rf" (?:i|that i)\s",
+    _I,
+)
+_LONG_AGO = re.compile(
+    r"\b(?:other day|last (?:week|month|time|night|year)|yesterday|earlier|a while (?:ago|back)|(?:bit|while"
+    r"|weeks?|days?"
+    r"|months?|time) (?:ago|back)|the past|back then|before)\b|\btold (?:you|u) (?:about )?(?:the|my|in|on)\b",
+    _I,
+)
+_EVERYTHING = re.compile(
+    r"^\W*(?:about\s+)?(?:everything|all(?: of it| my memor\w+| of my memor\w+| memor\w+)?|it all|me|my memor\w+)"
+    r"(?:\s+(?:you (?:know|have|remember)|about me|i(?:['’]ve)? (?:ever )?(?:told|said)(?: to)?(?: you)?))*\W*"
+    r"(?:please|pls)?\W*$",
+    _I,
+)
+_IS_BARE = rf"(?:it|that|this)\b(?! \w)|{_WHAT_I_SAID}"
+_QUOTED = re.compile(r"```.*?(?:```|$)|[\"“„«][^\"”“»]{2,}[\"”»]", re.DOTALL)
+
+# One line a language: the command with what it names, and what makes it a figure of speech or the opposite.
+_OTHERS: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = tuple(
+    (re.compile(command, _I), re.compile(exception, _I))
+    for command, exception in (
+        (
+            (
+                r"\b(?:vergiss|vergessen sie|vergesst)\s+(?:bitte\s+|das bitte|es bitte|wieder\s+"
+                r"|mal\s+)*(?:,?\s*was ich|das\b|die\b"
+                r"|den\b|mein\w*|dies\w*|alles,? was)|\b(?:lösch\w*|streich\w*)\s+(?:bitte\s+)?(?:das|was ich dir"
+                r"|es)\s+(?:bitte"
+                r"|wieder|aus)|\bmerk(?:e)? dir das (?:bitte )?nicht|\btu so,? als h[äa]tte ich (?:das )?nie"
+            ),
+            (
+                r"vergiss (?:das|es|mal)\s*[,.!]?\s*(?:lass|wir|ich|reden|was anderes|egal)|vergiss (?:nicht|nie)"
+                r"|^\W*vergiss es\W*$"
+            ),
+        ),
+        (
+            (
+                r"\b(?:oublie[sz]?|oublier)\s+(?:(?:ce que|que|tout ce que) (?:je|j['’])|(?:mon|ma|mes|le|la|les"
+                r"|cette?|ça|cela)\b"
+                r"[^.!?]*)|\b(?:efface|supprime)[rz]?\s+(?:ça|cela|ce que je)|\bne (?:garde|retiens) pas (?:ça|ce que)"
+            ),
+            (
+                r"(?:n['’]|ne |j['’]ai |jamais |pas |d['’])oubli|oublie[sz]? (?:ça|cela)\s*[,.]?\s*(?:on|parlons"
+                r"|je|c['’]est)|oublie[sz]?"
+                r" pas|^\W*oublie (?:ça )?\W*$"
+            ),
+        ),
+        (
+            (
+                r"\b(?:olvida|olvide|olvidar|olvídate de|olvídese de)\s+(?:por favor\s+)?(?:lo que|todo lo que|que"
+                r" te|eso|mi|mis|el"
+                r"|la|ese|esa)\b|\b(?:borra|elimina)\s+(?:eso|lo que te)|\bno (?:guardes|recuerdes) (?:eso|lo que)"
+            ),
+            r"(?:no|nunca|me|se|te) olvid|olvida eso\s*[,.]?\s*(?:vamos|hablemos|mejor)",
+        ),
+        (
+            (
+                r"\b(?:dimentica|dimentichi|dimenticati di)\s+(?:per favore\s+)?(?:quello che|ciò che|che ti|il"
+                r" mio|la mia|il|la|quel\w*"
+                r"|questo|tutto quello che)\b|\b(?:cancella|elimina)\s+(?:quello che ti|ciò che ti)"
+            ),
+            r"(?:non|mai|ho|si) dimentic|dimentica tutto",
+        ),
+        (
+            (
+                r"\b(?:esque[çc][ae]|apague|apaga)\s+(?:por favor\s+)?(?:o que|tudo o que|que eu|isso|o meu|a"
+                r" minha|meu|minha|aquele"
+                r"|aquela|esse|essa)\b|\bnão (?:guarde|guardes) (?:isso|o que)"
+            ),
+            r"(?:não|nunca|me|se) esque|esque[çc][ae] isso\s*[,.]?\s*(?:vamos|deixa)",
+        ),
+        (
+            (
+                r"\bvergeet\s+(?:alsjeblieft\s+|maar\s+)?(?:wat ik|alles wat ik|mijn|dat\s+(?:nummer|bedrag"
+                r"|alsjeblieft|ik)|het\s+"
+                r"(?:nummer|bedrag))|\b(?:wis|verwijder)\s+(?:dat|wat ik je)"
+            ),
+            r"vergeet (?:niet|nooit|het maar)",
+        ),
+        (
+            (
+                r"(?:请|麻烦|能不能|可以|帮我|你|就)?(?:把.{1,30}?(?:忘掉|忘了吧|忘记|删掉|删了|抹掉)|忘掉(?:吧|我|那|这|刚才|它)|请忘(?:记|了)|忘了我(?:刚才|说|跟你)"
+                r")|当我没说(?:过)?|别(?:记|存)(?:住|下)?(?:这|那)"
+            ),
+            r"(?:我|别|不要|不会|没|不能|差点|忘不)(?:忘|都忘)|不要忘|别忘|忘不|怎么忘",
+        ),
+        (
+            r"忘れて(?:ください|くれ|ほしい|ね|よ|もらえ|[。!！]|$)|(?:聞かなかった|言わなかった)ことにして|(?:記憶|メモリ)から(?:消して|削除)",
+            r"忘れて(?:い|た|しま|ない|る)|忘れない",
+        ),
+        (r"잊어\s*(?:줘|주세요|주라|버려|주실)|(?:기억에서|메모리에서)\s*(?:지워|삭제)", r"잊어버렸|잊지"),
+        (
+            (
+                r"\b(?:забудь(?:те)?|сотри(?:те)?|удали(?:те)?)\s+(?:пожалуйста,?\s+)?(?:то,?\s+)?(?:что я|о том,"
+                r" что я|мой|мою|моё"
+                r"|этот|эту|про мо)"
+            ),
+            r"не забудь|никогда",
+        ),
+        (
+            r"\b(?:zapomnij|usuń|wykasuj)\s+(?:proszę,?\s+)?(?:o tym, co|co ci|to, co|mój|moją|moje|ten|tę)",
+            r"nie zapomnij",
+        ),
+    )
+)
+_TELLING = frozenset(
+    words("""
+    a abeg about actually again ago ai all already alsjeblieft also am an and any anymore anything anywhere are
+    as at auch back be been before better bin bit bitte but by ca can cant ce chat che clear computer could das
+    day days de delete dem den der detto did didn't die dije dimentica dir disse dit do does don don't dont down
+    drop ecrit el erase es eso esquece eu ever every everything favor favore figure for forget from gave get
+    give go had has have haven he her here herh hers hey hier him his ho how i i'd i'm i've ich id if ik il ill
+    im in into is isnt isso it it's its ive j je just keep keiner kindly know la le les let like listen lo lose
+    lot lying ma make mate me mean mein meine memory mention mentioned mes meu mi might mijn mine minha mir mit
+    mon more muss my need never nicht no nobody not nothing now o of off oh ok okay olvida on once one only or
+    other oublie our out over pas past per pl plait please pls plz por posted pourquoi pretend purge put qu que
+    quello read really record remember remove rid s said sais save saw say scrap scratch see sent shared she
+    should shouldnt so some sorry stored strike stuff such sure t te tell text than thanks that that's thats the
+    their them then there these they thing things this those time to told too typed u um und unremember up us
+    vergeet vergiss very want was wasnt wat way we week weeks well were what whatever when where which while who
+    why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
+    yours zei 串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
+    """)
+)
+_RESTORE = re.compile(
+    r"^\W*(?:(?:no|wait|oh|ok|okay|actually|sorry|hey|hang on|please|pls|can you|could you|you can)\W+)*(?:"
+    r"(?:bring|put|get|give)\s+(?:that|it|them|this)\s+back|undo(?:\s+(?:that|it|this|the forgetting))?"
+    r"|take\s+that\s+back"
+    r"|(?:do\s+)?remember\s+(?:it|that|this)|(?:restore|unforget)\s+(?:it|that|this)|don['’]?t\s+forget\s+(?:it|that)"
+    r"|keep\s+(?:it|that)|mach(?:e)? das rückgängig|merk(?:e)? (?:es|dir das) (?:doch|wieder)(?: bitte)?"
+    r"|annule(?:r|z)?(?: ça)?|deshazlo|recuérdalo|撤销|恢复|还是记住(?:吧)?)(?:\s+(?:please|pls|again|after all))*\W*$",
+    _I,
+)
+
+
+def read_forget_request(text: str) -> ForgetRequest | None:
+    """The request in a message, None for a message that makes none."""
+    plain = _QUOTED.sub(" ", text)
+    matches = list(_find(plain))
+    if not matches:
+        return None
+    named = [(match.groupdict().get("object") or "").strip() for match in matches]
+    if any(map(_EVERYTHING.match, named)):
+        return ForgetRequest((), "everything")
+    if re.fullmatch(r"\W*forget (?:about )?(?:it|that|this)\W*", plain, _I):  # mostly "never mind"
+        return ForgetRequest((), "unclear")
+    sentences = [_sentence(plain, match) for match in matches]
+    topics = [_topic(sentence) for sentence in sentences]
+    best = max(range(len(matches)), key=lambda number: min(len(topics[number]), 2))
+    before = plain[: min(match.start() for match in matches)].strip()
+    if _LONG_AGO.search(sentences[best]):
+        return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", before)
+    is_bare = not topics[best] or any(not name or re.match(_IS_BARE, name, _I) for name in named)
+    return ForgetRequest(topics[best], "recent", before, is_bare)
+
+
+def is_restore_request(text: str) -> bool:
+    """Whether a message asks to take something back. It means something only right after a forgetting."""
+    return _RESTORE.match(text) is not None
+
+
+def _find(text: str) -> Iterator[re.Match[str]]:
+    """The commands that mean it."""
+    yield from (match for match in _FORGET.finditer(text) if _means_it(text, match, is_forget=True))
+    yield from (match for match in _REMOVE.finditer(text) if _means_it(text, match, is_forget=False))
+    yield from _PRETEND.finditer(text)
+    for match in _DO_NOT_KEEP.finditer(text):
+        if _is_polite(text) or "remember" not in match[0].lower():
+            yield match
+    for command, exception in _OTHERS:
+        found = command.search(text)
+        if found and not exception.search(text):
+            yield found
+
+
+def _topic(sentence: str) -> tuple[str, ...]:
+    unique = dict.fromkeys(word for word in words(sentence) if word not in _TELLING)
+    return tuple(word for word in unique if len(word) > 1 or word >= "\u3040")
+
+
+def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
+    named = match["object"].strip()
+    after = text[match.start("object") :].lstrip()
+    if re.search(_FIGURE, after, _I):
+        return False
+    said = re.search(_WHAT_I_SAID, named, _I) or _SAID_BEFORE.search(text[: match.start()][-120:])
+    thing = re.match(_THING, named, _I)
+    datum = re.match(_NAMED_DATUM, named, _I)
+    bare = None if datum or thing else re.match(_BARE, named, _I)
+    reason = re.search(_REASON, text, _I)
+    if is_forget and re.search(_WHAT_I_SAID, named, _I):
+        return True
+    polite = _is_polite(match[0])
+    end = bare or datum
+    whole = not text[: match.start()].strip() and not after[end.end() if end else 0 :].strip(" .!…")
+    meant = polite or reason or said or whole
+    if _EVERYTHING.match(named) and (is_forget or re.search("know|memor|told", named)):
+        return True
+    if is_forget:
+        is_own = datum and re.match("that|this|my|those", named, _I)
+        return bool(thing or is_own or ((bare or datum) and meant) or (named and polite))
+    if whole and datum and re.match(r"\W*(?:scrap|wipe|erase)", match[0], _I):
+        return True
+    if re.search(r"\bfrom\b(?!\s+(?:your|the|my)\s+memory|\s+(?:here|this chat))", named, _I):
+        return False
+    return bool((said and (bare or re.search(_WHAT_I_SAID, named, _I) or datum)) or ((bare or datum) and reason))
+
+
+def _is_polite(text: str) -> bool:
+    return re.search(rf"{_POLITE}|\b(?:can|could|would|will)\s+(?:you|u)\b", text, _I) is not None
+
+
+def _sentence(text: str, match: re.Match[str]) -> str:
+    """The sentence of the request, and the one next to it where that says what is meant."""
+    start = max(text.rfind(mark, 0, match.start() + 1) for mark in ".!?\n") + 1
+    ends = [place for mark in ".!?\n" if (place := text.find(mark, match.end())) >= 0]
+    own = text[start : min(ends, default=len(text))]
+    if len([word for word in words(own) if word not in _TELLING]) > 1:
+        return own
+    previous = max(text.rfind(mark, 0, max(0, start - 1)) for mark in ".!?\n") + 1
+    before = text[previous:start]
+    return before + own if _SAID_BEFORE.search(before) or _LONG_AGO.search(before) else own
