@@ -24,6 +24,7 @@ from localmem.systems import (
     comedy,
     conditionmem,
     creem,
+    evidence,
     memochat,
     memorybank,
     no_wrap,
@@ -113,15 +114,15 @@ def retriever(
     new_encoder: Callable[[], "Encoder"],
     file: Path | None = None,
     *,
-    context_turns: int = 0,
+    system: System[Any] | None = None,
     wrap: Wrap = no_wrap,
 ) -> "Retriever":
     """An empty index for one bank. An approximate index (HNSW, IVF) is saved in `file`.
 
-    BM25 reads each key together with the `context_turns` keys before it. Age and dates are applied last, so that a
-    reranker's scores decay as an index's do.
+    What is indexed of a unit is up to the `system` that it is for; by default its key alone. Age and dates are applied
+    last, so that a reranker's scores decay as an index's do.
     """
-    options, index = settings.retrieval, _index(settings, new_encoder, file, context_turns)
+    options, index = settings.retrieval, _index(settings, new_encoder, file, system)
     if options.rerank:
         from localmem.retrieval.rerank import RerankingRetriever
 
@@ -291,9 +292,11 @@ def _tokenizer(name: str) -> Path | None:
 
 
 def _index(
-    settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None, context_turns: int
+    settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None, system: System[Any] | None
 ) -> "Retriever":
-    kind = settings.retrieval.retriever
+    kind, context_turns = settings.retrieval.retriever, system.context_turns if system else 0
+    if system and system.views:
+        return _views(settings, new_encoder, file)
     if kind == "bm25":
         return _bm25(settings, context_turns)
     if kind == "dense":
@@ -302,6 +305,19 @@ def _index(
 
     return HybridRetriever(
         [_dense(settings, new_encoder(), file), _bm25(settings, context_turns)], constant=_FUSION_CONSTANT
+    )
+
+
+def _views(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None) -> "Retriever":
+    from localmem.retrieval.views import Indexes, ViewRetriever
+
+    kind = settings.retrieval.retriever
+    return ViewRetriever(
+        Indexes(
+            dense=_dense(settings, new_encoder(), file) if kind != "bm25" else None,
+            words=_bm25(settings, 0) if kind != "dense" else None,
+            context=_bm25(settings, 1) if kind != "dense" else None,
+        )
     )
 
 
@@ -333,11 +349,11 @@ def _require_package(module: str, extra: str) -> None:
         raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install 'localmem[{extra}]'`")
 
 
-_PAPERS = (rsum, theanine, secom, creem, carecall, summem, memochat, memorybank, comedy, conditionmem)
+_METHODS = (evidence, rsum, theanine, secom, creem, carecall, summem, memochat, memorybank, comedy, conditionmem)
 
 SYSTEMS: Mapping[str, System[Any]] = {
     system.name: system
-    for system in (*baselines.SYSTEMS, *all_memories.SYSTEMS, *(module.SYSTEM for module in _PAPERS))
+    for system in (*baselines.SYSTEMS, *all_memories.SYSTEMS, *(module.SYSTEM for module in _METHODS))
 }
 
 
@@ -346,6 +362,7 @@ class Parts(systems.Parts):
     """Parts whose trained models are those of the manifest, or in folders."""
 
     load_classifier: "Callable[[str], PairClassifier]" = field(default=pair_classifier, kw_only=True)
+    load_reranker: "Callable[[str], Reranker]" = field(default=lambda name: reranker(name, "auto"), kw_only=True)
     load_segmenter: "Callable[[str], Segmenter]" = field(default=trained_segmenter, kw_only=True)
     load_compressor: "Callable[[str], Compressor]" = field(default=compressor, kw_only=True)
 

@@ -205,16 +205,15 @@ class LatencySetup:
         """An agent that needs no backbone and leaves its vectors in the store."""
         llm = client.scripted_llm(self._recipe.answer)
         encoder = cache(lambda: factory.encoder(settings, store.vectors))
-        turns = factory.SYSTEMS[settings.system].context_turns
-        parts = factory.Parts(llm, lambda: factory.retriever(settings, encoder, context_turns=turns))
+        system = factory.SYSTEMS[settings.system]
+        parts = factory.Parts(llm, lambda: factory.retriever(settings, encoder, system=system))
         return Conversation(memory=factory.memory(settings, parts, Bank()), llm=llm, journal=journal)
 
 
 def describe_latency_run(recipe: LatencyRecipe, settings: Settings) -> dict[str, object]:
     """Everything that a run depends on; a run that resumes must agree with it."""
-    from localmem.benchmark.latency.machine_state import Gpus
     from localmem.experiments.runs import describe_run
-    from localmem.reporting.provenance import machine
+    from localmem.reporting.provenance import Gpus, machine
 
     by_system = {name: with_system(settings, name) for name in recipe.systems}
     selection: dict[str, object] = {

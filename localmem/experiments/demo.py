@@ -305,8 +305,8 @@ def measure_systems(
         with Runtime(settings, progress=notify) as runtime:
             for name in track(names):
                 meter = Meter(runtime.llm.inner)
-                context_turns = factory.SYSTEMS[name].context_turns
-                index = partial(factory.retriever, settings, runtime.encoder, context_turns=context_turns)
+                system = factory.SYSTEMS[name]
+                index = partial(factory.retriever, settings, runtime.encoder, system=system)
                 memory = factory.memory(with_system(settings, name), factory.Parts(meter, index))
                 costs[name] = measure_cost(memory, meter, sessions)
     return costs

@@ -5,7 +5,7 @@ Does not depend on how they search: only ranks count, so scores of different sca
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from heapq import nsmallest
@@ -20,9 +20,9 @@ _THREADS = ThreadPoolExecutor(128, "localmem-search")  # starts a thread when it
 
 
 class HybridRetriever:
-    """A unit's score is the sum over the retrievers of weight / (constant + rank), rank counted from 1.
+    """A unit's score is the sum over the retrievers of weight / (constant + rank); see `fuse_ranks`.
 
-    Reciprocal rank fusion with its constant of 60 (Cormack, Clarke and Buettcher, SIGIR 2009, section 2). `depth` is
+    The constant of 60 is that of its authors. `depth` is
     how many matches of each retriever are fused, or `k` if that is more; `weights` default to 1 each. An `add` that
     fails in one retriever can be repeated: retrievers that already have the units ignore them. All retrievers search at
     the same time, the first on the caller's thread: put the one first that encodes the query, which takes longest.
@@ -79,11 +79,27 @@ class HybridRetriever:
         return [self._fuse(rankings, k) for rankings in zip(*results, strict=True)]
 
     def _fuse(self, rankings: Sequence[Sequence[Match]], k: int) -> list[Match]:
-        shares: defaultdict[str, list[float]] = defaultdict(list)
-        for weight, ranking in zip(self._weights, rankings, strict=True):
-            for rank, match in enumerate(ranking, start=1):
-                shares[match.id].append(weight / (self._constant + rank))
-        with self._guard:  # fsum: the same shares in another order give the same score, and so a tie
+        weighted = [
+            (weight, [match.id for match in ranking]) for weight, ranking in zip(self._weights, rankings, strict=True)
+        ]
+        with self._guard:
             order = self._order
-            ranks = [(-fsum(parts), order.get(unit_id, self._added), unit_id) for unit_id, parts in shares.items()]
+            ranks = [
+                (-score, order.get(unit_id, self._added), unit_id)
+                for unit_id, score in fuse_ranks(weighted, self._constant)
+            ]
         return [Match(unit_id, -score) for score, _, unit_id in nsmallest(k, ranks)]
+
+
+def fuse_ranks(rankings: Iterable[tuple[float, Sequence[str]]], constant: float) -> list[tuple[str, float]]:
+    """Ids with the sum of weight / (constant + rank) over the weighted rankings, highest first, ties as first seen.
+
+    Reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009, section 2), rank counted from 1.
+    """
+    shares: defaultdict[str, list[float]] = defaultdict(list)
+    for weight, ranking in rankings:
+        for rank, unit_id in enumerate(ranking, start=1):
+            shares[unit_id].append(weight / (constant + rank))
+    # fsum: the same shares in another order give the same score, and so a tie
+    scores = [(unit_id, fsum(parts)) for unit_id, parts in shares.items()]
+    return sorted(scores, key=lambda item: -item[1])

@@ -201,12 +201,12 @@ class Runtime:
 
     def _retriever(self, user: str | None) -> Retriever:
         settings = self.settings
-        context_turns = factory.SYSTEMS[settings.system].context_turns if user else 0
+        system = factory.SYSTEMS[settings.system] if user else None
         if settings.retrieval.retriever == "bm25":
-            return factory.retriever(settings, self.encoder, context_turns=context_turns, wrap=self._wrap)
+            return factory.retriever(settings, self.encoder, system=system, wrap=self._wrap)
         encoder = self.encoder()
         file = self.store.indexes.path(user, settings.system, encoder.identity) if user else None
-        return factory.retriever(settings, lambda: encoder, file, context_turns=context_turns, wrap=self._wrap)
+        return factory.retriever(settings, lambda: encoder, file, system=system, wrap=self._wrap)
 
     def _new_agent(self, user: str) -> Conversation:
         settings, journal = self.settings, self._wrap(self.store.journal(user, self.settings.system))

@@ -72,7 +72,10 @@ class Eraser:
         self.sources: tuple[str, ...] = ()
 
     def erase_unit(self, system: str, unit_id: str, *, sources: bool) -> None:
-        """A unit with all that names it; with `sources` also its turns and what else came from them."""
+        """A unit with all that names it; with `sources` also its turns and what else came from them.
+
+        `unit_id` may be a request to forget: then all that it put away is erased, with the turns.
+        """
         decoded = [
             self._log.serializer.decode(body)
             for condition in self._naming(system, [unit_id])
@@ -80,7 +83,7 @@ class Eraser:
         ]
         units = [change.unit for change in decoded if isinstance(change, AddUnit)]
         if not units:
-            raise no_unit(self._user, system, unit_id)
+            return self._erase_hidden(system, unit_id)
         source_turns = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
         self._delete_refusals(system, self._first_batch(system, unit_id))
         self._delete_units(system, [unit_id])
@@ -90,6 +93,17 @@ class Eraser:
             self._delete_turns(set(source_turns), set())
         else:
             self.sources = tuple(source_turns)
+
+    def _erase_hidden(self, system: str, request: str) -> None:
+        """What a request put away. Raises NotFound for one that did not."""
+        by_request = and_(changes.c.user == self._user, changes.c.other == request, changes.c.type == "hide")
+        items = set(self._connection.execute(select(changes.c.unit).where(by_request)).scalars())
+        if not items:
+            raise no_unit(self._user, system, request)
+        hidden_turns = set(turns_by_id(self._connection, self._user, items))
+        for unit in sorted(items - hidden_turns - {request}):
+            self.erase_unit(system, unit, sources=False)
+        self._delete_turns(hidden_turns, set())
 
     def erase_session(self, session_id: str) -> None:
         """A session with its turns and all that was derived from it, in every system."""

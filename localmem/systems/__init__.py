@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from localmem.bank import Bank
     from localmem.classification import PairClassifier
     from localmem.llm.base import LLM
-    from localmem.retrieval.base import Retriever
+    from localmem.retrieval.base import Reranker, Retriever
     from localmem.segmentation import Segmenter
     from localmem.text.compress import Compressor
 
@@ -58,6 +58,7 @@ class Parts:
     new_index: "Callable[[], Retriever] | None" = None
     wrap: Wrap = no_wrap
     load_classifier: "Callable[[str], PairClassifier]" = field(kw_only=True)
+    load_reranker: "Callable[[str], Reranker]" = field(kw_only=True)
     load_segmenter: "Callable[[str], Segmenter]" = field(kw_only=True)
     load_compressor: "Callable[[str], Compressor]" = field(kw_only=True)
 
@@ -84,7 +85,8 @@ class System(Generic[OptionsT]):
     """A memory system as users choose it.
 
     `remembers` says what it keeps and `llm_calls` when it calls the model, both in a few words for `localmem systems`.
-    `context_turns` is how many earlier units of its session BM25 reads together with each unit.
+    `context_turns` is how many earlier units of its session BM25 reads together with each unit. With `views` its units
+    are turns, searched by exchange and by sentence (see ViewRetriever).
     """
 
     name: str
@@ -93,6 +95,7 @@ class System(Generic[OptionsT]):
     remembers: str
     llm_calls: str
     context_turns: int = 0
+    views: bool = False
 
     def new_memory(self, parts: Parts, values: Mapping[str, object], bank: "Bank | None" = None) -> Memory:
         """A memory over this bank (default: an empty one). Raises BadSettings for wrong option values."""

@@ -14,6 +14,7 @@ from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.hybrid import HybridRetriever
 from localmem.retrieval.rerank import RerankingRetriever
+from localmem.retrieval.views import Indexes, ViewRetriever
 from localmem.retrieval.wrappers import RecencyRetriever
 from localmem.types import Unit
 from tests.fakes import START, WordEncoder, WordRetriever, in_scope, unit
@@ -45,6 +46,7 @@ KINDS: dict[str, NewRetriever] = {
         half_life=7,
         depth=5,
     ),
+    "views": lambda: ViewRetriever(Indexes(DenseRetriever(WordEncoder()), BM25Retriever(), None)),
     "hybrid-of-one": lambda: HybridRetriever([BM25Retriever()]),
 }
 APPROXIMATE = {"hnsw", "ivf"}
