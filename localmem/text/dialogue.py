@@ -4,6 +4,7 @@ What does not fit is left out from the oldest unit on, before a backend would cu
 system.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -133,6 +134,7 @@ def latest_turns(turns: Sequence[Turn], budget: int, count: Count) -> Sequence[T
 
 UTTERANCE = "utterance"
 
+_NUMBERS = re.compile(r"(\d+)")
 _TEMPLATE = 64  # tokens that a chat template adds, at most
 
 
@@ -269,5 +271,11 @@ def recall_hits(hits: Sequence[Hit]) -> Recall:
 
 
 def by_time(hits: Iterable[Hit]) -> list[Hit]:
-    """The hits in the order of their units' times."""
-    return sorted(hits, key=lambda hit: hit.unit.time)
+    """The hits in the order of their units' times, and of one time in the order of their turns."""
+    return sorted(hits, key=lambda hit: (hit.unit.time, hit.unit.session, _position(hit.unit)))
+
+
+def _position(unit: Unit) -> list[tuple[int, str]]:
+    """Compares units of one session: numbers in their last turn's id and in their own by value, not by digits."""
+    parts = _NUMBERS.split(f"{unit.sources[-1] if unit.sources else ''} {unit.id}")
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -1,0 +1,68 @@
+"""Units of what was said: each turn by itself, long ones in passages, and what is no evidence left out.
+
+A unit's id names its exchange, so that both sides of one can be shown and ranked together. Pure functions.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from localmem.retrieval.views import SIDE_MARK
+from localmem.text.dialogue import line
+from localmem.text.passages import split_passages
+from localmem.text.utterances import adds_nothing, is_denial, is_evidence
+from localmem.types import Session, Turn, Unit
+
+STATEMENT = "statement"  # of the user
+ANSWER = "answer"  # of the assistant
+_REQUEST = 400  # characters of the user's turn that belong to the key of an answer
+
+
+class Place(NamedTuple):
+    """A turn with the one that opened its exchange, which may be the turn itself."""
+
+    turn: Turn
+    opening: Turn
+
+    @property
+    def unit_prefix(self) -> str:
+        """The ids of the turn's units, up to the number of the passage."""
+        return f"{self.opening.id}{SIDE_MARK}{self.turn.role[0]}"
+
+
+def places(session: Session) -> list[Place]:
+    """Every turn of a session in its exchange."""
+    exchanges = [exchange.turns() for exchange in session.exchanges()]
+    return [Place(turn, turns[0]) for turns in exchanges for turn in turns]
+
+
+def is_new(place: Place, earlier: Sequence[str]) -> bool:
+    """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do."""
+    if place.turn.role == "user":
+        return is_evidence(place.turn.text)
+    return not is_denial(place.turn.text) and not adds_nothing(place.turn.text, [place.opening.text, *earlier])
+
+
+def turn_units(session: str, place: Place) -> list[Unit]:
+    """The units of a turn: one, or one for each passage of a long message. The key holds the exchange so far."""
+    turn, opening = place
+    passages = split_passages(turn.text)
+    request = [line(opening)[:_REQUEST]] if turn is not opening else []
+    return [
+        Unit(
+            id=f"{place.unit_prefix}{number}",
+            text=_shown_text(turn, passage, number, len(passages)),
+            key="\n".join([*request, f"{turn.speaker}: {passage}"]),
+            kind=STATEMENT if turn.role == "user" else ANSWER,
+            speaker=turn.speaker,
+            session=session,
+            sources=(turn.id,) if turn is opening else (opening.id, turn.id),
+            time=turn.time,
+            learned=turn.time,
+        )
+        for number, passage in enumerate(passages)
+    ]
+
+
+def _shown_text(turn: Turn, passage: str, number: int, count: int) -> str:
+    """The passage under its speaker's name, with its place in a long message."""
+    return f"{turn.speaker}: {passage}" if count == 1 else f"{turn.speaker} (part {number + 1} of {count}): {passage}"
