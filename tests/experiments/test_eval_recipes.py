@@ -9,6 +9,7 @@ from localmem.experiments.key_compression import KeyCompressionRecipe
 from localmem.experiments.operation_evaluation import OperationsRecipe
 from localmem.experiments.retrieval_grid import RetrievalGrid
 from localmem.experiments.runs import EvaluationRecipe
+from localmem.experiments.scenarios import ScenarioRecipe
 from localmem.experiments.segmenter_comparison import SegmentationRecipe
 from localmem.files import read_yaml
 from localmem.resources import resource
@@ -19,6 +20,7 @@ RECIPES: dict[str, type[BaseModel]] = {
     "compression": KeyCompressionRecipe,
     "segmentation": SegmentationRecipe,
     "operations": OperationsRecipe,
+    "scenarios": ScenarioRecipe,
 }
 
 
