@@ -16,7 +16,7 @@ from typing import NamedTuple
 from localmem.files import read_yaml
 from localmem.text.grounding import words
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…。！？؟])(?!\d)(?<!\d[.])|(?<=\d[.])(?=\s)|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？؟])(?!\d)(?<!\d\.)(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)|(?<=\d\.)(?=\s)|\n+")
 _CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
 _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)
 _APOSTROPHE = re.compile(r"['’‘`´]")
@@ -24,6 +24,28 @@ _UNSPACED = frozenset({"zh", "ja", "ko"})
 _SCRIPTS = {"ja": "[\u3040-\u30ff]", "zh": "[\u3400-\u9fff]", "ko": "[\uac00-\ud7af]", "ru": "[\u0400-\u04ff]"}
 _IDEOGRAMS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ies|e[dnrms]|[seynaoi])$")
+_NEGATIONS = frozenset(
+    [
+        "no",
+        "not",
+        "never",
+        "nicht",
+        "nie",
+        "kein",
+        "keine",
+        "pas",
+        "jamais",
+        "nunca",
+        "non",
+        "mai",
+        "nao",
+        "niet",
+        "nooit",
+        "geen",
+        "не",
+        "нет",
+    ]
+)
 _LONG = 40  # words: nobody asks or thanks at such length without telling something
 _LONG_CLAUSE = 25
 _SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
@@ -39,9 +61,10 @@ class _Language:
     """The phrases of one language, compiled."""
 
     def __init__(self, name: str, phrases: dict[str, str]) -> None:
-        fields = {field: re.sub(r"\s*\|\s*", "|", _strip_accents(text)) for field, text in phrases.items()}
+        fields = {field: _strip_accents(text).replace(" | ", "|") for field, text in phrases.items()}
+        self._unspaced = name in _UNSPACED
         self.common = frozenset(fields.get("common", "").split())
-        begin, before, after = ("", "", "") if name in _UNSPACED else ("^", r"(?<!\w)", r"(?!\w)")
+        begin, before, after = ("", "", "") if self._unspaced else ("^", r"(?<!\w)", r"(?!\w)")
 
         def alternatives(field: str) -> str:
             return f"(?:{fields.get(field) or '(?!)'})"  # the latter matches nothing
@@ -54,14 +77,15 @@ class _Language:
 
         ask, inversion = alternatives("ask"), f"{alternatives('invert')} {alternatives('subject')}"
         wrapped = rf"{before}{alternatives('wrap')}(?: \w+){{0,2}} {ask}|^{alternatives('lead')}(?: \w+){{1,6}}? {ask}"
-        self.courtesy = re.compile(rf"(?:{alternatives('courtesy')}(?!\w)\s*)+")
+        self.courtesy = re.compile(rf"(?:{alternatives('courtesy')}{after}\s*)+")
         self.asks = re.compile(f"{begin}(?:{ask}|{inversion}){after}")
         self.wraps = re.compile(f"(?:{wrapped}){after}")
-        self.word = re.compile(f"{ask}|{alternatives('courtesy')}")
+        self.ask = re.compile(ask)
+        self.word = re.compile("|".join(map(alternatives, ("ask", "courtesy", "request"))))
         self.advice, self.request, self.offer = (opening(field) for field in ("advice", "request", "offer"))
         self.recall, self.mine, self.tell = (anywhere(field) for field in ("recall", "mine", "tell"))
         self.denial, self.answer = anywhere("denial"), anywhere("answer")
-        self.past, self.correction = anywhere("past"), anywhere("correction")
+        self.past, self.correction = anywhere("past"), opening("correction")
 
     def knows(self, word: str) -> bool:
         """Whether a word is a frequent one of this language, or a question word or courtesy of it."""
@@ -73,37 +97,38 @@ class _Language:
 
     def is_question(self, clause: _Clause) -> bool:
         """Whether a clause asks something, with or without a question mark."""
-        rest = self._without_courtesy(clause.text)
+        rest = self.without_courtesy(clause.text)
         return clause.asks or any(pattern.search(rest) for pattern in (self.asks, self.recall, self.wraps))
 
     def tells(self, clause: _Clause, beside: bool) -> bool:
         """Whether a clause tells something; `beside` says that another clause of its sentence is a question."""
-        rest = self._without_courtesy(clause.text)
+        rest = self.without_courtesy(clause.text)
         if not rest or not any(map(str.isalnum, rest)):
             return False
         if len(rest.split()) > _LONG_CLAUSE:
             return True
         if self.is_question(clause):
-            return self._asks_with_facts(rest, clause.asks)
+            return self._asks_with_facts(rest)
         if self.request.search(rest):
             remainder = self.request.sub("", rest, count=1)
             number = len(rest.split()) > _SHORT_REQUEST and any(map(str.isdigit, rest))
             return number or self.mine.search(remainder) is not None
-        if beside and not any(map(str.isdigit, rest)):
-            return self.tell.search(rest) is not None
-        return True
+        context = (
+            beside and (" " in rest or self._unspaced) and not any(map(str.isdigit, rest))
+        )  # "for the form", "the short bit"
+        return not context or self.tell.search(rest) is not None
 
-    def _asks_with_facts(self, rest: str, mark: bool) -> bool:
-        """Whether a question holds facts: one for advice that names what is the user's, or a statement with a mark."""
-        advice = self.advice.search(rest)
-        if self.recall.search(rest) or (advice is None and (not mark or self.asks.search(rest))):
+    def _asks_with_facts(self, rest: str) -> bool:
+        """Whether a question holds facts: one for advice that names what is the user's, or a number to be confirmed."""
+        if self.recall.search(rest):
             return False
-        remainder = self.advice.sub("", rest, count=1)
-        if any(map(str.isdigit, rest)):
-            return True
-        return self.mine.search(remainder) is not None and (advice is not None or self.tell.search(rest) is not None)
+        number = any(map(str.isdigit, rest))
+        if self.advice.search(rest):
+            return number or self.mine.search(self.advice.sub("", rest, count=1)) is not None
+        return number and not self.asks.search(rest) and self.tell.search(rest) is not None
 
-    def _without_courtesy(self, clause: str) -> str:
+    def without_courtesy(self, clause: str) -> str:
+        """A clause without the courtesies that open it."""
         opening = self.courtesy.match(clause)
         return clause[opening.end() :] if opening else clause
 
@@ -142,15 +167,17 @@ def is_denial(text: str) -> bool:
             _is_marked(piece) or language.offer.search(sentence) or language.is_courtesy(sentence)
         ):
             return False
-        if denial is not None and language.answer.search(sentence, denial.end()):
+        if denial is not None and language.answer.search(sentence, denial.start()):
             return False
     return True
 
 
 def is_correction(text: str) -> bool:
-    """Whether a turn corrects what was just said."""
-    sentences = _sentences(text)[:2]
-    return _language(text).correction.search(" ".join(map(_fold, sentences))) is not None
+    """Whether a short turn begins by correcting what was just said."""
+    language = _language(text)
+    sentences = [_fold(sentence) for sentence in _sentences(text)]
+    openings = [form for sentence in sentences[:2] for form in (sentence, language.without_courtesy(sentence))]
+    return len(" ".join(sentences).split()) <= _LONG and any(map(language.correction.search, openings))
 
 
 def asks_about_past(text: str) -> bool:
@@ -162,18 +189,19 @@ def asks_about_past(text: str) -> bool:
 
 
 def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
-    """Whether nearly all that a text names occurs in the earlier texts: one word in seven may be new, but no number."""
+    """Whether nearly all that a text names occurs in the earlier texts: one word in five may be new, but no number."""
     known = {unit for other in earlier for unit in _units(other)}
     units = list(_units(text))
     new = [unit for unit in units if unit not in known]
-    return 7 * len(new) <= len(units) and not any(any(map(str.isdigit, unit)) for unit in new)
+    return 5 * len(new) <= len(units) and not any(any(map(str.isdigit, unit)) for unit in new)
 
 
 def _units(text: str) -> Iterator[str]:
     """The stems of a text's words that carry content, and its pairs of unspaced characters."""
     language = _language(text)
     for word in words(_IDEOGRAMS.sub(" ", text)):
-        if word.isdigit() or not (len(word) == 1 or word in language.common or language.word.fullmatch(word)):
+        plain = len(word) == 1 or word in language.common or language.ask.fullmatch(word) is not None
+        if word.isdigit() or word in _NEGATIONS or not plain:
             yield _ENDING.sub("", word)
     characters = [letter for letter in _IDEOGRAMS.findall(text) if letter not in language.common]
     yield from map("".join, pairwise(characters))
@@ -204,7 +232,7 @@ def _fold(text: str) -> str:
 
 
 def _strip_accents(text: str) -> str:
-    plain = unicodedata.normalize("NFKD", text)
+    plain = unicodedata.normalize("NFKD", text.replace("ł", "l"))
     return unicodedata.normalize("NFC", "".join(letter for letter in plain if not unicodedata.combining(letter)))
 
 
