@@ -25,15 +25,16 @@ _ANSWERER = "assistant|ai|bot|model|chatbot|chatgpt|gpt|llm|助手|机器人|asi
 
 def _label(names: str) -> re.Pattern[str]:
     """A line that begins with the name of a side: `User:`, `- You: `, `# ASSISTANT`, `[AI]:`."""
-    return re.compile(rf"^[\s>*\-\[(\"']*(?:#+\s+(?:{names})\s*:?\s*$|(?:{names})[\])*\"']*\s*[:：])", _I | _M)
+    gap = r"[ \t]*"
+    return re.compile(rf"^[ \t>*\-\[(\"']*(?:#+{gap}(?:{names}){gap}:?{gap}$|(?:{names})[\])*\"']*{gap}[:：])", _I | _M)
 
 
 _ASKER_LINE, _ANSWERER_LINE = _label(_ASKER), _label(_ANSWERER)
-_HISTORY = re.compile(r"<(\w*(?:chat|conversation|dialog|histor|transcript|messages)\w*)[^>]*>.*?</\1>", _I | _S)
-_PAYLOAD = re.compile(
-    r"```.*?```|\"\"\".*?\"\"\"|<([\w-]+)[^>]*>.*?</\1>|^diff --git .*|(?<=:)\s*\"[^\"]{20,}\"\s*$",
-    _S | _M,
-)
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>\n]{0,200}>")
+_HISTORY = re.compile(r"chat|conversation|dialog|histor|transcript|messages", _I)
+_WORDS = re.compile(r"user[_-]?\w+|task|feedback|question|query", _I)
+_MACHINE = re.compile(r"(?:environment|workspace|editor)[_-]\w+|system-reminder|reminderInstructions|attachments")
+_PAYLOAD = re.compile(r"```.*?```|\"\"\".*?\"\"\"|^diff --git .*|(?<=:) ?\"[^\"]{20,}\"[ \t]*$", _S | _M)
 _FIRST_PERSON = re.compile(r"\b(?:i|i['’](?:m|ve|d|ll)|my|mine|me|myself)\b|我", _I)
 _THIRD_PERSON = re.compile(
     r"\bthe (?:user|human|assistant)(?:['’]s)?\b|\buser(?:['’]s)? (?:query|message|question|input|request)\b", _I
@@ -66,21 +67,14 @@ _LENGTH = re.compile(
     _I,
 )
 _JSON = re.compile(r"\bjson\b[^\n]{0,80}(?:\bonly\b|format|object|array|schema|:)|\{\s*\"\w+\"\s*:", _I)
-_SECTION = re.compile(
-    r"^(?:#{1,6} .{2,60}|\*\*[^*\n]{2,40}\*\*:?|\[[A-Z][^\]\n]{2,60}\]|<[A-Z][\w ]+>)\s*$", re.MULTILINE
-)
+_SECTION = re.compile(r"^(?:#{1,6} .{2,60}|\*\*[^*\n]{2,40}\*\*:?|\[[A-Z][^\]\n]{2,60}\]|<[A-Z][\w ]+>)[ \t]*$", _M)
 _FILLED = re.compile(r"^[A-Z][\w ]{1,30}[:：] ?\S", _M)
-_OPEN_END = re.compile(r"(?:^|\n)[^\n]{0,60}\w['\"*)]*[:：]\**\s*$|(?:^|\n)(?:#{1,6} [^\n]{2,40}|<[A-Z][\w ]+>)\s*$")
-_OPTION = re.compile(r"^\s*\(?([A-E])[.)] ", _M)
+_OPEN_END = re.compile(r".{0,60}\w['\"*)]*[:：]\**|#{1,6} .{2,40}|<[A-Z][\w ]+>")
+_OPTION = re.compile(r"^[ \t]*\(?([A-E])[.)] ", _M)
 _BLANK = re.compile(r"\$[A-Z]{4,}\b|\[\[?(?:the_)?[a-z_]{4,}\]?\]|<your[ _][^>]*>|\[\[\w+\]\]")
-_AGENT = re.compile(r"^\s*(Thought|Action|Action Input|Observation|Final Answer)\s*:", _M)
+_AGENT = re.compile(r"^[ \t]*(Thought|Action|Action Input|Observation|Final Answer)[ \t]*:", _M)
 _HOLE = re.compile(r"<\|?fim[_-]|<(?:PRE|SUF|MID)>|\{\{\s*FILL|\[BLANK\]|<\|cursor\|>", _I)
 _ACKNOWLEDGED = re.compile(r"\s*(?:ok|okay|understood|got it|sure|noted|ready|acknowledged)\b", _I)
-_WORDS_TAG = re.compile(r"<((?:user[_-]?\w+)|task|feedback|question|query)>\s*(.*?)\s*</\1>", _I | _S)
-_MACHINE_BLOCK = re.compile(
-    r"<((?:environment|workspace|editor)[_-]\w+|system-reminder|reminderInstructions|attachments)\b[^>]*>.*?</\1>",
-    re.DOTALL,
-)
 _TOOL_RESULT = re.compile(r"\s*\[[^\]\n]{3,200}\][^\n]{0,20}:")
 
 
@@ -89,6 +83,15 @@ class ClientMessage(NamedTuple):
 
     message: Message
     words: str | None
+
+
+class _Block(NamedTuple):
+    """An element such as <context> ... </context>, by its place in a text; `inner` is what is between the tags."""
+
+    name: str
+    start: int
+    end: int
+    inner: str
 
 
 HasLogged = Callable[[str], bool]
@@ -109,7 +112,7 @@ def find_task(request: ChatRequest, chat: ChatInput, has_logged: HasLogged) -> s
     message, words = split_message(chat.messages[-1], chat.instructions or "")
     if words is None:
         return "prompt"
-    if words != message.content and not _HOLE.search(text) and not _HISTORY.search(text):
+    if words != message.content and not _HOLE.search(text) and not _has_history(text):
         return None
     if _score(request, system, text, is_first=not replies) < _ENOUGH:
         return None
@@ -132,11 +135,12 @@ def split_message(message: Message, system: str) -> ClientMessage:
     if message.role != "user":
         return ClientMessage(message, message.content)
     text = _without_repeated_instructions(message.content, system) or message.content
-    quoted = [match.group(2) for match in _WORDS_TAG.finditer(text) if match.group(2)]
-    around = _WORDS_TAG.sub("", text)
-    if quoted and re.search(r"</[\w-]+>|^#{1,6} ", around, _M):
-        return ClientMessage(message, "\n".join(quoted))
-    words = _MACHINE_BLOCK.sub("", text)
+    blocks = _blocks(text)
+    quoted = [block for block in blocks if _WORDS.fullmatch(block.name) and block.inner.strip()]
+    is_wrapped = len(blocks) > len(quoted) or re.search(r"^#{1,6} ", _without(text, quoted), re.MULTILINE)
+    if quoted and is_wrapped:
+        return ClientMessage(message, "\n".join(block.inner.strip() for block in quoted))
+    words = _without(text, [block for block in blocks if _MACHINE.fullmatch(block.name)])
     if words != text and (not words.strip() or _TOOL_RESULT.match(words)):
         return ClientMessage(message, None)
     return ClientMessage(message, message.content if words == message.content else words.strip())
@@ -154,7 +158,7 @@ def _score(request: ChatRequest, system: str, text: str, *, is_first: bool) -> i
         return by_form
     by_text = 2 * (transcript or _has_transcript(system)) + _count_demands(prose) + _count_slots(text, prose)
     by_text -= bool(_FIRST_PERSON.search(prose)) * (1 if _SECTION.match(text) else 2)
-    is_bare = len(prose.split()) <= 5 and _PAYLOAD.search(text) is not None
+    is_bare = len(prose.split()) <= 5 and bool(_PAYLOAD.search(text) or _blocks(text))
     by_system = 0
     if is_bare or _is_about_dialogue(system[:600]):
         by_system = _count_demands(system) + 2 * transcript + is_bare
@@ -167,8 +171,9 @@ def _score(request: ChatRequest, system: str, text: str, *, is_first: bool) -> i
 def _count_slots(text: str, prose: str) -> int:
     """How much of a template a text is: sections, options, blanks, several payloads, an end to be filled in."""
     slots = len(_SECTION.findall(text)) >= 2, len(set(_OPTION.findall(text))) >= 3, bool(_BLANK.search(prose))
-    is_parted = len(_PAYLOAD.findall(text)) >= 2 or len(re.findall(r"^-{3,}$", text, _M)) >= 2
-    open_end = bool(_OPEN_END.search(text)) * (2 if _FILLED.search(text) else 1)
+    is_parted = len(_PAYLOAD.findall(text)) + len(_blocks(text)) >= 2 or len(re.findall(r"^-{3,}$", text, _M)) >= 2
+    last_line = text.rstrip().rpartition("\n")[2].rstrip()
+    open_end = bool(_OPEN_END.fullmatch(last_line)) * (2 if _FILLED.search(text) else 1)
     voice = bool(_THIRD_PERSON.search(prose)) + bool(_MACHINE_ADDRESS.search(prose))
     return sum(slots) + is_parted + open_end + voice
 
@@ -184,14 +189,40 @@ def _is_about_dialogue(text: str) -> bool:
 
 
 def _has_transcript(text: str) -> bool:
-    if _HISTORY.search(text) or (_ASKER_LINE.search(text) and _ANSWERER_LINE.search(text)):
+    if _has_history(text) or (_ASKER_LINE.search(text) and _ANSWERER_LINE.search(text)):
         return True
     return all(re.search(rf'"role"\s*:\s*"{role}"', text) for role in ("user", "assistant"))
 
 
+def _has_history(text: str) -> bool:
+    return any(_HISTORY.search(block.name) for block in _blocks(text))
+
+
+def _blocks(text: str) -> list[_Block]:
+    """The closed elements of a text, in one pass, however many tags are never closed."""
+    opened: dict[str, re.Match[str]] = {}
+    blocks: list[_Block] = []
+    for tag in _TAG.finditer(text):
+        closes, name = tag.groups()
+        if not closes:
+            opened.setdefault(name, tag)
+        elif start := opened.pop(name, None):
+            blocks.append(_Block(name, start.start(), tag.end(), text[start.end() : tag.start()]))
+    return blocks
+
+
+def _without(text: str, blocks: Sequence[_Block]) -> str:
+    parts, end = [], 0
+    for block in sorted(blocks, key=lambda block: block.start):
+        if block.start >= end:
+            parts.append(text[end : block.start])
+        end = max(end, block.end)
+    return "".join((*parts, text[end:]))
+
+
 def _prose(text: str) -> str:
     """What the message itself says: without blocks, and without a transcript but for the paragraph after it."""
-    text = _PAYLOAD.sub(" ", text)
+    text = _PAYLOAD.sub(" ", _without(text, _blocks(text)))
     starts = [match.start() for label in (_ASKER_LINE, _ANSWERER_LINE) if (match := label.search(text))]
     if len(starts) < 2:
         return text
