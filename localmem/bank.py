@@ -31,8 +31,8 @@ Value = TypeVar("Value")
 class Bank:
     """Units (live and retired), links, notes and marks, and the texts that were refused.
 
-    `units` and `retired` are keyed by unit id in the order they were added; a retired unit is in both. `hidden` is keyed
-    by what is hidden, a turn or a unit.
+    `units` and `retired` are keyed by unit id in the order they were added; a retired unit is in both. `hidden` is
+    keyed by what is hidden, a turn or a unit.
     """
 
     units: Mapping[str, Unit] = field(default_factory=dict)

@@ -127,7 +127,7 @@ class Conversation:
                 self._log_reply(session_id, question, "".join(pieces), prepared.recall)
         turn, is_new = self._log_reply(session_id, question, completion.text, prepared.recall)
         if prepared.recall.reply:  # it speaks of what is forgotten
-            self.writer.commit(f"forget:{turn.id}", [Hide(turn.id, turn.id, turn.time)])
+            self.writer.commit(f"forget:{turn.id}", [Hide(turn.id, question.id, turn.time)])
         elif is_new:
             self.writer.observe(Exchange(question, turn, prepared.recall))
         return Reply(turn, prepared.recall, prepared.prompt, completion)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
 from localmem.journal import Journal
 from localmem.memory import Memory
@@ -84,21 +84,21 @@ class Forgetting:
         previous = next((other for other in reversed(earlier) if other.role == "user"), None)
         hidden = self._memory.bank.hidden
         if previous and previous.id in hidden and is_restore_request(turn.text):
-            return _answer(turn, _RESTORED, self.restore(previous.id, turn.time))
+            answers = {other.id for other in dropwhile(lambda other: other is not previous, earlier)}
+            return _answer(turn, _RESTORED, self.restore(previous.id, turn.time, answers))
         request = read_forget_request(turn.text)
-        if request is None:
-            return None
-        if request.target in ("everything", "unclear"):
-            return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
-        return self.forget(request, turn, dialogue)
+        return self.forget(request, turn, dialogue) if request else None
 
-    def restore(self, request: str, time: datetime) -> list[Change]:
+    def restore(self, request: str, time: datetime, apart_from: Collection[str] = ()) -> list[Restore]:
         """The changes that take back what a request put away. The request itself stays hidden."""
         hides = self._memory.bank.hidden.values()
-        return [Restore(hide.item, time) for hide in hides if hide.by == request and hide.item != request]
+        items = [hide.item for hide in hides if hide.by == request and hide.item not in (request, *apart_from)]
+        return [Restore(item, time) for item in items]
 
     def forget(self, request: ForgetRequest, turn: Turn, dialogue: Session) -> Recall:
         """What is put away for a request of a turn, with the reply that says so."""
+        if request.target in ("everything", "unclear"):
+            return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
         said = self._said(turn, dialogue)
         in_turn = request.target == "recent" and _is_about_itself(request.before)
         chosen = self._recent(request, said, dialogue) if request.target == "recent" and not in_turn else []

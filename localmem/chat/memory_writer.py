@@ -108,7 +108,7 @@ class MemoryWriter:
             recall = self.forgetting.recall(replace(session, turns=session.turns[: number + 1]))
             if recall is not None:
                 replies = takewhile(lambda other: other.role == "assistant", session.turns[number + 1 :])
-                hides = tuple(Hide(reply.id, reply.id, reply.time) for reply in replies)
+                hides = tuple(Hide(reply.id, turn.id, reply.time) for reply in replies)
                 self.forget(replace(recall, proposed=(*recall.proposed, *hides)))
 
     def read(self, sessions: Iterable[Session]) -> None:

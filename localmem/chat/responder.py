@@ -89,8 +89,7 @@ class Responder:
         """The reply piece by piece; the generator returns the whole Completion. Memory's own reply asks no backbone."""
         if prepared.recall.reply:
             self.shown.clear()  # it may hold what is forgotten
-            yield prepared.recall.reply
-            return Completion(prepared.recall.reply)
+            return (yield from say(prepared.recall.reply))
         completion = yield from self._llm.stream(prepared.prompt)
         if completion.trimmed:
             self.shown.forget(dialogue.id)
@@ -140,6 +139,12 @@ class Responder:
             inputs=values | {"memory": recall.text},
         )
         return prompt, content
+
+
+def say(text: str) -> Generator[str, None, Completion]:
+    """A reply that no backbone gives, as a stream of one piece."""
+    yield text
+    return Completion(text)
 
 
 def next_number(session: Session) -> int:

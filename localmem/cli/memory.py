@@ -173,7 +173,7 @@ def _history_lines(history: "UnitHistory") -> Iterator[str]:
 
 @click.command()
 @settings_options("user", "system", "data_dir", "config")
-@click.option("--unit", help="Erase one unit.", metavar="ID")
+@click.option("--unit", help="Erase one unit, or all that a request to forget put away.", metavar="ID")
 @click.option("--session", help="Erase one session and the memory made from it.", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="Erase everything of this user.")
 @click.option("--with-sources", is_flag=True, help="With --unit: also erase the turns it came from.")
@@ -246,18 +246,24 @@ def rebuild(flags: SettingsFlags) -> None:
 
 @click.command()
 @settings_options("user", "system", "model", "data_dir", "config")
-@click.option("--session", required=True, help="Session whose changes to undo.", metavar="ID")
-def undo(flags: SettingsFlags, session: str) -> None:
-    """Undo what one session changed.
+@click.option("--session", help="Session whose changes to undo.", metavar="ID")
+@click.option("--batch", help="Cause of the one batch to undo, as the history shows it.", metavar="CAUSE")
+def undo(flags: SettingsFlags, session: str | None, batch: str | None) -> None:
+    """Undo what one session, or one batch, changed.
 
-    Later sessions that built on it are read again.
+    A batch without a session is, for example, what was put away at a request to forget (forget:TURN). Later sessions
+    that built on it are read again.
     """
+    if (session is None) == (batch is None):
+        raise click.UsageError("nothing to undo, or more than one thing; give --session ID or --batch CAUSE")
     settings = flags.load()
     with open_runtime(settings) as runtime:
         runtime.agent(settings.user)  # fails before anything is undone if the system cannot be opened
-        reread = runtime.store.undo(settings.user, settings.system, session)
+        store, bank = runtime.store, (settings.user, settings.system)
+        reread = store.undo(*bank, session) if session is not None else store.undo_batch(*bank, str(batch))
         count = _remember_waiting(runtime, settings.user) if reread else 0
-    click.echo(f"undid the changes of session {session}; {count} later sessions were read again")
+    what = f"session {session}" if session is not None else f"batch {batch}"
+    click.echo(f"undid the changes of {what}; {count} later sessions were read again")
 
 
 def _remember_waiting(runtime: "Runtime", user: str) -> int:

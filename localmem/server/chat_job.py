@@ -11,13 +11,15 @@ from functools import partial
 from time import perf_counter
 
 from localmem.chat.conversation import hear_and_prepare
-from localmem.chat.responder import PreparedReply, Responder
-from localmem.llm.decoding import tee_pieces
+from localmem.chat.forgetting import NOT_CHANGED
+from localmem.chat.responder import PreparedReply, Responder, say
+from localmem.llm.base import tee_pieces
 from localmem.server.client_tasks import find_task, split_messages
 from localmem.server.dependencies import Services
 from localmem.server.reply_stream import Pieces, ReplyStream
 from localmem.server.schemas import ChatInput, ChatRequest, MemoryMode, apply_sampling
 from localmem.server.session_manager import MatchedRequest
+from localmem.text.forget_requests import read_forget_request
 from localmem.types import Message, Recall, Reply, Turn
 
 
@@ -90,7 +92,8 @@ class ChatJob:
             prepared = memoryless.prepare(matched.prompted, self._instructions() or "", Recall())
         prompt = apply_sampling(self.body, prepared.prompt)
         try:
-            completion = yield from tee_pieces(llm.stream(prompt), pieces)
+            asks_to_forget = not is_task and read_forget_request(question.content)
+            completion = yield from tee_pieces(say(NOT_CHANGED) if asks_to_forget else llm.stream(prompt), pieces)
         finally:
             if not is_task:
                 sessions.unlogged.add(self.user, question)

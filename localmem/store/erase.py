@@ -83,7 +83,8 @@ class Eraser:
         ]
         units = [change.unit for change in decoded if isinstance(change, AddUnit)]
         if not units:
-            return self._erase_hidden(system, unit_id)
+            self._erase_hidden(system, unit_id)
+            return
         source_turns = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
         self._delete_refusals(system, self._first_batch(system, unit_id))
         self._delete_units(system, [unit_id])

@@ -56,7 +56,7 @@ def check_text(*texts: str) -> None:
 def named_units(change: Change) -> tuple[str | None, str | None]:
     """The units that a change names: its subject, and the other end of a link or the successor of a retirement.
 
-    What is hidden or restored may be a turn.
+    What is hidden or restored may be a turn; the other end is then the turn that asked for it.
     """
     match change:
         case AddUnit(unit=unit):
@@ -67,7 +67,9 @@ def named_units(change: Change) -> tuple[str | None, str | None]:
             return link.source, link.target
         case MarkUnit(unit=unit_id):
             return unit_id, None
-        case Hide(item=item) | Restore(item=item):
+        case Hide(item=item, by=by):
+            return item, by
+        case Restore(item=item):
             return item, None
         case SetNote() | RefuseText():
             return None, None

@@ -32,6 +32,14 @@ class ForgetRequest:
     is_bare: bool = False
 
 
+_LONGEST = 4000  # characters
+_HINT_TEXT = """
+    forget remember erase delete remove wipe bin scrap drop lose scratch strike clear purge keep store save
+    record memor rid pretend vergiss vergess vergeet lösch streich merk oubli efface supprim garde retiens
+    olvid olvíd borra elimin guard recuerd diment cancell esque apag wis verwijder zapomn usuń wykas 忘 删 抹
+    没说 别 消 削除 言わ 聞か 잊 지워 삭제 забуд сотр удал
+"""
+_HINTS = (*_HINT_TEXT.split(), "tu so")  # most messages hold none of them, and all are read
 _I = re.IGNORECASE
 _LEAD = (
     r"(?:(?:^|[.!?…;,)\n–—]|\s-)\s*|\b(?:and|so|but|no|also|now|then|actually|listen|hey|ok|okay|oh|yes|sorry"
@@ -234,8 +242,12 @@ _RESTORE = re.compile(
 
 
 def read_forget_request(text: str) -> ForgetRequest | None:
-    """The request in a message, None for a message that makes none."""
-    plain = _QUOTED.sub(" ", text)
+    """The request in a message, None for a message that makes none. A document makes none."""
+    lowered = text.lower()
+    if len(text) > _LONGEST or not any(hint in lowered for hint in _HINTS):
+        return None
+    lines = (" ".join(line.split()) for line in _QUOTED.sub(" ", text).splitlines())
+    plain = "\n".join(filter(None, lines))
     matches = list(_find(plain))
     if not matches:
         return None
@@ -252,6 +264,12 @@ def read_forget_request(text: str) -> ForgetRequest | None:
         return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", before)
     is_bare = not topics[best] or any(not name or re.match(_IS_BARE, name, _I) for name in named)
     return ForgetRequest(topics[best], "recent", before, is_bare)
+
+
+def request_about(text: str) -> ForgetRequest:
+    """The request to forget what a text names, which need not be a sentence."""
+    topic = _topic(text)
+    return read_forget_request(text) or ForgetRequest(topic, "earlier" if topic else "unclear")
 
 
 def is_restore_request(text: str) -> bool:

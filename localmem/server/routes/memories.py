@@ -1,4 +1,4 @@
-"""/v1/memories: list, search, recall, add, history and erase, all for the user of the request.
+"""/v1/memories: list, search, recall, add, forget, history and erase, all for the user of the request.
 
 Erasing is permanent and returns a receipt; nothing is erased by default.
 """
@@ -17,7 +17,8 @@ from localmem.retrieval.base import Scope
 from localmem.runtime.inspection import memory_document, recall_document, recall_text
 from localmem.server.dependencies import Services, SharedServices, User
 from localmem.server.errors import ApiError
-from localmem.types import AddUnit, Unit
+from localmem.text.forget_requests import request_about
+from localmem.types import AddUnit, Hide, Session, Turn, Unit
 
 Json = dict[str, object]
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -49,6 +50,22 @@ class RecallRequest(_Filtered):
 
     text: Annotated[str, Field(min_length=1)]
     as_of: AwareDatetime | None = None
+
+
+class Forgetting(BaseModel):
+    """POST /v1/memories/forget. `text` names what to put away, or is what a person would say in a chat."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(min_length=1)]
+
+
+class Restoring(BaseModel):
+    """POST /v1/memories/restore. `id` is that of the forgetting, or the turn that asked for it in a chat."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(min_length=1)]
 
 
 class NewMemory(BaseModel):
@@ -128,6 +145,30 @@ def add(body: NewMemory, services: SharedServices, user: User) -> Json:
             raise ApiError(400, f"system {services.settings.system!r} keeps no units to add to; serve another system")
         agent.writer.commit(f"{SOURCE}:{name}", [AddUnit(unit, now)])
         return _memory(unit, agent.memory.bank)
+
+
+@router.post("/forget")
+def forget(body: Forgetting, services: SharedServices, user: User) -> Json:
+    """Put away what a text names: it is not recalled again, and can be restored or erased. `reply` says what it is."""
+    name = f"forget-{uuid.uuid4().hex[:12]}"
+    with services.sessions.current_agent(user) as agent:
+        turn = Turn(name, "user", agent.responder.speakers.user, body.text, services.now())
+        writer = agent.writer
+        answer = writer.forgetting.forget(request_about(body.text), turn, Session(name, (turn,)))
+        writer.forget(answer)
+    hidden = [change.item for change in answer.proposed if isinstance(change, Hide) and change.item != name]
+    return {"object": "forgetting", "id": name, "hidden": hidden, "reply": answer.reply}
+
+
+@router.post("/restore")
+def restore(body: Restoring, services: SharedServices, user: User) -> Json:
+    """Take back what a request to forget put away. Raises NotFound."""
+    with services.sessions.current_agent(user) as agent:
+        changes = agent.writer.forgetting.restore(body.id, services.now())
+        if not changes:
+            raise NotFound(f"nothing is put away by {body.id!r}; POST /v1/memories/forget returns the id")
+        agent.writer.commit(f"restore:{uuid.uuid4().hex[:12]}", changes)
+    return {"object": "restoration", "id": body.id, "restored": [change.item for change in changes]}
 
 
 @router.get("/{memory_id:path}/history")
