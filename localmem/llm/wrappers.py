@@ -70,6 +70,7 @@ class LazyLLM(Wrapper):
 
     @property
     def inner(self) -> LLM:  # type: ignore[override]  # loaded under a lock instead of assigned
+        """The LLM, loaded if need be."""
         with self._lock:
             return self._loaded
 
