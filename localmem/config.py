@@ -82,8 +82,8 @@ class RetrievalSettings(Section):
     """Maximum megabytes of all users' indexes in memory; the least recently used are evicted and rebuilt on demand."""
     device: str = "auto"
     """Device of the encoder: auto, cpu, cuda or cuda:N."""
-    language: str = "english"
-    """Language of bm25's stemmer and stop words; `none` disables both."""
+    language: str = "auto"
+    """Language of bm25's stemmer and stop words; `auto` detects that of each text, `none` disables both."""
 
 
 class ChatSettings(Section):

@@ -14,6 +14,7 @@ from localmem import systems
 from localmem.bank import Bank
 from localmem.config import Settings, system_options
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
+from localmem.llm.device import one_at_a_time
 from localmem.memory import Memory
 from localmem.systems import (
     System,
@@ -34,7 +35,6 @@ from localmem.systems import (
     theanine,
 )
 from localmem.weights.folder import model_folder, model_path, shipped_adapters
-from localmem.weights.loading import one_at_a_time
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -317,7 +317,8 @@ def _views(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path 
             dense=_dense(settings, new_encoder(), file) if kind != "bm25" else None,
             words=_bm25(settings, 0) if kind != "dense" else None,
             context=_bm25(settings, 1) if kind != "dense" else None,
-        )
+        ),
+        languages=Manifest.load().entry(settings.retrieval.encoder).languages,
     )
 
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localmem.llm.device import Dtype, fastest_cpu_dtype, resolve_device, resolve_dtype
-from localmem.weights.loading import one_at_a_time
+from localmem.llm.device import Dtype, fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
 
 if TYPE_CHECKING:
     from tokenizers import Encoding

@@ -6,16 +6,14 @@ table that bm25s would store. So scores are always those of an index built from 
 """
 
 import re
-import runpy
 import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.util import find_spec
 from itertools import chain, pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import regex  # type: ignore[import-untyped]  # publishes no types
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Match, Scope
+from localmem.retrieval.languages import STOP_WORDS, detect_language, load_stop_words
 from localmem.retrieval.row_ids import RowIds, top_candidates, top_k
 from localmem.types import Unit
 
@@ -166,12 +165,6 @@ _TOKEN = regex.compile(
 
 _ASCII_WORD = re.compile(r"[a-z0-9](?:[a-z0-9]|'(?=[a-z]))*")  # what _TOKEN matches in a text of ASCII letters
 
-# The languages that bm25s has stop words for; PyStemmer lists the languages that it stems.
-_STOP_WORDS = frozenset({
-    "chinese", "danish", "dutch", "english", "french", "german", "italian", "korean", "norwegian", "portuguese",
-    "russian", "spanish", "swedish", "turkish",
-})  # fmt: skip
-
 
 def words(text: str) -> list[str]:
     """The words of a text, case folded; of scripts without spaces single characters and neighbouring pairs; emoji."""
@@ -190,7 +183,8 @@ def words(text: str) -> list[str]:
 class BM25Retriever:
     """An index over the words of the units' keys; units that share no word with the query do not match.
 
-    `language` sets stemming and stop words, where the libraries have them for it; "none" sets neither. `k1` and `b` are
+    `language` sets stemming and stop words, where the libraries have them for it; "auto" detects that of each text, and
+    "none" sets neither. `k1` and `b` are
     BM25's: how soon a repeated word stops counting, and how much long units pay. Scores follow Lucene's formula
     (Kamphuis et al., ECIR 2020, "Which BM25 do you mean?", table 1), the default of bm25s.
     """
@@ -270,44 +264,62 @@ def _count_holders(entries: Entries, mask: NDArray[np.bool_]) -> NDArray[np.floa
 class _Vocabulary:
     """Words to term numbers, as the Tokenizer of bm25s gives them: without stop words, one number for each stem.
 
-    The Tokenizer itself is not used, because importing bm25s imports numba, where that is installed, for 0.6 s.
+    With the language "auto" each text is read in its own; one too short to tell, in the language of most texts so far.
     """
 
     def __init__(self, language: str) -> None:
         import Stemmer
 
-        stemmed = Stemmer.algorithms()
-        languages = sorted({*stemmed, *_STOP_WORDS, "none"})
+        self._stemmed = frozenset(Stemmer.algorithms())
+        languages = sorted({*self._stemmed, *STOP_WORDS, "auto", "none"})
         if language not in languages:
             near = get_close_matches(language, languages, n=1)
             cure = f"did you mean {near[0]}?" if near else f"use one of {', '.join(languages)}"
             raise BadSettings(f"bm25 does not support the language {language!r}; {cure}")
-        self._stem = Stemmer.Stemmer(language).stemWord if language in stemmed else None
-        self._stop_words = _load_stop_words(language) if language in _STOP_WORDS else frozenset()
+        self._language = language
+        self._seen: Counter[str] = Counter(english=1)
+        self._readers: dict[str, _Reader] = {}
         self._by_stem: dict[str, int] = {}
-        self._by_word: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._by_stem)
 
     def terms(self, text: str, *, learn: bool) -> list[int]:
         """The terms of a text; new words are added if `learn`, and left out otherwise."""
-        return [term for word in words(text) if (term := self._term(word, learn=learn)) is not None]
+        tokens = words(text)
+        reader = self._reader(self._language if self._language != "auto" else self._detect(text, tokens, learn=learn))
+        return [term for word in tokens if (term := self._term(reader, word, learn=learn)) is not None]
 
-    def _term(self, word: str, *, learn: bool) -> int | None:
-        term = self._by_word.get(word)
-        if term is not None or word in self._stop_words:
+    def _detect(self, text: str, tokens: Sequence[str], *, learn: bool) -> str:
+        language = detect_language(text, tokens)
+        if learn and language is not None:
+            self._seen[language] += 1
+        return language or self._seen.most_common(1)[0][0]
+
+    def _reader(self, language: str) -> "_Reader":
+        reader = self._readers.get(language)
+        if reader is None:
+            import Stemmer
+
+            stem = Stemmer.Stemmer(language).stemWord if language in self._stemmed else str
+            stop_words = load_stop_words(language) if language in STOP_WORDS else frozenset[str]()
+            reader = self._readers[language] = _Reader(stem, stop_words, {})
+        return reader
+
+    def _term(self, reader: "_Reader", word: str, *, learn: bool) -> int | None:
+        term = reader.terms.get(word)
+        if term is not None or word in reader.stop_words:
             return term
-        stem = self._stem(word) if self._stem else word
+        stem = reader.stem(word)
         term = self._by_stem.setdefault(stem, len(self._by_stem)) if learn else self._by_stem.get(stem)
         if term is not None:
-            self._by_word[word] = term
+            reader.terms[word] = term
         return term
 
 
-def _load_stop_words(language: str) -> frozenset[str]:
-    """The stop words of bm25s, from its module that holds nothing else, run by itself: see `_Vocabulary`."""
-    package = find_spec("bm25s")
-    folder = next(iter(package.submodule_search_locations or ())) if package else ""
-    constant = "STOPWORDS_EN" if language == "english" else f"STOPWORDS_{language.upper()}"
-    return frozenset(runpy.run_path(f"{folder}/stopwords.py")[constant])
+class _Reader(NamedTuple):
+    """How words of one language become stems, its stop words, and the terms of the words met so far."""
+
+    stem: Callable[[str], str]
+    stop_words: frozenset[str]
+    terms: dict[str, int]

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from localmem.batching import Batched
 from localmem.errors import BadVectors, ModelMissing
-from localmem.llm.device import Dtype, fastest_cpu_dtype, resolve_device, resolve_dtype
+from localmem.llm.device import Dtype, fastest_cpu_dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
 from localmem.llm.wrappers import is_background
 from localmem.retrieval.base import EmbeddingCache, Encoder, Side, passage_digest
 from localmem.retrieval.bert import BertEncoder, read_layout
-from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 log = logging.getLogger(__name__)
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from localmem.errors import BadSettings, BadVectors, ModelMissing
-from localmem.llm.device import Dtype, resolve_device, resolve_dtype
+from localmem.llm.device import Dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
 from localmem.retrieval.base import Match, Reranker, Retriever, Scope
 from localmem.retrieval.wrappers import RetrieverWrapper
 from localmem.types import Unit
-from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

@@ -8,14 +8,16 @@ What an encoder reads of a unit is a function of the unit alone (`index_texts`),
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from typing import NamedTuple
 
 from localmem.retrieval.base import Match, Retriever, Scope, require_aware
+from localmem.retrieval.bm25 import words as words_of
 from localmem.retrieval.hybrid import fuse_ranks
+from localmem.retrieval.languages import detect_language
 from localmem.types import Unit
 
 SIDE_MARK = "#"  # between the id of an exchange and that of one of its turns
@@ -26,6 +28,7 @@ _SHORTEST = 12  # characters of a sentence that is indexed by itself
 # Chosen on the scenarios of authors a, b and d and on half of LoCoMo's questions: a view by whole turns adds nothing to
 # these, plain BM25 serves chats with an assistant, and BM25 with the exchange before it those of two people.
 _WEIGHTS = {"exchange": 1.0, "sentence": 1.0, "words": 0.7, "context": 0.7}
+_FOREIGN = 0.3  # of a vector's view, where the encoder does not know the question's language
 _CONSTANT = 5.0
 _DEPTH = 50  # exchanges of each view that are fused
 _ROWS = 4  # texts looked at for each exchange wanted: an exchange has several
@@ -61,10 +64,15 @@ def _own_words(unit: Unit) -> str:
 
 
 class ViewRetriever:
-    """Returns one unit for each matching exchange, the one with the best text; scores are fused ranks."""
+    """Returns one unit for each matching exchange, the one with the best text; scores are fused ranks.
 
-    def __init__(self, indexes: Indexes) -> None:
+    `languages` are those that the encoder knows; none given, it knows all. To a question in another language the words
+    count for more than the vectors.
+    """
+
+    def __init__(self, indexes: Indexes, languages: Collection[str] = ()) -> None:
         self._indexes = indexes
+        self._languages = languages
         self._guard = threading.Lock()
         self._rows: dict[str, int] = {}  # texts of each unit
 
@@ -114,7 +122,12 @@ class ViewRetriever:
         for name, search in searches.items():
             for view, matches in zip(views, search.result(), strict=True):
                 view[name] = matches
-        return [_fuse(view, depth)[:k] for view in views]
+        return [_fuse(view, self._weights(query), depth)[:k] for query, view in zip(queries, views, strict=True)]
+
+    def _weights(self, query: str) -> dict[str, float]:
+        language = detect_language(query, words_of(query)) if self._languages else None
+        factor = _FOREIGN if language is not None and language not in self._languages else 1.0
+        return _WEIGHTS | {view: factor * _WEIGHTS[view] for view in ("exchange", "sentence")}
 
     @property
     def memory(self) -> int:
@@ -135,14 +148,14 @@ def _split_views(rows: Sequence[Match]) -> dict[str, Sequence[Match]]:
     return dict(views)
 
 
-def _fuse(views: dict[str, Sequence[Match]], depth: int) -> list[Match]:
+def _fuse(views: Mapping[str, Sequence[Match]], weights: Mapping[str, float], depth: int) -> list[Match]:
     """The exchanges by fused rank, each as the unit that has the best sentence, else as the first that matched."""
     best_units: dict[str, str] = {}
     for name in ("sentence", "words", "exchange", "context"):
         for match in views.get(name, ()):
             best_units.setdefault(exchange_of(match.id), match.id)
     rankings = [
-        (_WEIGHTS[name], list(dict.fromkeys(exchange_of(match.id) for match in matches))[:depth])
+        (weights[name], list(dict.fromkeys(exchange_of(match.id) for match in matches))[:depth])
         for name, matches in views.items()
     ]
     return [Match(best_units[exchange], score) for exchange, score in fuse_ranks(rankings, _CONSTANT)]

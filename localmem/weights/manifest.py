@@ -91,6 +91,8 @@ class Prefixes(_Strict):
 class Entry(_Strict):
     """One model. `context_length` is in tokens, `dimension` that of an encoder's vectors, `files` the folder's content.
 
+    `languages` are those that an encoder knows, such as "english"; none given, it knows all.
+
     `memory_position` is the place of recalled memory in the prompt: in the system message, or last, just before the
     user's turn. A model without `source` was imported by the user.
     """
@@ -105,6 +107,7 @@ class Entry(_Strict):
     dimension: int | None = Field(default=None, gt=0)
     pooling: Pooling | None = None
     normalize: bool | None = None
+    languages: tuple[str, ...] = ()
     prefixes: Prefixes = Prefixes()
     memory_position: MemoryPosition = "last"
     approximate_size: int | None = Field(default=None, gt=0)

@@ -15,6 +15,7 @@ from localmem.errors import BadSettings
 from localmem.retrieval import bm25
 from localmem.retrieval.base import Scope
 from localmem.retrieval.bm25 import BM25Retriever, Postings, words
+from localmem.retrieval.languages import STOP_WORDS
 from localmem.types import Unit
 from tests.fakes import unit
 
@@ -131,13 +132,13 @@ def test_stop_words_do_not_count() -> None:
         assert [match.id for match in matches] == expected
 
 
-@pytest.mark.parametrize("language", sorted({*bm25._STOP_WORDS, "arabic", "finnish", "hungarian"}))
+@pytest.mark.parametrize("language", sorted({*STOP_WORDS, "arabic", "finnish", "hungarian"}))
 def test_terms_are_those_of_bm25s(language: str) -> None:
     stemmer = Stemmer.Stemmer(language) if language in Stemmer.algorithms() else None
     reference = bm25s.tokenization.Tokenizer(
         lower=False,
         splitter=words,
-        stopwords=language if language in bm25._STOP_WORDS else [],
+        stopwords=language if language in STOP_WORDS else [],
         stemmer=stemmer,
     )
     texts = ["Die Katze und the cats sleep", "Anna's dogs og и не och avec les chiens", "", "의 고양이 cats katze"]
