@@ -24,30 +24,8 @@ _UNSPACED = frozenset({"zh", "ja", "ko"})
 _SCRIPTS = {"ja": "[\u3040-\u30ff]", "zh": "[\u3400-\u9fff]", "ko": "[\uac00-\ud7af]", "ru": "[\u0400-\u04ff]"}
 _IDEOGRAMS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ies|e[dnrms]|[seynaoi])$")
-_NEGATIONS = frozenset(
-    [
-        "no",
-        "not",
-        "never",
-        "nicht",
-        "nie",
-        "kein",
-        "keine",
-        "pas",
-        "jamais",
-        "nunca",
-        "non",
-        "mai",
-        "nao",
-        "niet",
-        "nooit",
-        "geen",
-        "не",
-        "нет",
-    ]
-)
-_LONG = 40  # words: nobody asks or thanks at such length without telling something
-_LONG_CLAUSE = 25
+_NEGATION = re.compile("no|not|never|nicht|nie|keine?|pas|jamais|nunca|non|mai|nao|niet|nooit|geen|не|нет")
+_LONG, _LONG_CLAUSE = 220, 140  # characters: nobody asks or thanks at such length without telling something
 _SHORT_REQUEST = 10  # words: a number in a longer request is rather a fact than a length ("in 5 lines")
 
 
@@ -103,20 +81,16 @@ class _Language:
     def tells(self, clause: _Clause, beside: bool) -> bool:
         """Whether a clause tells something; `beside` says that another clause of its sentence is a question."""
         rest = self.without_courtesy(clause.text)
-        if not rest or not any(map(str.isalnum, rest)):
-            return False
-        if len(rest.split()) > _LONG_CLAUSE:
-            return True
+        if not rest or len(rest) > _LONG_CLAUSE:
+            return bool(rest)
         if self.is_question(clause):
             return self._asks_with_facts(rest)
         if self.request.search(rest):
             remainder = self.request.sub("", rest, count=1)
             number = len(rest.split()) > _SHORT_REQUEST and any(map(str.isdigit, rest))
             return number or self.mine.search(remainder) is not None
-        context = (
-            beside and (" " in rest or self._unspaced) and not any(map(str.isdigit, rest))
-        )  # "for the form", "the short bit"
-        return not context or self.tell.search(rest) is not None
+        is_phrase = (" " in rest or self._unspaced) and not any(map(str.isdigit, rest))
+        return not (beside and is_phrase) or self.tell.search(rest) is not None  # "for the form, what is ..."
 
     def _asks_with_facts(self, rest: str) -> bool:
         """Whether a question holds facts: one for advice that names what is the user's, or a number to be confirmed."""
@@ -137,7 +111,7 @@ def is_evidence(text: str) -> bool:
     """Whether a user's turn tells anything: about the user, their people, plans and likes, or data within a request."""
     clauses = _clauses(text)
     language = _language(text)
-    if sum(len(clause.text.split()) for clause in clauses) > _LONG:
+    if len(text) > _LONG:
         return True
     asking = {clause.sentence for clause in clauses if language.is_question(clause)}
     return any(language.tells(clause, clause.sentence in asking) for clause in clauses)
@@ -158,18 +132,16 @@ def is_small_talk(text: str) -> bool:
 def is_denial(text: str) -> bool:
     """Whether a reply only says that it does not know or was not told; it may add an offer, but no answer."""
     language = _language(text)
-    sentences = [_fold(piece) for piece in _sentences(text)]
-    denials = [language.denial.search(sentence) for sentence in sentences]
-    if not any(denials):
-        return False
-    for sentence, denial, piece in zip(sentences, denials, _sentences(text), strict=True):
-        if denial is None and not (
-            _is_marked(piece) or language.offer.search(sentence) or language.is_courtesy(sentence)
-        ):
+    denied = False
+    for sentence in _sentences(text):
+        folded = _fold(sentence)
+        if denial := language.denial.search(folded):
+            denied = True
+            if language.answer.search(folded, denial.start()):
+                return False
+        elif not (_is_marked(sentence) or language.offer.search(folded) or language.is_courtesy(folded)):
             return False
-        if denial is not None and language.answer.search(sentence, denial.start()):
-            return False
-    return True
+    return denied
 
 
 def is_correction(text: str) -> bool:
@@ -177,15 +149,14 @@ def is_correction(text: str) -> bool:
     language = _language(text)
     sentences = [_fold(sentence) for sentence in _sentences(text)]
     openings = [form for sentence in sentences[:2] for form in (sentence, language.without_courtesy(sentence))]
-    return len(" ".join(sentences).split()) <= _LONG and any(map(language.correction.search, openings))
+    return len(text) <= _LONG and any(map(language.correction.search, openings))
 
 
 def asks_about_past(text: str) -> bool:
     """Whether a question asks for what was before, not for what is so now."""
     language = _language(text)
-    return (
-        any(language.is_question(clause) for clause in _clauses(text)) and language.past.search(_fold(text)) is not None
-    )
+    asks = any(language.is_question(clause) for clause in _clauses(text))
+    return asks and language.past.search(_fold(text)) is not None
 
 
 def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
@@ -201,16 +172,16 @@ def _units(text: str) -> Iterator[str]:
     language = _language(text)
     for word in words(_IDEOGRAMS.sub(" ", text)):
         plain = len(word) == 1 or word in language.common or language.ask.fullmatch(word) is not None
-        if word.isdigit() or word in _NEGATIONS or not plain:
+        if word.isdigit() or _NEGATION.fullmatch(word) or not plain:
             yield _ENDING.sub("", word)
     characters = [letter for letter in _IDEOGRAMS.findall(text) if letter not in language.common]
     yield from map("".join, pairwise(characters))
 
 
 def _clauses(text: str) -> list[_Clause]:
-    """A text's clauses in order; the last of a sentence with a question mark asks. What is quoted is left out."""
+    """A text's clauses in order; the last of a sentence with a question mark asks. A quotation within is left out."""
     clauses = []
-    for number, sentence in enumerate(_sentences(_QUOTATION.sub(" ", text))):
+    for number, sentence in enumerate(_sentences(_QUOTATION.sub(" ", text)) or _sentences(text)):
         pieces = [piece for part in _CLAUSE_END.split(sentence) if (piece := _fold(part))]
         last = len(pieces) - 1
         clauses += [_Clause(piece, at == last and _is_marked(sentence), number) for at, piece in enumerate(pieces)]
@@ -240,7 +211,7 @@ def _language(text: str) -> _Language:
     """The language of a text by its script, then by its frequent words; English where nothing decides."""
     languages = _languages()
     for name, script in _SCRIPTS.items():
-        if re.search(script, text):
+        if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     folded = _fold(text)
     spaced = [language for name, language in languages.items() if name not in _SCRIPTS]

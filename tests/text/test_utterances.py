@@ -56,6 +56,15 @@ def test_long_turns_are_evidence() -> None:
     assert is_evidence("what " * 50)
 
 
+def test_a_foreign_word_does_not_decide_the_language() -> None:
+    assert is_evidence("my friend 何 moved to Leeds")
+    assert not is_evidence("where does my friend 小明 live")
+
+
+def test_a_turn_of_a_quotation_alone_is_read() -> None:
+    assert is_evidence('"I moved to Porto."')
+
+
 def test_questions_and_courtesies_are_told_apart() -> None:
     assert asks_only("hi, whats my dog called")
     assert not asks_only("hi there")
