@@ -54,7 +54,8 @@ class _Language:
             return re.compile(begin + alternatives(field) + after)
 
         ask, inversion = alternatives("ask"), f"{alternatives('invert')} {alternatives('subject')}"
-        wrapped = rf"{before}{alternatives('wrap')}(?: \w+){{0,2}} {ask}|^{alternatives('lead')}(?: \w+){{1,6}}? {ask}"
+        wrap, lead, tell = alternatives("wrap"), alternatives("lead"), alternatives("tell")
+        wrapped = rf"{before}{wrap}(?: \w+){{0,2}} {ask}|^{lead}(?: (?!{tell}{after})\w+){{1,6}}? {ask}"
         self.courtesy = re.compile(rf"(?:{alternatives('courtesy')}{after}\s*)+")
         self.asks = re.compile(f"{begin}(?:{ask}|{inversion}){after}")
         self.wraps = re.compile(f"(?:{wrapped}){after}")
