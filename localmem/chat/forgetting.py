@@ -32,6 +32,12 @@ _EVERYTHING = (
 )
 _NOTHING = "I remember nothing like that, so there is nothing to put away."
 _MANY = "Several things match; nothing is put away yet. Tell me more exactly which one to forget:"
+_COARSE = (
+    "What I had made of that whole conversation went with it; `localmem rebuild` makes it again without what you said."
+)
+_HOW_TO_GO_ON = (
+    'To take this back, say "undo that". It is still in the log: `localmem forget --unit {request}` erases it for good.'
+)
 _RESTORED = "It is back: I remember it again."
 
 _RECENT = 3  # user's turns that "that" may refer to
@@ -43,6 +49,7 @@ _RARE = 4  # turns that hold a rare word at most
 _LONG = 25  # words before a request in its own message that are themselves what it means
 _QUOTE = 60  # characters
 _DIGITS = re.compile(r"\d(?:[\d.,:/ -]*\d)?")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _KINDS = frozenset(
     words(
@@ -108,11 +115,19 @@ class Forgetting:
         if len(chosen) > _MOST:
             return _answer(turn, "\n".join([_MANY, *(f"- {_quote(item)}" for item in chosen[: 2 * _MOST])]))
         own = [Said(turn.id, request.before, turn.time)] if in_turn else []
-        signs = _signs([*chosen, *own], said)
+        signs = _signs([*chosen, *own], said, request.topic)
         copies = _repetitions([*chosen, *own], said, signs)
         hides = [Hide(item.id, turn.id, turn.time) for item in (*chosen, *copies)]
         notes = self._rewrite_notes(signs, turn.time)
-        return _answer(turn, _confirm([*chosen, *own], len(copies), turn.id, bool(notes)), [*hides, *notes])
+        reply = [_confirm([*chosen, *own], len(copies))]
+        reply += ["Sentences about it were cut from the summary."] if notes else []
+        reply += [_COARSE] if self._takes_more({hide.item for hide in hides}) else []
+        return _answer(turn, " ".join([*reply, _HOW_TO_GO_ON.format(request=turn.id)]), [*hides, *notes])
+
+    def _takes_more(self, hidden: Collection[str]) -> bool:
+        """Whether units go that came from more than an exchange."""
+        live = self._memory.bank.live()
+        return any(len(unit.sources) > 2 and not hidden.isdisjoint(unit.sources) for unit in live)
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -160,7 +175,7 @@ class Forgetting:
                 continue
             figure = 0.2 if wants_figure and _DIGITS.search(item.text) else 0.0
             question = 0.3 if item.text.rstrip().endswith("?") else 0.0
-            scores[item] = coverage + figure - question + 0.3 / (1 + rank)
+            scores[item] = coverage + figure - question + 0.1 / (1 + rank)
         best = max(scores.values(), default=0.0)
         chosen = [item for item, score in scores.items() if score >= _NEAR * best]
         return sorted(chosen, key=lambda item: -scores[item])
@@ -177,10 +192,10 @@ class Forgetting:
         """The notes without the sentences that hold something new that was put away."""
         changes: list[Change] = []
         for name, text in self._memory.bank.notes.items():
-            parts = re.split(r"(?<=[.!?。！？])\s+|(?<=\n)", text)
+            parts = _SENTENCE_END.split(text)
             kept = [part for part in parts if not signs.are_in(part)]
             if len(kept) < len(parts) and not text.startswith(("{", "[")):
-                changes.append(SetNote(name, " ".join(kept), time))
+                changes.append(SetNote(name, ("\n" if "\n" in text else " ").join(kept), time))
         return changes
 
 
@@ -226,17 +241,25 @@ class _Signs:
         return len(self.words.intersection(words(text))) >= least
 
 
-def _signs(chosen: Sequence[Said], said: Sequence[Said]) -> _Signs:
+def _signs(chosen: Sequence[Said], said: Sequence[Said], topic: Iterable[str]) -> _Signs:
     first, ids = min(item.time for item in chosen), {item.id for item in chosen}
     total, before = Counter[str](), Counter[str]()
     for item in said:
         total.update(set(words(item.text)))
         if item.time < first and item.id not in ids:
             before.update(set(words(item.text)))
-    new = {word for item in chosen for word in words(item.text) if word.isalpha() and not before[word]}
-    numbers = {_bare(match) for item in chosen for match in _DIGITS.findall(item.text)}
+    texts = [_about(item.text, topic) for item in chosen]
+    new = {word for text in texts for word in words(text) if word.isalpha() and not before[word]}
+    numbers = {_bare(match) for text in texts for match in _DIGITS.findall(text)}
     rare = frozenset(word for word in new if len(word) > 4 and total[word] <= _RARE)
     return _Signs(frozenset(number for number in numbers if len(number) > 2 and not _YEAR.fullmatch(number)), rare)
+
+
+def _about(text: str, topic: Iterable[str]) -> str:
+    """The sentences of a message that hold a word of the topic; all of it if none does."""
+    parts = _SENTENCE_END.split(text)
+    matching = [part for part in parts if any(_holds(set(words(part)), word) for word in topic if word not in _KINDS)]
+    return "\n".join(matching) or text
 
 
 def _repetitions(chosen: Sequence[Said], said: Sequence[Said], signs: _Signs) -> list[Said]:
@@ -269,14 +292,9 @@ def _answer(turn: Turn, reply: str, changes: Iterable[Change] = ()) -> Recall:
     return Recall(reply=reply, proposed=(Hide(turn.id, turn.id, turn.time), *changes))
 
 
-def _confirm(chosen: Sequence[Said], copies: int, request: str, rewrote_notes: bool) -> str:
+def _confirm(chosen: Sequence[Said], copies: int) -> str:
     repeated = f", and {copies} more that say{'s' if copies == 1 else ''} it too" if copies else ""
-    notes = " Sentences about it were cut from the summary." if rewrote_notes else ""
-    return (
-        f"Put away: {'; '.join(map(_quote, chosen))}{repeated}.{notes} I will not bring it up again. "
-        f'To take this back, say "undo that". '
-        f"It is still in the log: `localmem forget --unit {request}` erases it for good."
-    )
+    return f"Put away: {'; '.join(map(_quote, chosen))}{repeated}. I will not bring it up again."
 
 
 def _quote(item: Said) -> str:

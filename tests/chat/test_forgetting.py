@@ -1,0 +1,209 @@
+"""Forgetting at a request on a real store: gone from every recall at once and for good, and brought back when asked."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from localmem.chat.conversation import Conversation
+from localmem.config import load_settings
+from localmem.errors import NotFound
+from localmem.llm.scripted import ScriptedLLM
+from localmem.runtime import Runtime
+from localmem.types import Prompt, Recall, Session, Turn
+from tests.fakes import START, WordEncoder, session
+
+SECRET = "My friend Marek lent me 4300 euros for the boat."
+QUESTION = "How much money did my friend lend me for the boat?"
+REQUEST = "Please forget what I told you about my friend and the boat"
+
+
+def _answer(prompt: Prompt) -> str:
+    """A summary that holds each fact it was shown, else a reply that repeats nothing."""
+    said = " ".join(message.content for message in prompt.messages)
+    facts = [fact for fact in ("Marek lent 4300 euros.", "Ana has a cat.") if fact.split()[0] in said]
+    return " ".join(facts) if prompt.name == "rsum/update" else "I see."
+
+
+Open = Callable[[str], Runtime]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Open]:
+    """Opens the same data with any system; one at a time."""
+    opened: list[Runtime] = []
+
+    def open_(system: str) -> Runtime:
+        for runtime in opened:
+            runtime.close()
+        settings = load_settings(flags={"data": tmp_path, "system": system, "user": "ana"})
+        opened[:] = [Runtime(settings, llm=ScriptedLLM(_answer), encoder=WordEncoder())]
+        return opened[0]
+
+    yield open_
+    for runtime in opened:
+        runtime.close()
+
+
+def _recall(runtime: Runtime, text: str = QUESTION) -> Recall:
+    turn = Turn("probe.0", "user", "User", text, START + timedelta(days=9))
+    return runtime.agent("ana").memory.recall(Session("probe", (turn,)))
+
+
+def _tell(agent: Conversation, *texts: str, day: int = 0) -> str:
+    """One session, which ends; returns the last reply."""
+    reply = ""
+    for minute, text in enumerate(texts):
+        reply = agent.chat(text, START + timedelta(days=day, minutes=minute)).turn.text
+    agent.end_session()
+    return reply
+
+
+def _rebuild(runtime: Runtime) -> None:
+    runtime.store.clear("ana", runtime.settings.system)
+    runtime.forget_agent("ana")
+    for job in runtime.waiting_jobs("ana"):
+        assert runtime.remember(job, replay=True)
+
+
+@pytest.mark.parametrize("system", ["evidence", "full_history"])
+def test_what_was_told_in_an_earlier_session_is_gone(start: Open, system: str) -> None:
+    runtime = start(system)
+    _tell(runtime.agent("ana"), SECRET, "My cat is called Ponto.")
+    assert "4300" in _recall(runtime).text
+    reply = _tell(runtime.agent("ana"), REQUEST, day=1)
+    assert "Put away" in reply
+    assert "4300" not in reply
+    assert "4300" not in _recall(runtime).text
+    assert "Ponto" in _recall(runtime, "What is my cat called?").text
+    _rebuild(runtime)
+    assert "4300" not in _recall(runtime).text
+    assert "4300" not in _recall(start(system)).text
+
+
+def test_a_memory_of_the_whole_session_is_made_again_without_it(start: Open) -> None:
+    runtime = start("secom")  # the script segments nothing, so a session is one unit
+    _tell(runtime.agent("ana"), SECRET, "My cat is called Ponto.")
+    assert "localmem rebuild" in _tell(runtime.agent("ana"), REQUEST, day=1)
+    assert _recall(runtime).text == ""
+    _rebuild(runtime)
+    assert "Ponto" in _recall(runtime, "What is my cat called?").text
+    assert "4300" not in _recall(runtime).text
+
+
+def test_another_system_does_not_learn_it_from_the_log(start: Open) -> None:
+    _tell(start("evidence").agent("ana"), SECRET, "My cat is called Ponto.", REQUEST)
+    runtime = start("full_history")
+    _rebuild(runtime)
+    assert "Ponto" in _recall(runtime).text
+    assert "4300" not in _recall(runtime).text
+
+
+def test_what_was_just_said_is_gone_before_its_session_ends(start: Open) -> None:
+    runtime = start("full_history")
+    agent = runtime.agent("ana")
+    agent.chat("The lock of the shed is 7316.", START)
+    agent.chat("forget what i just told you", START)
+    asked = agent.chat("What is the lock of the shed?", START)
+    assert not any("7316" in message.content for message in asked.prompt.messages)
+    agent.end_session()
+    assert "7316" not in _recall(runtime, "the lock of the shed").text
+
+
+def test_a_reply_that_repeats_it_goes_too(start: Open) -> None:
+    runtime = start("full_history")
+    past = session(SECRET, "4300 euros is a lot.", "My cat is called Ponto.", "A fine name.")
+    runtime.agent("ana").writer.read([past])
+    _tell(runtime.agent("ana"), REQUEST, day=1)
+    assert [turn in runtime.agent("ana").memory.bank.hidden for turn in ("s1.0", "s1.1", "s1.2")] == [True, True, False]
+
+
+def test_it_is_brought_back(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET)
+    agent.chat(REQUEST, START + timedelta(days=1))
+    assert "4300" not in _recall(runtime).text
+    agent.chat("undo that", START + timedelta(days=1))
+    assert "4300" in _recall(runtime).text
+    agent.end_session()
+    _rebuild(runtime)
+    assert "4300" in _recall(runtime).text
+    assert "Put away" not in _recall(runtime, REQUEST).text
+
+
+def test_one_batch_is_undone_and_not_carried_out_again(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET)
+    request = agent.hear(REQUEST, START + timedelta(days=1)).turns[-1]
+    for _ in agent.reply(request.id.rpartition(".")[0]):
+        pass
+    agent.end_session()
+    runtime.store.undo_batch("ana", "evidence", f"forget:{request.id}")
+    runtime.forget_agent("ana")
+    assert "4300" in _recall(runtime).text
+    _rebuild(runtime)
+    assert "4300" in _recall(runtime).text
+    with pytest.raises(NotFound, match="no batch 'forget:nothing'"):
+        runtime.store.undo_batch("ana", "evidence", "forget:nothing")
+
+
+def test_what_was_put_away_is_erased(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET, "My cat is called Ponto.")
+    request = agent.hear(REQUEST, START + timedelta(days=1)).turns[-1]
+    for _ in agent.reply(request.id.rpartition(".")[0]):
+        pass
+    receipt = runtime.store.delete_unit("ana", "evidence", request.id)
+    assert receipt.remaining == 0
+    assert not any("4300" in line for line in runtime.store.export("ana"))
+    assert any("Ponto" in line for line in runtime.store.export("ana"))
+
+
+def test_a_summary_loses_the_sentence(start: Open) -> None:
+    runtime = start("rsum")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET, "Ana has a cat.")
+    assert _recall(runtime).text == "Marek lent 4300 euros.\nAna has a cat."
+    assert "summary" in _tell(agent, REQUEST, day=1)
+    assert _recall(runtime).text == "Ana has a cat."
+    _rebuild(runtime)
+    assert _recall(runtime).text == "Ana has a cat."
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("forget it", "What should I forget?"),
+        ("forget what i said", "What should I forget?"),
+        ("please forget what I told you about the lighthouse", "I remember nothing like that"),
+        ("erase everything you know about me", "localmem forget --all"),
+    ],
+)
+def test_it_asks_back(start: Open, text: str, reply: str) -> None:
+    runtime = start("evidence")
+    _tell(runtime.agent("ana"), SECRET)
+    assert reply in _tell(runtime.agent("ana"), text, day=1)
+    assert "4300" in _recall(runtime).text
+
+
+def test_many_matches_are_listed(start: Open) -> None:
+    runtime = start("evidence")
+    rooms = [f"My boss moved us to room {number}." for number in range(11, 17)]
+    _tell(runtime.agent("ana"), *rooms)
+    reply = _tell(runtime.agent("ana"), "please forget what I told you about my boss", day=1)
+    assert "Several things match" in reply
+    assert reply.count("My boss moved us") == len(rooms)
+    assert "room 12" in _recall(runtime, "Which room is my boss in?").text
+
+
+def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, SECRET)
+    asked = Session("aside", (Turn("aside.0", "user", "User", REQUEST, START + timedelta(days=1)),))
+    assert "Nothing was put away" in agent.responder.answer(asked).turn.text
+    assert "4300" in _recall(runtime).text
