@@ -2,10 +2,11 @@
 
 Every question is asked in a new session a day after the last, and changes nothing. Evidence is found by exchange: a hit
 stands for the exchanges of its source turns, in the order of the search by score, each exchange once, however much of
-it is shown. What is shown is the recalled text: an evidence turn counts if all its words stand there. Depends on no
-system; a measure that does not apply to a question, or to a system without an index, is missing from its row.
+it is shown. What is shown is the recalled text: an evidence turn counts with the sentences that stand there. Depends on
+no system; a measure that does not apply to a question, or to a system without an index, is missing from its row.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ BUDGET = 600  # tokens from the beginning of the recalled text
 SINGLE_FACT, ORDINARY = "single-fact", "ordinary"  # types: a fact that one turn tells, a request that needs no memory
 
 _WIDTH = 50  # units searched for: enough for ten exchanges, and no more than a hybrid fuses anyway
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 _DAY = timedelta(days=1)
 _THREADS = 8
 _DENIALS = {"de": "Das weiß ich nicht.", "en": "I don't know that.", "fr": "Je ne le sais pas.", "zh": "这个我不知道。"}
@@ -181,7 +183,7 @@ def _comes_up(question: _Question, recall: Recall) -> bool:
     texts = [hit.unit.text for hit in recall.hits if not sources.isdisjoint(hit.unit.sources)]
     secrets = question.probe.must_not_contain if question.probe else ()
     derived = "\n".join(texts) if recall.hits else recall.text
-    return _share_within(recall.text, question.turns) > 0 or _contains_any(derived, secrets)
+    return _share_within(recall.text, question.turns) == 1 or _contains_any(derived, secrets)
 
 
 def _first_lines(text: str, count: Count) -> str:
@@ -190,9 +192,16 @@ def _first_lines(text: str, count: Count) -> str:
 
 
 def _share_within(text: str, turns: Sequence[Turn]) -> float:
-    """The share of the turns whose words stand in the text."""
+    """How much of the turns stands in the text, by sentences weighted by their length, white space aside.
+
+    A long turn may be shown in part, so it counts in part.
+    """
     words = " ".join(text.split())
-    return fmean(" ".join(turn.text.split()) in words for turn in turns)
+    shares = []
+    for turn in turns:
+        pieces = [" ".join(piece.split()) for piece in _SENTENCE_END.split(turn.text)]
+        shares.append(sum(len(piece) for piece in pieces if piece in words) / max(1, sum(map(len, pieces))))
+    return fmean(shares)
 
 
 def _measure_reply(person: Person, probe: ScenarioProbe | None, reply: str) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Scenario measures: what is found, shown and answered, for memories that index exchanges, turns or nothing."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from localmem.evaluation.scenario_measures import NewConversation, ScenarioOptio
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.baselines import FullHistory, NoMemory, exchange_retrieval, utterance_retrieval
-from localmem.types import Unit
+from localmem.types import Recall, Session, Unit
 from tests.evaluation.fixtures import write_scenarios
 from tests.fakes import WordRetriever
 
@@ -81,6 +82,19 @@ def test_a_system_without_an_index_has_no_ranking(person: Person) -> None:
     nothing = measure(person, lambda bank: NoMemory(bank=bank))
     assert nothing[UPDATE].measures == {"shown": 0, "shown@600": 0, "tokens": 0}
     assert nothing[FORGOTTEN].measures["came up"] == nothing[ORDINARY].measures["ordinary shown"] == 0
+
+
+def test_a_turn_that_is_shown_in_part_counts_in_part(person: Person) -> None:
+    class Passage(NoMemory):
+        def recall(self, session: Session) -> Recall:
+            return Recall("1 March 2026: I painted\nthe bicycle red.")
+
+    whole = person.sessions[1].turns[0]
+    longer = replace(whole, text=f"{whole.text} {'x' * (3 * len(whole.text) - 1)}!")
+    first, second = person.sessions
+    longer_person = replace(person, sessions=(first, replace(second, turns=(longer, *second.turns[1:]))))
+    assert measure(person, lambda bank: Passage(bank=bank))[UPDATE].measures["shown"] == 1
+    assert measure(longer_person, lambda bank: Passage(bank=bank))[UPDATE].measures["shown"] == 0.25
 
 
 def test_only_the_first_600_tokens_are_within_the_budget(tmp_path: Path) -> None:
