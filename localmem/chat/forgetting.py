@@ -9,7 +9,7 @@ commit anything and asks no LLM.
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import dropwhile, pairwise
@@ -124,7 +124,7 @@ class Forgetting:
         reply += [_COARSE] if self._takes_more({hide.item for hide in hides}) else []
         return _answer(turn, " ".join([*reply, _HOW_TO_GO_ON.format(request=turn.id)]), [*hides, *notes])
 
-    def _takes_more(self, hidden: Collection[str]) -> bool:
+    def _takes_more(self, hidden: Set[str]) -> bool:
         """Whether units go that came from more than an exchange."""
         live = self._memory.bank.live()
         return any(len(unit.sources) > 2 and not hidden.isdisjoint(unit.sources) for unit in live)
