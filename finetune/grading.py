@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from finetune.traces.filtering import TEXT_STAGES, FactScores, groundedness, is_valid, score_facts, texts_of
 from finetune.traces.trace import Trace
-from localmem.benchmark.latency.machine_state import MachineMonitor
 from localmem.benchmark.load import percentiles
 from localmem.errors import BadReply
 from localmem.evaluation.datasets.segmented_dialogues import agreement
 from localmem.evaluation.metrics.text import rouge
 from localmem.llm.base import LLM
 from localmem.reporting.bootstrap import Estimate, estimate
+from localmem.reporting.provenance import MachineMonitor
 from localmem.segmentation.segmenters import segments_between
 from localmem.types import Completion, Message
 

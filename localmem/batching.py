@@ -27,6 +27,14 @@ def results_or_raise(results: Sequence[Out | Exception]) -> list[Out]:
     raise PartialFailure(results)
 
 
+def result_or_error(call: Callable[[In], Out], item: In) -> Out | LocalmemError:
+    """What `call` returns for the item, or the error that it raises."""
+    try:
+        return call(item)
+    except LocalmemError as error:
+        return error
+
+
 def map_by_length(
     call: Callable[[Sequence[In]], Sequence[Out]], items: Sequence[In], length: Callable[[In], int], size: int
 ) -> list[Out]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import BadInput, MissingExtra
+from localmem.llm.device import no_progress_bar
 from localmem.weights import model_path
-from localmem.weights.loading import no_progress_bar
 
 if TYPE_CHECKING:
     import numpy as np

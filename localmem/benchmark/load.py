@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from localmem.benchmark.recipes import LoadRecipe
 from localmem.chat.conversation import Conversation
 from localmem.errors import LocalmemError
-from localmem.llm.decoding import drain
+from localmem.llm.base import drain
 from localmem.types import Prompt
 
 if TYPE_CHECKING:

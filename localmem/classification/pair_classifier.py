@@ -22,8 +22,7 @@ from localmem.batching import Batched, map_by_length
 from localmem.classification import OPERATIONS, Operation, OperationLabel, PairClassifier
 from localmem.errors import BadInput, ModelMissing, requires
 from localmem.files import read_json
-from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
-from localmem.weights.loading import no_progress_bar, one_at_a_time
+from localmem.llm.device import fastest_cpu_dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from localmem.resources import checkout_root
 # command -> (module:attribute, summary); the summary is repeated here so that help imports no module
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("localmem.cli.chat:chat", "Chat with memory of past sessions."),
-    "serve": ("localmem.cli.serve:serve", "Serve an OpenAI-compatible API with memory."),
+    "serve": ("localmem.cli.chat:serve", "Serve an OpenAI-compatible API with memory."),
     "remember": ("localmem.cli.memory:remember", "Import past conversations."),
     "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),
     "show": ("localmem.cli.memory:show", "Show a memory: units, links, notes, history."),

@@ -1,4 +1,4 @@
-"""`localmem chat`: a conversation on the terminal, or line by line from a pipe.
+"""`localmem chat`: a conversation on the terminal, or line by line from a pipe; `localmem serve`: the server.
 
 Only input and output; the agent does the work. A session ends with /end, or at the next start when its last turn is
 long past.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from localmem.chat.conversation import Conversation
     from localmem.runtime import Runtime
     from localmem.types import Reply
+
 
 _HELP = """/end     close the session; it is remembered in the background
 /memory  show the memory
@@ -150,3 +151,30 @@ def _read_line() -> str | None:
     except KeyboardInterrupt:
         note("\nthe session stays open; /end closes it next time")
         return None
+
+
+@click.command()
+@click.option("--host", help="Address to listen on; others than loopback need keys.", metavar="HOST")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.", metavar="PORT")
+@settings_options("system", "model", "data_dir", "config")
+def serve(host: str | None, port: int | None, flags: SettingsFlags) -> None:
+    """Serve an OpenAI-compatible API with memory.
+
+    Runs until Ctrl-C. Without keys in the settings only this machine is served, and everything belongs to the default
+    user.
+
+    A request's header X-Localmem says what memory does with it: `write` (the default) recalls and stores, `read`
+    recalls and stores nothing, `off` does neither. "store": false in the body means `read`. What clients send on their
+    own account, such as requests for a title, is answered as with `off`.
+    """
+    settings = flags.load(server={"host": host, "port": port})
+    try:
+        from localmem.server.auth import check_binding
+        from localmem.server.listen import serve as run
+    except ModuleNotFoundError as error:
+        from localmem.errors import MissingExtra
+
+        raise MissingExtra(f"{error.name} is not installed; run `pip install 'localmem[serve]'`") from error
+    check_binding(settings)
+    with open_runtime(settings) as runtime:
+        run(runtime, note)

@@ -19,7 +19,7 @@ from localmem.config import Settings, overlay, system_options, variant_settings
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Judgement, Line, answers_of, open_answers, read_answers, read_judgements
 from localmem.evaluation.datasets import read_dataset
-from localmem.evaluation.datasets.readers import Dataset, Half
+from localmem.evaluation.episodes import Dataset, Half
 from localmem.evaluation.file_scoring import MetricName, ScoringModels
 from localmem.evaluation.metrics.model_based import Likelihood, Scorer
 from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Track, WrapLLM, count_probes, run_systems

@@ -1,14 +1,18 @@
 """The contract of an LLM, and the rules that all backends share: which prompts are valid, how a prompt that is too long
-is trimmed, what an answer must be.
+is trimmed, what an answer must be, and how it grows while it is decoded.
 
 Does not import any backend. A backend counts tokens with the model's own tokenizer; the rule here decides what to cut.
+Streamed and complete answers both come from AnswerText, so they are the same.
 """
 
+import itertools
 import json
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+import math
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from localmem.errors import BadInput, BadReply, PromptTooLong
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
@@ -161,3 +165,154 @@ def _cut_middle(content: str, length: int) -> str:
     if len(content) <= length + len(_GAP):
         return content
     return content[: length // 2] + _GAP + content[len(content) - (length - length // 2) :]
+
+
+class AnswerText:
+    """Collects pieces, and cuts them at the first stop string.
+
+    The first `final` characters cannot change: no stop string can begin before them any more.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = [stop for stop in stops if stop]
+        self._longest = max(map(len, self._stops), default=0)
+        self._released = 0
+        self.text = ""
+        self.final = 0
+        self.stopped = False
+
+    def add(self, piece: str) -> None:
+        """Appends a piece; at a complete stop string drops it and what follows, and sets `stopped`."""
+        if self.stopped or not piece:
+            return
+        start = max(0, len(self.text) - self._longest)
+        text = self.text + piece
+        places = [place for place in (text.find(stop, start) for stop in self._stops) if place >= 0]
+        self.text = text[: min(places)] if places else text
+        self.stopped = bool(places)
+        # Another thread reads up to `final`, so it is set last.
+        self.final = len(self.text) if self.stopped else len(self.text) - self._possible_stop()
+
+    def finish(self) -> None:
+        """All text is final: no piece follows."""
+        self.final = len(self.text)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is final text that `take` has not returned yet."""
+        return self.final > self._released
+
+    def take(self) -> str:
+        """The text that became final since the last call."""
+        start, self._released = self._released, self.final
+        return self.text[start : self._released]
+
+    def _possible_stop(self) -> int:
+        for length in range(min(self._longest, len(self.text)), 0, -1):
+            if any(stop.startswith(self.text[-length:]) for stop in self._stops):
+                return length
+        return 0
+
+
+Result = TypeVar("Result")
+
+
+def tee_pieces(pieces: Generator[str, None, Result], copy: list[str]) -> Generator[str, None, Result]:
+    """Yields the pieces and appends each to `copy`; closing this generator closes `pieces`."""
+    try:
+        while True:
+            piece = next(pieces)
+            copy.append(piece)
+            yield piece
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    finally:
+        pieces.close()
+
+
+def drain(pieces: Generator[str, None, Result]) -> Result:
+    """The generator's return value; its pieces are dropped."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+
+# Stands for the bytes of a token that a server could not send, because they are only part of a character.
+UNKNOWN = "\ufffd".encode()
+
+
+class ChoiceMass:
+    """Follows one decoding along the options of a Choice, for the probability of each.
+
+    It gets, step by step, the tokens that the options allow and their log-probabilities. The definition is the same for
+    every backend. At each step the tokens that the options allow are compared with each other (softmax over them
+    alone). Tokens after which the same options remain open as after the decoded token follow the path; the mass of any
+    other token is divided equally among the options that it leaves open. The mass that remains at the end belongs to
+    the decoded option. Where the options differ in their first token this is exact; where several options leave the
+    path together, their shares are equal.
+    """
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self._bytes = {option: option.encode() for option in options}
+        self._mass = dict.fromkeys(options, 0.0)
+        self._path_mass = 1.0
+        self._path = b""
+        self._open = frozenset(options)
+        self._lost = False
+
+    @property
+    def decision(self) -> str | None:
+        """The decoded option, once no other is possible."""
+        return next(iter(self._open)) if len(self._open) == 1 else None
+
+    def step(self, tokens: Sequence[tuple[bytes, float]], chosen: bytes, *, floor: float | None = None) -> None:
+        """One decoding step; ignored once the option is decided.
+
+        `tokens` are what the options allow, with log-probabilities up to a constant; where an option is complete, a
+        token that continues none ends the answer, elsewhere it is ignored. `floor` is given where `tokens` are only the
+        likeliest: an option that none of them leads to counts as one token of that log-probability.
+        """
+        if self._lost or len(self._open) == 1:
+            return
+        path = self._open_after(chosen)
+        weighted = [(self._open_after(token), weight, UNKNOWN in token) for token, weight in tokens]
+        if floor is not None:
+            reached = frozenset[str]().union(*(options for options, _, _ in weighted))
+            weighted += [(frozenset([option]), floor, False) for option in self._open - reached]
+        total = _log_sum(weight for options, weight, _ in weighted if options)
+        leaving = [(options, weight) for options, weight, unknown in weighted if options != path or unknown]
+        for options, weight in leaving:
+            for option in options:
+                self._mass[option] += self._path_mass * math.exp(weight - total) / len(options)
+        self._path_mass *= 1 - sum(math.exp(weight - total) for options, weight in leaving if options)
+        self._path += chosen.partition(UNKNOWN)[0]
+        self._open = path
+        self._lost = UNKNOWN in chosen  # the place within a character is unknown from here on
+
+    def end(self, answer: str) -> dict[str, float]:
+        """Log-probabilities of the options, `answer` being the decoded one."""
+        self._mass[answer] += max(self._path_mass, 0.0)
+        total = sum(self._mass.values())
+        return {option: math.log(mass / total) if mass else -math.inf for option, mass in self._mass.items()}
+
+    def _open_after(self, token: bytes) -> frozenset[str]:
+        text = self._path + token.partition(UNKNOWN)[0]
+        continued = frozenset(option for option in self._open if self._bytes[option].startswith(text))
+        return continued or frozenset(option for option in self._open if self._bytes[option] == self._path)
+
+
+def steps_to_decide(options: Sequence[str]) -> int:
+    """Tokens after which only one option can be open, each token being a byte or more."""
+    encoded = sorted(option.encode() for option in options)
+    # commonprefix is meant for paths but compares any sequences item by item, here bytes.
+    return 1 + max(len(os.path.commonprefix(pair)) for pair in itertools.pairwise(encoded))  # noqa: RUF071
+
+
+def _log_sum(weights: Iterable[float]) -> float:
+    values = list(weights)
+    top = max(values)
+    return top + math.log(sum(math.exp(value - top) for value in values))

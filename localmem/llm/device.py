@@ -1,10 +1,13 @@
-"""Device, number format and processor abilities: one rule for every model that runs in this process.
+"""Device, number format, processor abilities and one load at a time, for every model in this process.
 
 Torch is imported inside the functions, so this module is cheap to import. Does not depend on any model.
 """
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from localmem.errors import BadSettings
@@ -13,6 +16,26 @@ if TYPE_CHECKING:
     import torch
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@cache
+def one_at_a_time() -> threading.RLock:
+    """The lock that whoever imports a weights library or loads weights holds meanwhile."""
+    return threading.RLock()
+
+
+@contextmanager
+def no_progress_bar() -> Iterator[None]:
+    """Hides the bars that transformers draws while weights load, whether or not a terminal is attached."""
+    from transformers.utils import logging as transformers_logging
+
+    enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            transformers_logging.enable_progress_bar()
 
 
 def core_count() -> int:

@@ -7,10 +7,9 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 
-from localmem.batching import results_or_raise
-from localmem.errors import BadReply, LocalmemError
-from localmem.llm.base import alternate, check, check_json, fit
-from localmem.llm.decoding import AnswerText, drain
+from localmem.batching import result_or_error, results_or_raise
+from localmem.errors import BadReply
+from localmem.llm.base import AnswerText, alternate, check, check_json, drain, fit
 from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]
@@ -38,7 +37,7 @@ class ScriptedLLM:
         self._per_token = per_token
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        return results_or_raise([self._attempt(prompt) for prompt in prompts])
+        return results_or_raise([result_or_error(lambda each: drain(self.stream(each)), prompt) for prompt in prompts])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
         check(prompt)
@@ -61,12 +60,6 @@ class ScriptedLLM:
 
     def _count(self, messages: Sequence[Message]) -> int:
         return sum(self.count_tokens([message.content for message in alternate(messages)]))
-
-    def _attempt(self, prompt: Prompt) -> Completion | LocalmemError:
-        try:
-            return drain(self.stream(prompt))
-        except LocalmemError as error:
-            return error
 
     def _answer(self, prompt: Prompt) -> tuple[list[str], bool]:
         reply = self._script(prompt)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from localmem.errors import BadSettings, ModelMissing
 from localmem.llm.base import alternate
+from localmem.llm.device import one_at_a_time
 from localmem.types import Message
-from localmem.weights.loading import one_at_a_time
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -12,18 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localmem.batching import results_or_raise
+from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import LocalmemError, ModelMissing
 from localmem.llm.adapters import Adapters, warn_of_changes
-from localmem.llm.base import check, check_json, fit
-from localmem.llm.decoding import AnswerText, ChoiceMass, steps_to_decide
-from localmem.llm.device import fastest_cpu_dtype, resolve_device, resolve_dtype
+from localmem.llm.base import AnswerText, ChoiceMass, check, check_json, fit, steps_to_decide
+from localmem.llm.device import fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
 from localmem.llm.engine.decoder import Decoder, Turns
 from localmem.llm.engine.keyvalues import RowCache, use_row_attention
 from localmem.llm.engine.row import KNOWN_FIELDS, Grammars, Row, Sampler
 from localmem.llm.tokenizer import ChatTokenizer, Detokenizer, template_fields
 from localmem.types import Choice, Completion, Prompt, Usage
-from localmem.weights.loading import one_at_a_time
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,7 +78,7 @@ class TransformersLLM:
         return self._decoder.rows
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        rows_or_errors = [self._try_row(prompt) for prompt in prompts]
+        rows_or_errors = [result_or_error(self._row, prompt) for prompt in prompts]
         rows = [row for row in rows_or_errors if isinstance(row, Row)]
         try:
             self._decoder.add(rows)
@@ -109,12 +107,6 @@ class TransformersLLM:
         warn_of_changes(path, self._tokenizer.template_sha256)
         with self._turns.exclusive():
             self._adapters.load(name, path)
-
-    def _try_row(self, prompt: Prompt) -> Row | LocalmemError:
-        try:
-            return self._row(prompt)
-        except LocalmemError as error:
-            return error
 
     def _row(self, prompt: Prompt) -> Row:
         check(prompt)

@@ -3,7 +3,8 @@
 Pure functions of numbers. `estimate` and `difference` resample values as if they were independent, which makes the
 intervals of questions about one conversation somewhat narrow. `cluster_estimate` and `cluster_ratio` resample whole
 clusters (hierarchical data: Davison and Hinkley, 1997, section 3.8): questions about one person, and requests of one
-conversation, depend on one another. A cluster that is in both samples is drawn for both at once, so that its length cancels out of the ratio.
+conversation, depend on one another. A cluster that is in both samples is drawn for both at once, so that its length
+cancels out of the ratio.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from localmem.batching import map_by_length
 from localmem.errors import BadInput, ModelMissing, requires
-from localmem.llm.device import pad_rows, resolve_device
-from localmem.weights.loading import no_progress_bar, one_at_a_time
+from localmem.llm.device import no_progress_bar, one_at_a_time, pad_rows, resolve_device
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast

@@ -22,7 +22,6 @@ from typing import cast
 
 from localmem.benchmark.latency import client
 from localmem.benchmark.latency.client import Agents, AnsweredTurn, SimulatedUser, run_tasks
-from localmem.benchmark.latency.machine_state import MachineMonitor, marks, observe
 from localmem.benchmark.latency.result import Sample, compute_figures
 from localmem.benchmark.latency.stopwatch import Stopwatch
 from localmem.benchmark.recipes import Load
@@ -30,7 +29,7 @@ from localmem.config import load_settings
 from localmem.llm.base import LLM
 from localmem.llm.vllm.llm import VllmLLM
 from localmem.llm.vllm.vllm_server import VllmServer
-from localmem.reporting.provenance import machine, versions
+from localmem.reporting.provenance import MachineMonitor, machine, marks, observe, versions
 from localmem.types import Message, Prompt
 from localmem.weights import model_path
 

@@ -20,8 +20,7 @@ from localmem.evaluation.answers import Answer, Work, open_answers, read_answers
 from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.runner import AgentSpec, run_systems
 from localmem.journal import NoJournal
-from localmem.llm.base import LLM
-from localmem.llm.decoding import drain
+from localmem.llm.base import LLM, drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.reporting.provenance import versions
 from localmem.systems.rsum import RecursiveSummary

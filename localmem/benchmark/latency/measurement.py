@@ -16,7 +16,6 @@ from threading import Event
 
 from localmem.benchmark.latency import client
 from localmem.benchmark.latency.client import Agents, SimulatedUser, run_tasks
-from localmem.benchmark.latency.machine_state import MachineMonitor, MachineUsage, marks, observe
 from localmem.benchmark.latency.result import (
     CacheHit,
     Kind,
@@ -31,6 +30,7 @@ from localmem.benchmark.latency.result import (
 from localmem.benchmark.latency.stopwatch import SaltedLLM, Stopwatch
 from localmem.benchmark.recipes import LatencyRecipe, MeasurementSpec
 from localmem.llm.base import LLM
+from localmem.reporting.provenance import MachineMonitor, MachineUsage, marks, observe
 from localmem.types import Message, Role
 
 MIN_REQUESTS = 100  # fewer are marked

@@ -1,4 +1,4 @@
-"""`localmem eval run`, `report`, `text`, `abstention`, `teafarm`, `judge`, `calibrate`: replies and verdicts on them."""
+"""`localmem eval run`, `report`, `text`, `abstention`, `teafarm`, `judge`, `calibrate`: replies, and verdicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

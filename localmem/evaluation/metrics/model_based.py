@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from localmem.batching import map_by_length
 from localmem.errors import BadInput, ModelMissing, requires
 from localmem.evaluation.metrics.text import Overlap, check_pairs
-from localmem.llm.device import pad_rows, resolve_device
+from localmem.llm.device import no_progress_bar, one_at_a_time, pad_rows, resolve_device
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.types import Message
-from localmem.weights.loading import no_progress_bar, one_at_a_time
 
 if TYPE_CHECKING:
     import numpy as np

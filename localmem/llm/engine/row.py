@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from localmem.errors import BadInput, LLMError
-from localmem.llm.decoding import AnswerText, ChoiceMass
+from localmem.llm.base import AnswerText, ChoiceMass
 from localmem.llm.tokenizer import Detokenizer
 from localmem.types import Choice, FreeText, JsonSchema, Prompt
 

@@ -11,14 +11,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from localmem.batching import results_or_raise
-from localmem.errors import BadSettings, LLMError, LLMUnavailable, LocalmemError
+from localmem.batching import result_or_error, results_or_raise
+from localmem.errors import BadSettings, LLMError, LLMUnavailable
 from localmem.llm.adapters import warn_of_changes
 from localmem.llm.base import alternate, check, check_json, fit, route
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
@@ -288,12 +289,13 @@ class VllmLLM:
         return self._context_length
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        attempt = partial(result_or_error, self._complete)
         if len(prompts) < 2:
-            return results_or_raise([self._attempt(prompt) for prompt in prompts])
+            return results_or_raise(list(map(attempt, prompts)))
         workers = min(self._concurrency, len(prompts))
         pool = ThreadPoolExecutor(workers, thread_name_prefix="vllm")
         try:
-            return results_or_raise(list(pool.map(self._attempt, prompts)))
+            return results_or_raise(list(pool.map(attempt, prompts)))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -342,12 +344,6 @@ class VllmLLM:
 
     def close(self) -> None:
         self._client.close()
-
-    def _attempt(self, prompt: Prompt) -> Completion | LocalmemError:
-        try:
-            return self._complete(prompt)
-        except LocalmemError as error:
-            return error
 
     def _complete(self, prompt: Prompt) -> Completion:
         fitted, trimmed = self._fit(prompt)

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AliasPath, BaseModel, Field
 
 from localmem.errors import BadReply
-from localmem.llm.decoding import UNKNOWN, ChoiceMass, steps_to_decide
+from localmem.llm.base import UNKNOWN, ChoiceMass, steps_to_decide
 from localmem.types import Choice, JsonSchema, Message, Prompt, Usage
 
 # Fields with a value of their own in a prompt; its extra fields never replace them.

@@ -13,8 +13,8 @@ from types import ModuleType, SimpleNamespace
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from localmem.benchmark.latency import machine_state
-from localmem.benchmark.latency.machine_state import Gpus, GpuState, MachineMonitor, MachineUsage, marks, observe
+from localmem.reporting import provenance
+from localmem.reporting.provenance import Gpus, GpuState, MachineMonitor, MachineUsage, marks, observe
 
 MB = 2**20
 
@@ -186,7 +186,7 @@ def test_the_work_of_others_is_counted_separately(
 ) -> None:
     """The child counts as another's: our tree is this process alone."""
     process = psutil.Process()
-    monkeypatch.setattr(machine_state, "_process_tree", lambda: [process])
+    monkeypatch.setattr(provenance, "_process_tree", lambda: [process])
     usage = observe(0.5)
     assert usage.others_cores > 0.1
     assert usage.seconds >= 0.5
@@ -227,8 +227,8 @@ def test_kernel_counters(no_driver: None, tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / f"cpu{core}/thermal_throttle").mkdir(parents=True)
         (tmp_path / f"cpu{core}/thermal_throttle/core_throttle_count").write_text("4\n")
     (tmp_path / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 250000\n")
-    monkeypatch.setattr(machine_state, "_THROTTLE_COUNTS", tmp_path)
-    monkeypatch.setattr(machine_state, "_CGROUP_CPU", tmp_path / "cpu.stat")
+    monkeypatch.setattr(provenance, "_THROTTLE_COUNTS", tmp_path)
+    monkeypatch.setattr(provenance, "_CGROUP_CPU", tmp_path / "cpu.stat")
     with MachineMonitor() as monitor:
         (tmp_path / "cpu1/thermal_throttle/core_throttle_count").write_text("6\n")
         (tmp_path / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 1000000\n")

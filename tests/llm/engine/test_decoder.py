@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from localmem.errors import LLMError
 from localmem.llm.adapters import Adapters
-from localmem.llm.decoding import AnswerText
+from localmem.llm.base import AnswerText
 from localmem.llm.engine.decoder import Decoder, Turns
 from localmem.llm.engine.keyvalues import RowCache, use_row_attention
 from localmem.llm.engine.row import Row, Sampler
