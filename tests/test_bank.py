@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
-from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote
-from tests.fakes import START, unit
+from localmem.types import AddLink, AddUnit, Change, Hide, Link, MarkUnit, Restore, RetireUnit, SetNote
+from tests.fakes import START, session, unit
 
 
 def test_changes_make_a_new_bank_and_leave_the_old_one() -> None:
@@ -58,12 +58,30 @@ def test_a_change_that_fits_no_bank_is_refused(change: Change) -> None:
         Bank().apply([AddUnit(unit("a"), START), change])
 
 
+def test_what_is_hidden_is_not_live_whenever_it_was_added() -> None:
+    hidden = Bank().apply([Hide("s1.0", "s1.4", START)])
+    before = hidden.apply([AddUnit(unit("a"), START)])
+    after = Bank().apply([AddUnit(unit("a"), START), Hide("s1.0", "s1.4", START)])
+    assert not before.is_live("a")
+    assert list(before.live()) == list(after.live()) == []
+    assert [turn.id for turn in before.visible(session("one", "two")).turns] == ["s1.1"]
+    assert before.apply([Restore("s1.0", START)]).is_live("a")
+    assert not after.apply([RetireUnit("a", "x", "r", START), Restore("s1.0", START)]).is_live("a")
+
+
+def test_a_retirement_is_taken_back() -> None:
+    bank = Bank().apply([AddUnit(unit("a"), START), RetireUnit("a", "x", "r", START)])
+    assert bank.apply([Restore("a", START)]).is_live("a")
+
+
 _ids = st.sampled_from("abcd")
 _moves = st.one_of(
     st.builds(lambda i: AddUnit(unit(i), START), _ids),
     st.builds(lambda i: RetireUnit(i, "x", "r", START), _ids),
     st.builds(lambda i, v: MarkUnit(i, "m", v, START), _ids, st.floats(0, 9)),
     st.builds(lambda t: SetNote("n", t, START), st.text(max_size=3)),
+    st.builds(lambda i: Hide(i, "x", START), _ids),
+    st.builds(lambda i: Restore(i, START), _ids),
 )
 
 
@@ -74,7 +92,7 @@ def test_a_replay_at_once_equals_the_same_in_steps(moves: list[Change], data: st
     for move in moves:
         if isinstance(move, AddUnit):
             ids.add(move.unit.id)
-        elif not isinstance(move, SetNote) and getattr(move, "unit", None) not in ids:
+        elif not isinstance(move, SetNote | Hide | Restore) and getattr(move, "unit", None) not in ids:
             continue
         valid.append(move)
     cut = data.draw(st.integers(0, len(valid)))

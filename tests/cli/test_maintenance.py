@@ -41,6 +41,15 @@ def test_undo_reverts_one_session(localmem: Run, session_log: Path) -> None:
     assert {unit["session"] for unit in units} == {"second"}
 
 
+def test_undo_takes_one_thing(localmem: Run, session_log: Path) -> None:
+    localmem("remember", session_log, "--user", "ana")
+    for options in ([], ["--session", "first", "--batch", "forget:1"]):
+        assert localmem("undo", *options, "--user", "ana").returncode == 2
+    missing = localmem("undo", "--batch", "forget:1", "--user", "ana")
+    assert missing.returncode == 1
+    assert "no batch 'forget:1'" in missing.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("starter_encoder_dir")
 def test_another_encoder_is_refused_until_the_store_is_reindexed(localmem: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from localmem.errors import BadInput, StoreError
 from localmem.store.serialization import ChangeSerializer, from_micros, named_units, to_micros, zone_of
-from localmem.types import AddLink, Change, Link, MarkUnit, RefuseText, SetNote
+from localmem.types import AddLink, Change, Hide, Link, MarkUnit, RefuseText, Restore, SetNote
 from tests.store.lives import START, add_unit, any_change, times
 
 SERIALIZER = ChangeSerializer()
@@ -53,4 +53,6 @@ def test_the_units_a_change_names() -> None:
     assert named_units(add_unit("u")) == ("u", None)
     assert named_units(AddLink(Link("u", "v", "next"), START)) == ("u", "v")
     assert named_units(SetNote("n", "x", START)) == (None, None)
+    assert named_units(Hide("s1.0", "s1.4", START)) == ("s1.0", "s1.4")
+    assert named_units(Restore("s1.0", START)) == ("s1.0", None)
     assert named_units(RefuseText("x", "loop", "rsum/update", ("t",), START)) == (None, None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from localmem.bank import Bank
 from localmem.errors import NotFound
 from localmem.store import Store
-from localmem.types import AddLink, AddUnit, Change, Link, MarkUnit, RetireUnit, SetNote
+from localmem.types import AddLink, AddUnit, Change, Hide, Link, MarkUnit, RetireUnit, SetNote
 from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, remember, replay
 
 
@@ -54,6 +54,19 @@ def test_what_stands_on_it_is_taken_back_and_read_again(store: Store, leaning: l
     assert bank.marks == {("u0", "recalled"): 1}
     _read_again(store, "ann", ["s3"], [add_unit("u3")])
     assert list(store.bank("ann", "rsum").units) == ["u0", "u3"]
+
+
+def test_what_is_hidden_stays_so_through_a_rebuild(store: Store) -> None:
+    remember(store, "ann", "rsum", "s1", [add_unit("u1")])
+    journal = store.journal("ann", "rsum")
+    journal.commit("forget:s9.0", [Hide("s9.0", "s9.0", START), Hide("u1", "s9.0", START)])
+    assert not store.history("ann", "rsum", "u1").live
+    store.clear("ann", "rsum")
+    _read_again(store, "ann", ["s1"], [add_unit("u1")])
+    assert not store.bank("ann", "rsum").is_live("u1")
+    assert store.undo_batch("ann", "rsum", "forget:s9.0") == []
+    assert store.history("ann", "rsum", "u1").live
+    assert list(store.bank("ann", "rsum").hidden) == ["s9.0"]
 
 
 def test_it_goes_on_through_what_stands_on_that(store: Store) -> None:

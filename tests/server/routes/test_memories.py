@@ -179,3 +179,36 @@ def test_the_whole_memory_comes_as_one_document(live: LiveServer) -> None:
     assert [unit["retired"] for unit in document["units"]] == [False]
     assert (document["user"], document["unread_sessions"], document["links"], document["notes"]) == ("me", 0, [], {})
     assert live.http().get("/v1/memories/bank", params={"as_of": "2000-01-01T00:00:00Z"}).json()["units"] == []
+
+
+def test_what_a_text_names_is_put_away_and_restored(live: LiveServer) -> None:
+    chat(live, "The garden is green.", "The piano is black.")
+    http = live.http()
+
+    def found() -> list[str]:
+        results = http.post("/v1/memories/search", json={"query": "piano"}).json()["data"]
+        return [unit["text"] for unit in results if "piano" in unit["text"]]
+
+    assert found()
+    answer = http.post("/v1/memories/forget", json={"text": "the colour of the piano"}).json()
+    assert len(answer["hidden"]) == 2, "what was said, and the reply that repeats it"
+    assert "Put away" in answer["reply"]
+    assert not found()
+    restored = http.post("/v1/memories/restore", json={"id": answer["id"]}).json()
+    assert restored["restored"] == answer["hidden"]
+    assert found()
+    assert http.post("/v1/memories/restore", json={"id": answer["id"]}).status_code == 404
+    assert http.post("/v1/memories/forget", json={"text": "the lighthouse"}).json()["hidden"] == []
+
+
+def test_a_request_to_forget_is_answered_by_memory_itself(live: LiveServer) -> None:
+    chat(live, "The piano is black.")
+    asked = len(live.llm.prompts)
+    messages = [{"role": "user", "content": "please forget what I told you about the piano"}]
+    for mode, expected in (("read", "Nothing was put away"), ("off", "Nothing was put away"), ("write", "Put away")):
+        body = {"model": "localmem", "messages": messages}
+        answer = live.http().post("/v1/chat/completions", json=body, headers={"x-localmem": mode}).json()
+        assert expected in answer["choices"][0]["message"]["content"]
+    assert len(live.llm.prompts) == asked
+    results = live.http().post("/v1/memories/search", json={"query": "piano"}).json()["data"]
+    assert not any("black" in unit["text"] for unit in results)
