@@ -137,7 +137,12 @@ class Runtime:
         self._agents.forget(user)
 
     def remember_in_background(self) -> None:
-        """Start the threads that remember closed sessions, including those that earlier runs left."""
+        """Start the threads that remember closed sessions, including those that earlier runs left.
+
+        A system that asks no LLM also takes over the sessions that another system remembered: it costs little.
+        """
+        if not factory.SYSTEMS[self.settings.system].asks_llm:
+            self.store.queue_unread(self.settings.system)
         self._worker.start()
 
     def waiting_jobs(self, user: str | None = None) -> list[SessionJob]:

@@ -111,6 +111,17 @@ def requeue(connection: Connection, user: str, system: str, session_ids: Sequenc
             _insert(connection, user, system, session_id, "pending")
 
 
+def queue_unread(connection: Connection, system: str) -> int:
+    """Queue all users' closed sessions that the system was never given, and return their number."""
+    of_session = and_(jobs.c.user == sessions.c.user, jobs.c.session == sessions.c.id)
+    has_job = exists().where(of_session, jobs.c.system == system)
+    query = select(sessions.c.user, sessions.c.id).where(sessions.c.state == "closed", ~has_job)
+    unread = connection.execute(query.order_by(sessions.c.number)).all()
+    for user, session_id in unread:
+        _insert(connection, user, system, session_id, "pending")
+    return len(unread)
+
+
 def _find(connection: Connection, user: str, system: str, session_id: str) -> SessionJob | None:
     row = connection.execute(select(jobs).where(_of_job(user, system, session_id))).mappings().first()
     return _job(row) if row else None

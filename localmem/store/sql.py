@@ -5,12 +5,10 @@ for one user.
 """
 
 import logging
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -23,6 +21,7 @@ from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, c
 from localmem.store.database import Database
 from localmem.store.erase import Eraser, Receipt
 from localmem.store.erase_check import check_erasure
+from localmem.store.index_files import IndexFiles
 from localmem.store.jobs import SessionJob
 from localmem.store.schema import migrate
 from localmem.store.serialization import ChangeSerializer
@@ -35,56 +34,6 @@ from localmem.types import Change, Session, Turn
 Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
-
-
-class IndexFiles:
-    """The index files under `folder`, one folder for each user; without `folder`, every index is in memory only.
-
-    They are derived data that contains vectors, so an erasure deletes them. Retrievers write and read them.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-
-    def path(self, user: str, system: str, identity: str) -> Path | None:
-        """The file for the index of one bank under one encoder."""
-        return self._user_folder(user) / f"{system}-{_hash_name(identity)[:16]}.index" if self._folder else None
-
-    def delete(self, user: str) -> int:
-        """Delete the user's files and return their number. A file that cannot be deleted is logged and stays."""
-        return _delete(self._user_folder(user)) if self._folder else 0
-
-    def delete_all(self) -> int:
-        """Delete the files of all users; they can be rebuilt."""
-        return _delete(self._folder) if self._folder else 0
-
-    def user_files(self, user: str) -> list[Path]:
-        """The user's files."""
-        return list(_files(self._user_folder(user))) if self._folder else []
-
-    def all_files(self) -> list[Path]:
-        """The files of all users."""
-        return list(_files(self._folder)) if self._folder else []
-
-    def _user_folder(self, user: str) -> Path:
-        return (self._folder or Path()) / _hash_name(user)[:32]
-
-
-def _hash_name(text: str) -> str:
-    """A name that is valid on any file system and does not disclose the user."""
-    return sha256(text.encode()).hexdigest()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _delete(folder: Path) -> int:
-    count = len(list(_files(folder)))
-    if folder.exists():
-        message = "the index file %s cannot be deleted: %s"
-        shutil.rmtree(folder, onerror=lambda _, path, error: log.warning(message, path, error))
-    return count - len(list(_files(folder)))
 
 
 class StoreJournal:
@@ -330,6 +279,10 @@ class Store:
         return self._change(user, lambda connection: undo.clear(connection, self._log, user, system))
 
     # -- jobs ------------------------------------------------------------------------------------------------------
+
+    def queue_unread(self, system: str) -> int:
+        """Queue all users' closed sessions that the system was never given, and return their number."""
+        return self._writer.run(lambda connection: jobs.queue_unread(connection, system))
 
     def pending_jobs(self, limit: int = 100, attempts: int = 3, system: str | None = None) -> list[SessionJob]:
         """Sessions for a worker to remember, of all users and of `system` or all; the session opened first is first.

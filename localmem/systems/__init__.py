@@ -97,6 +97,11 @@ class System(Generic[OptionsT]):
     context_turns: int = 0
     views: bool = False
 
+    @property
+    def asks_llm(self) -> bool:
+        """Whether remembering takes calls of the LLM."""
+        return self.llm_calls != "never"
+
     def new_memory(self, parts: Parts, values: Mapping[str, object], bank: "Bank | None" = None) -> Memory:
         """A memory over this bank (default: an empty one). Raises BadSettings for wrong option values."""
         return self.make(parts, read_options(self.options, values), bank)

@@ -11,7 +11,7 @@ _CHARACTERS = 4  # of other scripts, a token
 
 
 def split_passages(text: str, limit: int = PASSAGE) -> list[str]:
-    """The text in passages of at most `limit` characters, in order, cut at the best place in the second half of each."""
+    """The text in passages of at most `limit` characters, each cut at the best place in its second half."""
     passages = []
     while len(text) > limit:
         end = _best_break(text, limit)

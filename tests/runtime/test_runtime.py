@@ -63,6 +63,19 @@ def test_closed_sessions_are_remembered_in_the_background(settings: Settings, qu
         assert runtime.store.bank("ana", "rsum").notes == {"summary": "Fact one."}
 
 
+def test_a_memory_without_llm_takes_over_what_another_system_remembered(settings: Settings, quick: None) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("My bicycle is red.", START)
+        agent.end_session()
+    with _open(settings.model_copy(update={"system": "exchange_retrieval", "options": {}})) as runtime:
+        runtime.remember_in_background()
+        _until(lambda: not runtime.waiting_jobs())
+        (unit,) = runtime.store.bank("ana", "exchange_retrieval").live()
+        assert [unit.session] == [info.id for info in runtime.store.sessions("ana")]
+        assert runtime.store.queue_unread("exchange_retrieval") == 0
+
+
 def test_users_share_nothing(settings: Settings) -> None:
     with _open(settings) as runtime:
         for user in ("ana", "ben"):
