@@ -156,7 +156,8 @@ class Forgetting:
         if best >= _FOUND:
             return [item for score, item in scored if score >= _NEAR * best]
         elsewhere = max((_coverage(weights, item) for item in said if item.by_user), default=0.0)
-        if request.is_bare and (len(weights) < 2 or elsewhere < _ENOUGH):
+        spaced = [word for word in weights if len(word) > 1]  # of Chinese, a character alone says little
+        if request.is_bare and (len(spaced) < 2 or elsewhere < _ENOUGH):
             return users[-1:]
         return []
 

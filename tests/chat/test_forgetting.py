@@ -111,6 +111,13 @@ def test_what_was_just_said_is_gone_before_its_session_ends(start: Open) -> None
     assert "7316" not in _recall(runtime, "the lock of the shed").text
 
 
+def test_it_understands_that_in_chinese(start: Open) -> None:
+    runtime = start("full_history")
+    _tell(runtime.agent("ana"), "我家猫的名字叫根号", "门锁我设成了861024", "你把这串数字忘掉吧")
+    assert "861024" not in _recall(runtime).text
+    assert "根号" in _recall(runtime).text
+
+
 def test_a_reply_that_repeats_it_goes_too(start: Open) -> None:
     runtime = start("full_history")
     past = session(SECRET, "4300 euros is a lot.", "My cat is called Ponto.", "A fine name.")
