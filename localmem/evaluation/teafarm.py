@@ -19,10 +19,11 @@ from localmem.evaluation.datasets.teabag import TYPE
 from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.judging.judges import RIGHT
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import answer_format, generate_usable, is_informative, record, string
+from localmem.llm.structured_output import answer_format, generate_usable, record, string
 from localmem.prompts import render
 from localmem.reporting.bootstrap import Estimate, estimate
 from localmem.text.dialogue import transcript
+from localmem.text.gate import is_usable
 from localmem.text.summarize import Summarizer
 from localmem.types import Session
 
@@ -105,7 +106,7 @@ def write_questions(
     replies = generate_usable(llm, prompts, counts)
     for (asker, replier), prompt, reply in zip(pairs, prompts, replies, strict=True):
         fields = {name: " ".join(value.split()) for name, value in json.loads(reply.text).items()} if reply else {}
-        if fields and all(is_informative(fields[name], prompt) for name in ("fact", "question", "answer")):
+        if fields and all(is_usable(prompt, fields[name]) for name in ("fact", "question", "answer")):
             questions.append(Question(asker, replier, **fields))
         else:
             counts["questions dropped: missing, or copied from the instructions"] += 1

@@ -67,21 +67,6 @@ def count_fallback(name: str, reason: str, fallbacks: Counter[str]) -> None:
     fallbacks[name] += 1
 
 
-def repeats_instructions(prompt: Prompt, sentence: str) -> bool:
-    """Whether a sentence is copied from the prompt's instructions: weak models repeat examples as if they were facts.
-
-    A sentence of fewer than four words may occur there by chance, so it never counts as copied.
-    """
-    instructions = (message.content for message in prompt.messages if message.role == "system")
-    return len(sentence.split()) > 3 and any(sentence in text for text in instructions)
-
-
-def is_informative(sentence: str, prompt: Prompt) -> bool:
-    """Whether a sentence contains a letter or digit and is not copied from the prompt's instructions."""
-    has_content = any(character.isalnum() for character in sentence)
-    return has_content and not repeats_instructions(prompt, " ".join(sentence.split()))
-
-
 def _generate(llm: LLM, prompts: Sequence[Prompt]) -> list[Completion | None]:
     try:
         return list(llm.generate(prompts))

@@ -18,11 +18,12 @@ from pydantic import PositiveInt
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import answer_format, array, generate_usable, is_informative, string
+from localmem.llm.structured_output import answer_format, array, generate_usable, string
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, line, new_unit, recall_units, select_fitting, statement_units
+from localmem.text.gate import Gate
 from localmem.text.summarize import Summarizer, SummaryRequest, read_memories, summarize_all
 from localmem.types import Change, Recall, Session, Turn, Unit
 
@@ -59,14 +60,14 @@ class AllMemories(_AllShown):
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        existing = {unit.key for unit in self.bank.live()}  # an identical sentence is no new memory
-        units = self._personas(session) if self._each == "utterance" else self._sentences(session)
-        return add_units(unit for unit in units if unit.key not in existing)
+        gate = Gate(session.turns, self.fallbacks, (unit.key for unit in self.bank.live()))
+        units = self._personas(session, gate) if self._each == "utterance" else self._sentences(session, gate)
+        return [*add_units(units), *gate.refusals]
 
-    def _sentences(self, session: Session) -> list[Unit]:
-        return statement_units(session, self._summarize(session.turns), "sentence")
+    def _sentences(self, session: Session, gate: Gate) -> list[Unit]:
+        return statement_units(session, self._summarize(session.turns, gate), "sentence")
 
-    def _personas(self, session: Session) -> list[Unit]:
+    def _personas(self, session: Session, gate: Gate) -> list[Unit]:
         """What each utterance says about its speaker; all utterances are asked about at once."""
         previous = chain([""], (line(turn) for turn in session.turns))
         prompts = [
@@ -76,9 +77,8 @@ class AllMemories(_AllShown):
         answers = generate_usable(self._llm, prompts, self.fallbacks)
         first_turns: dict[str, Turn] = {}
         for turn, prompt, completion in zip(session.turns, prompts, answers, strict=True):
-            for sentence in read_memories(prompt, completion, self.fallbacks)[:1]:
-                if is_informative(sentence, prompt):
-                    first_turns.setdefault(sentence, turn)
+            for sentence in gate.admit(prompt, read_memories(prompt, completion, self.fallbacks)[:1]):
+                first_turns.setdefault(sentence, turn)
         return [
             new_unit(session, f"persona{number}", sentence, kind="persona", turns=[turn], speaker=turn.speaker)
             for number, (sentence, turn) in enumerate(first_turns.items())
@@ -97,8 +97,9 @@ class ReBot(_AllShown):
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        (summary,) = summarize_all(self._llm, [SummaryRequest("rebot/summarize", session.turns)], self.fallbacks)
-        return add_units(statement_units(session, [summary] if summary else [], "summary"))
+        gate = Gate(session.turns, self.fallbacks)
+        (summary,) = summarize_all(self._llm, [SummaryRequest("rebot/summarize", session.turns)], gate)
+        return [*add_units(statement_units(session, [summary] if summary else [], "summary")), *gate.refusals]
 
 
 _END = "at each session's end"

@@ -51,6 +51,7 @@ from localmem.text.dialogue import (
     statement_units,
     utterance_units,
 )
+from localmem.text.gate import Gate
 from localmem.text.summarize import Summarizer
 from localmem.types import Change, Hit, Recall, Session, Unit
 
@@ -150,13 +151,15 @@ class MemoryRetrieval(RetrievalBaseline):
     """One unit a sentence of the session's summary; a sentence that is remembered already is not added again."""
 
     def __init__(self, parts: Parts, options: RetrievalOptions, bank: Bank | None = None) -> None:
-        super().__init__("memory_retrieval", self._new_sentences, parts.new_retriever(), k=options.k, bank=bank)
+        super().__init__("memory_retrieval", exchange_units, parts.new_retriever(), k=options.k, bank=bank)
         self._summarize = Summarizer(parts.llm, fallbacks=self.fallbacks)
 
-    def _new_sentences(self, session: Session) -> list[Unit]:
-        existing = {unit.key for unit in self.bank.live()}
-        units = statement_units(session, self._summarize(session.turns), "sentence", prefix="m")
-        return [unit for unit in units if unit.key not in existing]
+    def end_session(self, session: Session) -> list[Change]:
+        if not session.turns:
+            return []
+        gate = Gate(session.turns, self.fallbacks, (unit.key for unit in self.bank.live()))
+        units = statement_units(session, self._summarize(session.turns, gate), "sentence", prefix="m")
+        return [*add_units(units), *gate.refusals]
 
 
 def exchange_retrieval(retriever: Retriever, *, k: int = 3, bank: Bank | None = None) -> RetrievalBaseline:

@@ -13,11 +13,12 @@ import json
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
-from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, is_informative, string
+from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, dated_lines, newest_units, prompt_names, statement_units
+from localmem.text.gate import Gate
 from localmem.text.summarize import Summarizer
 from localmem.types import Change, Prompt, Recall, Session, SetNote, Unit
 
@@ -52,18 +53,19 @@ class Comedy(Memory):
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        existing = {unit.key for unit in self.bank.live()}
-        units = statement_units(session, self._summarize(session.turns), "memory")
-        new = [unit for unit in units if unit.key not in existing]
-        notes = self._compress(session, new) if new else {}
+        gate = Gate(session.turns, self.fallbacks, (unit.key for unit in self.bank.live()))
+        new = statement_units(session, self._summarize(session.turns, gate), "memory")
+        parts = Gate(session.turns, self.fallbacks)  # a part may say what a memory says
+        notes = self._compress(session, new, parts) if new else {}
         time = session.turns[-1].time
-        return [*add_units(new), *(SetNote(name, text, time) for name, text in notes.items())]
+        notes_set = [SetNote(name, text, time) for name, text in notes.items()]
+        return [*add_units(new), *notes_set, *gate.refusals, *parts.refusals]
 
     def _compressed_text(self) -> str:
         parts = {part: self.bank.notes.get(part, "") for part in PARTS}
         return load("comedy/recall").section("memory", **parts)
 
-    def _compress(self, session: Session, new: list[Unit]) -> dict[str, str]:
+    def _compress(self, session: Session, new: list[Unit], gate: Gate) -> dict[str, str]:
         """The three parts, from all session memories; empty when the answer is unusable: the notes stay unchanged."""
         memories = [*self.bank.live(), *new]
         before = self._compressed_text()
@@ -78,19 +80,18 @@ class Comedy(Memory):
         names = prompt_names(session.turns)
         prompt = render(_COMPRESS, form=self._form, before=before, memories=dated_lines(fitting), **names)
         (completion,) = generate_usable(self._llm, [prompt], self.fallbacks)
-        return {} if completion is None else self._read(prompt, completion.text)
+        return {} if completion is None else self._read(prompt, completion.text, gate)
 
-    def _read(self, prompt: Prompt, text: str) -> dict[str, str]:
+    def _read(self, prompt: Prompt, text: str, gate: Gate) -> dict[str, str]:
         match json.loads(text):
             case {"portrait": list(), "relationship": list(), "events": list()} as lists:
-                return {part: _sentence_lines(prompt, lists[part]) for part in PARTS}
+                texts = {part: [item for item in lists[part] if isinstance(item, str)] for part in PARTS}
+                admitted = {part: gate.admit(prompt, texts[part]) for part in PARTS}
+                if any(texts.values()) and not any(admitted.values()):
+                    return {}  # nothing but refusals: the notes stay unchanged
+                return {part: "\n".join(admitted[part]) for part in PARTS}
         count_fallback(_COMPRESS, f"its answer {text!r:.80} lacks a part", self.fallbacks)
         return {}
-
-
-def _sentence_lines(prompt: Prompt, items: list[object]) -> str:
-    sentences = (item for item in items if isinstance(item, str) and is_informative(item, prompt))
-    return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
 
 SYSTEM = System(

@@ -20,7 +20,6 @@ from localmem.llm.structured_output import (
     boolean,
     count_fallback,
     generate_usable,
-    is_informative,
     string,
 )
 from localmem.memory import Memory
@@ -28,6 +27,7 @@ from localmem.prompts import render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, by_time, dated_lines, new_unit, recall_hits, transcript
+from localmem.text.gate import Gate
 from localmem.types import Change, Completion, Exchange, Hit, Prompt, Recall, Session, Unit
 
 KINDS = (("summary",), ("knowledge", "note"), ("exchange",))  # a note is what people add by hand
@@ -78,11 +78,13 @@ class ConditionMem(Memory):
         exchanges = session.exchanges()
         prompts = [render(_RECORD, form=self._record, dialogue=transcript(exchange.turns())) for exchange in exchanges]
         answers = generate_usable(self._llm, prompts, self.fallbacks)
-        return add_units(
+        gate = Gate(session.turns, self.fallbacks, (unit.key for unit in self.bank.live() if unit.kind != "exchange"))
+        units = [
             unit
             for number, (exchange, prompt, completion) in enumerate(zip(exchanges, prompts, answers, strict=True))
-            for unit in _units(session, number, exchange, self._read(prompt, completion))
-        )
+            for unit in _units(session, number, exchange, self._read(prompt, completion, gate))
+        ]
+        return [*add_units(units), *gate.refusals]
 
     def _nearest(self, query: str, scope: Scope) -> list[Hit]:
         """The `k` nearest of each kind; the search widens until it has them or there are no more."""
@@ -107,15 +109,14 @@ class ConditionMem(Memory):
         count_fallback(_REFLECT, f"its answer {completion.text!r:.80} does not say what is missing", self.fallbacks)
         return ""
 
-    def _read(self, prompt: Prompt, completion: Completion | None) -> list[tuple[str, str]]:
+    def _read(self, prompt: Prompt, completion: Completion | None, gate: Gate) -> list[tuple[str, str]]:
         """Kind and text of what an exchange is remembered as, apart from its own words."""
         if completion is None:
             return []
         match json.loads(completion.text):
             case {"summary": str(summary), "knowledge": list(items)}:
                 texts = [("summary", summary), *(("knowledge", item) for item in items if isinstance(item, str))]
-                cleaned = dict.fromkeys((kind, " ".join(text.split())) for kind, text in texts)
-                return [(kind, text) for kind, text in cleaned if is_informative(text, prompt)]
+                return [(kind, admitted) for kind, text in texts for admitted in gate.admit(prompt, [text])]
         count_fallback(_RECORD, f"its answer {completion.text!r:.80} lacks summary or knowledge", self.fallbacks)
         return []
 

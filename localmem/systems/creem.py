@@ -35,7 +35,6 @@ from localmem.llm.structured_output import (
     count_fallback,
     generate_usable,
     record,
-    repeats_instructions,
     string,
 )
 from localmem.memory import Memory
@@ -52,6 +51,7 @@ from localmem.text.dialogue import (
     speaker_names,
     transcript,
 )
+from localmem.text.gate import Gate, normalise
 from localmem.text.summarize import Summarizer
 from localmem.types import (
     AddUnit,
@@ -130,13 +130,13 @@ class Blender:
         self._refine = refine
         self._fallbacks = fallbacks
 
-    def blend(self, batch: Sequence[Statements]) -> list[list[Insight]]:
-        """The insights from each set of statements; all asked at once."""
+    def blend(self, batch: Sequence[Statements], gate: Gate) -> list[list[Insight]]:
+        """The insights from each set of statements that the gate admits; all asked at once."""
         labels = [{f"M{n}": unit.id for n, unit in enumerate(statements.memories, 1)} for statements in batch]
         prompts = [self._prompt(statements, list(names)) for statements, names in zip(batch, labels, strict=True)]
         answers = generate_usable(self._llm, prompts, self._fallbacks)
         return [
-            self._read(answer, names, prompt) if answer else []
+            self._read(answer, names, prompt, gate) if answer else []
             for answer, names, prompt in zip(answers, labels, prompts, strict=True)
         ]
 
@@ -147,11 +147,13 @@ class Blender:
         prompt = render("creem/blend", form=self._form(labels), statements=lines, **inputs)
         return replace(prompt, max_tokens=load("creem/blend").max_tokens * self._count)
 
-    def _read(self, answer: Completion, labels: Mapping[str, str], prompt: Prompt) -> list[Insight]:
+    def _read(self, answer: Completion, labels: Mapping[str, str], prompt: Prompt, gate: Gate) -> list[Insight]:
         match json.loads(answer.text):
             case {"insights": list(items)}:
                 insights = [insight for item in items if (insight := self._insight(item, labels))]
-                return list({i.text: i for i in insights if not repeats_instructions(prompt, i.text)}.values())
+                admitted = gate.admit(prompt, [insight.text for insight in insights])
+                last = {normalise(insight.text): insight for insight in insights}
+                return [last[normalise(text)] for text in admitted]
         count_fallback("creem/blend", f"its answer {answer.text!r:.80} holds no insights", self._fallbacks)
         return []
 
@@ -251,8 +253,10 @@ class Creem(Memory):
         hits = tuple(hit for result in results for hit in result.hits)
         if not results or not self._options.before_reply:
             return Recall(text=_text([(result, []) for result in results]), hits=hits)
-        blended = list(zip(results, self._blend(results), strict=True))
-        return Recall(text=_text(blended), hits=hits, proposed=tuple(_changes(bank, session, blended)))
+        gate = Gate(session.turns, self.fallbacks)
+        blended = list(zip(results, self._blend(results, gate), strict=True))
+        proposed = (*_changes(bank, session, blended), *gate.refusals)
+        return Recall(text=_text(blended), hits=hits, proposed=proposed)
 
     def observe(self, exchange: Exchange) -> list[Change]:
         """The changes that recall proposed, without repeated turns and units erased since."""
@@ -268,8 +272,9 @@ class Creem(Memory):
         bank = self.bank
         memory = self._memory(bank)
         results = self._search(bank, list(self._sides_to_blend(memory, session)))
-        blended = list(zip(results, self._blend(results), strict=True))
-        return [*self._first_insights(session, memory), *_changes(bank, session, blended)]
+        gate = Gate(session.turns, self.fallbacks)
+        blended = list(zip(results, self._blend(results, gate), strict=True))
+        return [*self._first_insights(session, memory, gate), *_changes(bank, session, blended), *gate.refusals]
 
     def _memory(self, bank: Bank) -> dict[Role, list[Unit]]:
         """The units about each side, oldest first; without sides that have none."""
@@ -312,9 +317,9 @@ class Creem(Memory):
                 return units[:k]
             width *= 2
 
-    def _blend(self, results: Sequence[_Results]) -> list[list[Insight]]:
+    def _blend(self, results: Sequence[_Results], gate: Gate) -> list[list[Insight]]:
         return self._blender.blend(
-            [Statements(result.side.name, [hit.unit for hit in result.hits], result.turns) for result in results]
+            [Statements(result.side.name, [hit.unit for hit in result.hits], result.turns) for result in results], gate
         )
 
     def _sides_to_blend(self, memory: Mapping[Role, Sequence[Unit]], session: Session) -> Iterator[_Side]:
@@ -325,13 +330,13 @@ class Creem(Memory):
             if not self._options.before_reply or exchange.user is None or exchange.reply is None:
                 yield from _sides(memory, session.turns[:end])
 
-    def _first_insights(self, session: Session, memory: Container[Role]) -> Iterator[Change]:
+    def _first_insights(self, session: Session, memory: Container[Role], gate: Gate) -> Iterator[Change]:
         """Insights about sides without any memory, directly from the session (appendix A.2)."""
         turns = distinguish_speakers(session.turns)
         names = speaker_names(turns)
         new = [role for role in self._roles if role in names and role not in memory]
         inputs = [{"about": names[role], "count": str(self._options.first)} for role in new]
-        for role, insights in zip(new, self._summarize.each(turns, inputs) if new else [], strict=True):
+        for role, insights in zip(new, self._summarize.each(turns, inputs, gate) if new else [], strict=True):
             for number, text in enumerate(insights):
                 unit_id = f"{session.id}/{role}/{number}"
                 yield AddUnit(_unit(unit_id, names[role], text, session, turns), session.turns[-1].time)
@@ -349,10 +354,10 @@ def _changes(bank: Bank, session: Session, blended: Sequence[tuple[_Results, Seq
     added: set[tuple[Role, str]] = set()
     for results, insights in blended:
         role, turn = results.side.role, results.side.turns[-1]
-        existing = {unit.text for unit in results.side.memory}
+        existing = {normalise(unit.text) for unit in results.side.memory}
         for number, insight in enumerate(insights):
             replaced = [unit_id for unit_id in insight.replaces if unit_id not in removed and bank.is_live(unit_id)]
-            if (role, insight.text) in added or (insight.text in existing and not replaced):
+            if (role, insight.text) in added or (normalise(insight.text) in existing and not replaced):
                 continue
             added.add((role, insight.text))
             removed |= {*replaced}

@@ -9,7 +9,8 @@ index.
 Differs from the paper: what the rule cuts off is written into the memo when the session ends, all of it in one batch,
 since the session itself is part of the reply's prompt until then. Picks are numbers in a bounded list, where the paper
 parses text. Lines that no topic claims are in no memo, as in the paper; where an answer cannot be used, its piece of
-dialogue is stored under one topic, its date. A memo too long for the context is offered from the newest topic on.
+dialogue is stored under one topic, its date, and a refused title or summary is replaced by the date or the first words.
+A memo too long for the context is offered from the newest topic on.
 """
 
 import json
@@ -34,7 +35,8 @@ from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, day, line, new_unit, newest_units, recall_units, transcript
-from localmem.types import Change, Completion, Recall, Session, Turn, Unit
+from localmem.text.gate import Gate
+from localmem.types import Change, Completion, Prompt, Recall, Session, Turn, Unit
 
 _WRITE = "memochat/write"
 _SELECT = "memochat/select"
@@ -96,11 +98,13 @@ class MemoChat(Memory):
         pieces = self._pieces(session.turns)
         prompts = [render(_WRITE, form=self._form, dialogue=_numbered_lines(piece)) for piece in pieces]
         answers = generate_usable(self._llm, prompts, self.fallbacks)
-        return add_units(
+        gate = Gate(session.turns, self.fallbacks)
+        units = [
             _unit(session, f"{piece_number}.{n}", topic)
-            for piece_number, (piece, completion) in enumerate(zip(pieces, answers, strict=True))
-            for n, topic in enumerate(self._topics(piece, completion))
-        )
+            for piece_number, (piece, prompt, completion) in enumerate(zip(pieces, prompts, answers, strict=True))
+            for n, topic in enumerate(self._topics(piece, prompt, completion, gate))
+        ]
+        return [*add_units(units), *gate.refusals]
 
     def _pieces(self, turns: Sequence[Turn]) -> list[Sequence[Turn]]:
         """The recent dialogue at each moment at which it is written into the memo."""
@@ -116,11 +120,11 @@ class MemoChat(Memory):
                 recent, fresh = recent[len(recent) - self._options.kept :], 0
         return [*pieces, tuple(recent)] if fresh else pieces
 
-    def _topics(self, piece: Sequence[Turn], completion: Completion | None) -> list[_Topic]:
+    def _topics(self, piece: Sequence[Turn], prompt: Prompt, completion: Completion | None, gate: Gate) -> list[_Topic]:
         topics = [] if completion is None else _read(json.loads(completion.text), piece)
         if completion is not None and not topics:
             count_fallback(_WRITE, f"its answer {completion.text!r:.80} names no topic", self.fallbacks)
-        return topics or [_Topic(day(piece[0].time), piece[0].text[:_TOPIC], piece)]
+        return [_admit(topic, prompt, gate) for topic in topics] or [_plain_topic(piece)]
 
     def _offer_topics(self, session: Session) -> list[Unit]:
         """The newest topics that fit a prompt, oldest first."""
@@ -165,6 +169,17 @@ def _topic(item: object, piece: Sequence[Turn]) -> list[_Topic]:
             informative = all(any(map(str.isalnum, text)) for text in (title, summary))
             return [_Topic(title, summary, turns)] if informative and turns else []
     return []
+
+
+def _plain_topic(turns: Sequence[Turn]) -> _Topic:
+    """A topic without a model's words: the date, and how it begins."""
+    return _Topic(day(turns[0].time), turns[0].text[:_TOPIC], turns)
+
+
+def _admit(topic: _Topic, prompt: Prompt, gate: Gate) -> _Topic:
+    plain = _plain_topic(topic.turns)
+    title, summary = gate.admit_text(prompt, topic.title), gate.admit_text(prompt, topic.summary)
+    return _Topic(title or plain.title, summary or plain.summary, topic.turns)
 
 
 def _unit(session: Session, place: str, topic: _Topic) -> Unit:

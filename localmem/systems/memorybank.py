@@ -27,6 +27,7 @@ from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, by_time, dated_lines, day, exchange_units, new_unit, prompt_names
+from localmem.text.gate import Gate
 from localmem.text.summarize import SummaryRequest, generate_prose, summarize_all
 from localmem.types import Change, Exchange, Hit, MarkUnit, Recall, RetireUnit, Session, SetNote, Turn, Unit
 
@@ -92,12 +93,14 @@ class MemoryBank(Memory):
         time = session.turns[-1].time
         days = [list(turns) for _, turns in groupby(session.turns, key=lambda turn: turn.time.date())]
         requests = [SummaryRequest(f"memorybank/{task}", turns) for task in ("day", "insight") for turns in days]
-        texts = summarize_all(self._llm, requests, self.fallbacks)
+        gate = Gate(session.turns, self.fallbacks)
+        texts = summarize_all(self._llm, requests, gate)
         day_units = _day_units(session, days, texts[: len(days)])
         return [
             *add_units([*exchange_units(session), *day_units]),
-            *self._notes(session, day_units, texts[len(days) :]),
+            *self._notes(session, day_units, texts[len(days) :], gate),
             *self._forget(time),
+            *gate.refusals,
         ]
 
     def _nearest(self, query: str, now: datetime) -> list[Hit]:
@@ -125,7 +128,7 @@ class MemoryBank(Memory):
             MarkUnit(unit.id, _RECALLED, time.timestamp(), time),
         ]
 
-    def _notes(self, session: Session, days: Sequence[Unit], insights: Sequence[str]) -> list[Change]:
+    def _notes(self, session: Session, days: Sequence[Unit], insights: Sequence[str], gate: Gate) -> list[Change]:
         """The global texts with this session included, asked at once; an empty answer leaves its text unchanged."""
         names = prompt_names(session.turns)
         news = {EVENTS: dated_lines(days), PORTRAIT: "\n".join(text for text in insights if text)}
@@ -134,7 +137,7 @@ class MemoryBank(Memory):
             render(f"memorybank/{name}", before=self.bank.notes.get(name, ""), news=text, **names)
             for name, text in fresh.items()
         ]
-        texts = generate_prose(self._llm, prompts, self.fallbacks)
+        texts = generate_prose(self._llm, prompts, gate)
         time = session.turns[-1].time
         return [SetNote(name, text, time) for name, text in zip(fresh, texts, strict=True) if text]
 

@@ -39,6 +39,7 @@ from localmem.text.dialogue import (
     transcript,
     utterance_units,
 )
+from localmem.text.gate import Gate
 from localmem.text.parse import complete_sentences
 from localmem.types import Change, Hit, Recall, Session, SetNote, Unit
 
@@ -92,11 +93,12 @@ class RecursiveSummary(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         memory = previous = self.bank.notes.get(NOTE, "")
+        gate = Gate(session.turns, self.fallbacks)
         for run in split_turns(session.turns, self._room(previous), self._llm.count_tokens):
-            memory = self._update(memory, transcript(run))
+            memory = self._update(memory, transcript(run), gate)
         note = [SetNote(NOTE, memory, session.turns[-1].time)] if memory != previous else []
         units = utterance_units(session) if self._retrieve or self._long_context else []
-        return [*note, *add_units(units)]
+        return [*note, *add_units(units), *gate.refusals]
 
     def _nearest(self, session: Session) -> list[Hit]:
         query = session.turns[-1]
@@ -111,12 +113,12 @@ class RecursiveSummary(Memory):
         budget = history_budget(self._llm, session, self.response_prompt, other)
         return newest_units(past, budget, self._llm.count_tokens)
 
-    def _update(self, memory: str, dialogue: str) -> str:
+    def _update(self, memory: str, dialogue: str, gate: Gate) -> str:
+        """The memory with the dialogue in it; unchanged when the answer holds nothing that can be stored."""
         prompt = render("rsum/update", memory=memory, dialogue=dialogue, limit=self._limit)
         (completion,) = self._llm.generate([prompt])
-        sentences = complete_sentences(completion, at_least_one=True)
+        sentences = gate.admit_sentences(prompt, complete_sentences(completion, at_least_one=True))
         if not sentences:
-            count_fallback(prompt.name, "its answer is empty, so the memory stays unchanged", self.fallbacks)
             return memory
         if len(sentences) > self._limit:
             reason = f"it wrote {len(sentences)} sentences, more than the limit of {self._limit}"

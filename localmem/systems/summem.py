@@ -18,8 +18,9 @@ from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, history_text, pack, utterance_units
+from localmem.text.gate import Gate
 from localmem.text.summarize import read_memories
-from localmem.types import Change, Hit, Recall, Session, Unit
+from localmem.types import Change, Exchange, Hit, Recall, Session, Unit
 
 _PROMPT = "summem/summarize"
 
@@ -48,13 +49,18 @@ class SumMem(Memory):
         runs = self._runs(list(self.bank.live()), request)
         prompts = [render(_PROMPT, form=self._form, history=history_text(run), request=request) for run in runs]
         answers = generate_usable(self._llm, prompts, self.fallbacks)
+        gate = Gate(session.turns, self.fallbacks)
         summaries = [
-            [sentence for sentence in read_memories(prompt, answer, self.fallbacks) if sentence]
+            gate.admit(prompt, read_memories(prompt, answer, self.fallbacks))
             for prompt, answer in zip(prompts, answers, strict=True)
         ]
         unique = dict.fromkeys(sentence for sentences in summaries for sentence in sentences)
         sources = [unit for run, sentences in zip(runs, summaries, strict=True) if sentences for unit in run]
-        return Recall("\n".join(unique), tuple(Hit(unit, 0.0) for unit in sources))
+        return Recall("\n".join(unique), tuple(Hit(unit, 0.0) for unit in sources), tuple(gate.refusals))
+
+    def observe(self, exchange: Exchange) -> list[Change]:
+        """What the gate refused of this reply's summary."""
+        return [*exchange.recall.proposed] if exchange.recall else []
 
     def end_session(self, session: Session) -> list[Change]:
         return add_units(utterance_units(session))

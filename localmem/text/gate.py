@@ -8,7 +8,7 @@ text is always judged the same. Does not depend on any system; a prompt's `input
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from localmem.llm.structured_output import count_fallback
@@ -72,6 +72,12 @@ class Gate:
         self.refusals.append(RefuseText(text[:_KEPT], reason, prompt.name, sources, self._turns[-1].time, detail))
 
 
+def is_usable(prompt: Prompt, text: str) -> bool:
+    """Whether a text is more than a placeholder, a loop or a copy of the prompt, whatever it claims."""
+    return _Answered(prompt, ()).fault(text)[0] in (None, *_CLAIMS)
+
+
+_CLAIMS = ("name", "number", "date")
 Fault = tuple[RefusalReason | None, str]
 
 
@@ -94,21 +100,20 @@ class _Answered:
         return self._sources.missing(statement) or (None, "")
 
     def _is_copied(self, statement: str) -> bool:
-        """Whether most of the statement's words are those of one sentence of the prompt, some of them nobody's."""
-        own = [word for word in words(statement) if word not in self._speakers]
+        """Whether a sentence is one of the prompt's, some of its words nobody's: with another subject for example."""
         return any(
             _overlap(own, example) and any(word in example and not self._sources.holds(word) for word in own)
+            for own in ([word for word in piece if word not in self._speakers] for piece in _word_groups(statement))
             for example in self._examples
         )
 
     @cached_property
     def _examples(self) -> list[list[str]]:
         """The words of each sentence of the instructions; short ones may be repeated by chance."""
-        pieces = re.split(r"[.!?。！？:\n\"\[\]{}]+", self._instructions)
-        return [example for example in map(words, pieces) if len(example) > 2]
+        return [example for example in _word_groups(self._instructions) if len(example) > 2]
 
 
-_SPEAKERS = ("user", "assistant", "about", "speaker")  # the inputs that name people
+_SPEAKERS = ("user", "assistant", "about", "speaker", "asker", "other")  # the inputs that name people
 _NOBODY = frozenset(["user", "assistant", "the"])
 _COPIED = 0.75  # the share of a statement's words that stand in one example, for it to count as copied
 
@@ -117,6 +122,11 @@ def _sources(inputs: Mapping[str, str], turns: Sequence[Turn], foreign: frozense
     spoken = " ".join(turn.speaker for turn in turns)
     days = sorted({turn.time.date() for turn in turns})
     return Sources("\n".join([*inputs.values(), spoken]), days, foreign)
+
+
+def _word_groups(text: str) -> list[list[str]]:
+    """The words of each part of a text between full stops, colons, quotation marks, brackets and line breaks."""
+    return list(map(words, re.split(r"[.!?。！？:\n\"\[\]{}]+", text)))
 
 
 def _overlap(own: Sequence[str], example: Sequence[str]) -> bool:
@@ -201,9 +211,3 @@ def _share_of_new(spoken: Sequence[str]) -> float:
     """Distinct groups of three words among all of them."""
     groups = list(zip(spoken, spoken[1:], spoken[2:], strict=False))
     return len(set(groups)) / len(groups)
-
-
-def refusal_counts(refusals: Iterable[RefuseText]) -> Iterator[tuple[str, str, int]]:
-    """(prompt, reason, how many) in the order of the names."""
-    counts = Counter((refusal.prompt, refusal.reason) for refusal in refusals)
-    return ((prompt, reason, count) for (prompt, reason), count in sorted(counts.items()))

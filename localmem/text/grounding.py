@@ -84,6 +84,8 @@ class Sources:
                 continue
             for part in filter(None, re.split("-", match[0])):
                 name = fold(part)
+                if name in _NO_NAMES:
+                    continue
                 if (name in self.foreign and not self.holds(name)) or (
                     not capitalises_nouns and _is_name(statement, match) and not self._resembles(name)
                 ):
@@ -91,7 +93,7 @@ class Sources:
 
     def _resembles(self, name: str) -> bool:
         """Whether the sources hold a word of this stem: Italy for Italian."""
-        if name in _NO_NAMES or len(name) < 3 or self.holds(name):
+        if len(name) < 3 or self.holds(name):
             return True
         return any(known[:4] == name[:4] for known in self.words) or name in self._joined
 

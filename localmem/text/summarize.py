@@ -15,12 +15,11 @@ from localmem.llm.structured_output import (
     array,
     count_fallback,
     generate_usable,
-    is_informative,
-    repeats_instructions,
     string,
 )
 from localmem.prompts import load, render
 from localmem.text.dialogue import prompt_names, split_turns, transcript
+from localmem.text.gate import Gate
 from localmem.text.parse import complete_sentences
 from localmem.types import Completion, Prompt, Turn
 
@@ -29,8 +28,8 @@ class Summarizer:
     """Asks `prompt` (inputs dialogue, user, assistant) for at most `limit` sentences for each part of the session.
 
     The schema bounds number and length of the sentences, so that an answer fits the prompt's `max_tokens`. An answer
-    that does not gives no sentence, and `fallbacks` counts it by the prompt's name. Sentences that only repeat the
-    instructions are dropped.
+    that does not gives no sentence, and `fallbacks` counts it by the prompt's name. Sentences pass a gate, by default
+    one of the session alone.
     """
 
     def __init__(
@@ -47,12 +46,14 @@ class Summarizer:
         self._form = answer_format(memories=array(string(longest), limit))
         self.fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
 
-    def __call__(self, turns: Sequence[Turn]) -> list[str]:
+    def __call__(self, turns: Sequence[Turn], gate: Gate | None = None) -> list[str]:
         """The sentences worth remembering, in the order of the dialogue; none for no turns."""
-        (sentences,) = self.each(turns, [{}])
+        (sentences,) = self.each(turns, [{}], gate)
         return sentences
 
-    def each(self, turns: Sequence[Turn], inputs: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    def each(
+        self, turns: Sequence[Turn], inputs: Sequence[Mapping[str, str]], gate: Gate | None = None
+    ) -> list[list[str]]:
         """The sentences for each set of further prompt inputs (for example whom they are about), all asked at once."""
         runs = _split(self._llm, self._prompt, turns)
         names = prompt_names(turns)
@@ -62,15 +63,15 @@ class Summarizer:
             for run in runs
         ]
         answers = zip(prompts, generate_usable(self._llm, prompts, self.fallbacks), strict=True)
-        return [self._sentences(islice(answers, len(runs))) for _ in inputs]
+        gate = gate or Gate(turns, self.fallbacks)
+        return [self._sentences(islice(answers, len(runs)), gate) for _ in inputs]
 
-    def _sentences(self, answers: Iterable[tuple[Prompt, Completion | None]]) -> list[str]:
-        """The sentences of some answers, without repeats and without those that say nothing."""
+    def _sentences(self, answers: Iterable[tuple[Prompt, Completion | None]], gate: Gate) -> list[str]:
+        """The sentences of some answers that the gate admits, without repeats."""
         sentences = (
             sentence
             for prompt, completion in answers
-            for sentence in read_memories(prompt, completion, self.fallbacks)
-            if is_informative(sentence, prompt)
+            for sentence in gate.admit(prompt, read_memories(prompt, completion, self.fallbacks))
         )
         return list(dict.fromkeys(sentences))
 
@@ -93,17 +94,17 @@ class SummaryRequest(NamedTuple):
     turns: Sequence[Turn]
 
 
-def summarize_all(llm: LLM, requests: Sequence[SummaryRequest], fallbacks: Counter[str]) -> list[str]:
+def summarize_all(llm: LLM, requests: Sequence[SummaryRequest], gate: Gate) -> list[str]:
     """Running text for each dialogue, all asked at once; "" where nothing came back. Texts of parts are joined."""
     batches = [_prompts(llm, request) for request in requests]
-    texts = iter(generate_prose(llm, [prompt for prompts in batches for prompt in prompts], fallbacks))
+    texts = iter(generate_prose(llm, [prompt for prompts in batches for prompt in prompts], gate))
     return [" ".join(text for text in islice(texts, len(prompts)) if text) for prompts in batches]
 
 
-def generate_prose(llm: LLM, prompts: Sequence[Prompt], fallbacks: Counter[str]) -> list[str]:
-    """The complete sentences of each answer as one line; an empty answer is logged and counted by its prompt's name."""
-    answers = generate_usable(llm, prompts, fallbacks)
-    return [_prose(prompt, answer, fallbacks) for prompt, answer in zip(prompts, answers, strict=True)]
+def generate_prose(llm: LLM, prompts: Sequence[Prompt], gate: Gate) -> list[str]:
+    """The complete sentences of each answer that the gate admits, as one line; "" is logged and counted."""
+    answers = generate_usable(llm, prompts, gate.fallbacks)
+    return [_prose(prompt, answer, gate) for prompt, answer in zip(prompts, answers, strict=True)]
 
 
 def _prompts(llm: LLM, request: SummaryRequest) -> list[Prompt]:
@@ -118,11 +119,7 @@ def _split(llm: LLM, prompt: str, turns: Sequence[Turn]) -> list[tuple[Turn, ...
     return split_turns(turns, room, llm.count_tokens)
 
 
-def _prose(prompt: Prompt, answer: Completion | None, fallbacks: Counter[str]) -> str:
+def _prose(prompt: Prompt, answer: Completion | None, gate: Gate) -> str:
     if answer is None:
         return ""  # counted when it was asked
-    complete = complete_sentences(answer, at_least_one=True)
-    sentences = [sentence for sentence in complete if not repeats_instructions(prompt, sentence)]
-    if not sentences:
-        count_fallback(prompt.name, "its answer came back empty", fallbacks)
-    return " ".join(sentences)
+    return " ".join(gate.admit_sentences(prompt, complete_sentences(answer, at_least_one=True)))

@@ -13,9 +13,7 @@ from localmem.llm.structured_output import (
     boolean,
     generate_usable,
     integer,
-    is_informative,
     record,
-    repeats_instructions,
     string,
 )
 from localmem.types import Completion, JsonSchema, Message, Prompt
@@ -66,17 +64,6 @@ def test_a_backbone_that_fails_is_not_a_fallback() -> None:
         _texts(_llm("1", error=error), "1")
     with pytest.raises(PartialFailure):
         _texts(_llm("1", error=error), "1", "2")
-
-
-def test_a_sentence_of_the_instructions_is_not_informative() -> None:
-    prompt = Prompt("a/b", (Message("system", "For example: Ana has a parrot."), Message("user", "Bo has a dog, too.")))
-    assert repeats_instructions(prompt, "Ana has a parrot.")
-    assert not repeats_instructions(prompt, "Bo has a dog, too.")
-    assert not repeats_instructions(prompt, "Ana has a dog.")
-    assert not repeats_instructions(prompt, "a parrot."), "so few words may occur there by chance"
-    assert is_informative("Bo has a dog, too.", prompt)
-    assert not is_informative("For  example: Ana has a parrot.", prompt)
-    assert not is_informative("... -- !", prompt)
 
 
 def test_no_prompts_ask_nothing() -> None:

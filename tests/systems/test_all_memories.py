@@ -51,7 +51,7 @@ def test_every_sentence_is_shown_whatever_is_asked() -> None:
 def test_what_does_not_fit_is_left_out_from_the_oldest_on(system: str) -> None:
     def script(prompt: Prompt) -> str:
         number = prompt.messages[-1].content.partition("talk ")[2].split()[0]
-        sentence = f"User told story {number} " + "at length " * 10 + "once."
+        sentence = f"User told story {number} " + "and what it was about at some length and with feeling, once."
         return sentence if prompt.name == "rebot/summarize" else json.dumps({"memories": [sentence]})
 
     llm = ScriptedLLM(script, context_length=1400)

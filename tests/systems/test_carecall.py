@@ -370,7 +370,7 @@ def test_what_people_added_by_hand_is_kept_up_to_date_too() -> None:
     note = Unit("n1", "User lives in Paris.", "User lives in Paris.", "note", "", "", (), START, START)
     memory.apply([AddUnit(note, START)])
     assert "Paris" in memory.recall(_past("hello")).text
-    _end(memory, _past("moved"))
+    _end(memory, _past("I moved to Lyon"))
     assert _live(memory) == ["User lives in Lyon."]
 
 

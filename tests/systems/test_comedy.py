@@ -10,7 +10,7 @@ from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.systems.comedy import Comedy, ComedyOptions
-from localmem.types import AddUnit, JsonSchema, Prompt, Session, SetNote
+from localmem.types import AddUnit, JsonSchema, Prompt, RefuseText, Session, SetNote
 from tests.fakes import START, WordRetriever, obedient, session
 
 
@@ -71,14 +71,18 @@ def test_a_session_that_tells_nothing_new_changes_nothing() -> None:
     script = Script(["User sails."], ["User sails."], [])
     memory = make(llm=ScriptedLLM(script))
     _live(memory, session("a", "b", name="s1"))
-    assert memory.end_session(session("c", "d", name="s2")) == []
+    (refusal,) = memory.end_session(session("c", "d", name="s2"))
+    assert isinstance(refusal, RefuseText)
+    assert refusal.reason == "duplicate"
     assert memory.end_session(session("e", "f", name="s3")) == []
 
 
 def test_the_compressed_text_stands_in_for_memories_that_do_not_fit() -> None:
-    script = Script(*([f"User did thing {n} " + "and more " * 10] for n in range(40)))
-    memory = make(llm=ScriptedLLM(script, context_length=2000))
-    _live(memory, *(session("a", "b", name=f"s{n}") for n in range(40)))
+    script = Script(
+        *([f"User did thing {n} and so on, with all that comes of it for people and for the land."] for n in range(40))
+    )
+    memory = make(llm=ScriptedLLM(script, context_length=1800))
+    _live(memory, *(session(f"thing {n}", "b", name=f"s{n}") for n in range(40)))
     assert "thing 39 " in script.compression_prompt()
     assert "thing 0 " not in script.compression_prompt()
     assert "User sails." in script.compression_prompt()

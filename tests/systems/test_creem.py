@@ -20,6 +20,7 @@ from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.retrieval.base import Retriever
 from localmem.systems.creem import Blender, Creem, CreemOptions, Statements
+from localmem.text.gate import Gate
 from localmem.types import (
     AddUnit,
     Change,
@@ -228,7 +229,9 @@ def test_the_schema_names_the_memories_that_were_shown_and_no_others() -> None:
 def test_where_only_the_dialogue_was_found_nothing_can_be_removed() -> None:
     prompts: list[Prompt] = []
     llm = ScriptedLLM(_script(_insight("More."), prompts=prompts))
-    Blender(llm, count=2, longest=99, refine=True, fallbacks=Counter()).blend([Statements("User", [], turns("hi"))])
+    Blender(llm, count=2, longest=99, refine=True, fallbacks=Counter()).blend(
+        [Statements("User", [], turns("hi"))], Gate(turns("hi"), Counter())
+    )
     form = prompts[0].format
     assert isinstance(form, JsonSchema)
     assert "remove" not in json.dumps(form.schema)

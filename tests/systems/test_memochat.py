@@ -160,7 +160,7 @@ def test_picks_that_cannot_be_used_show_nothing_and_are_counted() -> None:
 
 
 def test_of_a_memo_too_long_for_the_model_the_newest_topics_are_offered() -> None:
-    script = Script(_memo(("cat " * 10, 1, 2)), '{"topics": [1]}')
+    script = Script(_memo(("the cat and all her many kittens by name and colour", 1, 2)), '{"topics": [1]}')
     memory = make(llm=ScriptedLLM(script, context_length=1200))
     for n in range(80):
         memory.apply(memory.end_session(session("a", "b", name=f"s{n}")))

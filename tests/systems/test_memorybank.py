@@ -131,8 +131,8 @@ def test_what_is_shown() -> None:
         "The user:\nText of portrait.\n\n"
         "What happened so far:\nText of events.\n\n"
         "Earlier messages and days that may matter now:\n"
-        "2 March 2026: User: the parrot sings\nAssistant: bravo\n"
-        "2 March 2026: Text of day."
+        "2 March 2026: Text of day.\n"
+        "2 March 2026: User: the parrot sings\nAssistant: bravo"
     )
 
 

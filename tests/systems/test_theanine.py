@@ -75,8 +75,8 @@ def test_two_events_are_linked_by_their_relation(relation: str, old: tuple[str, 
     memory = make(llm=ScriptedLLM(script))
     changes = live(
         memory,
-        session(older_dialogue, "I hear you.", name="s1"),
-        session("How are you?", newer_dialogue, name="s2", start=days(1)),
+        session(older_dialogue, older, name="s1"),
+        session(newer, newer_dialogue, name="s2", start=days(1)),
     )
     assert links_of(changes) == [Link("s1/m0", "s2/m0", relation, 1.0)]
     prompts = script.prompts_of("theanine/link")
@@ -125,7 +125,7 @@ def test_a_timeline_is_rewritten_for_the_dialogue_and_shown_to_the_reply(
     script = TheanineScript({f"part {n}": [event] for n, event in enumerate(events)}, steps, refined)
     llm = ScriptedLLM(script)
     memory = make(llm=llm)
-    live(memory, *(session(f"part {n}", name=f"s{n}", start=days(n)) for n in range(len(events))))
+    live(memory, *(session(f"part {n}", event, name=f"s{n}", start=days(n)) for n, event in enumerate(events)))
     agent = Conversation(memory=memory, llm=llm)
     now = session(query, name="now", start=days(9))
     reply = agent.responder.answer(now)
@@ -212,7 +212,7 @@ def _of_session(changes: Sequence[Change], name: str) -> int:
 def test_user_words_are_no_template() -> None:
     script = TheanineScript({"{{": ["Ana wrote {{ memory }}."]})
     memory = make(llm=ScriptedLLM(script), refine=False)
-    live(memory, session("{{ 7 * 7 }}", name="s0"))
+    live(memory, session("{{ 7 * 7 }}, wrote Ana", name="s0"))
     assert "{{ memory }}" in memory.recall(session("Ana wrote", name="q")).text
     assert "{{ 7 * 7 }}" in text_of(script.prompts[0])
 

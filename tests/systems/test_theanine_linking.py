@@ -27,12 +27,12 @@ from tests.systems.theanine_script import BatchRecorder, TheanineScript, days, l
 
 
 def test_a_session_becomes_units_a_note_of_its_dialogue_and_links() -> None:
-    memory = make(llm=ScriptedLLM(TheanineScript({"tea": ["Ana drinks tea.", "Ana has a cat."]})))
+    memory = make(llm=ScriptedLLM(TheanineScript({"tea": ["User drinks tea.", "User has a cat."]})))
     past = session("I drink tea", "Fine", "and have a cat", "Sweet")
     changes = memory.end_session(past)
     assert [type(change) for change in changes] == [AddUnit, AddUnit, SetNote]
     first, second = (change.unit for change in changes if isinstance(change, AddUnit))
-    assert (first.id, first.text, first.key, second.id) == ("s1/m0", "Ana drinks tea.", "Ana drinks tea.", "s1/m1")
+    assert (first.id, first.text, first.key, second.id) == ("s1/m0", "User drinks tea.", "User drinks tea.", "s1/m1")
     assert first.sources == tuple(turn.id for turn in past.turns)
     assert first.time == first.learned == past.turns[-1].time
     assert changes[-1] == SetNote(
@@ -152,7 +152,7 @@ def test_what_is_said_again_is_remembered_again() -> None:
         ("Ana lives in Lyon.", "Ana lives in Paris."): "Changed",
     }
     memory = make(llm=ScriptedLLM(TheanineScript(events, changed)), refine=False)
-    live(memory, *(session(word, name=f"s{n}", start=days(n)) for n, word in enumerate(events)))
+    live(memory, *(session(word, *told, name=f"s{n}", start=days(n)) for n, (word, told) in enumerate(events.items())))
     recall = memory.recall(session("where does Ana live", name="q", start=days(9)))
     assert [line.split(": ")[1] for line in recall.text.split("\n")] == [events[word][0] for word in events]
 

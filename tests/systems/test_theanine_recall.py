@@ -105,7 +105,7 @@ def test_the_query_is_the_last_turns_newest_first() -> None:
 
     llm = ScriptedLLM(obedient)
     options = _options({"query_turns": 3})
-    memory = Theanine(llm=llm, retriever=Spy(), summarize=lambda _: [], options=options)
+    memory = Theanine(llm=llm, retriever=Spy(), summarize=lambda _turns, _gate: [], options=options)
     assert memory.recall(session("one", "two", "three", "four")).text == ""
     assert searched == ["Assistant: four\nUser: three\nAssistant: two"]
 

@@ -51,6 +51,11 @@ def test_a_translated_example_is_refused_by_its_names(text: str) -> None:
     assert _refused(text) == {text: "name"}
 
 
+def test_the_weekday_of_an_example_is_no_name() -> None:
+    prompt = render("carecall/summarize", dialogue="User: I climb.", user="User", assistant="Assistant", about="User")
+    assert Gate(TURNS, Counter()).admit(prompt, ["User climbs a hill on Sunday."]) == ["User climbs a hill on Sunday."]
+
+
 def test_what_an_example_says_may_be_true_of_the_user() -> None:
     told = "User: I moved to Porto in May, and I teach music at a school there."
     prompt = render("memory_retrieval/summarize", dialogue=told, user="User", assistant="Assistant")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from localmem.llm.scripted import ScriptedLLM
+from localmem.text.gate import Gate
 from localmem.text.summarize import Summarizer, SummaryRequest, summarize_all
 from localmem.types import Completion, Prompt
 from tests.fakes import turns
@@ -79,6 +80,10 @@ def test_no_turns_ask_nothing() -> None:
 PROMPT = "rebot/summarize"
 
 
+def _gate(fallbacks: Counter[str] | None = None) -> Gate:
+    return Gate(turns("a"), Counter() if fallbacks is None else fallbacks)
+
+
 def test_dialogues_are_asked_about_together_and_come_back_in_order() -> None:
     batches: list[int] = []
 
@@ -89,7 +94,7 @@ def test_dialogues_are_asked_about_together_and_come_back_in_order() -> None:
 
     llm = Counting(lambda prompt: "About tea." if "tea" in prompt.messages[-1].content else "About wine.")
     asks = [SummaryRequest(PROMPT, turns("wine", "yes")), SummaryRequest(PROMPT, turns("tea", "no"))]
-    assert summarize_all(llm, asks, Counter()) == ["About wine.", "About tea."]
+    assert summarize_all(llm, asks, _gate()) == ["About wine.", "About tea."]
     assert batches == [2]
 
 
@@ -101,7 +106,7 @@ def test_a_long_dialogue_is_read_in_parts_whose_texts_are_joined() -> None:
         return f"Part {len(prompts)}."
 
     dialogue = turns(*(f"turn {n} " + "word " * 100 for n in range(40)))
-    (text,) = summarize_all(ScriptedLLM(script, context_length=2000), [SummaryRequest(PROMPT, dialogue)], Counter())
+    (text,) = summarize_all(ScriptedLLM(script, context_length=2000), [SummaryRequest(PROMPT, dialogue)], _gate())
     assert len(prompts) > 2
     assert text == " ".join(f"Part {n}." for n in range(1, len(prompts) + 1))
     assert all(sum(f"turn {n} " in part for part in prompts) == 1 for n in range(40))
@@ -109,19 +114,19 @@ def test_a_long_dialogue_is_read_in_parts_whose_texts_are_joined() -> None:
 
 def test_a_sentence_that_was_cut_is_left_out() -> None:
     llm = ScriptedLLM(lambda _: "This one is whole. " + "This one never ends " * 200)
-    assert summarize_all(llm, [SummaryRequest(PROMPT, turns("a", "b"))], Counter()) == ["This one is whole."]
+    assert summarize_all(llm, [SummaryRequest(PROMPT, turns("a", "b"))], _gate()) == ["This one is whole."]
 
 
 def test_an_empty_answer_is_counted() -> None:
     fallbacks: Counter[str] = Counter()
-    assert summarize_all(ScriptedLLM(lambda _: "\n"), [SummaryRequest(PROMPT, turns("a"))], fallbacks) == [""]
+    assert summarize_all(ScriptedLLM(lambda _: "\n"), [SummaryRequest(PROMPT, turns("a"))], _gate(fallbacks)) == [""]
     assert fallbacks == {PROMPT: 1}
 
 
 def test_nothing_to_read_is_nothing_to_write() -> None:
-    assert summarize_all(ScriptedLLM(lambda _: "Text."), [SummaryRequest(PROMPT, ())], Counter()) == [""]
+    assert summarize_all(ScriptedLLM(lambda _: "Text."), [SummaryRequest(PROMPT, ())], _gate()) == [""]
 
 
 def test_words_of_the_instructions_are_left_out() -> None:
     llm = ScriptedLLM(lambda _: "Write the summary only, and nothing that the conversation does not say. Bo sails.")
-    assert summarize_all(llm, [SummaryRequest(PROMPT, turns("a"))], Counter()) == ["Bo sails."]
+    assert summarize_all(llm, [SummaryRequest(PROMPT, turns("a"))], _gate()) == ["Bo sails."]

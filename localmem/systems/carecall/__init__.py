@@ -23,7 +23,6 @@ A has annotators keep the old one of two that say the same; M' is a union of set
 """
 
 import json
-from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +40,6 @@ from localmem.llm.structured_output import (
     boolean,
     count_fallback,
     generate_usable,
-    repeats_instructions,
     string,
 )
 from localmem.memory import Memory
@@ -63,6 +61,7 @@ from localmem.text.dialogue import (
     transcript,
     utterance_units,
 )
+from localmem.text.gate import Gate, normalise
 from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Completion, Hit, Prompt, Recall, RetireUnit, Role, Session, Unit
 
@@ -181,29 +180,27 @@ _FUSE = "carecall/fuse"
 _FUSED = answer_format(loses=boolean(), sentence=string(240))
 
 
-def fuse(llm: LLM, replaced: Sequence[Replaced], fallbacks: Counter[str]) -> list[str]:
+def fuse(llm: LLM, replaced: Sequence[Replaced], gate: Gate) -> list[str]:
     """For each replacement the sentence to store: a merged one where something would be lost, else the new one.
 
     FUSION: Keep Me Updated, appendix C.2, names the case and leaves it out. All are asked about at once.
     """
     prompts = [render(_FUSE, form=_FUSED, memories=list(old), sentence=new) for old, new in replaced]
-    answers = generate_usable(llm, prompts, fallbacks)
+    answers = generate_usable(llm, prompts, gate.fallbacks)
     merged = [
-        _merged_sentence(prompt, answer, fallbacks) if answer else ""
+        _merged_sentence(prompt, answer, gate) if answer else ""
         for prompt, answer in zip(prompts, answers, strict=True)
     ]
     return [sentence or new for sentence, (_, new) in zip(merged, replaced, strict=True)]
 
 
-def _merged_sentence(prompt: Prompt, answer: Completion, fallbacks: Counter[str]) -> str:
+def _merged_sentence(prompt: Prompt, answer: Completion, gate: Gate) -> str:
     match json.loads(answer.text):
         case {"loses": False}:
             return ""
-        case {"loses": True, "sentence": str(sentence)} if not repeats_instructions(
-            prompt, merged := " ".join(sentence.split())
-        ):
-            return merged
-    count_fallback(_FUSE, f"its answer {answer.text!r:.80} holds no merged sentence", fallbacks)
+        case {"loses": True, "sentence": str(sentence)} if merged := gate.admit(prompt, [sentence]):
+            return merged[0]
+    count_fallback(_FUSE, f"its answer {answer.text!r:.80} holds no merged sentence", gate.fallbacks)
     return ""
 
 
@@ -248,11 +245,12 @@ class CareCall(FactMemory):
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
-        sides = self._sides(session)
+        gate = Gate(session.turns, self.fallbacks)
+        sides = self._sides(session, gate)
         old = {m.id: m for side in sides for m in side.memory}
         new = {s.id: s for side in sides for s in side.new}
         fates = update(list(old), list(new), self._labels(sides))  # speakers share no pair, so none updates another's
-        merged = self._merge_replaced(old, new, replacements(fates))
+        merged = self._merge_replaced(old, new, replacements(fates), gate)
         time = session.turns[-1].time
         units = old | new | merged
         survivors = [units[name] for name in remaining(fates)]
@@ -260,14 +258,15 @@ class CareCall(FactMemory):
             *(AddUnit(units[fate.sentence], time) for fate in fates if fate.step == "add"),
             *(RetireUnit(unit, by, reason, time) for unit, by, reason in _retirements(fates, new, merged)),
             *(RetireUnit(unit.id, "carecall/capacity", "oldest", time) for unit in self._overflow(survivors)),
+            *gate.refusals,
         ]
 
-    def _sides(self, session: Session) -> list[_Side]:
+    def _sides(self, session: Session, gate: Gate) -> list[_Side]:
         """Each remembered speaker who spoke, with the session's sentences about them; one call for all."""
         turns = distinguish_speakers(session.turns)
         names = speaker_names(turns)
         roles = [role for role in self._roles if role in names]
-        summaries = self._summarize.each(turns, [{"about": names[role]} for role in roles])
+        summaries = self._summarize.each(turns, [{"about": names[role]} for role in roles], gate)
         return [
             _Side(self.facts(role), [new_fact(session, role, names[role], n, text) for n, text in enumerate(sentences)])
             for role, sentences in zip(roles, summaries, strict=True)
@@ -302,13 +301,15 @@ class CareCall(FactMemory):
                 return nearest
             width *= 2
 
-    def _merge_replaced(self, old: Units, new: Units, replaced_by: Mapping[str, Sequence[str]]) -> dict[str, Unit]:
+    def _merge_replaced(
+        self, old: Units, new: Units, replaced_by: Mapping[str, Sequence[str]], gate: Gate
+    ) -> dict[str, Unit]:
         """The new units that are merged with what they replaced, because something would be lost."""
         if not self._options.fusion:
             return {}
         replaced = [([old[m] for m in names], new[s]) for s, names in replaced_by.items()]
         sentences = [([m.text for m in units], s.text) for units, s in replaced]
-        texts = fuse(self._llm, sentences, self.fallbacks)
+        texts = fuse(self._llm, sentences, gate)
         return {
             s.id: _merge(units, s, text) for (units, s), text in zip(replaced, texts, strict=True) if text != s.text
         }
@@ -320,8 +321,8 @@ class CareCall(FactMemory):
 
 
 def _identical(side: _Side) -> Iterator[Pair]:
-    by_text = {m.text: m for m in side.memory}
-    return ((by_text[s.text], s) for s in side.new if s.text in by_text)
+    by_text = {normalise(m.text): m for m in side.memory}
+    return ((by_text[text], s) for s in side.new if (text := normalise(s.text)) in by_text)
 
 
 def _merge(replaced: Sequence[Unit], new: Unit, text: str) -> Unit:

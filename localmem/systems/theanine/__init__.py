@@ -48,11 +48,12 @@ from localmem.systems.theanine.graph import (
 )
 from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair, note_name
 from localmem.text.dialogue import add_units, day, free_tokens, latest_turns, recall_hits, statement_units, transcript
+from localmem.text.gate import Gate
 from localmem.text.parse import complete_sentences
 from localmem.text.summarize import Summarizer
 from localmem.types import AddLink, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit
 
-Summarize = Callable[[Sequence[Turn]], list[str]]
+Summarize = Callable[[Sequence[Turn], Gate], list[str]]
 
 
 class TheanineOptions(Options):
@@ -115,16 +116,18 @@ class Theanine(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         bank = self.bank
-        sentences = self._summarize(session.turns) if session.turns else []
+        gate = Gate(session.turns, self.fallbacks)
+        sentences = self._summarize(session.turns, gate) if session.turns else []
         if not sentences:
-            return []
+            return [*gate.refusals]
         units = statement_units(session, sentences, "sentence", prefix="m")
         now = session.turns[-1].time  # "the time it is formed (summarized)" (section 2.1)
         dialogue = transcript(session.turns)
         changes = add_units(units)
         if self._options.relations:  # later sessions' events are compared with the dialogue
             changes.append(SetNote(note_name(session.id), dialogue, now))
-        return [*changes, *(AddLink(link, now) for link in self._links(bank, units, dialogue))]
+        links = [AddLink(link, now) for link in self._links(bank, units, dialogue)]
+        return [*changes, *links, *gate.refusals]
 
     # -- Phase I: the graph
 
