@@ -17,7 +17,7 @@ from itertools import dropwhile, pairwise
 from localmem.journal import Journal
 from localmem.memory import Memory
 from localmem.text.dialogue import day
-from localmem.text.forget_requests import ForgetRequest, is_restore_request, read_forget_request
+from localmem.text.forget_requests import ForgetRequest, is_restore_request, read_forget_request, terms
 from localmem.text.grounding import words
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
@@ -156,8 +156,7 @@ class Forgetting:
         if best >= _FOUND:
             return [item for score, item in scored if score >= _NEAR * best]
         elsewhere = max((_coverage(weights, item) for item in said if item.by_user), default=0.0)
-        spaced = [word for word in weights if len(word) > 1]  # of Chinese, a character alone says little
-        if request.is_bare and (len(spaced) < 2 or elsewhere < _ENOUGH):
+        if request.is_bare and (len(weights) < 2 or elsewhere < _ENOUGH):
             return users[-1:]
         return []
 
@@ -206,7 +205,7 @@ class Forgetting:
 def _weights(topic: Iterable[str], said: Sequence[Said]) -> dict[str, float]:
     """How much each word of a request says: rare ones most, those that only name a kind of thing little."""
     topic = list(topic)
-    texts = [set(words(item.text)) for item in said]
+    texts = [set(terms(words(item.text))) for item in said]
     weights = {}
     for word in topic:
         count = sum(_holds(text, word) for text in texts)
@@ -216,7 +215,7 @@ def _weights(topic: Iterable[str], said: Sequence[Said]) -> dict[str, float]:
 
 def _coverage(weights: dict[str, float], item: Said) -> float:
     """The share of the words' weight that a text holds."""
-    text = set(words(item.text))
+    text = set(terms(words(item.text)))
     return sum(weight for word, weight in weights.items() if _holds(text, word)) / (sum(weights.values()) or 1.0)
 
 
@@ -259,7 +258,9 @@ def _signs(chosen: Sequence[Said], said: Sequence[Said], topic: Iterable[str]) -
 def _about(text: str, topic: Iterable[str]) -> str:
     """The sentences of a message that hold a word of the topic; all of it if none does."""
     parts = _SENTENCE_END.split(text)
-    matching = [part for part in parts if any(_holds(set(words(part)), word) for word in topic if word not in _KINDS)]
+    matching = [
+        part for part in parts if any(_holds(set(terms(words(part))), word) for word in topic if word not in _KINDS)
+    ]
     return "\n".join(matching) or text
 
 

@@ -8,7 +8,7 @@ quoted, and what a code block holds, is no request. Does not know what is rememb
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -272,6 +272,18 @@ def request_about(text: str) -> ForgetRequest:
     return read_forget_request(text) or ForgetRequest(topic, "earlier" if topic else "unclear")
 
 
+def terms(words: Iterable[str]) -> Iterator[str]:
+    """The words; of a language that writes no spaces, whose words are single characters here, the pairs instead."""
+    previous = ""
+    for word in words:
+        is_character = len(word) == 1 and word >= "\u3040"
+        if not is_character:
+            yield word
+        elif previous:
+            yield previous + word
+        previous = word if is_character else ""
+
+
 def is_restore_request(text: str) -> bool:
     """Whether a message asks to take something back. It means something only right after a forgetting."""
     return _RESTORE.match(text) is not None
@@ -292,8 +304,8 @@ def _find(text: str) -> Iterator[re.Match[str]]:
 
 
 def _topic(sentence: str) -> tuple[str, ...]:
-    unique = dict.fromkeys(word for word in words(sentence) if word not in _TELLING)
-    return tuple(word for word in unique if len(word) > 1 or word >= "\u3040")
+    unique = dict.fromkeys(terms(word for word in words(sentence) if word not in _TELLING))
+    return tuple(term for term in unique if len(term) > 1)
 
 
 def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:

@@ -204,7 +204,7 @@ def test_many_matches_are_listed(start: Open) -> None:
     reply = _tell(runtime.agent("ana"), "please forget what I told you about my boss", day=1)
     assert "Several things match" in reply
     assert reply.count("My boss moved us") == len(rooms)
-    assert "room 12" in _recall(runtime, "Which room is my boss in?").text
+    assert len(runtime.agent("ana").memory.bank.hidden) == 2, "the request and this reply"
 
 
 def test_a_reply_that_is_logged_nowhere_changes_nothing(start: Open) -> None:
