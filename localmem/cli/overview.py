@@ -76,7 +76,9 @@ def systems(flags: SettingsFlags, names: tuple[str, ...], measure: bool, log: Pa
     """List the memory systems.
 
     With --measure each one replays a conversation on the backbone, and the table shows what its memory work costs per
-    turn. Replies are not counted: they cost the same with every system.
+    turn. Replies are not counted: they cost the same with every system. `refused` counts the model's texts that did
+    not become memory (placeholders, loops, copies of the prompt, what no source says, duplicates), `fallbacks` its
+    answers that could not be used.
     """
     from tqdm import tqdm
 
@@ -120,11 +122,11 @@ def _print_systems(options: Mapping[str, Mapping[str, object]], costs: "Mapping[
     headers = ["system", "what it remembers", "calls of the model"]
     rows = [[name, SYSTEMS[name].remembers, SYSTEMS[name].llm_calls] for name in options]
     if costs:
-        headers += ["calls/turn", "tokens in/turn", "out/turn", "recalled/turn", "units"]
+        headers += ["calls/turn", "tokens in/turn", "out/turn", "recalled/turn", "units", "refused", "fallbacks"]
         for row, cost in zip(rows, costs.values(), strict=True):
             totals = (cost.input_tokens, cost.output_tokens, cost.recalled_tokens)
             row += [f"{cost.per_turn(cost.calls):.2f}", *(f"{cost.per_turn(total):.0f}" for total in totals)]
-            row.append(str(cost.units))
+            row += [str(cost.units), str(sum(cost.refused.values())), str(sum(cost.fallbacks.values()))]
     else:
         headers += ["options", "variants"]
         rows = [[*row, ", ".join(options[row[0]]), ", ".join(system_variants(row[0]))] for row in rows]

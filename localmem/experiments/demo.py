@@ -8,6 +8,7 @@ conversation, so only the memory's own calls and tokens are counted. Weights, st
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -232,7 +233,10 @@ def _figures(results: Sequence[dict[str, object]]) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class SystemCost:
-    """Totals over `turns` replies. `recalled_tokens` is the memory text in their prompts; `prompts` is by name."""
+    """Totals over `turns` replies. `recalled_tokens` is the memory text in their prompts; `prompts` is by name.
+
+    `refused` counts the model's texts that did not become memory, by reason, `fallbacks` unusable answers by prompt.
+    """
 
     turns: int
     sessions: int
@@ -243,6 +247,8 @@ class SystemCost:
     recalled_tokens: int
     units: int
     prompts: dict[str, PromptUsage]
+    refused: dict[str, int]
+    fallbacks: dict[str, int]
 
     def per_turn(self, total: int) -> float:
         """A total divided by the number of replies."""
@@ -270,6 +276,8 @@ def measure_cost(memory: Memory, meter: Meter, sessions: Sequence[Session]) -> S
         recalled_tokens=recalled_tokens,
         units=sum(1 for _ in memory.bank.live()),
         prompts=usage,
+        refused=dict(Counter(refusal.reason for refusal in memory.bank.refused)),
+        fallbacks=dict(memory.fallbacks),
     )
 
 

@@ -1,6 +1,7 @@
-"""Metrics for Prometheus: requests, replies, tokens by prompt name, jobs and sessions. They name no user and no text.
+"""Metrics for Prometheus: requests, replies, tokens and refused texts by prompt name, jobs and sessions.
 
-Counts are kept here, or read from the meter and the store when the page is requested; nothing is global.
+They name no user and no text. Counts are kept here, or read from the meter and the store when the page is requested;
+nothing is global.
 """
 
 from collections import Counter as StateCounts
@@ -92,6 +93,7 @@ class _StateCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._usage()
+        yield self._refused()
         yield self._jobs()
         store = self._runtime.store
         count = sum(len(store.sessions(user, "open")) for user in store.users())
@@ -110,6 +112,14 @@ class _StateCollector(Collector):
             for kind, field in _KINDS.items():
                 tokens.add_metric([prompt, kind], getattr(usage, field))
         yield from (calls, tokens, trimmed, short)
+
+    def _refused(self) -> Metric:
+        refused = CounterMetricFamily(
+            "localmem_refused_texts", "Texts of the backbone that did not become memory.", labels=["prompt", "reason"]
+        )
+        for (prompt, reason), count in sorted(dict(self._runtime.store.refusals).items()):
+            refused.add_metric([prompt, reason], count)
+        return refused
 
     def _jobs(self) -> Metric:
         jobs = self._runtime.store.pending_jobs(limit=_NO_LIMIT, attempts=_NO_LIMIT)

@@ -5,7 +5,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
 from localmem.memory import Memory
 from localmem.prompts import render
-from localmem.types import AddUnit, Change, Exchange, Recall, Session
+from localmem.types import AddUnit, Change, Exchange, Recall, RefuseText, Session
 from tests.fakes import session, unit
 
 
@@ -29,7 +29,7 @@ class AskingMemory(Memory):
 
     def end_session(self, session: Session) -> list[Change]:
         self._llm.generate([render("rsum/update", memory="", dialogue="all", limit=3)])
-        return []
+        return [RefuseText("(none)", "placeholder", "rsum/update", (), session.turns[-1].time)]
 
 
 def test_calls_and_tokens() -> None:
@@ -42,4 +42,6 @@ def test_calls_and_tokens() -> None:
     assert cost.recalled_tokens == 4
     assert cost.units == 3
     assert set(cost.prompts) == {"rsum/update"}
+    assert cost.refused == {"placeholder": 2}
+    assert cost.fallbacks == {}
     assert cost.per_turn(cost.calls) == 5 / 3

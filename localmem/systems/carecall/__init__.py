@@ -19,7 +19,8 @@ Settings that go beyond limits named in the paper:
 
 Differs from the paper: backbone, classifier and encoder are injected; none is specific to Korean. The query is the last
 turns of the dialogue, not all of it. A new sentence that is remembered word for word is a PASS without asking (appendix
-A has annotators keep the old one of two that say the same; M' is a union of sets).
+A has annotators keep the old one of two that say the same; M' is a union of sets). A PASS that the words of the two
+sentences contradict is an APPEND (`pass_check`): a weak backbone passes everything, and would learn nothing more.
 """
 
 import json
@@ -47,6 +48,7 @@ from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
 from localmem.systems import Options, Parts, System
 from localmem.systems.carecall.memory_update import Fate, remaining, replacements, update
+from localmem.systems.carecall.pass_check import unbelievable_passes
 from localmem.text.dialogue import (
     UTTERANCE,
     add_units,
@@ -177,6 +179,7 @@ def read_gold(path: Path) -> dict[str, list[str]]:
 Replaced = tuple[Sequence[str], str]  # the remembered sentences, and the new one that takes their place
 
 _FUSE = "carecall/fuse"
+_OPERATION = "carecall/operation"
 _FUSED = answer_format(loses=boolean(), sentence=string(240))
 
 
@@ -279,8 +282,16 @@ class CareCall(FactMemory):
         if self._classifier is None:
             return labels
         pairs = [(m, s) for side in sides for m, s in self._pairs(side) if (m.id, s.id) not in identical]
-        results = self._classifier.classify([(m.text, s.text) for m, s in pairs]) if pairs else []
-        return labels | {(m.id, s.id): label.operation for (m, s), label in zip(pairs, results, strict=True)}
+        texts = [(m.text, s.text) for m, s in pairs]
+        operations = [label.operation for label in self._classifier.classify(texts)] if pairs else []
+        doubted = unbelievable_passes(texts, operations)
+        if any(doubted):
+            reason = (
+                f"{sum(doubted)} of {operations.count('PASS')} PASS are for sentences that say more; they are APPEND"
+            )
+            count_fallback(_OPERATION, reason, self.fallbacks)
+        believed = ("APPEND" if doubt else operation for doubt, operation in zip(doubted, operations, strict=True))
+        return labels | {(m.id, s.id): operation for (m, s), operation in zip(pairs, believed, strict=True)}
 
     def _pairs(self, side: _Side) -> list[Pair]:
         if not side.new or not self._options.shortlist or len(side.memory) <= self._options.shortlist:

@@ -1,6 +1,7 @@
 """Health and metrics, and that they contain no user and no text."""
 
 import threading
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -8,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from localmem.errors import StoreError
 from localmem.llm.vllm.llm import VllmLLM
+from localmem.types import RefuseText
 from tests.server.conftest import LiveServer
 
 
@@ -84,6 +86,15 @@ def test_a_session_that_cannot_be_remembered_is_counted(live: LiveServer) -> Non
     for _ in range(3):
         journal.fail(session.id, "no")
     assert read_samples(live)["localmem_jobs", frozenset({"failed"})] == 1
+
+
+def test_refused_texts_are_counted_by_prompt_and_reason(live: LiveServer) -> None:
+    runtime = live.services.runtime
+    journal = runtime.store.journal("default", runtime.settings.system)
+    refusal = RefuseText("Minka is a cat.", "name", "rsum/update", (), datetime(2026, 3, 2, tzinfo=UTC), "Minka")
+    journal.commit("by-hand", [refusal, refusal])
+    assert read_samples(live)["localmem_refused_texts_total", frozenset({"rsum/update", "name"})] == 2
+    assert "Minka" not in live.http().get("/metrics").text
 
 
 def test_metrics_contain_no_user_and_no_text(live_with_keys: LiveServer) -> None:
