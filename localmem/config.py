@@ -129,7 +129,7 @@ class Settings(Section):
     """Database URL, used instead of the SQLite file in the data directory."""
     user: str = "me"
     """User whose memory to use when a command has no --user."""
-    system: str = "exchange_retrieval"
+    system: str = "evidence"
     """Memory system, or SYSTEM/VARIANT; `localmem systems` lists them."""
     options: Mapping[str, object] = Field(default_factory=dict)
     """Options of the system, overriding those in configs/systems."""

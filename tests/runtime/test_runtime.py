@@ -70,7 +70,7 @@ def test_a_memory_without_llm_takes_over_what_another_system_remembered(settings
         agent.end_session()
     with _open(settings.model_copy(update={"system": "exchange_retrieval", "options": {}})) as runtime:
         runtime.remember_in_background()
-        _until(lambda: not runtime.waiting_jobs())
+        _until(lambda: not runtime.store.backlog("ana", "exchange_retrieval").sessions)
         (unit,) = runtime.store.bank("ana", "exchange_retrieval").live()
         assert [unit.session] == [info.id for info in runtime.store.sessions("ana")]
         assert runtime.store.queue_unread("exchange_retrieval") == 0

@@ -5,6 +5,6 @@ fusion, a cross-encoder, and the replacement of outdated statements (Keep Me Upd
 """
 
 from localmem.systems import System
-from localmem.systems.evidence.memory import EvidenceMemory, EvidenceOptions
+from localmem.systems.evidence.evidence_memory import EvidenceMemory, EvidenceOptions
 
 SYSTEM = System("evidence", EvidenceOptions, EvidenceMemory, "what was said, kept current", "never", views=True)

@@ -35,6 +35,11 @@ def places(session: Session) -> list[Place]:
     return [Place(turn, turns[0]) for turns in exchanges for turn in turns]
 
 
+def first_unit(opening: Turn) -> str:
+    """The id of the first unit of a user's turn."""
+    return f"{opening.id}{SIDE_MARK}u0"
+
+
 def is_new(place: Place, earlier: Sequence[str]) -> bool:
     """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do."""
     if place.turn.role == "user":

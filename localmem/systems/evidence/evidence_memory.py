@@ -9,23 +9,30 @@
 """
 
 from collections.abc import Iterable, Sequence, Set
+from itertools import pairwise
+from math import exp
+from typing import cast
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
-from localmem.retrieval.views import SIDE_MARK, exchange_of
+from localmem.retrieval.views import SIDE_MARK
 from localmem.systems import Options, Parts
-from localmem.systems.evidence.units import STATEMENT, Place, is_new, places, turn_units
+from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new, places, turn_units
+from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
-from localmem.text.utterances import asks_about_past
+from localmem.text.utterances import adds_nothing, asks_about_past, is_correction
 from localmem.types import Change, Hit, Recall, Session, Unit
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
-SUPERSEDES = "supersedes"  # the relation of a statement to one that it replaces
-_SHORT_QUERY = 4  # words; a shorter question is searched for together with the user's turn before it
+_FUSION = 5.0  # as in the fusion of the views
+_PLACE = 6.0  # what the first place in the search adds to the log-odds of the reranker, nearly
+_LEAST = 1e-6  # a probability of 0 has no log-odds
+_WHOLE = 2  # exchanges that are shown with both sides
+_SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
 
 
 class EvidenceOptions(Options):
@@ -35,6 +42,7 @@ class EvidenceOptions(Options):
     candidates: PositiveInt
     reranker: str | None
     floor: NonNegativeFloat = Field(le=1)
+    supersede: NonNegativeFloat = Field(le=1)
 
 
 class EvidenceMemory(Memory):
@@ -53,7 +61,7 @@ class EvidenceMemory(Memory):
         *earlier, place = places(session)
         texts = [hit.unit.text for hit in (recall.hits if recall else ())]
         texts += [other.turn.text for other in earlier]
-        return add_units(turn_units(session.id, place)) if is_new(place, texts) else []
+        return self._learn(session, turn_units(session.id, place) if is_new(place, texts) else [])
 
     def end_session(self, session: Session) -> list[Change]:
         """Adds the turns that were not observed one by one: those of an imported or interrupted session."""
@@ -61,12 +69,29 @@ class EvidenceMemory(Memory):
         replies = [place for place in missing if place.turn.role == "assistant"]
         recalled = dict(zip((place.turn.id for place in replies), self._nearest_texts(replies), strict=True))
         position = {turn.id: number for number, turn in enumerate(session.turns)}
-        changes: list[Change] = []
+        units: list[Unit] = []
         for place in missing:
             before = [turn.text for turn in session.turns[: position[place.turn.id]]]
             if is_new(place, [*recalled.get(place.turn.id, ()), *before]):
-                changes += add_units(turn_units(session.id, place))
-        return changes
+                units += turn_units(session.id, place)
+        return self._learn(session, units)
+
+    def _learn(self, session: Session, units: Sequence[Unit]) -> list[Change]:
+        """Adds units of a session, with links to the statements that they replace or correct."""
+        if not units or not hasattr(self.index, "search_sentences"):
+            return add_units(units)
+        remembered = Remembered(self._find, cast("SentenceIndex", self.index))
+        links = link_updates(units, remembered, self._options.supersede)
+        new = {unit.id: unit for unit in units}
+        for before, turn in pairwise(turn for turn in session.turns if turn.role == "user"):
+            unit, corrected = new.get(first_unit(turn)), new.get(first_unit(before)) or self._find(first_unit(before))
+            if unit and corrected and is_correction(turn.text):
+                links = [link for link in links if link.link.target != corrected.id]
+                links.append(link_correction(unit, corrected))
+        return [*add_units(units), *links]
+
+    def _find(self, unit_id: str) -> Unit | None:
+        return self.bank.units[unit_id] if self.bank.is_live(unit_id) else None
 
     def _nearest_texts(self, replies: Sequence[Place]) -> list[list[str]]:
         """For each reply the texts that its question would have recalled."""
@@ -90,41 +115,45 @@ class EvidenceMemory(Memory):
         exchanges = [
             units
             for hit in super().search(text, count, scope)
-            if (units := [unit for unit in self._exchange(hit.unit.id) if present.isdisjoint(unit.sources)])
+            if (units := [unit for unit in self._exchange(hit.unit.id) if _may_answer(unit, text, present)])
         ]
-        scored = self._score(text, exchanges)
-        relevant = [hits for hits in scored if hits[0].score >= self._options.floor]
-        return self._current(text, relevant)
+        return self._current(text, self._order(text, exchanges), present)
 
     def _exchange(self, unit_id: str) -> list[Unit]:
-        """The live units of an exchange: this one, and the first passage of either side."""
-        exchange = exchange_of(unit_id)
-        ids = dict.fromkeys([unit_id, *(f"{exchange}{SIDE_MARK}{side}0" for side in "ua")])
+        """The live units of an exchange: this one, and the first passage of the other side."""
+        exchange, _, side = unit_id.rpartition(SIDE_MARK)
+        ids = (unit_id, f"{exchange}{SIDE_MARK}{'u' if side.startswith('a') else 'a'}0")
         return [self.bank.units[name] for name in ids if self.bank.is_live(name)]
 
-    def _score(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[list[Hit]]:
-        """The exchanges with the reranker's scores, best first; without one, in their order."""
-        scores = [1 / (1 + rank) for rank in range(len(exchanges))]
-        if self._reranker is not None:
-            scores = self._reranker.score(text, [max((unit.key for unit in units), key=len) for units in exchanges])
-        scored = [[Hit(unit, score) for unit in units] for units, score in zip(exchanges, scores, strict=True)]
+    def _order(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[list[Hit]]:
+        """The exchanges above the floor by the reranker's score and their place in the search, best first."""
+        places = [_FUSION / (_FUSION + rank) for rank in range(1, len(exchanges) + 1)]
+        if self._reranker is None:
+            return [[Hit(unit, place) for unit in units] for units, place in zip(exchanges, places, strict=True)]
+        scores = self._reranker.score(text, [_whole_key(units) for units in exchanges])
+        scored = [
+            [Hit(unit, _combine(score, place)) for unit in units]
+            for units, score, place in zip(exchanges, scores, places, strict=True)
+            if score >= self._options.floor
+        ]
         return sorted(scored, key=lambda hits: -hits[0].score)
 
-    def _current(self, text: str, exchanges: list[list[Hit]]) -> list[list[Hit]]:
-        """Without statements that another of these replaced, unless the text asks for what was."""
+    def _current(self, text: str, exchanges: list[list[Hit]], present: Set[str]) -> list[list[Hit]]:
+        """The exchanges as they stand now, unless the text asks for what was."""
         if asks_about_past(text):
             return exchanges
-        ids = {hit.unit.id for hits in exchanges for hit in hits}
-        replaced = {link.target for link in self.bank.links if link.relation == SUPERSEDES and link.source in ids}
-        current = ([hit for hit in hits if hit.unit.id not in replaced] for hits in exchanges)
-        return [hits for hits in current if hits]
+        return Updates(self.bank.links, self.bank.is_live).apply(exchanges, self._exchange, present)
 
     def _fit(self, exchanges: Iterable[Sequence[Hit]]) -> list[Hit]:
-        """The best exchanges within the budget of tokens: what matched, and the user's statement beside a reply."""
+        """The best exchanges within the budget of tokens: the first whole, of the others what the user said.
+
+        Replies are long, and what they tell is mostly advice: shown whole, they would crowd out half of the evidence.
+        """
         remaining = self._options.tokens
         shown: list[Hit] = []
-        for best, *others in exchanges:
-            for hit in (best, *(hit for hit in others if hit.unit.kind == STATEMENT)):
+        for rank, hits in enumerate(exchanges):
+            statements = [hit for hit in hits if hit.unit.kind == STATEMENT] if rank >= _WHOLE else []
+            for hit in statements or hits:
                 size = estimate_tokens(dated_lines([hit.unit]))
                 if size <= remaining:
                     remaining -= size
@@ -132,7 +161,24 @@ class EvidenceMemory(Memory):
         return shown
 
 
+def _whole_key(units: Sequence[Unit]) -> str:
+    """The key that holds the most of an exchange: a reply's holds the request, but not a later passage of it."""
+    is_first = units[0].id.rpartition(SIDE_MARK)[2][1:] == "0"
+    return max((unit.key for unit in units), key=len) if is_first else units[0].key
+
+
+def _combine(score: float, place: float) -> float:
+    """The reranker's probability, raised for a good place in the search: from 0 to 1, the odds multiplied."""
+    odds = min(max(score, _LEAST), 1 - _LEAST)
+    return 1 / (1 + exp(-_PLACE * place) * (1 - odds) / odds)
+
+
+def _may_answer(unit: Unit, question: str, present: Set[str]) -> bool:
+    """Whether a unit tells more than the question does, as an earlier asking of it does not, and is not in sight."""
+    return present.isdisjoint(unit.sources) and not (unit.kind == STATEMENT and adds_nothing(unit.key, [question]))
+
+
 def _question(session: Session) -> str:
     """What to search for: the last turn, after the user's turn before it where it is too short to say anything."""
     *earlier, last = [turn.text for turn in session.turns if turn.role == "user"]
-    return last if len(last.split()) >= _SHORT_QUERY or not earlier else f"{earlier[-1]}\n{last}"
+    return last if estimate_tokens(last) >= _SHORT_QUERY or not earlier else f"{earlier[-1]}\n{last}"

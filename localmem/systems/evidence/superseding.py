@@ -1,0 +1,120 @@
+"""Superseding: which sentence said earlier a new one replaces. A logistic model of a few numbers, without an LLM.
+
+Two sentences of a user are compared by how much nearer they are than others, by the numbers, days and months in which
+they differ, and by words that announce a change ("moved to", "now", "called off"). Words and weights stand in
+superseding.yaml. Pure functions; nearness comes from whoever has an index.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import TypedDict
+
+from pydantic import TypeAdapter
+
+from localmem.files import read_yaml
+from localmem.text.grounding import words
+
+_TOP, _OTHERS = 3, 20  # the matches from the fourth to the twentieth say how near any two sentences are
+_FEW, _USUAL = 7, 0.2  # with fewer matches than this, the usual cosine of two unrelated sentences counts
+_SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What is compared of a sentence: its longer words, its values as (kind, value), and its cues of change."""
+
+    words: frozenset[str]
+    values: frozenset[tuple[str, str]]
+    cues: frozenset[str]
+
+    @property
+    def may_replace(self) -> bool:
+        """Whether it could replace anything: it announces a change or holds a value."""
+        return bool(self.cues or self.values)
+
+
+def read_sentence(text: str) -> Sentence:
+    """A sentence as it is compared."""
+    rules, spaced = _rules(), [word.replace("'", "") for word in words(text)]
+    line = " ".join(spaced)
+    numbers = re.findall(r"\d+(?:[.,:]\d+)*", text)
+    values = {(kind, match[0][:3]) for kind in ("day", "month") for match in rules.values[kind].finditer(line)}
+    values |= {("number", match[0]) for match in rules.values["number"].finditer(" ".join([*spaced, *numbers]))}
+    cues = {name for name, cue in rules.cues.items() if cue.search(line)}
+    if _SPACELESS.search(text):
+        cues |= {name for name, cue in rules.unspaced.items() if cue.search(text)}
+    return Sentence(frozenset(word for word in spaced if len(word) > 3), frozenset(values), frozenset(cues))
+
+
+def nearness(cosines: Sequence[float]) -> list[float]:
+    """How much nearer each match is than those that match by chance; `cosines` stand in falling order."""
+    others = cosines[_TOP:_OTHERS] if len(cosines) >= _FEW else [_USUAL]
+    usual = sum(others) / len(others)
+    return [cosine - usual for cosine in cosines]
+
+
+def describe(new: Sentence, old: Sentence, near: float, gap: timedelta, *, same_session: bool) -> dict[str, float]:
+    """The features of a pair by name; `gap` is the time between them."""
+    kinds = {kind for kind, _ in new.values} & {kind for kind, _ in old.values}
+    gained, lost = new.values - old.values, old.values - new.values
+    changed = all(any(kind in kinds for kind, _ in side) for side in (gained, lost))
+    count = min(len(new.cues), 3)
+    return {
+        "near": near,
+        "changed_near": changed * near,
+        "kinds": len(kinds),
+        "names_both": bool(new.values & old.values) and bool(gained),
+        "no_old_value": not old.values,
+        "shared_words": len(new.words & old.words) / max(1, len(new.words)),
+        "cues": count,
+        "cues_near": count * near,
+        "same_session": same_session,
+        "days": math.log1p(max(0, gap.days)),
+        **{f"cue_{name}": name in new.cues for name in _rules().cues},
+    }
+
+
+def corrects_alone(new: Sentence, old: Sentence) -> bool:
+    """Whether a correction names what it corrects and another value, so that it can stand in the old one's place."""
+    kinds = {kind for kind, _ in new.values - old.values} & {kind for kind, _ in old.values - new.values}
+    return bool(kinds and new.words & old.words)
+
+
+def probability(features: Mapping[str, float]) -> float:
+    """The probability that the new sentence replaces the old one."""
+    rules = _rules()
+    total = rules.bias + sum(weight * features[name] for name, weight in rules.weights.items())
+    return 1 / (1 + math.exp(-total))
+
+
+class _Table(TypedDict):
+    cues: dict[str, str]
+    unspaced: dict[str, str]
+    values: dict[str, str]
+    weights: dict[str, float]
+    bias: float
+
+
+@dataclass(frozen=True)
+class _Rules:
+    cues: Mapping[str, re.Pattern[str]]
+    unspaced: Mapping[str, re.Pattern[str]]
+    values: Mapping[str, re.Pattern[str]]
+    weights: Mapping[str, float]
+    bias: float
+
+
+@cache
+def _rules() -> _Rules:
+    table = TypeAdapter(_Table).validate_python(read_yaml(Path(__file__).with_suffix(".yaml")))
+    cues, values = (_compile(table[field], r"(?<!\w)(?:{})(?!\w)") for field in ("cues", "values"))
+    return _Rules(cues, _compile(table["unspaced"], "{}"), values, table["weights"], table["bias"])
+
+
+def _compile(phrases: Mapping[str, str], form: str) -> dict[str, re.Pattern[str]]:
+    return {name: re.compile(form.format(text.strip().replace(" | ", "|"))) for name, text in phrases.items()}

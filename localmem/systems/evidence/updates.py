@@ -1,0 +1,145 @@
+"""Updates: links from a new statement to what it replaces or corrects, and exchanges as they stand now.
+
+A link says which sentence of the earlier unit is replaced ("supersedes:2", by its number among the unit's texts), or
+that all of it is ("supersedes"). A correction that makes no sense by itself ("sorry, I meant Thursday") "corrects", and
+both are shown. Does not depend on how links are decided on (`superseding`), nor on how exchanges are ranked.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from localmem.retrieval.views import SentenceMatch, exchange_of, index_texts
+from localmem.systems.evidence.superseding import (
+    corrects_alone,
+    describe,
+    nearness,
+    probability,
+    read_sentence,
+)
+from localmem.systems.evidence.units import STATEMENT
+from localmem.types import AddLink, Hit, Link, Unit
+
+SUPERSEDES = "supersedes"
+CORRECTS = "corrects"
+_NEAREST = 30  # sentences that a new one is compared with
+_CUT = "[…]"  # stands for a sentence that was replaced
+
+
+class SentenceIndex(Protocol):
+    """An index that finds single sentences by their cosine, as ViewRetriever does."""
+
+    def search_sentences(self, texts: Sequence[str], k: int) -> list[list[SentenceMatch]]:
+        """For each text at most `k` sentences, nearest first."""
+
+
+class Remembered(NamedTuple):
+    """Where earlier statements are looked up: live units by id, and the index of their sentences."""
+
+    find: Callable[[str], Unit | None]
+    sentences: SentenceIndex
+
+
+# -- writing
+
+
+def link_updates(units: Iterable[Unit], remembered: Remembered, threshold: float) -> list[AddLink]:
+    """Links from these new statements to the sentences that they replace with at least this probability."""
+    pairs = [(unit, text) for unit in units if unit.kind == STATEMENT for text in index_texts(unit)[1:]]
+    pairs = [(unit, text) for unit, text in pairs if read_sentence(text).may_replace]
+    results = remembered.sentences.search_sentences([text for _, text in pairs], _NEAREST) if pairs else []
+    links: dict[tuple[str, str], Link] = {}
+    for (unit, text), matches in zip(pairs, results, strict=True):
+        for link in _replaced(unit, text, matches, remembered, threshold):
+            links.setdefault((link.target, link.relation), link)
+    times = {unit.id: unit.learned for unit, _ in pairs}
+    return [AddLink(link, times[link.source]) for link in links.values()]
+
+
+def _replaced(
+    unit: Unit, text: str, matches: Sequence[SentenceMatch], remembered: Remembered, threshold: float
+) -> Iterator[Link]:
+    earlier = [(match, old) for match in matches if (old := remembered.find(match.unit)) and _precedes(old, unit)]
+    new = read_sentence(text)
+    for (match, old), near in zip(earlier, nearness([match.score for match, _ in earlier]), strict=True):
+        sentence = read_sentence(index_texts(old)[match.number])
+        if not sentence.words:
+            continue
+        features = describe(new, sentence, near, unit.time - old.time, same_session=unit.session == old.session)
+        if (likely := probability(features)) >= threshold:
+            yield Link(unit.id, old.id, f"{SUPERSEDES}:{match.number}", round(likely, 3))
+
+
+def _precedes(old: Unit, new: Unit) -> bool:
+    return old.kind == STATEMENT and old.time <= new.time and exchange_of(old.id) != exchange_of(new.id)
+
+
+def link_correction(new: Unit, old: Unit) -> AddLink:
+    """The link from a correction to the statement just before it."""
+    correction = read_sentence(new.text)
+    numbers = [
+        number
+        for number, text in enumerate(index_texts(old)[1:], start=1)
+        if corrects_alone(correction, read_sentence(text))
+    ]
+    relation = f"{SUPERSEDES}:{numbers[-1]}" if numbers else CORRECTS
+    return AddLink(Link(new.id, old.id, relation), new.learned)
+
+
+# -- reading
+
+
+class Updates:
+    """The links between live units, by the unit that was replaced or corrected."""
+
+    def __init__(self, links: Iterable[Link], is_live: Callable[[str], bool]) -> None:
+        self._links: Mapping[str, list[Link]] = defaultdict(list)
+        for link in links:
+            if link.relation.partition(":")[0] in (SUPERSEDES, CORRECTS) and is_live(link.source):
+                self._links[link.target].append(link)
+
+    def apply(
+        self, exchanges: Iterable[Sequence[Hit]], find: Callable[[str], list[Unit]], present: Set[str]
+    ) -> list[list[Hit]]:
+        """The exchanges as they stand now: what was replaced is cut, and what replaced it comes in before it.
+
+        `find` gives the units of the exchange of a unit; what `present` turns say is not brought in.
+        """
+        current: dict[str, list[Hit]] = {}
+        for hits in exchanges:
+            newer = [name for hit in hits for name in self._newer(hit.unit.id)]
+            for name in newer:
+                units = [unit for unit in find(name) if present.isdisjoint(unit.sources)]
+                current.setdefault(exchange_of(name), self._cut(Hit(unit, hits[0].score) for unit in units))
+            current.setdefault(exchange_of(hits[0].unit.id), self._cut(hits))
+        return [hits for hits in current.values() if hits]
+
+    def _newer(self, unit_id: str) -> list[str]:
+        """What replaced or corrected a unit, and what replaced that, the last first."""
+        names: dict[str, None] = {}
+        waiting = [unit_id]
+        while waiting:
+            sources = [link.source for link in self._links.get(waiting.pop(), ()) if link.source not in names]
+            names |= dict.fromkeys(sources)
+            waiting += sources
+        return list(names)[::-1]
+
+    def _cut(self, hits: Iterable[Hit]) -> list[Hit]:
+        """The hits of an exchange without what was replaced; none where a statement went, for the reply repeats it."""
+        cut = [self._without_replaced(hit) for hit in hits]
+        return [hit for hit in cut if hit] if all(cut) else []
+
+    def _without_replaced(self, hit: Hit) -> Hit | None:
+        """The hit without the sentences that were replaced; None if nothing is left of it."""
+        relations = {link.relation for link in self._links.get(hit.unit.id, ())} - {CORRECTS}
+        if SUPERSEDES in relations:
+            return None
+        numbers = {int(relation.partition(":")[2]) for relation in relations}
+        sentences = index_texts(hit.unit)
+        if numbers and numbers >= set(range(1, len(sentences))):
+            return None
+        text = hit.unit.text
+        for number in numbers:
+            text = text.replace(sentences[number], _CUT)
+        return replace(hit, unit=replace(hit.unit, text=text)) if numbers else hit
