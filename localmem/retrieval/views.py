@@ -43,6 +43,14 @@ class Indexes(NamedTuple):
     context: Retriever | None
 
 
+class SentenceMatch(NamedTuple):
+    """A sentence by its unit and its number among the unit's `index_texts`, and its cosine."""
+
+    unit: str
+    number: int
+    score: float
+
+
 def exchange_of(unit_id: str) -> str:
     """The exchange that a unit belongs to: its id up to the mark, or the whole id of a unit without one."""
     return unit_id.rpartition(SIDE_MARK)[0] or unit_id
@@ -129,9 +137,19 @@ class ViewRetriever:
         factor = _FOREIGN if language is not None and language not in self._languages else 1.0
         return _WEIGHTS | {view: factor * _WEIGHTS[view] for view in ("exchange", "sentence")}
 
+    def search_sentences(self, texts: Sequence[str], k: int) -> list[list[SentenceMatch]]:
+        """For each text at most `k` sentences by their cosine, nearest first; none without an index of vectors."""
+        rows = self._indexes.dense.search(texts, k) if self._indexes.dense else [[] for _ in texts]
+        return [[_sentence(row) for row in matches if not row.id.endswith(f"{_VIEW_MARK}0")] for matches in rows]
+
     @property
     def memory(self) -> int:
         return sum(index.memory for index in self._indexes if index)
+
+
+def _sentence(row: Match) -> SentenceMatch:
+    unit_id, _, number = row.id.rpartition(_VIEW_MARK)
+    return SentenceMatch(unit_id, int(number), row.score)
 
 
 def _is_reply(unit: Unit) -> bool:

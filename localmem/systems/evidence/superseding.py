@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TypedDict
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from localmem.files import read_yaml
 from localmem.text.grounding import words
@@ -92,7 +91,7 @@ def probability(features: Mapping[str, float]) -> float:
     return 1 / (1 + math.exp(-total))
 
 
-class _Table(TypedDict):
+class _Table(BaseModel):
     cues: dict[str, str]
     unspaced: dict[str, str]
     values: dict[str, str]
@@ -111,9 +110,9 @@ class _Rules:
 
 @cache
 def _rules() -> _Rules:
-    table = TypeAdapter(_Table).validate_python(read_yaml(Path(__file__).with_suffix(".yaml")))
-    cues, values = (_compile(table[field], r"(?<!\w)(?:{})(?!\w)") for field in ("cues", "values"))
-    return _Rules(cues, _compile(table["unspaced"], "{}"), values, table["weights"], table["bias"])
+    table = _Table.model_validate(read_yaml(Path(__file__).with_suffix(".yaml")))
+    cues, values = (_compile(phrases, r"(?<!\w)(?:{})(?!\w)") for phrases in (table.cues, table.values))
+    return _Rules(cues, _compile(table.unspaced, "{}"), values, table.weights, table.bias)
 
 
 def _compile(phrases: Mapping[str, str], form: str) -> dict[str, re.Pattern[str]]:
