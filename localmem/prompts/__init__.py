@@ -100,6 +100,14 @@ def load(name: str) -> PromptFile:
         raise BadSettings(f"prompt {name!r}: {validation_line(error, PromptFile, 'header field')}") from error
 
 
+def instructions(group: str) -> str:
+    """The system sections of all prompts of a group (a system's name), as written; "" for a group without prompts."""
+    folder = files("localmem.prompts").joinpath(group)
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".md")) if folder.is_dir() else []
+    sections = (load(f"{group}/{name.removesuffix('.md')}").sections for name in names)
+    return "\n".join(section["system"] for section in sections if "system" in section)
+
+
 def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 

@@ -119,6 +119,13 @@ def find_task(request: ChatRequest, chat: ChatInput, has_logged: HasLogged) -> s
     return "conversation" if _has_transcript(text) or _is_about_dialogue(text + system[:600]) else "prompt"
 
 
+def is_task(text: str) -> bool:
+    """Whether a message by itself is a task that a client set, and nobody's words."""
+    message = Message("user", text)
+    request = ChatRequest.model_validate({"model": "", "messages": [{"role": "user", "content": text}]})
+    return bool(text.strip()) and find_task(request, ChatInput([message], None), lambda _reply: False) is not None
+
+
 def split_messages(chat: ChatInput, has_logged: HasLogged) -> list[ClientMessage]:
     """Each message with its words: without what a client puts around them, and none for examples and file listings."""
     sent = [split_message(message, chat.instructions or "") for message in chat.messages]

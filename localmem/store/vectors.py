@@ -44,6 +44,20 @@ class EmbeddingTable:
         if rows:
             self._writer.run(lambda connection: self._put(connection, identity, rows))
 
+    def all_digests(self) -> set[str]:
+        """The digests of all texts that have a vector of any encoder."""
+        with self._database.read() as connection:
+            return set(connection.execute(select(embeddings.c.digest)).scalars())
+
+    def drop(self, digests: Iterable[str]) -> int:
+        """Delete the vectors of these texts and return their number; whoever needs one again encodes again."""
+
+        def write(connection: Connection) -> int:
+            parts = (delete(embeddings).where(embeddings.c.digest.in_(part)) for part in chunks(sorted(digests)))
+            return sum(connection.execute(part).rowcount for part in parts)
+
+        return self._writer.run(write)
+
     def find_digests(self, identity: str, digests: Sequence[str]) -> set[str]:
         """Those of the digests that have a vector."""
         with self._database.read() as connection:

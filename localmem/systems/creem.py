@@ -29,14 +29,7 @@ from pydantic import PositiveInt
 
 from localmem.bank import Bank
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import (
-    answer_format,
-    array,
-    count_fallback,
-    generate_usable,
-    record,
-    string,
-)
+from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, record, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
@@ -158,15 +151,13 @@ class Blender:
         return []
 
     def _insight(self, item: object, labels: Mapping[str, str]) -> Insight | None:
-        match item:
-            case {"insight": str(text), **judgement} if any(character.isalnum() for character in text):
-                text = " ".join(text.split())
-            case _:
-                return None
+        if not isinstance(item, dict) or not isinstance(item.get("insight"), str):
+            return None
+        text = " ".join(item["insight"].split())
         if not self._refine:
             return Insight(text, None, ())
-        operation: Operation = next((name for name in OPERATIONS if name == judgement.get("operation")), "New")
-        names = judgement.get("remove")
+        operation: Operation = next((name for name in OPERATIONS if name == item.get("operation")), "New")
+        names = item.get("remove")
         items = names if isinstance(names, list) else []
         replaced = tuple(dict.fromkeys(labels[name] for name in items if isinstance(name, str) and name in labels))
         if (operation == "New") == bool(replaced):
@@ -233,8 +224,8 @@ class Creem(Memory):
 
     def __init__(self, parts: Parts, options: CreemOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank, retriever=parts.new_retriever())
-        llm, shared = parts.llm, {"fallbacks": self.fallbacks}
-        self._llm = llm
+        self._llm = llm = parts.llm
+        shared = {"fallbacks": self.fallbacks}
         self._options = options
         self._roles: Sequence[Role] = ("user", "assistant") if options.speakers == "both" else ("user",)
         self._new_index = parts.new_index or parts.new_retriever
@@ -255,8 +246,7 @@ class Creem(Memory):
             return Recall(text=_text([(result, []) for result in results]), hits=hits)
         gate = Gate(session.turns, self.fallbacks)
         blended = list(zip(results, self._blend(results, gate), strict=True))
-        proposed = (*_changes(bank, session, blended), *gate.refusals)
-        return Recall(text=_text(blended), hits=hits, proposed=proposed)
+        return Recall(_text(blended), hits, (*_changes(bank, session, blended), *gate.refusals))
 
     def observe(self, exchange: Exchange) -> list[Change]:
         """The changes that recall proposed, without repeated turns and units erased since."""
@@ -293,14 +283,12 @@ class Creem(Memory):
         """The `k` nearest of the side's memory and the dialogue together, each in time order."""
         turns = {f"t{number}": turn for number, turn in enumerate(side.turns) if turn.text.strip()}
         units = {f"m{number}": unit for number, unit in enumerate(self._nearest(bank, side, question))}
-        index = self._new_index()
-        index.add([replace(unit, id=name) for name, unit in units.items()])
-        index.add(
-            [
-                Unit(name, turn.text, turn.text, "turn", turn.speaker, "", (turn.id,), turn.time, turn.time)
-                for name, turn in turns.items()
-            ]
+        turn_units = (
+            Unit(name, turn.text, turn.text, "turn", turn.speaker, "", (turn.id,), turn.time, turn.time)
+            for name, turn in turns.items()
         )
+        index = self._new_index()
+        index.add([*(replace(unit, id=name) for name, unit in units.items()), *turn_units])
         matches = index.search([question], self._options.k, Scope(now=side.turns[-1].time))[0]
         scores = {match.id: match.score for match in matches}
         hits = by_time(Hit(unit, scores[name]) for name, unit in units.items() if name in scores)
@@ -338,8 +326,8 @@ class Creem(Memory):
         inputs = [{"about": names[role], "count": str(self._options.first)} for role in new]
         for role, insights in zip(new, self._summarize.each(turns, inputs, gate) if new else [], strict=True):
             for number, text in enumerate(insights):
-                unit_id = f"{session.id}/{role}/{number}"
-                yield AddUnit(_unit(unit_id, names[role], text, session, turns), session.turns[-1].time)
+                unit = _unit(f"{session.id}/{role}/{number}", names[role], text, session, turns)
+                yield AddUnit(unit, unit.learned)
 
 
 def _sides(memory: Mapping[Role, Sequence[Unit]], turns: Sequence[Turn]) -> list[_Side]:

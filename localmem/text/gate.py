@@ -40,18 +40,18 @@ class Gate:
     def admit(self, prompt: Prompt, texts: Iterable[str]) -> list[str]:
         """Those of a model's statements that may be stored, with single spaces, each once and in order."""
         answered = _Answered(prompt, self._turns)
-        seen = set(self._existing)
+        repeats = set(self._existing)
         admitted = []
         for text in texts:
             statement = " ".join(text.split())
             reason, detail = answered.fault(statement)
-            if reason is None and normalise(statement) in seen:
+            if reason is None and normalise(statement) in repeats:
                 reason = "duplicate"
             if reason is None:
                 admitted.append(statement)
             elif statement:
                 self._refuse(prompt, statement, reason, detail)
-            seen.add(normalise(statement))
+            repeats.add(normalise(statement))
         return admitted
 
     def admit_sentences(self, prompt: Prompt, texts: Iterable[str]) -> list[str]:
@@ -72,13 +72,18 @@ class Gate:
         self.refusals.append(RefuseText(text[:_KEPT], reason, prompt.name, sources, self._turns[-1].time, detail))
 
 
+Fault = tuple[RefusalReason | None, str]
+_CLAIMS = ("name", "number", "date")
+
+
+def find_fault(prompt: Prompt, turns: Sequence[Turn], text: str) -> Fault:
+    """Why an answer to a prompt may not be stored, and the name, number or date at fault; (None, "") if it may."""
+    return _Answered(prompt, turns).fault(text)
+
+
 def is_usable(prompt: Prompt, text: str) -> bool:
     """Whether a text is more than a placeholder, a loop or a copy of the prompt, whatever it claims."""
-    return _Answered(prompt, ()).fault(text)[0] in (None, *_CLAIMS)
-
-
-_CLAIMS = ("name", "number", "date")
-Fault = tuple[RefusalReason | None, str]
+    return find_fault(prompt, (), text)[0] in (None, *_CLAIMS)
 
 
 class _Answered:
@@ -87,10 +92,14 @@ class _Answered:
     def __init__(self, prompt: Prompt, turns: Sequence[Turn]) -> None:
         self._instructions = "\n".join(message.content for message in prompt.messages if message.role == "system")
         self._sources = _sources(prompt.inputs, turns, _names(self._instructions))
+        texts = [*prompt.inputs.values(), *(turn.text for turn in turns)]
+        self._quotable = {normalise(sentence) for text in texts for sentence in (text, *sentences(text))}
         self._speakers = {word for name in _SPEAKERS for word in words(prompt.inputs.get(name, ""))} | _NOBODY
 
     def fault(self, statement: str) -> Fault:
-        """Why a statement may not be stored; (None, "") if it may."""
+        """Why a statement may not be stored; (None, "") if it may, as when a source says the same word for word."""
+        if len(words(statement)) > 1 and normalise(statement) in self._quotable:
+            return None, ""
         if is_placeholder(statement):
             return "placeholder", ""
         if is_loop(statement):
@@ -119,9 +128,9 @@ _COPIED = 0.75  # the share of a statement's words that stand in one example, fo
 
 
 def _sources(inputs: Mapping[str, str], turns: Sequence[Turn], foreign: frozenset[str]) -> Sources:
-    spoken = " ".join(turn.speaker for turn in turns)
+    tokens = " ".join(turn.speaker for turn in turns)
     days = sorted({turn.time.date() for turn in turns})
-    return Sources("\n".join([*inputs.values(), spoken]), days, foreign)
+    return Sources("\n".join([*inputs.values(), tokens]), days, foreign)
 
 
 def _word_groups(text: str) -> list[list[str]]:
@@ -187,27 +196,27 @@ def is_placeholder(text: str) -> bool:
 
 def is_loop(text: str) -> bool:
     """Whether a text repeats itself: a phrase three times in a row, or few phrases over and over."""
-    spoken = words(text)
-    return _repeats_phrase(spoken) or (len(spoken) > 23 and _share_of_new(spoken) < 0.6)
+    tokens = words(text)
+    return _repeats_phrase(tokens) or (len(tokens) > 23 and _share_of_new(tokens) < 0.6)
 
 
-def _repeats_phrase(spoken: Sequence[str]) -> bool:
-    longest = len(spoken) // 3
+def _repeats_phrase(tokens: Sequence[str]) -> bool:
+    longest = len(tokens) // 3
     return any(
-        any(_times(spoken, start, size) > (3 if size == 1 else 2) for start in range(len(spoken) - 3 * size + 1))
+        any(_times(tokens, start, size) > (3 if size == 1 else 2) for start in range(len(tokens) - 3 * size + 1))
         for size in range(1, longest + 1)
     )
 
 
-def _times(spoken: Sequence[str], start: int, size: int) -> int:
+def _times(tokens: Sequence[str], start: int, size: int) -> int:
     """How often in a row the phrase of `size` words that begins at `start` stands there."""
-    phrase, count = spoken[start : start + size], 1
-    while spoken[start + count * size : start + (count + 1) * size] == phrase:
+    phrase, count = tokens[start : start + size], 1
+    while tokens[start + count * size : start + (count + 1) * size] == phrase:
         count += 1
     return count
 
 
-def _share_of_new(spoken: Sequence[str]) -> float:
+def _share_of_new(tokens: Sequence[str]) -> float:
     """Distinct groups of three words among all of them."""
-    groups = list(zip(spoken, spoken[1:], spoken[2:], strict=False))
+    groups = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
     return len(set(groups)) / len(groups)

@@ -52,13 +52,13 @@ class Sources:
 
     def missing(self, statement: str) -> Claim | None:
         """The first name, number or date of a statement that is not in the sources; None if they hold all."""
-        rest = self._without_near_dates(statement)
-        for month in _months(rest):
+        text = self._without_near_dates(statement)
+        for month in _months(text):
             if self.days and month not in self._months:
-                return "date", rest
-        for name in self._names(rest):
+                return "date", text
+        for name in self._names(text):
             return "name", name
-        for match in _NUMBER.finditer(rest):
+        for match in _NUMBER.finditer(text):
             if not all(self._holds_number(part) for part in _numbers(match[0])):
                 return ("date" if _YEAR.fullmatch(match[0]) else "number"), match[0]
         return None
@@ -66,7 +66,7 @@ class Sources:
     def holds(self, word: str) -> bool:
         """Whether a word (folded) occurs, perhaps with a short ending."""
         return word in self.words or any(
-            _longer_by_ending(word, known) or _longer_by_ending(known, word) for known in self.words
+            _longer_by_ending(word, other) or _longer_by_ending(other, word) for other in self.words
         )
 
     @cached_property
@@ -95,7 +95,7 @@ class Sources:
         """Whether the sources hold a word of this stem: Italy for Italian."""
         if len(name) < 3 or self.holds(name):
             return True
-        return any(known[:4] == name[:4] for known in self.words) or name in self._joined
+        return any(other[:4] == name[:4] for other in self.words) or name in self._joined
 
     @cached_property
     def _joined(self) -> str:

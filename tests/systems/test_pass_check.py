@@ -48,9 +48,7 @@ def test_a_backbone_that_passes_everything_does_not_freeze_the_memory(caplog: py
         if prompt.name == "carecall/operation":
             return "PASS"
         about_user = question.endswith("Facts about User:")
-        return json.dumps(
-            {"memories": next(said for day, said in facts.items() if day in question) if about_user else []}
-        )
+        return json.dumps({"memories": facts[question.partition("day ")[2][0]] if about_user else []})
 
     memory = make(llm=ScriptedLLM(script))
     for day in facts:

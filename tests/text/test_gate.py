@@ -101,6 +101,15 @@ def test_sentences_about_nothing_in_particular_are_no_placeholders(text: str) ->
     assert not is_placeholder(text)
 
 
+def test_what_a_source_says_word_for_word_is_never_refused() -> None:
+    spoken = ["Fact 1.", "No dairy. There are no new facts.", "Ana moved to Porto in May."]
+    turns = [Turn(f"s1.{n}", "user", "User", text, TIME) for n, text in enumerate(spoken)]
+    statements = ["Fact 1.", "There are no new facts.", "Ana moved to Porto in May."]
+    assert Gate(turns, Counter()).admit(_prompt(), statements) == statements
+    updating = render("rsum/update", memory="Fact 1.", dialogue="User: Hello.", limit=20)
+    assert Gate(TURNS, Counter()).admit(updating, ["Fact 1.", "Fact 2."]) == ["Fact 1."]
+
+
 def test_loops() -> None:
     assert is_loop("User likes to sail and likes to sail and likes to sail and")
     assert is_loop("no no no no")
