@@ -24,6 +24,7 @@ from localmem.types import AddLink, Hit, Link, Unit
 SUPERSEDES = "supersedes"
 CORRECTS = "corrects"
 _NEAREST = 30  # sentences that a new one is compared with
+_FAR = 0.15  # nearness below which the probability is never high: that saves reading most of the sentences
 _CUT = "[…]"  # stands for a sentence that was replaced
 
 
@@ -63,8 +64,7 @@ def _replaced(
     earlier = [(match, old) for match in matches if (old := remembered.find(match.unit)) and _precedes(old, unit)]
     new = read_sentence(text)
     for (match, old), near in zip(earlier, nearness([match.score for match, _ in earlier]), strict=True):
-        sentence = read_sentence(index_texts(old)[match.number])
-        if not sentence.words:
+        if near < _FAR or not (sentence := read_sentence(index_texts(old)[match.number])).words:
             continue
         features = describe(new, sentence, near, unit.time - old.time, same_session=unit.session == old.session)
         if (likely := probability(features)) >= threshold:
