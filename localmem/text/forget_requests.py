@@ -298,9 +298,9 @@ def _find(text: str) -> Iterator[re.Match[str]]:
         if _is_polite(text) or "remember" not in match[0].lower():
             yield match
     for command, exception in _OTHERS:
-        found = command.search(text)
-        if found and not exception.search(text):
-            yield found
+        match = command.search(text)
+        if match and not exception.search(text):
+            yield match
 
 
 def _topic(sentence: str) -> tuple[str, ...]:

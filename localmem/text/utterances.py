@@ -76,31 +76,31 @@ class _Language:
 
     def is_question(self, clause: _Clause) -> bool:
         """Whether a clause asks something, with or without a question mark."""
-        rest = self.without_courtesy(clause.text)
-        return clause.asks or any(pattern.search(rest) for pattern in (self.asks, self.recall, self.wraps))
+        statement = self.without_courtesy(clause.text)
+        return clause.asks or any(pattern.search(statement) for pattern in (self.asks, self.recall, self.wraps))
 
     def tells(self, clause: _Clause, beside: bool) -> bool:
         """Whether a clause tells something; `beside` says that another clause of its sentence is a question."""
-        rest = self.without_courtesy(clause.text)
-        if not rest or len(rest) > _LONG_CLAUSE:
-            return bool(rest)
+        statement = self.without_courtesy(clause.text)
+        if not statement or len(statement) > _LONG_CLAUSE:
+            return bool(statement)
         if self.is_question(clause):
-            return self._asks_with_facts(rest)
-        if self.request.search(rest):
-            remainder = self.request.sub("", rest, count=1)
-            number = len(rest.split()) > _SHORT_REQUEST and any(map(str.isdigit, rest))
+            return self._asks_with_facts(statement)
+        if self.request.search(statement):
+            remainder = self.request.sub("", statement, count=1)
+            number = len(statement.split()) > _SHORT_REQUEST and any(map(str.isdigit, statement))
             return number or self.mine.search(remainder) is not None
-        is_phrase = (" " in rest or self._unspaced) and not any(map(str.isdigit, rest))
-        return not (beside and is_phrase) or self.tell.search(rest) is not None  # "for the form, what is ..."
+        is_phrase = (" " in statement or self._unspaced) and not any(map(str.isdigit, statement))
+        return not (beside and is_phrase) or self.tell.search(statement) is not None  # "for the form, what is ..."
 
-    def _asks_with_facts(self, rest: str) -> bool:
+    def _asks_with_facts(self, statement: str) -> bool:
         """Whether a question holds facts: one for advice that names what is the user's, or a number to be confirmed."""
-        if self.recall.search(rest):
+        if self.recall.search(statement):
             return False
-        number = any(map(str.isdigit, rest))
-        if self.advice.search(rest):
-            return number or self.mine.search(self.advice.sub("", rest, count=1)) is not None
-        return number and not self.asks.search(rest) and self.tell.search(rest) is not None
+        number = any(map(str.isdigit, statement))
+        if self.advice.search(statement):
+            return number or self.mine.search(self.advice.sub("", statement, count=1)) is not None
+        return number and not self.asks.search(statement) and self.tell.search(statement) is not None
 
     def without_courtesy(self, clause: str) -> str:
         """A clause without the courtesies that open it."""
@@ -162,9 +162,9 @@ def asks_about_past(text: str) -> bool:
 
 def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
     """Whether nearly all that a text names occurs in the earlier texts: one word in five may be new, but no number."""
-    known = {unit for other in earlier for unit in _units(other)}
+    earlier_units = {unit for other in earlier for unit in _units(other)}
     units = list(_units(text))
-    new = [unit for unit in units if unit not in known]
+    new = [unit for unit in units if unit not in earlier_units]
     return 5 * len(new) <= len(units) and not any(any(map(str.isdigit, unit)) for unit in new)
 
 
