@@ -41,9 +41,10 @@ def test_what_was_added_is_found_recalled_listed_and_explained(memory: LocalMem)
     (hit,) = memory.search("Clara", user="ana")
     assert SISTER in hit.unit.text
     assert SISTER in memory.recall("Where does Clara live?", user="ana", time=START + timedelta(days=1)).text
-    assert [unit.id for unit in memory.memories(user="ana")] == [hit.unit.id]
-    history = memory.history(hit.unit.id, user="ana")
-    assert [turn.id for turn in history.sources] == [f"{session}.0", f"{session}.1"]
+    statement, answer = memory.memories(user="ana")
+    assert (hit.unit.id, statement.id, answer.id) == (statement.id, f"{session}.0#u0", f"{session}.0#a0")
+    for unit, sources in ((statement, [f"{session}.0"]), (answer, [f"{session}.0", f"{session}.1"])):
+        assert [turn.id for turn in memory.history(unit.id, user="ana").sources] == sources
 
 
 def test_users_see_only_their_own_memory(memory: LocalMem) -> None:
@@ -52,13 +53,14 @@ def test_users_see_only_their_own_memory(memory: LocalMem) -> None:
     assert memory.search("Clara", user="ben") == []
 
 
-def test_a_chat_is_remembered_when_its_session_ends(memory: LocalMem) -> None:
+def test_a_chat_is_remembered_as_it_goes_on_and_its_session_ends_once(memory: LocalMem) -> None:
     reply = memory.chat(SISTER, user="ana", time=START)
     assert reply.turn.text == "Noted."
-    assert memory.memories(user="ana") == []
+    during = memory.memories(user="ana")
+    assert SISTER in during[0].text
     ended = memory.end_session(user="ana")
     assert ended is not None
-    assert len(memory.memories(user="ana")) == 1
+    assert memory.memories(user="ana") == during
     assert memory.end_session(user="ana") is None
 
 

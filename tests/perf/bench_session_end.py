@@ -29,6 +29,7 @@ from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.link import note_name
 from localmem.text.dialogue import add_units, statement_units, transcript
+from localmem.text.gate import Gate
 from localmem.text.summarize import Summarizer
 from localmem.types import Change, Completion, Prompt, Session, SetNote, Turn
 
@@ -67,9 +68,9 @@ def end_session(
     meter = Meter(llm)
     summarizer, summary_times = Summarizer(meter, prompt="theanine/summarize"), list[float]()
 
-    def summarize(turns: Sequence[Turn]) -> list[str]:
+    def summarize(turns: Sequence[Turn], gate: Gate) -> list[str]:
         start = time.perf_counter()
-        summarizer(turns)
+        summarizer(turns, gate)
         summary_times.append(time.perf_counter() - start)
         return _user_texts(last)[:memories]
 
