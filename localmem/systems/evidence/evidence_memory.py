@@ -142,7 +142,7 @@ class EvidenceMemory(Memory):
         """The exchanges as they stand now, unless the text asks for what was."""
         if asks_about_past(text):
             return exchanges
-        return Updates(self.bank.links, self.bank.is_live).apply(exchanges, self._exchange, present)
+        return Updates(self.bank.links, self.bank.is_live).apply(text, exchanges, self._exchange, present)
 
     def _fit(self, exchanges: Iterable[Sequence[Hit]]) -> list[Hit]:
         """The best exchanges within the budget of tokens: the first whole, of the others what the user said.

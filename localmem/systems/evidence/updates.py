@@ -100,20 +100,28 @@ class Updates:
                 self._links[link.target].append(link)
 
     def apply(
-        self, exchanges: Iterable[Sequence[Hit]], find: Callable[[str], list[Unit]], present: Set[str]
+        self, question: str, exchanges: Iterable[Sequence[Hit]], find: Callable[[str], list[Unit]], present: Set[str]
     ) -> list[list[Hit]]:
         """The exchanges as they stand now: what was replaced is cut, and what replaced it comes in before it.
 
-        `find` gives the units of the exchange of a unit; what `present` turns say is not brought in.
+        It comes in only if the question shares a word with what was cut: a turn tells of other things as well. `find`
+        gives the units of the exchange of a unit; what `present` turns say is not brought in.
         """
+        terms = read_sentence(question).words
         current: dict[str, list[Hit]] = {}
         for hits in exchanges:
-            newer = [name for hit in hits for name in self._newer(hit.unit.id)]
+            newer = [name for hit in hits if self._matches(terms, hit.unit) for name in self._newer(hit.unit.id)]
             for name in newer:
                 units = [unit for unit in find(name) if present.isdisjoint(unit.sources)]
                 current.setdefault(exchange_of(name), self._cut(Hit(unit, hits[0].score) for unit in units))
             current.setdefault(exchange_of(hits[0].unit.id), self._cut(hits))
         return [hits for hits in current.values() if hits]
+
+    def _matches(self, terms: Set[str], unit: Unit) -> bool:
+        """Whether a question's words occur in what was replaced of a unit, or all of it was replaced or corrected."""
+        numbers = [link.relation.partition(":")[2] for link in self._links.get(unit.id, ())]
+        texts = index_texts(unit)
+        return any(not number or terms & read_sentence(texts[int(number)]).words for number in numbers)
 
     def _newer(self, unit_id: str) -> list[str]:
         """What replaced or corrected a unit, and what replaced that, the last first."""
