@@ -188,7 +188,7 @@ def test_real_weights_take_over_from_another_encoder(settings: Settings, starter
 def test_bm25_needs_no_encoder_and_is_never_refused(settings: Settings) -> None:
     with Store.open(settings.data) as store:
         CachedEncoder(OtherEncoder(), store.vectors).encode([TOWN], "passage")
-    words = load_settings(flags={"data": settings.data, "retrieval": {"retriever": "bm25"}})
+    words = load_settings(flags={"data": settings.data, "system": settings.system, "retrieval": {"retriever": "bm25"}})
     with _open(words) as runtime:
         runtime.agent("ann").writer.read([session(f"ann: {DOG}", "I see.")])
         assert _found(runtime, "ann") == [key(f"ann: {DOG}")]

@@ -97,7 +97,8 @@ def test_a_session_of_an_earlier_run_continues_or_is_closed(tmp_path: Path) -> N
             live.pause.wait(0.05)
         assert live.runtime.store.open_sessions("me") == []
         live.wait_until_remembered()
-        assert len(live.runtime.store.bank("me", "exchange_retrieval").units) == 2
+        texts = [unit.text for unit in live.runtime.store.bank("me", live.runtime.settings.system).live()]
+        assert texts == ["User: Before.", "User: After."]
 
 
 def test_a_session_with_a_reply_in_progress_is_not_idle(live: LiveServer, watch: IdleWatch) -> None:
