@@ -298,9 +298,9 @@ def _find(text: str) -> Iterator[re.Match[str]]:
         if _is_polite(text) or "remember" not in match[0].lower():
             yield match
     for command, exception in _OTHERS:
-        match = command.search(text)
-        if match and not exception.search(text):
-            yield match
+        request = command.search(text)
+        if request and not exception.search(text):
+            yield request
 
 
 def _topic(sentence: str) -> tuple[str, ...]:
