@@ -106,7 +106,9 @@ SCENARIO: dict[str, Any] = {
     "language": "en",
     "sessions": [
         _session("2026-03-01T09:00", "My bicycle is green.", "Noted.", "The shed code is 7316.", "Fine."),
-        _session("2026-03-08T09:00", "I painted the bicycle red.", "Lovely.", "My roses have black spots.", "Cut them back."),
+        _session(
+            "2026-03-08T09:00", "I painted the bicycle red.", "Lovely.", "My roses have black spots.", "Cut them back."
+        ),
     ],
     "probes": [
         {
