@@ -6,7 +6,8 @@ as `Parts`.
 To add a system:
 
 1. Write `localmem/systems/<name>.py`: a `Memory` subclass, an `Options` subclass with what a user can set, and the
-   entry `SYSTEM = System("<name>", ...)`. A prompt is a file localmem/prompts/<name>/<task>.md.
+   entry `SYSTEM = System("<name>", ...)`. A prompt is a file localmem/prompts/<name>/<task>.md. What a model writes
+   passes a `Gate` before it becomes a unit or a note, and the gate's `refusals` are returned with the other changes.
 2. Add the module to the list in `localmem/factory.py`.
 3. Write `configs/systems/<name>.yaml` with the value of every option and a comment that explains it.
 
