@@ -3,7 +3,8 @@
 Deleting a row does not overwrite it: SQLite leaves old bytes in free pages and in the write-ahead log. So the files are
 searched for pieces of the texts, of 16 bytes, as plain UTF-8 and as JSON writes them: a page that contains only a part
 of a text is found too. Short texts are searched for in pieces of 8 bytes. A piece of under 8 bytes would be found by
-chance and is not searched for. A piece that another row still contains (someone else said the same) is no trace.
+chance and is not searched for. A piece that another row still contains (someone else said the same), or the definition
+of a table, is no trace.
 
 This is the only place that reads rows of all users at once; it compares bytes and returns counts.
 """
@@ -11,6 +12,7 @@ This is the only place that reads rows of all users at once; it compares bytes a
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +66,9 @@ def _find_traces(database: Database, searched: Collection[bytes], extra_files: C
             [column for column in table.c if isinstance(column.type, Text)] for table in metadata.tables.values()
         ]
         rows = (row for columns in text_columns if columns for row in connection.execute(select(*columns)))
-        return traces - find_pieces(traces, _text_chunks("\0".join(filter(None, row)) for row in rows))
+        texts = ("\0".join(filter(None, row)) for row in rows)
+        schema = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").scalars()
+        return traces - find_pieces(traces, _text_chunks(chain(texts, schema)))
 
 
 def pieces(texts: Iterable[str]) -> set[bytes]:

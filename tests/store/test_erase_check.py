@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localmem.store import Store, database
 from localmem.store.erase_check import _file_chunks, _text_chunks, check_erasure, find_pieces, pieces
-from tests.store.lives import add_unit, remember, texts
+from tests.store.lives import add_unit, make_turns, remember, texts
 
 on_sqlite = pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="reads the file of SQLite")
 
@@ -55,6 +55,12 @@ def test_words_that_someone_else_said_are_no_trace(store: Store) -> None:
 
 
 @on_sqlite
+def test_the_words_of_the_schema_are_no_trace(store: Store) -> None:
+    journal = store.journal("ann", "rsum")
+    journal.add_turns("s1", make_turns("s1", "CREATE TABLE turns"))
+    assert store.delete_session("ann", "s1").remaining in (0, None)
+
+
 def test_what_another_process_still_reads_is_owned_up_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "_BUSY", 0.1)
     with Store.open(tmp_path) as store:
