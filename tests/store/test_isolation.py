@@ -90,7 +90,7 @@ def test_no_user_is_an_error(two: Store, nobody: str) -> None:
     assert len(asked) >= 15
     for name, method in asked.items():
         names = list(inspect.signature(method).parameters)[2:]
-        values: dict[str, Any] = {"system": "rsum", "session_id": "s1", "unit_id": "u1"}
+        values: dict[str, Any] = {"system": "rsum", "session_id": "s1", "unit_id": "u1", "cause": "forget:1"}
         with pytest.raises(BadInput, match="the name of the user is empty"):
             _consume(getattr(two, name)(nobody, **{key: values[key] for key in names if key in values}))
 
