@@ -29,7 +29,7 @@ from localmem.types import Change, Hit, Recall, Session, Unit
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _FUSION = 5.0  # as in the fusion of the views
-_PLACE = 6.0  # what the first place in the search adds to the log-odds of the reranker, nearly
+_PLACE = 8.0  # what the first place in the search adds to the log-odds of the reranker, nearly
 _LEAST = 1e-6  # a probability of 0 has no log-odds
 _WHOLE = 2  # exchanges that are shown with both sides
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
