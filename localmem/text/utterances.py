@@ -8,7 +8,7 @@ clauses; it tells something as soon as one clause does. Lower case without punct
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -163,13 +163,18 @@ def asks_about_past(text: str) -> bool:
 def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
     """Whether nearly all that a text names occurs in the earlier texts: one word in five may be new, but no number."""
     earlier_units = {unit for other in earlier for unit in _units(other)}
-    units = list(_units(text))
+    units = _units(text)
     new = [unit for unit in units if unit not in earlier_units]
     return 5 * len(new) <= len(units) and not any(any(map(str.isdigit, unit)) for unit in new)
 
 
-def _units(text: str) -> Iterator[str]:
+@lru_cache(maxsize=4096)  # a question is compared with many texts, and these with many questions
+def _units(text: str) -> tuple[str, ...]:
     """The stems of a text's words that carry content, and its pairs of unspaced characters."""
+    return tuple(_read_units(text))
+
+
+def _read_units(text: str) -> Iterator[str]:
     language = _language(text)
     for word in words(_IDEOGRAMS.sub(" ", text)):
         plain = len(word) == 1 or word in language.common or language.ask.fullmatch(word) is not None

@@ -30,6 +30,7 @@ from localmem.types import Change, Hit, Recall, Session, Unit
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _FUSION = 5.0  # as in the fusion of the views
 _PLACE = 8.0  # what the first place in the search adds to the log-odds of the reranker, nearly
+_LONGER = 2  # times the length of a question, from which a turn tells more than that
 _LEAST = 1e-6  # a probability of 0 has no log-odds
 _WHOLE = 2  # exchanges that are shown with both sides
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
@@ -175,7 +176,8 @@ def _combine(score: float, place: float) -> float:
 
 def _may_answer(unit: Unit, question: str, present: Set[str]) -> bool:
     """Whether a unit tells more than the question does, as an earlier asking of it does not, and is not in sight."""
-    return present.isdisjoint(unit.sources) and not (unit.kind == STATEMENT and adds_nothing(unit.key, [question]))
+    may_repeat = unit.kind == STATEMENT and len(unit.key) < _LONGER * len(question)  # a check of words is slow
+    return present.isdisjoint(unit.sources) and not (may_repeat and adds_nothing(unit.key, [question]))
 
 
 def _question(session: Session) -> str:
