@@ -124,8 +124,8 @@ def test_an_adapter_of_another_model_raises(transformers_llm: TransformersLLM, t
     before = transformers_llm.generate([ask()])[0].text
     for _ in range(2):
         with pytest.raises(BadSettings, match="does not fit the model"):
-            transformers_llm.load_adapter("lora", tmp_path)
-    assert transformers_llm.generate([ask(name="lora/ask")])[0].text == before
+            transformers_llm.load_adapter("misfit", tmp_path)
+    assert transformers_llm.generate([ask(name="misfit/ask")])[0].text == before
 
 
 def test_half_precision_gives_similar_probabilities(starter_llm_dir: Path, transformers_llm: TransformersLLM) -> None:

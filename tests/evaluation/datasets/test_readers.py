@@ -135,7 +135,9 @@ def test_halves_and_limits(tmp_path: Path) -> None:
     assert sum(len(episode.probes) for episode in data.select(None, limit=2).episodes) == 2
 
 
-@pytest.mark.parametrize("name", sorted({*READERS} - {"coqa", "persona_chat", "jsonl"}))  # these have other forms
+@pytest.mark.parametrize(
+    "name", sorted({*READERS} - {"coqa", "persona_chat", "jsonl", "scenarios"})
+)  # these have other forms
 @pytest.mark.parametrize(
     "text, message",
     [("[{", "not JSON"), ("[]", "contains no record"), ('{"a": 1}\n{oh', "line 1"), ('[{"id": 7}]', "record 1")],
