@@ -34,7 +34,7 @@ from localmem.systems import (
     summem,
     theanine,
 )
-from localmem.weights.folder import model_folder, model_path, shipped_adapters
+from localmem.weights.folder import model_folder, model_path, shipped_adapters, shipped_reranker
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -140,16 +140,21 @@ def retriever(
 @cache
 def reranker(name: str, device: str) -> "Reranker":
     """A reranker by its name in the manifest or its folder. Its weights load at the first search."""
+    from localmem.retrieval.split_reranker import SETTINGS, SplitReranker
+
+    folder = shipped_reranker(name) or Path(name).expanduser()
+    if not folder.is_dir():
+        model = Manifest.load().entry(name)
+        if model.role != "reranker":
+            raise BadSettings(f"{name} is of the role {model.role}; `localmem models list` shows the rerankers")
+        folder = model_path(name)
+    if (folder / SETTINGS).is_file():
+        _require_package("torch", "cpu")
+        return SplitReranker(folder)
     _require_package("sentence_transformers", "cpu")
     from localmem.retrieval.rerank import CrossEncoderReranker
 
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return CrossEncoderReranker(folder, name=folder.name, device=device)
-    model = Manifest.load().entry(name)
-    if model.role != "reranker":
-        raise BadSettings(f"{name} is of the role {model.role}; `localmem models list` shows the rerankers")
-    return CrossEncoderReranker(model_path(name), name=name, device=device)
+    return CrossEncoderReranker(folder, name=folder.name, device=device)
 
 
 @cache

@@ -229,7 +229,9 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
         "print(localmem.__file__, resource('models/manifest.yaml'), resource('configs'), models_dir(), sep='\\n')\n"
         "Manifest.load().expand(['starters'])\n"
         "from localmem.weights.folder import shipped_adapters\n"
-        "assert shipped_adapters('smollm2-135m-instruct')"
+        "assert shipped_adapters('smollm2-135m-instruct')\n"
+        "from localmem.weights.folder import shipped_reranker\n"
+        "assert shipped_reranker('minilm-l6-v2-rerank')"
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("LOCALMEM_MODELS", "PYTHONPATH")}
     process = subprocess.run(
@@ -251,4 +253,4 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
     assert list((site / "prompts").rglob("*.md"))
     assert list((site / "data/configs").rglob("*.yaml"))
     weights = list((tmp_path / "site").rglob("*.safetensors"))
-    assert all(path.is_relative_to(site / "data/models/adapters") for path in weights)
+    assert {path.parent.parent for path in weights} == {site / "data/models/adapters", site / "data/models/rerankers"}

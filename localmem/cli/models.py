@@ -15,7 +15,7 @@ from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
 
 if TYPE_CHECKING:
     from localmem.weights import Entry, MemoryPosition, Role
-    from localmem.weights.manifest import Adapter
+    from localmem.weights.manifest import Shipped
 
 _ROLES = ("llm", "encoder", "reranker", "classifier", "compressor", "nli", "adapter")
 _POSITIONS = ("system", "last")
@@ -45,7 +45,8 @@ def list_models(as_json: bool) -> None:
     directory = models_dir()
     manifest = Manifest.load(directory)
     rows = [_model_row(entry, directory) for entry in manifest.models.values()]
-    rows += [_adapter_row(adapter) for adapter in manifest.adapters]
+    rows += [_shipped_row(adapter, "adapter") for adapter in manifest.adapters]
+    rows += [_shipped_row(reranker, "reranker") for reranker in manifest.rerankers]
     if as_json:
         print_json(rows)
         return
@@ -64,14 +65,14 @@ def _model_row(entry: "Entry", directory: Path) -> dict[str, object]:
     return {**content, "size": entry.size, "state": model_state(entry, folder), "path": str(folder)}
 
 
-def _adapter_row(adapter: "Adapter") -> dict[str, object]:
-    """The row of an adapter that is shipped with localmem."""
-    from localmem.weights.folder import adapter_folder, damaged_files
+def _shipped_row(model: "Shipped", role: str) -> dict[str, object]:
+    """The row of an adapter or reranker that is shipped with localmem."""
+    from localmem.weights.folder import damaged_files, shipped_folder
 
-    content = adapter.model_dump(mode="json", exclude={"files"})
-    state = "damaged" if damaged_files(adapter) else "present"
-    size = sum(file.size for file in adapter.files.values())
-    return {**content, "role": "adapter", "size": size, "state": state, "path": str(adapter_folder(adapter))}
+    content = model.model_dump(mode="json", exclude={"files"})
+    state = "damaged" if damaged_files(model) else "present"
+    size = sum(file.size for file in model.files.values())
+    return {**content, "role": role, "size": size, "state": state, "path": str(shipped_folder(model))}
 
 
 @models.command()

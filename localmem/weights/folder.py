@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
 from localmem.resources import resource
-from localmem.weights.manifest import LOCAL_NAME, Adapter, Entry, FileSum, Local, Manifest, Pin, models_dir
+from localmem.weights.manifest import LOCAL_NAME, Entry, FileSum, Local, Manifest, Pin, Shipped, models_dir
 
 if TYPE_CHECKING:
     Bar: TypeAlias = tqdm[NoReturn]
@@ -88,7 +88,7 @@ def shipped_adapters(model: str) -> dict[str, Path]:
     by_prompt: dict[str, Path] = {}
     for adapter in Manifest.load().adapters:
         if adapter.base == model:
-            folder = adapter_folder(adapter)
+            folder = shipped_folder(adapter)
             if problem := next(_wrong_sizes(folder, adapter.files), None):
                 raise ModelDamaged(
                     f"the adapter in {folder} is damaged ({problem}): install localmem again, or set "
@@ -98,20 +98,31 @@ def shipped_adapters(model: str) -> dict[str, Path]:
     return by_prompt
 
 
-def adapter_folder(adapter: Adapter) -> Path:
-    """The folder of a shipped adapter. Raises ModelDamaged where it is missing."""
+def shipped_reranker(name: str) -> Path | None:
+    """The folder of the shipped reranker of this name, None without one. Raises ModelDamaged for an incomplete one."""
+    for reranker in Manifest.load().rerankers:
+        if reranker.name == name:
+            folder = shipped_folder(reranker)
+            if problem := next(_wrong_sizes(folder, reranker.files), None):
+                raise ModelDamaged(f"the reranker in {folder} is damaged ({problem}): install localmem again")
+            return folder
+    return None
+
+
+def shipped_folder(model: Shipped) -> Path:
+    """The folder of a shipped adapter or reranker. Raises ModelDamaged where it is missing."""
     try:
-        return resource(f"models/adapters/{adapter.name}")
+        return resource(f"models/{model.parent}/{model.name}")
     except FileNotFoundError as error:
-        raise ModelDamaged(f"the adapter {adapter.name} is not part of this installation: install it again") from error
+        raise ModelDamaged(f"{model.name} is not part of this installation: install it again") from error
 
 
-def damaged_files(adapter: Adapter) -> list[str]:
-    """The files of a shipped adapter whose size or checksum differs from the manifest."""
-    folder = adapter_folder(adapter)
+def damaged_files(model: Shipped) -> list[str]:
+    """The files of a shipped adapter or reranker whose size or checksum differs from the manifest."""
+    folder = shipped_folder(model)
     return [
         name
-        for name, expected in adapter.files.items()
+        for name, expected in model.files.items()
         if next(_wrong_sizes(folder, {name: expected}), None) or checksum(folder / name) != expected.sha256
     ]
 

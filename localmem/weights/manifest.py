@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
@@ -131,11 +131,25 @@ class Entry(_Strict):
         return sha256(lines.encode()).hexdigest() if self.files else None
 
 
+class ShippedReranker(_Strict):
+    """A reranker that is shipped with localmem, in models/rerankers/`name`, over the weights of the encoder `base`."""
+
+    parent: ClassVar[str] = "rerankers"
+
+    name: Name
+    base: Name
+    licence: str
+    files: dict[RelativePath, FileSum]
+    notes: str = ""
+
+
 class Adapter(_Strict):
     """A LoRA adapter that is shipped with localmem, in models/adapters/`name`, for prompts of the model `base`.
 
     It is used unless the settings disable it.
     """
+
+    parent: ClassVar[str] = "adapters"
 
     name: Name
     base: Name
@@ -143,6 +157,9 @@ class Adapter(_Strict):
     licence: str
     files: dict[RelativePath, FileSum]
     notes: str = ""
+
+
+Shipped = Adapter | ShippedReranker
 
 
 class Pin(_Strict):
@@ -157,6 +174,7 @@ class _Shipped(_Strict):
     groups: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     models: tuple[Entry, ...] = ()
     adapters: tuple[Adapter, ...] = ()
+    rerankers: tuple[ShippedReranker, ...] = ()
 
 
 class Local(_Strict):
@@ -188,14 +206,19 @@ def models_dir() -> Path:
 
 
 class Manifest:
-    """All models by name, the groups of names for `pull`, and the shipped adapters."""
+    """All models by name, the groups of names for `pull`, and the shipped adapters and rerankers."""
 
     def __init__(
-        self, models: Mapping[str, Entry], groups: Mapping[str, Sequence[str]], adapters: Sequence[Adapter] = ()
+        self,
+        models: Mapping[str, Entry],
+        groups: Mapping[str, Sequence[str]],
+        adapters: Sequence[Adapter] = (),
+        rerankers: Sequence[ShippedReranker] = (),
     ) -> None:
         self.models = dict(models)
         self.groups = {name: tuple(members) for name, members in groups.items()}
         self.adapters = tuple(adapters)
+        self.rerankers = tuple(rerankers)
 
     @classmethod
     def load(cls, directory: Path | None = None, shipped: Path | None = None) -> Self:
@@ -215,7 +238,7 @@ class Manifest:
                 source = model.source.model_copy(update={"revision": pin.revision})
                 models[name] = model.model_copy(update={"source": source, "files": pin.files})
         # The user's model wins over one of the same name that a later version of localmem ships.
-        return cls(models | local.models, content.groups, content.adapters)
+        return cls(models | local.models, content.groups, content.adapters, content.rerankers)
 
     def entry(self, name: str) -> Entry:
         """The model of this name. Raises BadInput with the most similar name."""

@@ -41,6 +41,7 @@ from localmem.weights.folder import (
 )
 from localmem.weights.manifest import NAME, Entry, HubSource, Manifest, MemoryPosition, Pin, Pooling, Role, models_dir
 
+_DESCRIPTIONS = ("config.json", "adapter_config.json", "reranker.json", "modules.json")  # one of which a model has
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 _OBJECT: TypeAdapter[dict[str, object]] = TypeAdapter(dict[str, object])
 _OBJECTS: TypeAdapter[list[dict[str, object]]] = TypeAdapter(list[dict[str, object]])
@@ -86,8 +87,8 @@ def import_model(source: Path, options: ImportOptions, directory: Path | None = 
 def _require_model(source: Path) -> None:
     if not source.is_dir():
         raise BadInput(f"{source} is not a folder: give the folder with config.json and the weights")
-    if not any((source / name).is_file() for name in ("config.json", "adapter_config.json", "modules.json")):
-        raise BadInput(f"{source} has no config.json, adapter_config.json or modules.json: give a model's folder")
+    if not any((source / name).is_file() for name in _DESCRIPTIONS):
+        raise BadInput(f"{source} has no {', '.join(_DESCRIPTIONS[:-1])} or {_DESCRIPTIONS[-1]}: give a model's folder")
     if not any(next(source.rglob(pattern), None) for pattern in _WEIGHTS):
         raise BadInput(f"{source} has no weights (*.safetensors or *.bin): give a folder with weights")
 
@@ -144,6 +145,8 @@ def _role(source: Path) -> Role:
     """The role according to the folder's own files. Raises BadInput."""
     if (source / "adapter_config.json").is_file():
         return "adapter"
+    if (source / "reranker.json").is_file():
+        return "reranker"
     if (source / "modules.json").is_file():
         return "encoder"
     config = _read_object(source / "config.json")

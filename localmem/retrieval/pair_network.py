@@ -1,0 +1,154 @@
+"""The network of a SplitReranker: a BERT whose upper layers read a query and a text together.
+
+The lower layers read each text by itself, so that the states of a text serve every query (DeFormer, Cao et al., ACL
+2020). Positions start again with the text. The score begins as that of the encoder which the network was made of: the
+cosine of both texts' mean states, and the mean over the query's tokens of the closest token in the text (ColBERT,
+Khattab and Zaharia, SIGIR 2020). Padding is skipped but in attention. Does not depend on files or on tokenizers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Linear = Callable[[tuple[str, ...], Tensor], Tensor]
+"""What the linear layers of these names give for (tokens, width) states, side by side."""
+
+WORDS, POSITIONS, KINDS = (f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))
+SCALARS, PRODUCT, DIFFERENCE = "head.scalars", "head.product", "head.difference"
+_HIDDEN = -1e4
+_HEAD_RATE = 20.0  # the head's two vectors start at 0 and learn as fast as if they were this much larger
+
+
+@dataclass(frozen=True, slots=True)
+class PairShape:
+    """`split` of the `layers` read each text by itself. `crossing` is added to attention from one text to the other."""
+
+    layers: int
+    split: int
+    heads: int
+    epsilon: float
+    crossing: float = -1.0
+
+    def reads_pairs(self, name: str) -> bool:
+        """Whether the weight of this name is one of the upper layers or of the head."""
+        kind, _, rest = name.partition(".layer.")
+        return name.startswith("head.") or (kind == "encoder" and int(rest.partition(".")[0]) >= self.split)
+
+
+def new_head(width: int) -> dict[str, Tensor]:
+    """The head of a network that was not trained: the encoder's own similarity."""
+    return {
+        SCALARS: torch.tensor([8.0, 4.0, -6.0]),
+        PRODUCT: torch.zeros(width),
+        DIFFERENCE: torch.zeros(width),
+    }
+
+
+def float_linear(weights: Mapping[str, Tensor]) -> Linear:
+    """Linear layers in the weights' own number format."""
+
+    def linear(names: tuple[str, ...], states: Tensor) -> Tensor:
+        weight, bias = (torch.cat([weights[f"{name}.{part}"] for name in names]) for part in ("weight", "bias"))
+        return functional.linear(states, weight, bias)
+
+    return linear
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Texts of different lengths as rows of one padded array: their number, its width, and what is no padding."""
+
+    count: int
+    width: int
+    mask: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, lengths: Sequence[int]) -> "_Rows":
+        width = max(lengths)
+        mask = torch.arange(width)[None] < torch.tensor(lengths)[:, None]
+        return cls(len(lengths), width, mask, mask.flatten().nonzero()[:, 0])
+
+    def pad(self, states: Tensor) -> Tensor:
+        """(count, width, ...) of (tokens, ...), zeros where there is padding."""
+        empty = states.new_zeros(self.count * self.width, *states.shape[1:])
+        return empty.index_copy(0, self.places, states).view(self.count, self.width, *states.shape[1:])
+
+    def unpad(self, states: Tensor) -> Tensor:
+        """The inverse of `pad`."""
+        return states.flatten(0, 1)[self.places]
+
+
+class PairNetwork:
+    """`weights` by their names in BERT, and the head's; `linear` computes the linear layers."""
+
+    def __init__(self, shape: PairShape, weights: Mapping[str, Tensor], linear: Linear) -> None:
+        self.shape = shape
+        self._weights = weights
+        self._linear = linear
+
+    def read(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
+        """The (tokens, width) states of each text after the lower layers."""
+        lengths = list(map(len, texts))
+        rows = _Rows.of(lengths)
+        tokens = torch.tensor([token for text in texts for token in text])
+        states = self._weights[WORDS][tokens] + self._weights[POSITIONS][rows.places % rows.width]
+        states = self._norm("embeddings", states + self._weights[KINDS][0])
+        hidden = torch.zeros(rows.count, 1, 1, rows.width).masked_fill(~rows.mask[:, None, None], _HIDDEN)
+        for layer in range(self.shape.split):
+            states = self._block(layer, states, rows, hidden)
+        return list(states.split(lengths))
+
+    def compare(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """The score of each query with its text, both as `read` gave them."""
+        rows = _Rows.of([len(query) + len(text) for query, text in pairs])
+        states = torch.cat([part for pair in pairs for part in pair])
+        first = torch.arange(rows.width)[None] < torch.tensor([len(query) for query, _ in pairs])[:, None]
+        across = first[:, None, :, None] != first[:, None, None, :]
+        attention = across * self.shape.crossing + ~rows.mask[:, None, None] * _HIDDEN
+        for layer in range(self.shape.split, self.shape.layers):
+            states = self._block(layer, states, rows, attention)
+        return self._head(rows.pad(states.float()), first, rows.mask & ~first)
+
+    def _block(self, layer: int, states: Tensor, rows: _Rows, attention: Tensor) -> Tensor:
+        name = f"encoder.layer.{layer}"
+        parts = self._linear(tuple(f"{name}.attention.self.{part}" for part in ("query", "key", "value")), states)
+        heads = rows.pad(parts).unflatten(-1, (3, self.shape.heads, -1)).permute(2, 0, 3, 1, 4)
+        context = rows.unpad(_attend(heads, attention).transpose(1, 2).flatten(2))
+        output = f"{name}.attention.output"
+        states = self._norm(output, states + self._linear((f"{output}.dense",), context))
+        inner = functional.gelu(self._linear((f"{name}.intermediate.dense",), states))
+        return self._norm(f"{name}.output", states + self._linear((f"{name}.output.dense",), inner))
+
+    def _norm(self, name: str, states: Tensor) -> Tensor:
+        scale, shift = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
+        return functional.layer_norm(states.float(), scale.shape, scale, shift, self.shape.epsilon)
+
+    def _head(self, states: Tensor, in_query: Tensor, in_text: Tensor) -> Tensor:
+        """(n,) scores of (n, tokens, width) states."""
+        width = int(in_query.sum(1).max())
+        unit = functional.normalize(states, dim=-1, eps=1e-6)
+        near = (unit[:, :width] @ unit.transpose(1, 2)).masked_fill(~in_text[:, None], -1.0).amax(-1)
+        queries = in_query[:, :width].float()
+        closest = (near * queries).sum(1) / queries.sum(1)
+        query, text = (_mean_direction(states, part.float()) for part in (in_query, in_text))
+        cosine, token, offset = self._weights[SCALARS]
+        learned = (query * text) @ self._weights[PRODUCT] + (query - text).abs() @ self._weights[DIFFERENCE]
+        return cosine * (query * text).sum(-1) + token * closest + offset + _HEAD_RATE * learned
+
+
+def _mean_direction(states: Tensor, mask: Tensor) -> Tensor:
+    return functional.normalize(torch.einsum("ntw,nt->nw", states, mask), dim=-1)
+
+
+def _attend(heads: Tensor, attention: Tensor) -> Tensor:
+    """Attention within (3, n, heads, tokens, size) queries, keys and values."""
+    query, key, value = heads
+    if not torch.is_grad_enabled():
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=attention.to(query.dtype))
+    # Written out: on a CPU the gradient of the fused one took twice as long as all the rest of the training.
+    scores = (query @ key.transpose(-1, -2)).float() * query.shape[-1] ** -0.5 + attention
+    return scores.softmax(-1).to(value.dtype) @ value

@@ -1,0 +1,93 @@
+"""SplitReranker: the same scores as the network in float32, texts read once, and mistakes in its folder."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import torch
+
+from localmem import factory
+from localmem.errors import BadSettings, ModelDamaged
+from localmem.retrieval.pair_network import PairNetwork, float_linear, new_head
+from localmem.retrieval.split_reranker import (
+    WEIGHTS,
+    PairTokenizer,
+    RerankerSettings,
+    SplitReranker,
+    base_weights,
+    save_reranker,
+)
+from localmem.weights.folder import damaged_files
+from localmem.weights.manifest import Manifest
+
+UPPER = ("encoder.layer.4", "encoder.layer.5")
+QUERY = "What is my dog called?"
+TEXTS = ["User: The dog is called Rex.", "User: I bought a bicycle.\nAssistant: Enjoy it.", "User: Hm."]
+
+
+@pytest.fixture
+def folder(starter_encoder_dir: Path, tmp_path: Path) -> Path:
+    """A reranker that was not trained."""
+    _, weights = base_weights(starter_encoder_dir, 4)
+    upper = {name: weight for name, weight in weights.items() if name.startswith(UPPER)}
+    digest = sha256((starter_encoder_dir / "model.safetensors").read_bytes()).hexdigest()
+    settings = {"base": str(starter_encoder_dir), "base_sha256": digest, "split": 4}
+    save_reranker(tmp_path / "own", settings, {**upper, **new_head(384)})
+    return tmp_path / "own"
+
+
+def exact_scores(base: Path, query: str, texts: Sequence[str]) -> list[float]:
+    shape, weights = base_weights(base, 4)
+    weights |= new_head(384)
+    tokenizer = PairTokenizer(base, RerankerSettings(str(base), "", 4))
+    network = PairNetwork(shape, weights, float_linear(weights))
+    with torch.inference_mode():
+        (states,) = network.read(tokenizer.queries([query]))
+        logits = network.compare([(states, text) for text in network.read(tokenizer.texts(texts))])
+    return [float(score) for score in logits.sigmoid()]
+
+
+def test_int8_scores_are_close_to_exact_ones(folder: Path, starter_encoder_dir: Path) -> None:
+    scores = SplitReranker(folder).score(QUERY, TEXTS)
+    assert scores == pytest.approx(exact_scores(starter_encoder_dir, QUERY, TEXTS), abs=0.1)
+    assert max(scores) == scores[0]
+
+
+def test_a_text_has_the_same_score_alone_cached_and_among_others(folder: Path) -> None:
+    reranker = SplitReranker(folder)
+    alone = [SplitReranker(folder).score(QUERY, [text])[0] for text in TEXTS]
+    assert reranker.score(QUERY, TEXTS) == pytest.approx(alone, abs=0.03)
+    assert reranker.score(QUERY, TEXTS) == pytest.approx(alone, abs=0.03)
+    assert len(reranker._states) == len(TEXTS)
+    assert reranker.score(QUERY, []) == []
+
+
+def test_only_the_texts_read_last_stay_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localmem.retrieval.split_reranker._CACHED_TOKENS", 20)
+    reranker = SplitReranker(folder)
+    reranker.score(QUERY, TEXTS)
+    assert 0 < reranker._tokens == sum(map(len, reranker._states.values())) <= 20
+
+
+def test_other_weights_of_the_encoder_are_refused(folder: Path) -> None:
+    settings = (folder / "reranker.json").read_text()
+    digest = settings.split('"base_sha256": "')[1][:64]
+    (folder / "reranker.json").write_text(settings.replace(digest, "0" * 64))
+    with pytest.raises(BadSettings, match="other weights"):
+        SplitReranker(folder)
+
+
+def test_a_damaged_file_is_reported(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes(b"cut")
+    with pytest.raises(ModelDamaged, match="cannot be read"):
+        SplitReranker(folder).score(QUERY, TEXTS)
+
+
+def test_the_shipped_reranker_is_whole_small_and_found_by_its_name(starter_encoder_dir: Path) -> None:
+    (entry,) = Manifest.load().rerankers
+    assert damaged_files(entry) == []
+    assert sum(file.size for file in entry.files.values()) < 10_000_000
+    reranker = factory.reranker(entry.name, "auto")
+    scores = reranker.score(QUERY, TEXTS)
+    assert scores[0] > max(scores[1:])
