@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from finetune import operation_pairs
 from finetune.run_folder import is_first_process
-from finetune.trainers import compressor, operation_classifier, retriever, segmenter
+from finetune.trainers import compressor, operation_classifier, reranker, retriever, segmenter
 from finetune.trainers.compressor import Extractor
 from finetune.trainers.training import TrainingJob, TrainingResult
 from localmem.cli.options import (
@@ -147,6 +147,20 @@ def train_retriever(
     print_result(result, job, as_json=as_json, report=[asdict(row) for row in comparisons])
     if not as_json:
         click.echo(retriever.comparison_table(comparisons))
+
+
+@finetune.command("reranker")
+@recipe_options(reranker.RerankerRecipe, flags=["base", ("data", "lessons"), "hold_out", "epochs"])
+@run_options
+def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None, resume: bool, as_json: bool) -> None:
+    """Train a reranker of exchanges.
+
+    The upper layers of an encoder learn to read a question and an exchange together. The data are folders of scenarios
+    and LongMemEval's evidence (.jsonl); some people are held out. Used as the option `reranker` of the system
+    `evidence`.
+    """
+    job = make_job(recipe, out, resume=resume, name=name)
+    print_result(reranker.train(job), job, as_json=as_json)
 
 
 @finetune.command("operations")

@@ -7,6 +7,7 @@ import pytest
 from finetune.trainers.compressor import CompressorRecipe
 from finetune.trainers.lora import LoraRecipe
 from finetune.trainers.operation_classifier import OperationRecipe
+from finetune.trainers.reranker import RerankerRecipe
 from finetune.trainers.retriever import RetrieverRecipe
 from finetune.trainers.segmenter import SegmenterRecipe, TextTilingRecipe
 from finetune.trainers.training import Recipe
@@ -17,6 +18,7 @@ RECIPES: dict[str, type[Recipe]] = {
     "compressor": CompressorRecipe,
     "lora": LoraRecipe,
     "operations": OperationRecipe,
+    "reranker": RerankerRecipe,
     "retriever": RetrieverRecipe,
     "segmenter": SegmenterRecipe,
     "texttiling": TextTilingRecipe,

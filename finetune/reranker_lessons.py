@@ -1,0 +1,153 @@
+"""What a reranker learns from: questions, each with exchanges that answer it and with plausible ones that do not.
+
+Read from a folder of scenarios (one file a person) or from LongMemEval's evidence. The wrong exchanges are what a
+search by vectors and words finds first, and the question itself as it was asked before and denied. Does not depend on
+any model.
+"""
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from localmem.errors import BadInput
+from localmem.evaluation.datasets import longmemeval, scenarios
+from localmem.evaluation.evidence_retrieval import build_exchanges
+from localmem.retrieval.base import Retriever
+from localmem.text.dialogue import transcript
+from localmem.types import Session
+
+WRONG, RIGHT, OUTDATED = 0, 1, 2
+_UPDATE = "knowledge-update"
+
+# Replies of an assistant that does not know. The exchange in which a question was denied resembles the question most.
+_DENIALS = (
+    "I don't know that.",
+    "You haven't told me that.",
+    "I'm sorry, I don't have any record of that.",
+    "I don't think you've mentioned it. Could you tell me?",
+    "You haven't said, as far as I can see.",
+    "I can't find that in what you've told me.",
+    "That hasn't come up between us yet.",
+    "No idea, I'm afraid. What is it?",
+    "I have no information about that.",
+    "I don't have access to that. Where might you have written it down?",
+    "Hmm, I don't remember that one. Can you remind me?",
+    "I'm not sure, you'd have to tell me.",
+)
+
+
+class Lesson(NamedTuple):
+    """A question, exchanges as the search ranks them, and for each whether it is right, wrong or outdated."""
+
+    person: str
+    query: str
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+
+
+class Question(NamedTuple):
+    """A question with the ids of its evidence turns; `other` is the same in other words, `outdated` its old values."""
+
+    query: str
+    evidence: Collection[str]
+    other: str = ""
+    outdated: Sequence[str] = ()
+
+
+def read_lessons(path: Path, new_index: Callable[[], Retriever], depth: int) -> list[Lesson]:
+    """The lessons of a folder of scenarios, or of a file of LongMemEval's evidence (.jsonl). Raises BadInput.
+
+    Of each question the first `depth` exchanges of the search, then its evidence that is not among them. People who do
+    not write in English are left out.
+    """
+    if path.is_dir():
+        people = [person for person in scenarios.read_people(path) if person.language == "en"]
+        groups = [(person.id, person.sessions, _questions(person)) for person in people]
+    else:
+        episodes = longmemeval.read(path).episodes
+        groups = [
+            (episode.id, episode.sessions, [Question(probe.question, probe.evidence) for probe in episode.probes])
+            for episode in episodes
+        ]
+    lessons = [lesson for group in groups for lesson in _rank(*group, new_index(), depth)]
+    if not any(RIGHT in lesson.labels for lesson in lessons):
+        raise BadInput(f"{path} has no question with evidence; give conversations with questions about them")
+    return lessons
+
+
+def _questions(person: scenarios.Person) -> list[Question]:
+    questions = [Question(request, ()) for request in person.ordinary]
+    for probe, evidence in zip(person.probes, person.evidence, strict=True):
+        outdated = tuple(text.lower() for text in probe.must_not_contain) if probe.type == _UPDATE else ()
+        if probe.type != scenarios.FORGOTTEN:
+            questions.append(Question(probe.question, evidence, probe.paraphrase, outdated))
+            if probe.paraphrase:
+                questions.append(Question(probe.paraphrase, evidence, probe.question, outdated))
+    return questions
+
+
+def _rank(
+    person: str, sessions: Sequence[Session], questions: Sequence[Question], index: Retriever, depth: int
+) -> list[Lesson]:
+    turns = {turn.id: turn for session in sessions for turn in session.turns}
+    units = build_exchanges(sessions)
+    index.add(units)
+    texts = {unit.id: transcript(turns[source] for source in unit.sources) for unit in units}
+    sources = {unit.id: unit.sources for unit in units}
+    lessons = []
+    results = index.search([question.query for question in questions], depth)
+    for question, matches in zip(questions, results, strict=True):
+        right = [unit.id for unit in units if not set(unit.sources).isdisjoint(question.evidence)]
+        ids = dict.fromkeys([*(match.id for match in matches), *right])
+        labels = tuple(_label(texts[key], sources[key], question) for key in ids)
+        denied = _denied(person, question)
+        lessons.append(
+            Lesson(person, question.query, (*(texts[key] for key in ids), *denied), (*labels, *(WRONG for _ in denied)))
+        )
+    return lessons
+
+
+def _label(text: str, sources: Sequence[str], question: Question) -> int:
+    if not set(sources).isdisjoint(question.evidence):
+        return RIGHT
+    return OUTDATED if any(value in text.lower() for value in question.outdated) else WRONG
+
+
+def _denied(person: str, question: Question) -> tuple[str, ...]:
+    """An earlier exchange in which the same was asked and denied; reproducible."""
+    rng = random.Random(f"{person}/{question.query}")  # noqa: S311  # not used for security
+    query = rng.choice([question.query, question.other or question.query])
+    return (f"User: {query}\nAssistant: {rng.choice(_DENIALS)}",)
+
+
+def hold_out_people(lessons: Sequence[Lesson], held_out: Collection[str]) -> tuple[list[Lesson], list[Lesson]]:
+    """Divide by person or author (the id up to "-"); without names every tenth person is held out. Raises BadInput."""
+    people = sorted({lesson.person for lesson in lessons})
+    authors: Mapping[str, str] = {person: person.partition("-")[0] for person in people}
+    if unknown := sorted(set(held_out) - {*people, *authors.values()}):
+        raise BadInput(f"{unknown[0]!r} is no person and no author of the data; choose of {', '.join(people)}")
+    names = set(held_out) or {*people[::-10]}
+    apart = {person for person in people if not names.isdisjoint((person, authors[person]))}
+    learned = [lesson for lesson in lessons if lesson.person not in apart]
+    if not learned:
+        raise BadInput("every person is held out; leave some to learn from")
+    return learned, [lesson for lesson in lessons if lesson.person in apart and RIGHT in lesson.labels]
+
+
+def sample_texts(lesson: Lesson, count: int, seed: int) -> Lesson:
+    """Two right exchanges at most, one outdated, and `count` wrong ones: two of three found first, one found later."""
+    rng = random.Random(f"{seed}/{lesson.person}/{lesson.query}")  # noqa: S311  # not used for security
+    places: dict[int, list[int]] = {label: [] for label in (WRONG, RIGHT, OUTDATED)}
+    for place, label in enumerate(lesson.labels):
+        places[label].append(place)
+    *ranked, denial = places[WRONG]
+    near, far = ranked[:15], ranked[15:]
+    chosen = rng.sample(near, min(len(near), 2 * count // 3))
+    others = [place for place in (*near, *far) if place not in chosen]
+    chosen += rng.sample(others, min(len(others), max(0, count - 1 - len(chosen))))
+    picked = [*rng.sample(places[RIGHT], min(2, len(places[RIGHT]))), *chosen, denial]
+    picked += rng.sample(places[OUTDATED], min(1, len(places[OUTDATED])))
+    return lesson._replace(
+        texts=tuple(lesson.texts[place] for place in picked), labels=tuple(lesson.labels[place] for place in picked)
+    )

@@ -1,0 +1,254 @@
+"""Training a reranker: the upper layers of an encoder learn to read a question and an exchange together.
+
+A listwise loss lifts each right exchange above the question's wrong ones; a pointwise loss makes the score a
+probability, so that a floor can be set. An outdated exchange ranks below the current one and above the rest. Afterwards
+scale and shift of the score are fitted on the held-out people (Platt, 1999). Does not depend on how lessons are made.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional
+
+from finetune.reranker_lessons import OUTDATED, RIGHT, WRONG, Lesson, hold_out_people, read_lessons, sample_texts
+from finetune.run_folder import Card, save_run
+from finetune.trainers import training
+from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
+from localmem.retrieval.base import Retriever
+from localmem.retrieval.bm25 import BM25Retriever
+from localmem.retrieval.dense import DenseRetriever
+from localmem.retrieval.encoder import SentenceEncoder
+from localmem.retrieval.hybrid import HybridRetriever
+from localmem.retrieval.pair_network import PairNetwork, PairShape, float_linear, new_head
+from localmem.retrieval.split_reranker import PairTokenizer, RerankerSettings, base_weights, save_reranker
+from localmem.weights.folder import checksum
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from transformers import DataCollatorWithPadding, PreTrainedModel
+
+BEST = "recall@5"
+_NONE = -100  # the label of a place without a text, as transformers pads labels
+
+
+class RerankerRecipe(TrainingRecipe):
+    """Recipe of `localmem finetune reranker`."""
+
+    data: tuple[Path, ...] = ()
+    """Folders of scenarios, and files of LongMemEval's evidence (.jsonl)."""
+    hold_out: tuple[str, ...] = ()
+    """Authors or people that are held out; default: every tenth person."""
+    split_layers: int = Field(3, ge=1)
+    """Lower layers that read each text by itself; they stay as they are."""
+    negatives: int = Field(7, ge=2)
+    """Wrong exchanges of a question."""
+    depth: int = Field(30, ge=5)
+    """Exchanges that the search finds for a question: what is chosen from, and what is reranked when measuring."""
+    query_window: int = Field(32, ge=8)
+    """Tokens of a question that are read."""
+    text_window: int = Field(96, ge=8)
+    """Tokens of an exchange that are read."""
+    dropped_tokens: float = Field(0.1, ge=0, lt=1)
+    """Share of the tokens that are left out while training, at random."""
+    pointwise_weight: float = Field(0.3, ge=0)
+    """Weight of the pointwise loss."""
+    epochs: float = Field(2.0, gt=0)
+    """Passes over the training data, at most."""
+    batch_size: int = Field(4, ge=1)
+    """Questions in a batch."""
+    learning_rate: float = Field(1e-4, gt=0)
+    """Peak learning rate."""
+
+
+def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
+    """Train on the recipe's data, measure on the held-out people, and write the run's folder. Raises BadInput."""
+    from transformers import set_seed
+
+    recipe = job.recipe
+    training.check_checkpoints(job)
+    base = training.base_folder(recipe.base)
+    settings = RerankerSettings(
+        recipe.base,
+        checksum(base / "model.safetensors"),
+        recipe.split_layers,
+        recipe.query_window,
+        recipe.text_window,
+    )
+    shape, weights = base_weights(base, recipe.split_layers)
+    lessons = [lesson for path in recipe.data for lesson in read_lessons(path, lambda: _new_index(base), recipe.depth)]
+    learned, checked = hold_out_people(lessons, recipe.hold_out)
+    job.notify(f"{len(learned)} training questions, {len(checked)} validation questions from other people")
+    set_seed(recipe.seed)
+    learner = PairLearner(shape, weights, recipe)
+    tokenizer = PairTokenizer(base, settings)
+    examples = [_encode(tokenizer, sample_texts(lesson, recipe.negatives, recipe.seed)) for lesson in learned]
+    collate = cast("DataCollatorWithPadding", collate_lessons)
+    checks = [_encode(tokenizer, lesson) for lesson in checked]
+    measures = Measures()
+    result = training.fit(job, cast("PreTrainedModel", learner), examples, checks, collate, measures, BEST)
+    learner.settings = {**asdict(settings), **measures.calibrate()}
+    results = {"found": measures(*_as_found(checked)), "learned": len(learned), "checked": len(checked)}
+    save_run(job, cast("PreTrainedModel", learner), None, _card(recipe, base), result, results, "reranker")
+    return result
+
+
+def _new_index(base: Path) -> Retriever:
+    encoder = SentenceEncoder(base, name=base.name)
+    return HybridRetriever([DenseRetriever(encoder), BM25Retriever(language="english")])
+
+
+def _card(recipe: RerankerRecipe, base: Path) -> Card:
+    files = [file for path in recipe.data for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    return Card(
+        title="Reranker",
+        what="Scores how likely an exchange is to answer a question. Used as the option `reranker` of the system "
+        "`evidence` or as the setting `retrieval.rerank`. `run.json` holds, under `found`, what the search alone gives "
+        "for the held-out questions.",
+        base=base.name,
+        data=files,
+        settings={"data": [str(path) for path in recipe.data]},
+        measured_on="the held-out people",
+    )
+
+
+def _encode(tokenizer: PairTokenizer, lesson: Lesson) -> dict[str, object]:
+    return {
+        "query": tokenizer.queries([lesson.query])[0],
+        "texts": tokenizer.texts(lesson.texts),
+        "labels": list(lesson.labels),
+    }
+
+
+def collate_lessons(examples: Sequence[Mapping[str, object]]) -> dict[str, Tensor]:
+    """(n, length) queries, (n, texts, length) texts and (n, texts) labels; 0 pads tokens, -100 labels."""
+    queries = [torch.tensor(example["query"]) for example in examples]
+    texts = [[torch.tensor(text) for text in cast("list[list[int]]", example["texts"])] for example in examples]
+    labels = [torch.tensor(example["labels"]) for example in examples]
+    count, width = max(map(len, texts)), max(len(text) for row in texts for text in row)
+    tokens = torch.zeros(len(examples), count, width, dtype=torch.long)
+    for number, row in enumerate(texts):
+        for place, text in enumerate(row):
+            tokens[number, place, : len(text)] = text
+    pad = torch.nn.utils.rnn.pad_sequence
+    return {
+        "query": pad(queries, batch_first=True),
+        "texts": tokens,
+        "labels": pad(labels, batch_first=True, padding_value=_NONE),
+    }
+
+
+class PairLearner(torch.nn.Module):
+    """A network in training: its upper layers and its head learn. `settings` go into the finished folder."""
+
+    def __init__(self, shape: PairShape, weights: Mapping[str, Tensor], recipe: RerankerRecipe) -> None:
+        super().__init__()
+        weights = {**weights, **new_head(len(weights["embeddings.LayerNorm.weight"]))}
+        self._names = [name for name in weights if shape.reads_pairs(name)]
+        self._fixed = {name: value for name, value in weights.items() if name not in self._names}
+        self._shape = shape
+        self._recipe = recipe
+        self.learned = torch.nn.ParameterDict({_key(name): torch.nn.Parameter(weights[name]) for name in self._names})
+        self.settings: Mapping[str, object] = {}
+
+    def forward(self, query: Tensor, texts: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The mean loss, and (n, texts) logits, -100 where there is no text."""
+        current = {**self._fixed, **{name: self.learned[_key(name)] for name in self._names}}
+        network = PairNetwork(self._shape, current, float_linear(current))
+        with torch.no_grad():
+            queries = network.read([row[row > 0].tolist() for row in query])
+            rows = network.read([row[row > 0].tolist() for row in texts[labels != _NONE]])
+        owners = (labels != _NONE).nonzero()[:, 0].tolist()
+        scores = network.compare(
+            [(self._drop(queries[owner]), self._drop(states)) for owner, states in zip(owners, rows, strict=True)]
+        )
+        logits = torch.full(labels.shape, float(_NONE)).masked_scatter(labels != _NONE, scores)
+        return {"loss": lesson_loss(logits, labels, self._recipe.pointwise_weight), "logits": logits}
+
+    def _drop(self, states: Tensor) -> Tensor:
+        if not self.training or not self._recipe.dropped_tokens:
+            return states
+        mask = torch.rand(len(states)) >= self._recipe.dropped_tokens
+        mask[0] = True
+        return states[mask]
+
+    def save_pretrained(self, folder: str) -> None:
+        """Write the finished reranker."""
+        save_reranker(Path(folder), self.settings, {name: self.learned[_key(name)].detach() for name in self._names})
+
+
+def _key(name: str) -> str:
+    return name.replace(".", "/")
+
+
+def lesson_loss(logits: Tensor, labels: Tensor, pointwise_weight: float) -> Tensor:
+    """The mean over the questions of the listwise and the weighted pointwise loss."""
+    losses = [
+        _listwise(scores, kinds) + pointwise_weight * _pointwise(scores, kinds)
+        for row, kind in zip(logits, labels, strict=True)
+        for scores, kinds in [(row[kind != _NONE], kind[kind != _NONE])]
+    ]
+    return torch.stack(losses).mean()
+
+
+def _listwise(scores: Tensor, labels: Tensor) -> Tensor:
+    """Each right exchange against all wrong ones; half as much for an outdated one, which the right ones must beat."""
+    right, wrong, outdated = (scores[labels == label] for label in (RIGHT, WRONG, OUTDATED))
+    rivals = torch.logsumexp(wrong, 0)
+    loss = scores.sum() * 0
+    if len(right):
+        loss = loss + functional.softplus(rivals - right).mean()
+    if len(outdated):
+        loss = loss + 0.5 * functional.softplus(rivals - outdated).mean()
+    if len(right) and len(outdated):
+        loss = loss + 0.2 * functional.softplus(outdated.max() - right).mean()
+    return loss
+
+
+def _pointwise(scores: Tensor, labels: Tensor) -> Tensor:
+    targets = (labels == RIGHT).float() + 0.6 * (labels == OUTDATED).float()
+    weights = torch.where(labels == RIGHT, 3.0, torch.where(labels == OUTDATED, 0.5, 1.0))
+    return (functional.binary_cross_entropy_with_logits(scores, targets, reduction="none") * weights).mean()
+
+
+class Measures:
+    """Recall at 5 and 10 and the mean reciprocal rank."""
+
+    def __call__(self, logits: "NDArray[np.float32]", labels: "NDArray[np.int64]") -> dict[str, float]:
+        rows = []
+        for scores, kinds in zip(logits, labels, strict=True):
+            order = np.argsort(-scores[kinds != _NONE], kind="stable")
+            right = kinds[kinds != _NONE][order] == RIGHT
+            recalls = [right[:k].sum() / right.sum() for k in (5, 10)]
+            rows.append((*recalls, 1 / (1 + right.argmax())))
+        self._latest = logits[labels != _NONE], labels[labels != _NONE]
+        return dict(zip((BEST, "recall@10", "mrr"), np.mean(rows, axis=0).tolist(), strict=True))
+
+    def calibrate(self) -> dict[str, float]:
+        """The `scale` and `shift` that make the last logits probabilities."""
+        logits, labels = self._latest
+        parameters = torch.tensor([1.0, 0.0], requires_grad=True)
+        optimizer = torch.optim.LBFGS([parameters], max_iter=50)
+        scores, targets = torch.tensor(logits).float(), torch.tensor(labels == RIGHT).float()
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = functional.binary_cross_entropy_with_logits(parameters[0] * scores + parameters[1], targets)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        scale, shift = parameters.tolist()
+        return {"scale": scale, "shift": shift}
+
+
+def _as_found(lessons: Sequence[Lesson]) -> "tuple[NDArray[np.float32], NDArray[np.int64]]":
+    """The order of the search as logits, with the labels."""
+    width = max(len(lesson.labels) for lesson in lessons)
+    labels = np.array([[*lesson.labels, *[_NONE] * (width - len(lesson.labels))] for lesson in lessons])
+    return np.tile(-np.arange(width, dtype=np.float32), (len(lessons), 1)), labels

@@ -1,0 +1,180 @@
+"""Training a reranker: what is learned from, the losses, a run that resumes, and mistakes in the data."""
+
+import json
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+import finetune.trainers.reranker as reranker_training
+from finetune.reranker_lessons import OUTDATED, RIGHT, WRONG, Lesson, hold_out_people, read_lessons, sample_texts
+from finetune.trainers.reranker import RerankerRecipe, lesson_loss, train
+from finetune.trainers.training import CHECKPOINTS, TrainingJob
+from localmem.errors import BadInput
+from localmem.factory import reranker
+from localmem.retrieval.bm25 import BM25Retriever
+from tests.finetune.small import small_encoder
+
+ANIMALS = ("dog", "cat", "horse", "goat", "duck", "hen")
+WORDS = ("user", "assistant", ":", ".", "what", "about", "the", "my", "is", "big", "small", "i", "see", "that", "?")
+NORMALIZER = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+    "lowercase": True,
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = [*ANIMALS, *WORDS]
+    folder = small_encoder(tmp_path_factory.mktemp("base"), words, layers=2)
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": NORMALIZER}))
+    return folder
+
+
+def write_people(folder: Path, *names: str) -> Path:
+    """People who tell one thing about each animal, and are asked about it."""
+    folder.mkdir()
+    for name in names:
+        turns = [
+            {"role": role, "content": content}
+            for animal in ANIMALS
+            for role, content in (("user", f"My {animal} is big."), ("assistant", "I see."))
+        ]
+        probes = [
+            {
+                "type": "single-fact",
+                "question": f"What about the {animal}?",
+                "paraphrase": f"Is my {animal} small?",
+                "evidence": [[0, 2 * number]],
+            }
+            for number, animal in enumerate(ANIMALS)
+        ]
+        update = {"type": "knowledge-update", "question": "The dog?", "evidence": [[0, 0]], "must_not_contain": ["Cat"]}
+        person = {
+            "sessions": [{"started_at": "2025-01-02T10:00", "turns": turns}],
+            "probes": [*probes, update],
+            "ordinary": ["What is that?"],
+        }
+        (folder / f"{name}.json").write_text(json.dumps(person))
+    return folder
+
+
+def make_job(
+    base: Path, data: Path, out: Path, *, resume: bool = False, **fields: object
+) -> TrainingJob[RerankerRecipe]:
+    settings: dict[str, object] = {
+        "base": str(base),
+        "data": (data,),
+        "hold_out": ("b",),
+        "split_layers": 1,
+        "epochs": 4,
+        "learning_rate": 1e-3,
+        "patience": 9,
+        "negatives": 4,
+    }
+    return TrainingJob(RerankerRecipe.model_validate(settings | fields), out, resume=resume, notify=lambda _: None)
+
+
+def lessons_of(folder: Path) -> list[Lesson]:
+    return read_lessons(folder, lambda: BM25Retriever(language="english"), 30)
+
+
+def test_lessons_hold_the_evidence_what_was_found_and_a_denial(tmp_path: Path) -> None:
+    lessons = {lesson.query: lesson for lesson in lessons_of(write_people(tmp_path / "people", "a-1"))}
+    assert len(lessons) == 2 * len(ANIMALS) + 2
+    lesson = lessons["What about the dog?"]
+    assert lesson.texts[lesson.labels.index(RIGHT)] == "User: My dog is big.\nAssistant: I see."
+    assert lesson.labels.count(RIGHT) == 1
+    assert lesson.texts[-1].startswith(("User: What about the dog?", "User: Is my dog small?"))
+    assert lesson.labels[-1] == WRONG
+    assert RIGHT not in lessons["What is that?"].labels
+
+
+def test_old_values_are_outdated_and_forgotten_ones_left_out(tmp_path: Path) -> None:
+    folder = write_people(tmp_path / "people", "a-1")
+    person = json.loads((folder / "a-1.json").read_text())
+    person["probes"] = [
+        {"type": "knowledge-update", "question": "My cat, my dog?", "evidence": [[0, 0]], "must_not_contain": ["Cat"]},
+        {"type": "forgotten", "question": "My duck?", "evidence": [[0, 8]]},
+    ]
+    (folder / "a-1.json").write_text(json.dumps(person))
+    update, *others = [lesson for lesson in lessons_of(folder) if "my" in lesson.query.lower()]
+    labels = dict(zip(update.texts, update.labels, strict=True))
+    assert labels["User: My cat is big.\nAssistant: I see."] == OUTDATED
+    assert others == []
+
+
+def test_people_are_held_out_by_person_or_author() -> None:
+    lessons = [Lesson(name, "q", ("t",), (RIGHT,)) for name in ("a-1", "a-2", "b-1")]
+    for held_out, expected in ((("b",), {"b-1"}), (("a-2", "b"), {"a-2", "b-1"}), ((), {"b-1"})):
+        learned, checked = hold_out_people(lessons, held_out)
+        assert {lesson.person for lesson in checked} == expected
+        assert not expected & {lesson.person for lesson in learned}
+    with pytest.raises(BadInput, match="'c' is no person"):
+        hold_out_people(lessons, ["c"])
+    with pytest.raises(BadInput, match="every person"):
+        hold_out_people(lessons, ["a", "b"])
+
+
+def test_a_sample_has_the_right_texts_the_denial_and_as_many_wrong_ones_as_asked() -> None:
+    labels = (RIGHT, *[WRONG] * 25, RIGHT, OUTDATED, RIGHT, WRONG)
+    lesson = Lesson("a-1", "q", tuple(map(str, range(len(labels)))), labels)
+    sample = sample_texts(lesson, 7, 0)
+    assert [sample.labels.count(label) for label in (RIGHT, WRONG, OUTDATED)] == [2, 7, 1]
+    assert "29" in sample.texts
+    assert sample == sample_texts(lesson, 7, 0) != sample_texts(lesson, 7, 1)
+
+
+def test_the_loss_falls_when_the_right_text_leads_and_the_outdated_one_follows() -> None:
+    labels = torch.tensor([[RIGHT, OUTDATED, WRONG, -100]])
+    orders = [[3.0, 1.0, -3.0, -100.0], [1.0, 3.0, -3.0, -100.0], [-3.0, 1.0, 3.0, -100.0]]
+    losses = [lesson_loss(torch.tensor([order]), labels, 0.3).item() for order in orders]
+    assert losses == sorted(losses)
+    nothing = lesson_loss(torch.tensor([[-4.0, -4.0]]), torch.tensor([[WRONG, WRONG]]), 0.3)
+    assert 0 < nothing < lesson_loss(torch.tensor([[4.0, 4.0]]), torch.tensor([[WRONG, WRONG]]), 0.3)
+
+
+def test_a_trained_reranker_finds_the_evidence_of_other_people(base: Path, tmp_path: Path) -> None:
+    data = write_people(tmp_path / "people", "a-1", "a-2", "b-1")
+    result = train(make_job(base, data, tmp_path / "run", epochs=15))
+    assert result.measures["mrr"] > 0.9
+    report = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert set(report["found"]) == {"recall@5", "recall@10", "mrr"}
+    assert sorted(report["data"]) == ["a-1.json", "a-2.json", "b-1.json"]
+    texts = [f"User: My {animal} is big.\nAssistant: I see." for animal in ("dog", "goat", "hen")]
+    scores = reranker(str(tmp_path / "run"), "auto").score("What about the goat?", texts)
+    assert max(scores) == scores[1]
+
+
+def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_people(tmp_path / "people", "a-1", "b-1")
+    train(make_job(base, data, tmp_path / "whole", epochs=3))
+    calls = count()
+
+    class Interrupted(reranker_training.Measures):
+        def __call__(self, *arguments: object) -> dict[str, float]:
+            if next(calls) == 1:
+                raise KeyboardInterrupt
+            return super().__call__(*arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reranker_training, "Measures", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(make_job(base, data, tmp_path / "parts", epochs=3))
+    assert (tmp_path / "parts" / CHECKPOINTS).is_dir()
+    train(make_job(base, data, tmp_path / "parts", epochs=3, resume=True))
+    files = [tmp_path / name / "reranker.safetensors" for name in ("whole", "parts")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_data_without_questions_is_refused(tmp_path: Path) -> None:
+    folder = write_people(tmp_path / "people", "a-1")
+    person = json.loads((folder / "a-1.json").read_text())
+    (folder / "a-1.json").write_text(json.dumps(person | {"probes": []}))
+    with pytest.raises(BadInput, match="no question with evidence"):
+        lessons_of(folder)
