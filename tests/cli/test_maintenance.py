@@ -80,4 +80,4 @@ def test_another_encoder_is_refused_until_the_store_is_reindexed(localmem: Run, 
     assert summary == {"dimension": 384, "keys": 2, "encoded": 2, "dropped": 1}
     assert "Bruno" in localmem("recall", "what is my dog called?", env=DENSE).stdout
     assert "of minilm-l6-v2@" in localmem("doctor", env=DENSE).stdout
-    assert localmem("reindex").stdout.startswith("1 keys use minilm-l6-v2@")
+    assert localmem("reindex").stdout.startswith("2 keys use minilm-l6-v2@")
