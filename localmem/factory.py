@@ -376,4 +376,6 @@ class Parts(systems.Parts):
 def memory(settings: Settings, parts: systems.Parts, bank: Bank | None = None) -> Memory:
     """A memory of the system that the settings name, over this bank (default: an empty one)."""
     options = system_options(settings.system, settings.options)
+    if settings.retrieval.retriever == "bm25" and "reranker" in options:
+        options["reranker"] = None  # who searches by words alone loads no encoder, which a reranker is made of
     return SYSTEMS[settings.system].new_memory(parts, options, bank)

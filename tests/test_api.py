@@ -42,7 +42,7 @@ def test_what_was_added_is_found_recalled_listed_and_explained(memory: LocalMem)
     assert SISTER in hit.unit.text
     assert SISTER in memory.recall("Where does Clara live?", user="ana", time=START + timedelta(days=1)).text
     statement, answer = memory.memories(user="ana")
-    assert (hit.unit.id, statement.id, answer.id) == (statement.id, f"{session}.0#u0", f"{session}.0#a0")
+    assert (hit.unit.id, statement.id, answer.id) == (statement.id, f"{session}.0@u0", f"{session}.0@a0")
     for unit, sources in ((statement, [f"{session}.0"]), (answer, [f"{session}.0", f"{session}.1"])):
         assert [turn.id for turn in memory.history(unit.id, user="ana").sources] == sources
 

@@ -20,7 +20,10 @@ import numpy as np
 from localmem.errors import BadSettings, BadVectors, ModelDamaged
 from localmem.files import read_json
 from localmem.retrieval.bert import read_layout, read_weights
+from localmem.retrieval.bm25 import words
+from localmem.retrieval.languages import detect_language
 from localmem.weights.folder import checksum, model_path
+from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 SETTINGS, WEIGHTS = "reranker.json", "reranker.safetensors"
 _SCALE = ".scale"  # ends the name of the scales of an int8 weight's rows
+_UNKNOWN = 0.5  # the score of texts that cannot be judged
 _CACHED_TOKENS = 65_536  # of texts whose lower states are kept: 50 MB at a width of 384
 
 
@@ -81,16 +85,21 @@ class SplitReranker:
         self.name = folder.name
         self._folder = folder
         self._settings = read_json(folder / SETTINGS, RerankerSettings)
-        self._base = base_folder(self._settings)
+        entry = Manifest.load().models.get(self._settings.base)
+        self._languages = entry.languages if entry else ()
         self._guard = threading.Lock()
         self._loaded: tuple[PairTokenizer, PairNetwork] | None = None
         self._states: OrderedDict[bytes, Tensor] = OrderedDict()
         self._tokens = 0
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How likely each text is to answer the query. Raises BadVectors for scores that are not finite."""
-        if not texts:
-            return []
+        """How likely each text is to answer the query. Raises BadVectors for scores that are not finite.
+
+        A query in a language that the base does not know says nothing: every text has the same score.
+        """
+        language = detect_language(query, words(query)) if self._languages else None
+        if not texts or (language is not None and language not in self._languages):
+            return [_UNKNOWN] * len(texts)
         import torch
 
         with self._guard, torch.inference_mode():
@@ -107,29 +116,31 @@ class SplitReranker:
         if self._loaded is None:
             from localmem.retrieval.pair_network import PairNetwork
 
-            shape, weights = base_weights(self._base, self._settings.split)
+            base = base_folder(self._settings)
+            shape, weights = base_weights(base, self._settings.split)
             stored = _read_stored(self._folder / WEIGHTS)
             weights |= {name: value for name, value in stored.items() if f"{name}{_SCALE}" not in stored}
             network = PairNetwork(shape, weights, _int8_linear(weights, stored))
-            self._loaded = PairTokenizer(self._base, self._settings), network
+            self._loaded = PairTokenizer(base, self._settings), network
         return self._loaded
 
     def _read(self, tokenizer: PairTokenizer, network: "PairNetwork", texts: Sequence[str]) -> "list[Tensor]":
         """The lower layers' states of the texts; those that are not cached are read together."""
-        keys = [sha256(text.encode()).digest() for text in texts]
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._states}
-        known = {key: self._states[key].float() for key in keys if key in self._states}
-        if missing:
-            known |= zip(missing, network.read(tokenizer.texts(list(missing.values()))), strict=True)
-        for key in keys:
-            self._keep(key, known[key])
-        return [known[key] for key in keys]
-
-    def _keep(self, key: bytes, states: "Tensor") -> None:
         import torch
 
+        keys = [sha256(text.encode()).digest() for text in texts]
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._states}
+        known = {key: self._states[key] for key in keys if key in self._states}
+        if missing:
+            states = network.read(tokenizer.texts(list(missing.values())))
+            known |= zip(missing, (state.to(torch.bfloat16) for state in states), strict=True)
+        for key in keys:
+            self._keep(key, known[key])
+        return [known[key].float() for key in keys]  # rounded the first time too: the same search scores the same
+
+    def _keep(self, key: bytes, states: "Tensor") -> None:
         if key not in self._states:
-            self._states[key] = states.to(torch.bfloat16)
+            self._states[key] = states
             self._tokens += len(states)
         self._states.move_to_end(key)
         while self._tokens > _CACHED_TOKENS:

@@ -20,7 +20,7 @@ from localmem.retrieval.hybrid import fuse_ranks
 from localmem.retrieval.languages import detect_language
 from localmem.types import Unit
 
-SIDE_MARK = "#"  # between the id of an exchange and that of one of its turns
+SIDE_MARK = "@"  # between the id of an exchange and that of one of its turns; stands in URLs as it is
 _VIEW_MARK = "\t"  # between the id of a unit and that of one of its texts
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 _SHORTEST = 12  # characters of a sentence that is indexed by itself

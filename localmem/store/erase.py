@@ -28,7 +28,7 @@ from localmem.store import jobs
 from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit
 from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table
-from localmem.store.sessions import chunks, no_session, no_user, session_states, turns_by_id
+from localmem.store.sessions import chunks, no_session, no_user, replies_to, session_states, turns_by_id
 from localmem.store.undo import dependents
 from localmem.store.vectors import delete_vectors
 from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote
@@ -72,7 +72,7 @@ class Eraser:
         self.sources: tuple[str, ...] = ()
 
     def erase_unit(self, system: str, unit_id: str, *, sources: bool) -> None:
-        """A unit with all that names it; with `sources` also its turns and what else came from them.
+        """A unit with all that names it; with `sources` also its turns, the replies to them and what came from these.
 
         `unit_id` may be a request to forget: then all that it put away is erased, with the turns.
         """
@@ -91,7 +91,8 @@ class Eraser:
         self._record_texts(decoded)
         self._log.advance(self._connection, self._user, system)
         if sources:
-            self._delete_turns(set(source_turns), set())
+            replies = replies_to(self._connection, self._user, set(source_turns))
+            self._delete_turns(set(source_turns) | replies, set())
         else:
             self.sources = tuple(source_turns)
 

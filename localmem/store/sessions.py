@@ -135,6 +135,22 @@ def turns_by_id(connection: Connection, user: str, ids: Collection[str]) -> dict
     return by_id
 
 
+def replies_to(connection: Connection, user: str, ids: Collection[str]) -> set[str]:
+    """The ids of the assistant's turns right after these turns: a reply may repeat what it answers."""
+    following = turns.alias()
+    after = and_(
+        following.c.user == turns.c.user,
+        following.c.session == turns.c.session,
+        following.c.position == turns.c.position + 1,
+    )
+    query = select(following.c.id).select_from(turns.join(following, after))
+    replies = set[str]()
+    for part in chunks(sorted(ids)):
+        of_users = query.where(turns.c.user == user, turns.c.id.in_(part), turns.c.role == "user")
+        replies.update(connection.execute(of_users.where(following.c.role == "assistant")).scalars())
+    return replies
+
+
 def session_of_turn(connection: Connection, user: str, turn_id: str) -> str | None:
     """The id of the session that contains the turn."""
     query = select(turns.c.session).where(turns.c.user == user, turns.c.id == turn_id)

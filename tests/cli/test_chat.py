@@ -16,7 +16,7 @@ def test_yesterdays_words_are_recalled_today(localmem: Run) -> None:
         "chat", "--now", "2026-03-02T18:00", env=DENSE, stdin="My dog is called Bruno.\n/memory\n/end\n/nonsense\n"
     )
     assert yesterday.returncode == 0, yesterday.stderr
-    assert "#u0  2026-03-02  User: My dog is called Bruno." in yesterday.stdout
+    assert "@u0  2026-03-02  User: My dog is called Bruno." in yesterday.stdout
     assert "unknown command '/nonsense'" in yesterday.stderr
     today = localmem("chat", "--now", "2026-03-03T09:00", env=DENSE, stdin="What is my dog called?\n/why\n/memory\n")
     assert today.returncode == 0, today.stderr
@@ -34,7 +34,7 @@ def test_an_open_session_continues_when_recent_and_closes_when_old(localmem: Run
     localmem("chat", "--now", "2026-03-02T18:00", env=DENSE, stdin="My cat is called Tom.\n")
     soon = localmem("chat", "--now", "2026-03-02T18:10", env=DENSE, stdin="/memory\n")
     assert "continuing the session of 02 March 2026" in soon.stderr
-    assert "#u0  2026-03-02  User: My cat is called Tom." in soon.stdout
+    assert "@u0  2026-03-02  User: My cat is called Tom." in soon.stdout
     later = localmem("chat", "--now", "2026-03-03T18:10", env=DENSE, stdin="What is my cat called?\n/why\n")
     assert "continuing" not in later.stderr
     assert "Tom" in later.stdout

@@ -19,12 +19,12 @@ def test_remember_imports_each_session_once(localmem: Run, session_log: Path) ->
         "system": "evidence",
         "read": 2,
         "skipped": 0,
-        "units": 5,
+        "units": 4,
     }
     again = json.loads(localmem("remember", session_log, "--user", "ana", "--json").stdout)
-    assert (again["read"], again["skipped"], again["units"]) == (0, 2, 5)
+    assert (again["read"], again["skipped"], again["units"]) == (0, 2, 4)
     text = localmem("remember", session_log, "--user", "ana").stdout
-    assert text == "0 sessions imported, 2 skipped (already imported); 5 units in total\n"
+    assert text == "0 sessions imported, 2 skipped (already imported); 4 units in total\n"
 
 
 def test_recall_shows_the_memory_of_one_user_within_filters(localmem: Run, session_log: Path) -> None:
@@ -43,8 +43,8 @@ def test_show_prints_the_memory_now_and_at_a_date_and_the_history_of_a_unit(loca
     localmem("remember", session_log, "--user", "ana")
     now = json.loads(localmem("show", "--user", "ana", "--json").stdout)
     earlier = json.loads(localmem("show", "--user", "ana", "--as-of", "2026-03-05", "--json").stdout)
-    assert [unit["session"] for unit in now["units"]] == [*["first"] * 4, "second"]
-    assert [unit["session"] for unit in earlier["units"]] == ["first"] * 4
+    assert [unit["session"] for unit in now["units"]] == [*["first"] * 3, "second"]
+    assert [unit["session"] for unit in earlier["units"]] == ["first"] * 3
     text = localmem("show", "--user", "ana").stdout
     assert f"{now['units'][0]['id']}  2026-03-02  " in text
     history = localmem("show", "--user", "ana", "--history", now["units"][0]["id"]).stdout

@@ -75,7 +75,7 @@ def test_other_weights_of_the_encoder_are_refused(folder: Path) -> None:
     digest = settings.split('"base_sha256": "')[1][:64]
     (folder / "reranker.json").write_text(settings.replace(digest, "0" * 64))
     with pytest.raises(BadSettings, match="other weights"):
-        SplitReranker(folder)
+        SplitReranker(folder).score(QUERY, TEXTS)
 
 
 def test_a_damaged_file_is_reported(folder: Path) -> None:
@@ -91,3 +91,9 @@ def test_the_shipped_reranker_is_whole_small_and_found_by_its_name(starter_encod
     reranker = factory.reranker(entry.name, "auto")
     scores = reranker.score(QUERY, TEXTS)
     assert scores[0] > max(scores[1:])
+
+
+def test_a_query_in_a_language_that_the_base_does_not_know_changes_no_order() -> None:
+    reranker = factory.reranker("minilm-l6-v2-rerank", "auto")
+    assert len(set(reranker.score("Wie heißt denn der Hund von meiner Schwester?", TEXTS))) == 1
+    assert len(set(reranker.score(QUERY, TEXTS))) == len(TEXTS)

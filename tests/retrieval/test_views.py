@@ -21,8 +21,8 @@ REPLY = "Bruno suits a boxer. Would Mia sell honey?"
 
 def exchange(name: str, statement: str, reply: str) -> list[Unit]:
     """The two units of an exchange."""
-    asked = unit(f"{name}#u0", f"User: {statement}", key=statement)
-    answered = unit(f"{name}#a0", f"Assistant: {reply}", key=f"User: {statement}\nAssistant: {reply}")
+    asked = unit(f"{name}@u0", f"User: {statement}", key=statement)
+    answered = unit(f"{name}@a0", f"Assistant: {reply}", key=f"User: {statement}\nAssistant: {reply}")
     return [replace(asked, speaker="User"), replace(answered, speaker="Assistant")]
 
 
@@ -53,14 +53,14 @@ def test_an_exchange_is_returned_once_by_the_side_that_matches(parts: dict[str, 
 def test_the_best_sentence_says_which_side_matched() -> None:
     retriever = views()
     retriever.add(exchange("s.0", STATEMENT, REPLY))
-    assert names(retriever, "The dog is called Bruno.") == ["s.0#u0"]
-    assert names(retriever, "Would Mia sell honey?") == ["s.0#a0"]
+    assert names(retriever, "The dog is called Bruno.") == ["s.0@u0"]
+    assert names(retriever, "Would Mia sell honey?") == ["s.0@a0"]
 
 
 def test_removed_units_match_in_no_view() -> None:
     retriever = views()
     retriever.add([*exchange("s.0", STATEMENT, REPLY), *exchange("s.2", "It rained.", "Take an umbrella.")])
-    retriever.remove(["s.0#u0", "s.0#a0", "unknown"])
+    retriever.remove(["s.0@u0", "s.0@a0", "unknown"])
     assert {exchange_of(match) for match in names(retriever, "Bruno bees Porto honey umbrella")} == {"s.2"}
 
 

@@ -55,8 +55,8 @@ def ask(system: Memory, question: str, days: int = 30) -> Recall:
 def test_each_turn_is_a_unit_with_its_source() -> None:
     system = remember(memory(), BICYCLE)
     assert live(system) == {
-        "s1.0#u0": "User: I bought a red bicycle in Delft.",
-        "s1.0#a0": "Assistant: It will suit the canals.",
+        "s1.0@u0": "User: I bought a red bicycle in Delft.",
+        "s1.0@a0": "Assistant: It will suit the canals.",
     }
     statement, reply = system.bank.live()
     assert statement.sources == ("s1.0",)
@@ -71,7 +71,7 @@ def test_a_turn_is_known_as_soon_as_it_is_logged() -> None:
     system.apply(system.observe_turn(BICYCLE, Recall()))
     once = live(system)
     assert system.end_session(BICYCLE) == []
-    assert set(once) == {"s1.0#u0", "s1.0#a0"}
+    assert set(once) == {"s1.0@u0", "s1.0@a0"}
 
 
 def test_the_dialogue_itself_is_not_recalled() -> None:
@@ -86,7 +86,7 @@ def test_asking_and_denying_leave_no_unit() -> None:
     for day in range(1, 6):
         remember(system, session(*ASKED, name=f"asked{day}", start=START + timedelta(days=day)))
     assert live(system) == before
-    assert ask(system, ASKED[0]).hits[0].unit.id == "s1.0#u0"
+    assert ask(system, ASKED[0]).hits[0].unit.id == "s1.0@u0"
 
 
 def test_a_reply_that_repeats_a_memory_is_not_learned_again() -> None:
@@ -100,7 +100,7 @@ def test_a_reply_that_repeats_a_memory_is_not_learned_again() -> None:
 def test_a_reply_that_says_something_is_remembered_with_its_question() -> None:
     named = session("What would be a funny name?", "Standing Room Only would do.", name="s1")
     system = remember(memory(), named)
-    assert list(live(system)) == ["s1.0#a0"]
+    assert list(live(system)) == ["s1.0@a0"]
     assert "Standing Room Only" in ask(system, "Which funny name did you suggest?").text
 
 
@@ -149,7 +149,7 @@ def test_a_replaced_statement_is_shown_when_the_past_is_asked_for(question: str,
     old = session("I live in Paris.", "Nice.", name="s1")
     new = session("I live in Lyon now.", "Nice.", name="s2", start=START + timedelta(days=5))
     system = remember(memory(), old, new)
-    system.apply([AddLink(Link("s2.0#u0", "s1.0#u0", "supersedes"), START)])
+    system.apply([AddLink(Link("s2.0@u0", "s1.0@u0", "supersedes"), START)])
     text = ask(system, question).text
     assert "Lyon" in text
     assert ("Paris" in text) is shows_old

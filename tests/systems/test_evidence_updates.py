@@ -57,9 +57,9 @@ def test_nearness_is_beyond_that_of_chance_matches() -> None:
 
 def test_sentences_are_found_by_unit_and_number() -> None:
     index = ViewRetriever(Indexes(DenseRetriever(WordEncoder()), None, None))
-    index.add([unit("s.0#u0", f"User: My cat Tom likes tuna. {DENTIST}", key="other words")])
+    index.add([unit("s.0@u0", f"User: My cat Tom likes tuna. {DENTIST}", key="other words")])
     ((match, *_),) = index.search_sentences([DENTIST], 5)
-    assert (match.unit, match.number) == ("s.0#u0", 2)
+    assert (match.unit, match.number) == ("s.0@u0", 2)
     assert ViewRetriever(Indexes(None, None, None)).search_sentences(["cat"], 5) == [[]]
     assert 0 not in {row.number for row in index.search_sentences(["other words"], 9)[0]}  # the key is no sentence
 
@@ -67,7 +67,7 @@ def test_sentences_are_found_by_unit_and_number() -> None:
 def test_a_sentence_that_was_replaced_is_cut_and_the_rest_of_its_turn_shown() -> None:
     system = remember(memory(), TOLD, UPDATED)
     (link,) = system.bank.links
-    assert (link.source, link.target, link.relation) == ("s2.0#u0", "s1.0#u0", "supersedes:1")
+    assert (link.source, link.target, link.relation) == ("s2.0@u0", "s1.0@u0", "supersedes:1")
     text = ask(system, "When is the dentist, on which day?").text
     assert "Thursday" in text
     assert "Tuesday" not in text
@@ -103,9 +103,9 @@ def test_the_newer_statement_is_brought_in_where_only_the_older_matches() -> Non
     system = remember(memory(candidates=1), old, new, newest)
     question = "Who keeps the spare key?"
     assert {hit.unit.session for hit in ask(system, question).hits} == {"s1"}
-    system.apply([AddLink(Link("s2.0#u0", "s1.0#u0", "supersedes"), START)])
+    system.apply([AddLink(Link("s2.0@u0", "s1.0@u0", "supersedes"), START)])
     assert {hit.unit.session for hit in ask(system, question).hits} == {"s2"}
-    system.apply([AddLink(Link("s3.0#u0", "s2.0#u0", "supersedes"), START)])
+    system.apply([AddLink(Link("s3.0@u0", "s2.0@u0", "supersedes"), START)])
     assert {hit.unit.session for hit in ask(system, question).hits} == {"s3"}
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from localmem.retrieval.views import SIDE_MARK
 from localmem.text.dialogue import line
 from localmem.text.passages import split_passages
-from localmem.text.utterances import adds_nothing, is_denial, is_evidence
+from localmem.text.utterances import adds_nothing, is_denial, is_evidence, is_small_talk
 from localmem.types import Session, Turn, Unit
 
 STATEMENT = "statement"  # of the user
@@ -44,7 +44,8 @@ def is_new(place: Place, earlier: Sequence[str]) -> bool:
     """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do."""
     if place.turn.role == "user":
         return is_evidence(place.turn.text)
-    return not is_denial(place.turn.text) and not adds_nothing(place.turn.text, [place.opening.text, *earlier])
+    reply = place.turn.text
+    return not (is_denial(reply) or is_small_talk(reply) or adds_nothing(reply, [place.opening.text, *earlier]))
 
 
 def turn_units(session: str, place: Place) -> list[Unit]:

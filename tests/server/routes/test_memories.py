@@ -119,7 +119,7 @@ def test_an_erased_unit_is_gone_from_store_index_and_agent(live: LiveServer) -> 
     live.wait_until_remembered()
     results = live.http().post("/v1/memories/search", json={"query": "cat Minka"}).json()["data"]
     assert all("Minka" not in unit["text"] for unit in results)
-    assert all(text != "My cat is Minka." for log in live.log() for text in log)
+    assert all("Minka" not in text for log in live.log() for text in log)  # nor does the reply that repeated it
     assert live.http().delete(f"/v1/memories/{quote(cat['id'])}").status_code == 404
 
 
