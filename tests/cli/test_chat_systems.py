@@ -13,6 +13,7 @@ from localmem.config import system_names
 from localmem.llm.base import LLM
 from localmem.llm.transformers import TransformersLLM
 from localmem.llm.wrappers import Wrapper
+from localmem.store import Store
 from localmem.types import Completion, FreeText, Prompt
 
 pytestmark = pytest.mark.slow
@@ -55,4 +56,7 @@ def test_a_conversation_of_three_days(
         output = result.stdout
     assert not [line for line in caplog.messages if " waits: " in line]  # logged for a session that failed
     assert "prompt " in output
-    assert ("No memories for user" in output) == (system in WITHOUT_MEMORY)
+    with Store.open(str(tmp_path)) as store:
+        refused = store.bank("me", system).refused  # a small model may write nothing but inventions
+    is_empty = "No memories for user" in output
+    assert is_empty if system in WITHOUT_MEMORY else refused or not is_empty
