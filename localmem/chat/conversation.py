@@ -91,7 +91,8 @@ class Conversation:
         with self._lock:
             session_id = session_id or next(reversed(self._open), None) or uuid.uuid4().hex[:12]
             session = self._append(session_id, said, time, announce)
-        self.writer.observe_turn(session)
+        for end in range(len(session.turns) - len(said) + 1, len(session.turns) + 1):
+            self.writer.observe_turn(replace(session, turns=session.turns[:end]))
         return session
 
     def reply(

@@ -14,7 +14,7 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Retriever
 from localmem.systems.baselines import RetrievalBaseline, exchange_retrieval
 from localmem.text.dialogue import exchange_units
-from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Prompt, Recall, Session, Turn
+from localmem.types import AddUnit, Change, Exchange, Hit, MarkUnit, Message, Prompt, Recall, Session, Turn
 from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
 
 
@@ -55,6 +55,21 @@ def test_what_was_said_is_recalled_after_the_session_ended() -> None:
     agent.chat("what is my dog called", START + timedelta(days=1))
     assert "Bruno" in asked[-1].messages[-1].content
     assert "Bruno" not in asked[0].messages[-1].content.replace("my dog is called Bruno", "")
+
+
+class OneUnitATurn(RetrievalBaseline):
+    """Remembers each turn as soon as it is logged."""
+
+    def observe_turn(self, session: Session, recall: Recall | None = None) -> list[Change]:
+        last = session.turns[-1]
+        return [AddUnit(unit(last.id, last.text, time=last.time), last.time)]
+
+
+def test_turns_that_are_sent_together_are_each_searchable_at_once() -> None:
+    memory = OneUnitATurn("turns", exchange_units, WordRetriever(), k=3)
+    agent, _, _ = _agent(memory=memory)
+    agent.hear([Message("user", "my cat is Minka"), Message("assistant", "A fine name"), Message("user", "hi")], START)
+    assert [each.text for each in memory.bank.live()] == ["my cat is Minka", "A fine name", "hi"]
 
 
 def test_memory_stands_where_the_model_reads_it_best() -> None:
