@@ -7,7 +7,7 @@ takes back; vectors are derived data and dropped apart from it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Literal, get_args
@@ -40,7 +40,6 @@ _BY_HAND = "note"  # the kind of units that people add: they have no source
 _WRITTEN_NOTES = ("summary", "events", "portrait", "relationship")  # notes of a model's words
 
 IsMachinery = Callable[[str], bool]
-FindContradictions = Callable[[Bank], Iterable[tuple[str, str]]]
 Track = Callable[[Sequence[tuple[str, str]]], Iterable[tuple[str, str]]]
 
 
@@ -90,24 +89,22 @@ class Audit:
         return self.stale_vectors == self.dropped_vectors and not unresolved
 
 
-def find_live_replaced(bank: Bank) -> Iterator[tuple[str, str]]:
-    """(newer, older) of each link "supersedes" whose units are both live, so that both are shown as current."""
+def find_contradictions(bank: Bank) -> Iterator[tuple[str, str]]:
+    """(newer, older) of each live pair of which the newer "corrects" the older, so that both are shown as current.
+
+    What "supersedes" another hides it, so such a pair is none.
+    """
     for link in bank.links:
-        if link.relation.partition(":")[0] == "supersedes" and bank.is_live(link.source) and bank.is_live(link.target):
+        if link.relation == "corrects" and bank.is_live(link.source) and bank.is_live(link.target):
             yield link.source, link.target
 
 
 @dataclass(frozen=True)
 class Auditor:
-    """Audits the memories of one store. `is_machinery` knows the prompts of clients.
-
-    `contradictions` are found by a function for each system; `evidence` keeps both sides and marks the older one when
-    it shows them, so there is none for it.
-    """
+    """Audits the memories of one store. `is_machinery` knows the prompts of clients."""
 
     store: Store
     is_machinery: IsMachinery = lambda _text: False
-    contradictions: Mapping[str, FindContradictions] = field(default_factory=lambda: {"evidence": lambda _bank: ()})
 
     def run(
         self,
@@ -135,8 +132,7 @@ class Auditor:
         journal = self.store.journal(user, system)
         bank = journal.bank()
         turns = self._turns(user)
-        find = self.contradictions.get(system, find_live_replaced)
-        findings = tuple(_find(bank, turns, system, self.is_machinery, find))
+        findings = tuple(_find(bank, turns, system, self.is_machinery))
         changes = fixes(bank, findings, fix_at) if fix_at else []
         cause = f"audit:{fix_at.isoformat()}" if fix_at and changes else ""
         if cause:
@@ -176,12 +172,10 @@ def _without(note: str, texts: set[str]) -> str:
     return "\n".join(line for line in lines if line)
 
 
-# -- what is found
+# -- findings
 
 
-def _find(
-    bank: Bank, turns: Mapping[str, Turn], system: str, is_machinery: IsMachinery, contradict: FindContradictions
-) -> Iterator[Finding]:
+def _find(bank: Bank, turns: Mapping[str, Turn], system: str, is_machinery: IsMachinery) -> Iterator[Finding]:
     written = "\n".join(filter(None, (instructions(group) for group in dict.fromkeys((system, "memory_retrieval")))))
     fault = partial(_fault, written)
     linked = {unit for link in bank.links for unit in (link.source, link.target)}
@@ -194,7 +188,7 @@ def _find(
             problem = "duplicate", original
         if problem is not None:
             yield Finding(problem[0], unit.id, unit.text, problem[1])
-    for newer, older in contradict(bank):
+    for newer, older in find_contradictions(bank):
         yield Finding("contradiction", older, bank.units[older].text, newer)
     everything = list(turns.values())
     for name in bank.notes.keys() & set(_WRITTEN_NOTES):
@@ -203,7 +197,7 @@ def _find(
                 yield Finding(problem[0], name, text, problem[1])
 
 
-Found = tuple[Problem, str] | None
+Fault = tuple[Problem, str] | None
 _PROBLEMS: Mapping[RefusalReason | None, Problem] = {
     "placeholder": "placeholder",
     "loop": "loop",
@@ -215,8 +209,8 @@ _PROBLEMS: Mapping[RefusalReason | None, Problem] = {
 
 
 def _problem(
-    unit: Unit, sources: Sequence[Turn], is_machinery: IsMachinery, fault: Callable[[Sequence[Turn], str], Found]
-) -> Found:
+    unit: Unit, sources: Sequence[Turn], is_machinery: IsMachinery, fault: Callable[[Sequence[Turn], str], Fault]
+) -> Fault:
     if unit.kind == _BY_HAND and not unit.sources:
         return None
     if not sources:
@@ -242,7 +236,7 @@ def _tells_nothing(turn: Turn, user_turns: Sequence[Turn]) -> bool:
     return any(check(turn.text) for check in only_speaks) or adds_nothing(turn.text, [each.text for each in user_turns])
 
 
-def _fault(written: str, sources: Sequence[Turn], text: str) -> Found:
+def _fault(written: str, sources: Sequence[Turn], text: str) -> Fault:
     prompt = Prompt("audit", (Message("system", written),), inputs={"dialogue": "\n".join(map(line, sources))})
     reason, detail = find_fault(prompt, sources, text)
     return (_PROBLEMS[reason], detail) if reason in _PROBLEMS else None

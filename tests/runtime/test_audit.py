@@ -90,20 +90,20 @@ def test_contradictions_that_are_live_and_units_without_a_source_are_reported_on
     old, new = statement_units(past, ["User lives in Bonn.", "User lives in Kiel."], "sentence")
     lost = Unit("x", "User sails.", "User sails.", "sentence", "", "s0", ("s0.0",), START, START)
     by_hand = Unit("n", "User rows.", "User rows.", "note", "", "", (), START, START)
-    changes = [*add_units([old, new, lost, by_hand]), AddLink(Link(new.id, old.id, "supersedes:1"), START)]
+    changes = [*add_units([old, new, lost, by_hand]), AddLink(Link(new.id, old.id, "corrects"), START)]
     _remember(store, "carecall", past, changes)
     assert _problems(store, fix_at=NOW) == {"x": "no source", old.id: "contradiction"}
     assert len(list(store.bank("ana", "carecall").live())) == 4
     assert not Auditor(store).run().is_clean
 
 
-def test_the_default_memory_keeps_both_sides_of_what_is_superseded(store: Store) -> None:
+def test_a_correction_is_live_beside_what_it_corrects_and_a_replacement_is_not(store: Store) -> None:
     past = session("I moved from Bonn to Kiel.", "Oh!")
     old, new = statement_units(past, ["User lives in Bonn.", "User lives in Kiel."], "sentence")
     _remember(store, "evidence", past, [*add_units([old, new]), AddLink(Link(new.id, old.id, "supersedes"), START)])
     assert Auditor(store).run().is_clean
-    found = Auditor(store, contradictions={"evidence": lambda _bank: [(new.id, old.id)]}).run()
-    assert found.counts() == {"contradiction": 1}
+    store.journal("ana", "evidence").commit("by hand", [AddLink(Link(new.id, old.id, "corrects"), START)])
+    assert Auditor(store).run().counts() == {"contradiction": 1}
 
 
 def test_a_repair_is_one_batch_that_can_be_undone(store: Store) -> None:
