@@ -44,7 +44,7 @@ _RECENT = 3  # user's turns that "that" may refer to
 _MOST = 4  # turns about one thing that are put away without asking which
 _NEAR = 0.85  # of the best score
 _ENOUGH = 0.5  # of the weight of a request's words
-_FOUND = 0.25  # the same, for what the memory's own search puts first
+_ENOUGH_IF_FIRST = 0.25  # the same, for what the memory's own search puts first
 _RARE = 4  # turns that hold a rare word at most
 _LONG = 25  # words before a request in its own message that are themselves what it means
 _QUOTE = 60  # characters
@@ -67,7 +67,7 @@ _SECRET = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """Something that may be put away: a turn, or a unit that came from no turn. `id` is that of the turn or unit."""
 
     id: str
@@ -106,17 +106,17 @@ class Forgetting:
         """What is put away for a request of a turn, with the reply that says so."""
         if request.target in ("everything", "unclear"):
             return _answer(turn, _EVERYTHING if request.target == "everything" else _UNCLEAR)
-        said = self._said(turn, dialogue)
+        utterances = self._utterances(turn, dialogue)
         in_turn = request.target == "recent" and _is_about_itself(request.before)
-        chosen = self._recent(request, said, dialogue) if request.target == "recent" and not in_turn else []
-        chosen = chosen or ([] if in_turn else self._matches(request, said))
+        chosen = self._recent(request, utterances, dialogue) if request.target == "recent" and not in_turn else []
+        chosen = chosen or ([] if in_turn else self._matches(request, utterances))
         if not chosen and not in_turn:
             return _answer(turn, _NOTHING if request.topic else _UNCLEAR)
         if len(chosen) > _MOST:
             return _answer(turn, "\n".join([_MANY, *(f"- {_quote(item)}" for item in chosen[: 2 * _MOST])]))
-        own = [Said(turn.id, request.before, turn.time)] if in_turn else []
-        signs = _signs([*chosen, *own], said, request.topic)
-        copies = _repetitions([*chosen, *own], said, signs)
+        own = [Utterance(turn.id, request.before, turn.time)] if in_turn else []
+        signs = _signs([*chosen, *own], utterances, request.topic)
+        copies = _repetitions([*chosen, *own], utterances, signs)
         hides = [Hide(item.id, turn.id, turn.time) for item in (*chosen, *copies)]
         notes = self._rewrite_notes(signs, turn.time)
         reply = [_confirm([*chosen, *own], len(copies))]
@@ -131,47 +131,47 @@ class Forgetting:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
-    def _said(self, turn: Turn, dialogue: Session) -> list[Said]:
+    def _utterances(self, turn: Turn, dialogue: Session) -> list[Utterance]:
         """What was said before a turn and is not hidden: the log, the dialogue, and units that came from no turn."""
         bank = self._memory.bank
         turns = {other.id: other for session in (*self._journal.sessions(), dialogue) for other in session.turns}
-        said = {
-            other.id: Said(other.id, other.text, other.time, other.role == "user")
+        utterances = {
+            other.id: Utterance(other.id, other.text, other.time, other.role == "user")
             for other in turns.values()
             if other.id != turn.id and other.id not in bank.hidden and other.time <= turn.time
         }
         for unit in bank.live():
             if not unit.sources or (len(unit.sources) == 1 and unit.sources[0] not in turns):
                 name = unit.sources[0] if unit.sources else unit.id
-                said.setdefault(name, Said(name, unit.text, unit.time))
-        return list(said.values())
+                utterances.setdefault(name, Utterance(name, unit.text, unit.time))
+        return list(utterances.values())
 
-    def _recent(self, request: ForgetRequest, said: Sequence[Said], dialogue: Session) -> list[Said]:
+    def _recent(self, request: ForgetRequest, utterances: Sequence[Utterance], dialogue: Session) -> list[Utterance]:
         """What the user just said: the last turns that hold a word of the request, else the last one for a "that"."""
-        by_id = {item.id: item for item in said if not _is_request(item.text)}
+        by_id = {item.id: item for item in utterances if not _is_request(item.text)}
         users = [by_id[other.id] for other in dialogue.turns[:-1] if other.role == "user" and other.id in by_id]
-        weights = _weights(request.topic, said)
+        weights = _weights(request.topic, utterances)
         scored = [(_coverage(weights, item), item) for item in users[-_RECENT:]]
         best = max((score for score, _ in scored), default=0.0)
-        if best >= _FOUND:
+        if best >= _ENOUGH_IF_FIRST:
             return [item for score, item in scored if score >= _NEAR * best]
-        elsewhere = max((_coverage(weights, item) for item in said if item.by_user), default=0.0)
+        elsewhere = max((_coverage(weights, item) for item in utterances if item.by_user), default=0.0)
         if request.is_bare and (len(weights) < 2 or elsewhere < _ENOUGH):
             return users[-1:]
         return []
 
-    def _matches(self, request: ForgetRequest, said: Sequence[Said]) -> list[Said]:
+    def _matches(self, request: ForgetRequest, utterances: Sequence[Utterance]) -> list[Utterance]:
         """What the user said at any time about the topic, best first."""
-        weights = _weights(request.topic, said)
+        weights = _weights(request.topic, utterances)
         if not weights:
             return []
         ranks = self._ranks(" ".join(request.topic))
         wants_figure = not _FIGURES.isdisjoint(request.topic)
         scores = {}
-        for item in said:
+        for item in utterances:
             coverage = _coverage(weights, item)
             rank = ranks.get(item.id, 99)
-            if not item.by_user or _is_request(item.text) or coverage < (_FOUND if rank < 3 else _ENOUGH):
+            if not item.by_user or _is_request(item.text) or coverage < (_ENOUGH_IF_FIRST if rank < 3 else _ENOUGH):
                 continue
             figure = 0.2 if wants_figure and _DIGITS.search(item.text) else 0.0
             question = 0.3 if item.text.rstrip().endswith("?") else 0.0
@@ -193,19 +193,19 @@ class Forgetting:
         changes: list[Change] = []
         for name, text in self._memory.bank.notes.items():
             parts = _SENTENCE_END.split(text)
-            kept = [part for part in parts if not signs.are_in(part)]
-            if len(kept) < len(parts) and not text.startswith(("{", "[")):
-                changes.append(SetNote(name, ("\n" if "\n" in text else " ").join(kept), time))
+            remaining = [part for part in parts if not signs.are_in(part)]
+            if len(remaining) < len(parts) and not text.startswith(("{", "[")):
+                changes.append(SetNote(name, ("\n" if "\n" in text else " ").join(remaining), time))
         return changes
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
 
 
-def _weights(topic: Iterable[str], said: Sequence[Said]) -> dict[str, float]:
+def _weights(topic: Iterable[str], utterances: Sequence[Utterance]) -> dict[str, float]:
     """How much each word of a request says: rare ones most, those that only name a kind of thing little."""
     topic = list(topic)
-    texts = [set(terms(words(item.text))) for item in said]
+    texts = [set(terms(words(item.text))) for item in utterances]
     weights = {}
     for word in topic:
         count = sum(_holds(text, word) for text in texts)
@@ -213,7 +213,7 @@ def _weights(topic: Iterable[str], said: Sequence[Said]) -> dict[str, float]:
     return weights
 
 
-def _coverage(weights: dict[str, float], item: Said) -> float:
+def _coverage(weights: dict[str, float], item: Utterance) -> float:
     """The share of the words' weight that a text holds."""
     text = set(terms(words(item.text)))
     return sum(weight for word, weight in weights.items() if _holds(text, word)) / (sum(weights.values()) or 1.0)
@@ -241,10 +241,10 @@ class _Signs:
         return len(self.words.intersection(words(text))) >= least
 
 
-def _signs(chosen: Sequence[Said], said: Sequence[Said], topic: Iterable[str]) -> _Signs:
+def _signs(chosen: Sequence[Utterance], utterances: Sequence[Utterance], topic: Iterable[str]) -> _Signs:
     first, ids = min(item.time for item in chosen), {item.id for item in chosen}
     total, before = Counter[str](), Counter[str]()
-    for item in said:
+    for item in utterances:
         total.update(set(words(item.text)))
         if item.time < first and item.id not in ids:
             before.update(set(words(item.text)))
@@ -264,12 +264,12 @@ def _about(text: str, topic: Iterable[str]) -> str:
     return "\n".join(matching) or text
 
 
-def _repetitions(chosen: Sequence[Said], said: Sequence[Said], signs: _Signs) -> list[Said]:
+def _repetitions(chosen: Sequence[Utterance], utterances: Sequence[Utterance], signs: _Signs) -> list[Utterance]:
     """What else tells it: the reply to it, if it says any of it, and later turns of either side."""
     ids = {item.id for item in chosen}
     first = min(item.time for item in chosen)
-    replies = {after.id for item, after in pairwise(said) if item.id in ids and not after.by_user}
-    later = (item for item in said if item.id not in ids and item.time >= first)
+    replies = {after.id for item, after in pairwise(utterances) if item.id in ids and not after.by_user}
+    later = (item for item in utterances if item.id not in ids and item.time >= first)
     return [item for item in later if signs.are_in(item.text, 1 if item.id in replies else 2)]
 
 
@@ -294,12 +294,12 @@ def _answer(turn: Turn, reply: str, changes: Iterable[Change] = ()) -> Recall:
     return Recall(reply=reply, proposed=(Hide(turn.id, turn.id, turn.time), *changes))
 
 
-def _confirm(chosen: Sequence[Said], copies: int) -> str:
+def _confirm(chosen: Sequence[Utterance], copies: int) -> str:
     repeated = f", and {copies} more that say{'s' if copies == 1 else ''} it too" if copies else ""
     return f"Put away: {'; '.join(map(_quote, chosen))}{repeated}. I will not bring it up again."
 
 
-def _quote(item: Said) -> str:
+def _quote(item: Utterance) -> str:
     """The beginning of what was said, without its numbers: whoever reads along must not learn them from this."""
     text = _DIGITS.sub("#", " ".join(item.text.split()))
     if len(text) > _QUOTE:

@@ -16,7 +16,7 @@ from localmem.text.grounding import Sources, fold, words
 from localmem.text.parse import sentences
 from localmem.types import Prompt, RefusalReason, RefuseText, Turn
 
-_KEPT = 400  # characters of a refused text that are recorded
+_RECORDED = 400  # characters of a refused text that are recorded
 
 
 def normalise(text: str) -> str:
@@ -69,7 +69,7 @@ class Gate:
 
     def _refuse(self, prompt: Prompt, text: str, reason: RefusalReason, detail: str) -> None:
         sources = tuple(turn.id for turn in self._turns)
-        self.refusals.append(RefuseText(text[:_KEPT], reason, prompt.name, sources, self._turns[-1].time, detail))
+        self.refusals.append(RefuseText(text[:_RECORDED], reason, prompt.name, sources, self._turns[-1].time, detail))
 
 
 Fault = tuple[RefusalReason | None, str]

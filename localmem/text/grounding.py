@@ -72,8 +72,8 @@ class Sources:
     @cached_property
     def words(self) -> frozenset[str]:
         """The words of the text, folded; those of a compound with a hyphen both together and apart."""
-        found = [fold(match) for match in _WORD.findall(_space(self.text))]
-        return frozenset([*found, *(part for word in found for part in re.split("[-']", word))])
+        matches = [fold(match) for match in _WORD.findall(_space(self.text))]
+        return frozenset([*matches, *(part for word in matches for part in re.split("[-']", word))])
 
     # -- names
 
@@ -303,13 +303,13 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 def _date(match: re.Match[str], days: Sequence[date]) -> date | None:
     month = int(match["month"]) if match["month"].isdecimal() else _MONTHS.get(fold(match["month"]), 0)
     years = [int(match["year"])] if match["year"] else sorted({day.year + step for day in days for step in (-1, 0, 1)})
-    found = []
+    matches = []
     for year in years:
         try:
-            found.append(date(year, month, int(match["day"])))
+            matches.append(date(year, month, int(match["day"])))
         except ValueError:
             return None
-    return min(found, key=lambda named: min(abs(named - day) for day in days), default=None) if days else None
+    return min(matches, key=lambda named: min(abs(named - day) for day in days), default=None) if days else None
 
 
 def _months(text: str) -> Iterator[int]:
