@@ -29,7 +29,7 @@ _SHORTEST = 12  # characters of a sentence that is indexed by itself
 # these, plain BM25 serves chats with an assistant, and BM25 with the exchange before it those of two people.
 _WEIGHTS = {"exchange": 1.0, "sentence": 1.0, "words": 0.7, "context": 0.7}
 _FOREIGN = 0.3  # of a vector's view, where the encoder does not know the question's language
-_CONSTANT = 5.0
+FUSION_CONSTANT = 5.0
 _DEPTH = 50  # exchanges of each view that are fused
 _ROWS = 4  # texts looked at for each exchange wanted: an exchange has several
 _THREADS = ThreadPoolExecutor(64, "localmem-view")  # starts a thread when it is first needed
@@ -176,4 +176,4 @@ def _fuse(views: Mapping[str, Sequence[Match]], weights: Mapping[str, float], de
         (weights[name], list(dict.fromkeys(exchange_of(match.id) for match in matches))[:depth])
         for name, matches in views.items()
     ]
-    return [Match(best_units[exchange], score) for exchange, score in fuse_ranks(rankings, _CONSTANT)]
+    return [Match(best_units[exchange], score) for exchange, score in fuse_ranks(rankings, FUSION_CONSTANT)]

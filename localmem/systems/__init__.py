@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from localmem.segmentation import Segmenter
     from localmem.text.compress import Compressor
 
+NEVER = "never"  # when a system that asks no LLM calls it
+
 Part = TypeVar("Part")
 
 
@@ -101,7 +103,7 @@ class System(Generic[OptionsT]):
     @property
     def asks_llm(self) -> bool:
         """Whether remembering takes calls of the LLM."""
-        return self.llm_calls != "never"
+        return self.llm_calls != NEVER
 
     def new_memory(self, parts: Parts, values: Mapping[str, object], bank: "Bank | None" = None) -> Memory:
         """A memory over this bank (default: an empty one). Raises BadSettings for wrong option values."""

@@ -37,7 +37,7 @@ from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
-from localmem.systems import Options, Parts, System
+from localmem.systems import NEVER, Options, Parts, System
 from localmem.text.dialogue import (
     add_units,
     by_time,
@@ -173,30 +173,30 @@ def utterance_retrieval(retriever: Retriever, *, k: int, bank: Bank | None = Non
 
 
 SYSTEMS: tuple[System[Any], ...] = (
-    System("none", Options, lambda _parts, _options, bank: NoMemory(bank=bank), "nothing", "never"),
+    System("none", Options, lambda _parts, _options, bank: NoMemory(bank=bank), "nothing", NEVER),
     System(
         "full_history",
         Options,
         lambda parts, _options, bank: FullHistory(llm=parts.llm, bank=bank),
         "all past sessions word for word",
-        "never",
+        NEVER,
     ),
     System(
         "utterance_retrieval",
         RetrievalOptions,
         lambda parts, options, bank: utterance_retrieval(parts.new_retriever(), k=options.k, bank=bank),
         "each turn as it was said",
-        "never",
+        NEVER,
     ),
     System(
         "exchange_retrieval",
         RetrievalOptions,
         lambda parts, options, bank: exchange_retrieval(parts.new_retriever(), k=options.k, bank=bank),
         "the exchanges as they were said",
-        "never",
+        NEVER,
         context_turns=1,
     ),
-    System("session_retrieval", SessionOptions, SessionRetrieval, "whole sessions as they were held", "never"),
+    System("session_retrieval", SessionOptions, SessionRetrieval, "whole sessions as they were held", NEVER),
     System(
         "memory_retrieval",
         RetrievalOptions,

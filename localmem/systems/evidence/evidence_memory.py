@@ -11,14 +11,13 @@
 from collections.abc import Iterable, Sequence, Set
 from itertools import pairwise
 from math import exp
-from typing import cast
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
-from localmem.retrieval.views import SIDE_MARK
+from localmem.retrieval.views import FUSION_CONSTANT, SIDE_MARK
 from localmem.systems import Options, Parts
 from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new, places, turn_units
 from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
@@ -28,7 +27,6 @@ from localmem.text.utterances import adds_nothing, asks_about_past, is_correctio
 from localmem.types import Change, Hit, Recall, Session, Unit
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
-_FUSION = 5.0  # as in the fusion of the views
 _PLACE = 8.0  # what the first place in the search adds to the log-odds of the reranker, nearly
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
 _LEAST = 1e-6  # a probability of 0 has no log-odds
@@ -79,10 +77,10 @@ class EvidenceMemory(Memory):
 
     def _learn(self, session: Session, units: Sequence[Unit]) -> list[Change]:
         """Adds units of a session, with links to the statements that they replace or correct."""
-        if not units or not hasattr(self.index, "search_sentences"):
+        index = self.index
+        if not units or not isinstance(index, SentenceIndex):
             return add_units(units)
-        remembered = Remembered(self._find, cast("SentenceIndex", self.index))
-        links = link_updates(units, remembered, self._options.supersede)
+        links = link_updates(units, Remembered(self._find, index), self._options.supersede)
         new = {unit.id: unit for unit in units}
         for before, turn in pairwise(turn for turn in session.turns if turn.role == "user"):
             unit, corrected = new.get(first_unit(turn)), new.get(first_unit(before)) or self._find(first_unit(before))
@@ -128,7 +126,7 @@ class EvidenceMemory(Memory):
 
     def _order(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[list[Hit]]:
         """The exchanges above the floor by the reranker's score and their place in the search, best first."""
-        places = [_FUSION / (_FUSION + rank) for rank in range(1, len(exchanges) + 1)]
+        places = [FUSION_CONSTANT / (FUSION_CONSTANT + rank) for rank in range(1, len(exchanges) + 1)]
         if self._reranker is None:
             return [[Hit(unit, place) for unit in units] for units, place in zip(exchanges, places, strict=True)]
         scores = self._reranker.score(text, [_whole_key(units) for units in exchanges])

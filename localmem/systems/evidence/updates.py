@@ -8,7 +8,7 @@ both are shown. Does not depend on how links are decided on (`superseding`), nor
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from localmem.retrieval.views import SentenceMatch, exchange_of, index_texts
 from localmem.systems.evidence.superseding import (
@@ -28,6 +28,7 @@ _FAR = 0.15  # nearness below which the probability is never high: that saves re
 _CUT = "[…]"  # stands for a sentence that was replaced
 
 
+@runtime_checkable
 class SentenceIndex(Protocol):
     """An index that finds single sentences by their cosine, as ViewRetriever does."""
 
