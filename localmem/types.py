@@ -5,8 +5,8 @@ Frozen values without behaviour. They do not depend on a model, a file or a cloc
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal
+from datetime import date, datetime
+from typing import Literal, NamedTuple
 
 Role = Literal["user", "assistant"]
 
@@ -41,12 +41,41 @@ class Session:
         return tuple(pairs)
 
 
+class DateRange(NamedTuple):
+    """Days from the first to the last, both included; a single day has both the same."""
+
+    first: date
+    last: date
+
+
+Precision = Literal["day", "week", "month", "season", "year"]
+TimeRole = Literal["at", "since", "until", "for"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """A time that a text names, resolved by the day it was said on.
+
+    `words` stand at character `at` of the text. There is one of `readings` where it is sure, several where it is
+    ambiguous. `role` is "until" for "till June", "for" for "for six weeks". `repeats` is an RRULE (RFC 5545) of what
+    recurs, "" for what does not; `readings` then hold its first occurrence.
+    """
+
+    words: str
+    at: int
+    readings: tuple[DateRange, ...]
+    precision: Precision
+    role: TimeRole = "at"
+    repeats: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A retrievable item of a bank.
 
     `text` is shown to the model, `key` is indexed. `speaker` is the person it is about ("" for both sides). `sources`
     are the ids of the turns it came from, `time` is the time of the event, `learned` the time the unit was added.
+    `spans` are the times that its text names, None where nobody looked for them.
     """
 
     id: str
@@ -58,6 +87,7 @@ class Unit:
     sources: tuple[str, ...]
     time: datetime
     learned: datetime
+    spans: tuple[TimeSpan, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
