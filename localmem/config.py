@@ -53,7 +53,7 @@ class LLMSettings(Section):
     """Send replies before background prompts; the server at url must run with --scheduling-policy priority."""
     adapters: Mapping[str, Path] = Field(default_factory=dict)
     """LoRA folders by prompt name (theanine/link) or by system (theanine)."""
-    shipped_adapters: bool = True
+    shipped_adapters: bool = False
     """Use the adapters shipped with localmem for prompts that `adapters` does not name; ignored when url is set."""
 
 

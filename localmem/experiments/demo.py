@@ -179,17 +179,17 @@ def read_cases(path: Path) -> list[AbstentionCase]:
 
 
 def measure_abstention(
-    settings: "Settings", cases: Sequence[AbstentionCase], *, plain: bool = False, notify: Notify = lambda _: None
+    settings: "Settings", cases: Sequence[AbstentionCase], *, shipped: bool = False, notify: Notify = lambda _: None
 ) -> dict[str, list[dict[str, object]]]:
-    """`rows` of figures and all `replies`; with `plain` also without the adapters that localmem ships.
+    """`rows` of figures and all `replies`; with `shipped` also with the adapters that localmem ships.
 
     Abstaining is right for an unanswered question and a false abstention for an answered one.
     """
     rows: list[dict[str, object]] = []
     replies: list[dict[str, object]] = []
-    for shipped in (True, False) if plain else (True,):
-        name = "as configured" if shipped else "without shipped adapters"
-        llm = settings.llm if shipped else settings.llm.model_copy(update={"shipped_adapters": False})
+    for adapted in (False, True) if shipped else (False,):
+        name = "with shipped adapters" if adapted else "as configured"
+        llm = settings.llm.model_copy(update={"shipped_adapters": True}) if adapted else settings.llm
         own = settings.model_copy(update={"llm": llm})
         results = [{**row, "replies": name} for case in cases for row in _ask_case(case, own, notify)]
         replies += results

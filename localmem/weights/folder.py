@@ -91,8 +91,8 @@ def shipped_adapters(model: str) -> dict[str, Path]:
             folder = shipped_folder(adapter)
             if problem := next(_wrong_sizes(folder, adapter.files), None):
                 raise ModelDamaged(
-                    f"the adapter in {folder} is damaged ({problem}): install localmem again, or set "
-                    "llm.shipped_adapters to false"
+                    f"the adapter in {folder} is damaged ({problem}): install localmem again, or leave "
+                    "llm.shipped_adapters out"
                 )
             by_prompt |= dict.fromkeys(adapter.prompts, folder)
     return by_prompt

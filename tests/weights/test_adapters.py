@@ -44,15 +44,18 @@ def test_shipped_adapters_are_complete_and_fit_the_current_prompts() -> None:
         assert list_changes(notes, None) == []
 
 
-def test_they_answer_their_prompts_unless_the_settings_say_otherwise(adapter_dir: Path) -> None:
+def test_they_answer_their_prompts_where_the_settings_say_so(adapter_dir: Path) -> None:
     assert shipped_adapters(MODEL) == {"agent/respond": adapter_dir, "rsum/respond": adapter_dir}
     assert shipped_adapters("another") == {}
-    assert factory.adapters(Settings(model=MODEL)) == {"agent/respond": adapter_dir, "rsum/respond": adapter_dir}
-    custom = Settings.model_validate({"model": MODEL, "llm": {"adapters": {"rsum": "mine", "agent/respond": "yours"}}})
-    assert factory.adapters(custom) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
-    without = Settings.model_validate({"model": MODEL, "llm": {"shipped_adapters": False}})
-    served = Settings.model_validate({"model": MODEL, "llm": {"url": "http://127.0.0.1:1/v1"}})
-    assert factory.adapters(without) == factory.adapters(served) == {}
+    shipped: dict[str, object] = {"shipped_adapters": True}
+
+    def adapters(llm: dict[str, object]) -> dict[str, Path]:
+        return factory.adapters(Settings.model_validate({"model": MODEL, "llm": llm}))
+
+    assert adapters(shipped) == {"agent/respond": adapter_dir, "rsum/respond": adapter_dir}
+    own = {"adapters": {"rsum": "mine", "agent/respond": "yours"}}
+    assert adapters(shipped | own) == {"agent/respond": Path("yours"), "rsum": Path("mine")}
+    assert adapters({}) == adapters(shipped | {"url": "http://127.0.0.1:1/v1"}) == {}
 
 
 def test_a_damaged_adapter_is_reported(adapter_dir: Path) -> None:

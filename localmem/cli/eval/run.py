@@ -130,9 +130,9 @@ def scenarios(
 
 @click.command()
 @settings_options("config", "model", "system")
-@click.option("--plain", is_flag=True, help="Repeat without the adapters that localmem ships.")
+@click.option("--shipped", is_flag=True, help="Repeat with the adapters that localmem ships.")
 @json_option
-def abstention(flags: SettingsFlags, plain: bool, as_json: bool) -> None:
+def abstention(flags: SettingsFlags, shipped: bool, as_json: bool) -> None:
     """Ask what a conversation does not answer.
 
     The questions are about shipped conversations. To those without an answer the right reply says that it does not
@@ -143,7 +143,7 @@ def abstention(flags: SettingsFlags, plain: bool, as_json: bool) -> None:
     from localmem.experiments.demo import measure_abstention, read_cases
 
     cases = read_cases(DATA / "abstention" / "questions.yaml")
-    report = measure_abstention(flags.load(), cases, plain=plain, notify=note)
+    report = measure_abstention(flags.load(), cases, shipped=shipped, notify=note)
     if as_json:
         print_json(report)
     else:
