@@ -1,0 +1,197 @@
+"""How many of the labelled times (tests/times/labelled) are resolved, by language. Run from the root of the checkout.
+
+An entry is a text, the local day on which it was said, and the texts before it in the session where it leans on them.
+Its `expected` spans carry their words, first and last day, precision, role and RRULE; a list of roles or precisions
+accepts each of them, `also` other answers, several `readings` only all of them together. What is `optional` is not
+counted whatever is found there; every other sure span where no label is counts as wrong. `source` names the turn of
+finetune/lessons/people, `written` a turn made for the test.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from localmem.times.resolver import find_times
+from localmem.types import DateRange, TimeSpan
+
+LABELLED = Path(__file__).parent.parent / "times" / "labelled"
+LANGUAGES = {
+    "english": "en", "german": "de", "french": "fr", "chinese": "zh", "japanese": "ja", "spanish": "es",
+    "italian": "it", "portuguese": "pt", "dutch": "nl",
+}  # fmt: skip
+
+Verdict = Literal["exact", "near", "wrong", "none"]
+VERDICTS: tuple[Verdict, ...] = ("exact", "near", "wrong", "none")
+
+
+class Answer(NamedTuple):
+    """What counts as right: all of the readings, one of the precisions, one of the roles, this RRULE."""
+
+    readings: frozenset[DateRange]
+    precisions: frozenset[str]
+    roles: frozenset[str]
+    repeats: frozenset[str]
+
+    def judge(self, span: TimeSpan) -> Verdict:
+        """near: the days are right and the rest is not; none: unsure where the label is sure."""
+        if self.readings != set(span.readings):
+            return "wrong" if len(span.readings) == 1 else "none"
+        kind_fits = span.precision in self.precisions and span.role in self.roles
+        return "exact" if len(self.readings) > 1 or (kind_fits and self.repeats == _rule(span.repeats)) else "near"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A labelled time at characters `start` to `end`; any of the answers is right, none are given where optional."""
+
+    words: str
+    start: int
+    end: int
+    answers: tuple[Answer, ...]
+
+    def overlaps(self, span: TimeSpan) -> bool:
+        """Whether they share a character."""
+        return span.at < self.end and self.start < span.at + len(span.words)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a label, or of a span where no label is (`label` None)."""
+
+    verdict: Verdict
+    day: date
+    text: str
+    label: Label | None
+    spans: tuple[TimeSpan, ...]
+
+    def line(self) -> str:
+        """For the list of misses."""
+        wanted = " or ".join(_shown(answer) for answer in self.label.answers) if self.label else "nothing"
+        words = self.label.words if self.label else self.spans[0].words
+        found = "; ".join(f"{span.words!r} {_shown(_answer_of(span))}" for span in self.spans) or "nothing"
+        return f"{self.verdict:5} {self.day:%a %Y-%m-%d} {words!r}: {wanted}, got {found}\n      {self.text}"
+
+
+def measure(language: str) -> list[Outcome]:
+    """The outcome of every label of a language, and of every sure span beside them."""
+    entries = yaml.safe_load((LABELLED / f"{language}.yaml").read_text(encoding="utf-8"))
+    return [outcome for entry in entries for outcome in _outcomes(entry, LANGUAGES[language])]
+
+
+def shares(outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """Expressions and, of each verdict, the share with its 95 % interval. A span beside the labels is a wrong one."""
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    figures: dict[str, object] = {"expressions": sum(outcome.label is not None for outcome in outcomes)}
+    for verdict in VERDICTS:
+        figures[verdict] = [round(share, 3) for share in wilson(counts[verdict], len(outcomes))]
+    return figures
+
+
+def wilson(count: int, total: int) -> tuple[float, float, float]:
+    """The share, and the ends of its 95 % interval (Wilson, 1927)."""
+    if not total:
+        return 0.0, 0.0, 1.0
+    z = 1.959964
+    share = count / total
+    middle = share + z * z / (2 * total)
+    half = z * (share * (1 - share) / total + z * z / (4 * total * total)) ** 0.5
+    scale = 1 + z * z / total
+    return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def _outcomes(entry: Mapping[str, Any], code: str) -> Iterator[Outcome]:
+    day, text = entry["day"], entry["text"]
+    context: list[TimeSpan] = []
+    for earlier in entry.get("context", ()):
+        context += find_times(earlier, day, context, language=code)
+    spans = find_times(text, day, context, language=code)
+    labels = list(_labels(text, entry.get("expected", ())))
+    for label in labels:
+        if label.answers:
+            near_by = tuple(span for span in spans if label.overlaps(span))
+            yield Outcome(_verdict(label, near_by), day, text, label, near_by)
+    for span in spans:
+        if len(span.readings) == 1 and not any(label.overlaps(span) for label in labels):
+            yield Outcome("wrong", day, text, None, (span,))
+
+
+def _verdict(label: Label, spans: Sequence[TimeSpan]) -> Verdict:
+    verdicts = {answer.judge(span) for answer in label.answers for span in spans}
+    return next((verdict for verdict in VERDICTS if verdict in verdicts), "none")
+
+
+def _labels(text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[Label]:
+    """The same words twice are two places, in the order of the text."""
+    ends: dict[str, int] = {}
+    for item in expected:
+        words = item["words"]
+        start = text.index(words, ends.get(words, 0))
+        ends[words] = start + len(words)
+        answers = () if item.get("optional") else (_answer(item), *map(_answer, item.get("also", ())))
+        yield Label(words, start, ends[words], answers)
+
+
+def _answer(item: Mapping[str, Any]) -> Answer:
+    readings = item.get("readings") or [[item["first"], item["last"]]]
+    return Answer(
+        frozenset(DateRange(*reading) for reading in readings),
+        _choices(item["precision"]),
+        _choices(item["role"]),
+        _rule(item.get("repeats", "")),
+    )
+
+
+def _answer_of(span: TimeSpan) -> Answer:
+    return Answer(frozenset(span.readings), _choices(span.precision), _choices(span.role), _rule(span.repeats))
+
+
+def _choices(value: str | list[str]) -> frozenset[str]:
+    return frozenset([value] if isinstance(value, str) else value)
+
+
+def _rule(repeats: str) -> frozenset[str]:
+    """The parts of an RRULE, whose order says nothing."""
+    parts = repeats.upper().removeprefix("RRULE:").split(";")
+    return frozenset(part for part in parts if part not in ("", "INTERVAL=1"))
+
+
+def _shown(answer: Answer) -> str:
+    days = " | ".join(f"{first}..{last}" for first, last in sorted(answer.readings))
+    parts = ["/".join(sorted(values)) for values in (answer.precisions, answer.roles)]
+    return " ".join([days, *parts, ";".join(sorted(answer.repeats))]).strip()
+
+
+def main() -> None:
+    """Print a row for each language, or JSON; with --misses what was not exact."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("languages", nargs="*", metavar="LANGUAGE", help="default: all")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--misses", action="store_true")
+    options = parser.parse_args()
+    results = {language: measure(language) for language in options.languages or LANGUAGES}
+    others = [outcome for language, outcomes in results.items() if language != "english" for outcome in outcomes]
+    figures = {language: shares(outcomes) for language, outcomes in results.items()} | {"others": shares(others)}
+    print(json.dumps(figures, indent=1) if options.json else _table(figures))
+    if options.misses:
+        for language, outcomes in results.items():
+            lines = [outcome.line() for outcome in outcomes if outcome.verdict != "exact"]
+            print(f"\n{language}", *lines, sep="\n")
+
+
+def _table(figures: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = [f"{'language':11}{'number':>7}" + "".join(f"{verdict:>18}" for verdict in VERDICTS)]
+    for language, row in figures.items():
+        cells = (f"{row[verdict][0]:.3f} ({row[verdict][1]:.2f}-{row[verdict][2]:.2f})" for verdict in VERDICTS)
+        lines.append(f"{language:11}{row['expressions']:>7}" + "".join(f"{cell:>18}" for cell in cells))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The labelled times are consistent, and at least as many of them are resolved as when this was measured last."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from localmem.types import DateRange, TimeSpan
+from tests.perf.measure_times import LABELLED, LANGUAGES, Answer, measure
+
+PEOPLE = Path(__file__).parent.parent.parent / "finetune" / "lessons" / "people"
+
+# Language: the least share that is exact, the most that is wrong. What `python -m tests.perf.measure_times` prints.
+FLOORS: dict[str, tuple[float, float]] = {}
+
+MONDAY = DateRange(date(2025, 11, 10), date(2025, 11, 10))
+TUESDAY = DateRange(date(2025, 11, 11), date(2025, 11, 11))
+
+
+def _entries(language: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = yaml.safe_load((LABELLED / f"{language}.yaml").read_text(encoding="utf-8"))
+    return entries
+
+
+@pytest.mark.parametrize("language", FLOORS)
+def test_times_are_resolved_as_labelled(language: str) -> None:
+    least, most = FLOORS[language]
+    outcomes = measure(language)
+    exact = sum(outcome.verdict == "exact" for outcome in outcomes) / len(outcomes)
+    wrong = [outcome.line() for outcome in outcomes if outcome.verdict == "wrong"]
+    assert exact >= least, f"{exact:.3f} of the {language} times are right, {least} were"
+    assert len(wrong) / len(outcomes) <= most, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_labels_stand_in_their_text(language: str) -> None:
+    for entry in _entries(language):
+        for item in entry.get("expected", ()):
+            assert item["words"] in entry["text"], entry["text"]
+            assert item.get("optional") or item.get("readings") or item["first"] <= item["last"], entry["text"]
+
+
+def test_labelled_turns_are_what_people_said() -> None:
+    for entry in _entries("english"):
+        if "source" in entry:
+            person, session, turn = entry["source"].split(".")
+            said = json.loads((PEOPLE / f"{person}.json").read_text(encoding="utf-8"))["sessions"][int(session)]
+            assert entry["text"] == said["turns"][int(turn)]["content"]
+            assert said["started_at"].startswith(entry["day"].isoformat())
+
+
+@pytest.mark.parametrize(
+    ("readings", "role", "verdict"),
+    [
+        ((MONDAY,), "at", "exact"),
+        ((MONDAY,), "since", "near"),
+        ((TUESDAY,), "at", "wrong"),
+        ((MONDAY, TUESDAY), "at", "none"),
+    ],
+)
+def test_a_sure_label_is_judged(readings: tuple[DateRange, ...], role: Any, verdict: str) -> None:
+    label = Answer(frozenset([MONDAY]), frozenset(["day"]), frozenset(["at"]), frozenset())
+    assert label.judge(TimeSpan("Monday", 0, readings, "day", role)) == verdict
+
+
+def test_an_ambiguous_label_asks_for_all_readings() -> None:
+    label = Answer(frozenset([MONDAY, TUESDAY]), frozenset(["day"]), frozenset(["at"]), frozenset())
+    assert label.judge(TimeSpan("9/11/25", 0, (TUESDAY, MONDAY), "day")) == "exact"
+    assert label.judge(TimeSpan("9/11/25", 0, (MONDAY,), "day")) == "wrong"
