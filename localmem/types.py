@@ -75,7 +75,8 @@ class Unit:
 
     `text` is shown to the model, `key` is indexed. `speaker` is the person it is about ("" for both sides). `sources`
     are the ids of the turns it came from, `time` is the time of the event, `learned` the time the unit was added.
-    `spans` are the times that its text names, None where nobody looked for them.
+    `spans` are the times that its text names, None where nobody looked for them; they follow from the text, so they do
+    not distinguish units.
     """
 
     id: str
@@ -87,7 +88,7 @@ class Unit:
     sources: tuple[str, ...]
     time: datetime
     learned: datetime
-    spans: tuple[TimeSpan, ...] | None = None
+    spans: tuple[TimeSpan, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

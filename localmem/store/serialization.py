@@ -7,9 +7,9 @@ A change keeps the UTC offset of its times, so that a date stays the same date. 
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, ValidationError, WrapSerializer
 
 from localmem.errors import BadInput, StoreError
 from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, RefuseText, Restore, RetireUnit, SetNote
@@ -75,11 +75,25 @@ def named_units(change: Change) -> tuple[str | None, str | None]:
             return None, None
 
 
+def _without_absent_spans(change: AddUnit, write: SerializerFunctionWrapHandler) -> object:
+    """A unit without spans is written as it was before units had any: logs and exports of then stay as they are."""
+    document: dict[str, Any] = write(change)
+    if change.unit.spans is None:
+        del document["unit"]["spans"]
+    return document
+
+
+_Addition = Annotated[AddUnit, WrapSerializer(_without_absent_spans)]
+_Other = RetireUnit | AddLink | SetNote | MarkUnit | RefuseText | Hide | Restore
+StoredChange = Annotated[_Addition | _Other, Field(discriminator="type")]
+"""A change as a field of what is stored or exported."""
+
+
 class ChangeSerializer:
     """Changes to JSON texts and back. The texts are canonical: the same change gives the same bytes."""
 
     def __init__(self) -> None:
-        self._adapter: TypeAdapter[Change] = TypeAdapter(Annotated[Change, Field(discriminator="type")])
+        self._adapter: TypeAdapter[Change] = TypeAdapter(StoredChange)
 
     def encode(self, change: Change) -> str:
         """Raises BadInput for a change that could not be restored exactly."""

@@ -21,9 +21,9 @@ from localmem.errors import BadInput
 from localmem.files import one_line
 from localmem.store.change_log import Batch, ChangeLog
 from localmem.store.schema import batches, jobs, sessions, turns
-from localmem.store.serialization import check_text, from_micros, to_micros, zone_of
+from localmem.store.serialization import StoredChange, check_text, from_micros, to_micros, zone_of
 from localmem.store.sessions import no_user, users
-from localmem.types import Change, Role
+from localmem.types import Role
 
 FORMAT = 1
 
@@ -70,7 +70,7 @@ class BatchLine(_Line):
     cause: str
     session: str | None
     state: Literal["active", "undone", "superseded"]
-    changes: tuple[Annotated[Change, Field(discriminator="type")], ...]
+    changes: tuple[StoredChange, ...]
 
 
 class JobLine(_Line):
