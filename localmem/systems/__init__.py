@@ -53,13 +53,15 @@ class Parts:
     """What memories are made of. The `load_*` functions take the name or folder of a trained model.
 
     `new_index` makes an index for texts that are compared once (default: like `new_retriever`). Systems apply `wrap` to
-    the trained models they load; the other parts are wrapped already.
+    the trained models they load; the other parts are wrapped already. `day_first` is how the user writes
+    "9/11/25", None where nobody knows.
     """
 
     llm: "LLM"
     new_retriever: "Callable[[], Retriever]"
     new_index: "Callable[[], Retriever] | None" = None
     wrap: Wrap = no_wrap
+    day_first: bool | None = None
     load_classifier: "Callable[[str], PairClassifier]" = field(kw_only=True)
     load_reranker: "Callable[[str], Reranker]" = field(kw_only=True)
     load_segmenter: "Callable[[str], Segmenter]" = field(kw_only=True)

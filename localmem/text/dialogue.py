@@ -8,13 +8,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from itertools import groupby, islice
 from typing import TypedDict, TypeVar
 
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
 from localmem.prompts import load
+from localmem.times.annotate import show_times
 from localmem.types import AddUnit, Change, Hit, Prompt, Recall, Role, Session, Turn, Unit
 
 Count = Callable[[Sequence[str]], list[int]]
@@ -40,9 +41,9 @@ def transcript(turns: Iterable[Turn]) -> str:
     return "\n".join(line(turn) for turn in turns)
 
 
-def dated_lines(units: Iterable[Unit]) -> str:
-    """Units as lines "date: text", in the given order."""
-    return "\n".join(f"{day(unit.time)}: {unit.text}" for unit in units)
+def dated_lines(units: Iterable[Unit], today: date | None = None) -> str:
+    """Units as lines "date: text", in the given order; with `today`, dates stand behind the times that they name."""
+    return "\n".join(f"{day(unit.time)}: {show_times(unit, today) if today else unit.text}" for unit in units)
 
 
 # -- speakers
@@ -265,9 +266,9 @@ def recall_units(units: Sequence[Unit]) -> Recall:
     return recall_hits([Hit(unit, 0.0) for unit in units])
 
 
-def recall_hits(hits: Sequence[Hit]) -> Recall:
-    """A recall of these hits, shown with their dates in the given order."""
-    return Recall(text=dated_lines(hit.unit for hit in hits), hits=tuple(hits))
+def recall_hits(hits: Sequence[Hit], today: date | None = None) -> Recall:
+    """A recall of these hits, shown as `dated_lines` in the given order."""
+    return Recall(text=dated_lines((hit.unit for hit in hits), today), hits=tuple(hits))
 
 
 def by_time(hits: Iterable[Hit]) -> list[Hit]:

@@ -17,7 +17,7 @@ def find_times(
     `day` is the local date on which it was said, `context` the times named before in the session, oldest first.
     `language` is an ISO 639-1 code, "" to go by the text. `day_first` settles "9/11/25", which has two readings.
     """
-    if (language or _guess_language(text)) == "en":
+    if (language or guess_language(text)) == "en":
         return english.find_times(text, day, context, day_first=day_first)
     if find_spec("localmem.times.languages") is None:
         return []
@@ -25,5 +25,6 @@ def find_times(
     return spans
 
 
-def _guess_language(text: str) -> str:
+def guess_language(text: str) -> str:
+    """The ISO 639-1 code of a text's language, "" where it cannot be told."""
     return "en" if text else ""

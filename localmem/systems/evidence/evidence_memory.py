@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Iterable, Sequence, Set
+from datetime import date
 from itertools import pairwise
 from math import exp
 
@@ -24,6 +25,7 @@ from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
 from localmem.text.utterances import adds_nothing, asks_about_past, is_correction
+from localmem.times.annotate import with_spans
 from localmem.types import Change, Hit, Recall, Session, Unit
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
@@ -42,6 +44,7 @@ class EvidenceOptions(Options):
     reranker: str | None
     floor: NonNegativeFloat = Field(le=1)
     supersede: NonNegativeFloat = Field(le=1)
+    show_times: bool
 
 
 class EvidenceMemory(Memory):
@@ -52,6 +55,7 @@ class EvidenceMemory(Memory):
     def __init__(self, parts: Parts, options: EvidenceOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank, retriever=parts.new_retriever())
         self._options = options
+        self._day_first = parts.day_first
         self._reranker = parts.wrap(parts.load_reranker(options.reranker)) if options.reranker else None
 
     # -- learning ------------------------------------------------------------------------------------------------------
@@ -76,8 +80,11 @@ class EvidenceMemory(Memory):
         return self._learn(session, units)
 
     def _learn(self, session: Session, units: Sequence[Unit]) -> list[Change]:
-        """Adds units of a session, with links to the statements that they replace or correct."""
-        index = self.index
+        """Adds units of a session, with links to the statements that they replace or correct.
+
+        Times are resolved here and stored: only now are the turns at hand that settle them, and a recall just reads.
+        """
+        index, units = self.index, with_spans(units, session.turns, self._day_first)
         if not units or not isinstance(index, SentenceIndex):
             return add_units(units)
         links = link_updates(units, Remembered(self._find, index), self._options.supersede)
@@ -103,7 +110,8 @@ class EvidenceMemory(Memory):
         query = session.turns[-1]
         present = {turn.id for turn in session.turns}
         exchanges = self._rank(_question(session), self._options.candidates, Scope(now=query.time), present)
-        return recall_hits(by_time(self._fit(exchanges)))
+        today = query.time.date() if self._options.show_times else None
+        return recall_hits(by_time(self._fit(exchanges, today)), today)
 
     def search(self, text: str, k: int, scope: Scope | None = None) -> list[Hit]:
         """At most `k` units of different exchanges that are current and relevant, best first."""
@@ -143,7 +151,7 @@ class EvidenceMemory(Memory):
             return exchanges
         return Updates(self.bank.links, self.bank.is_live).apply(text, exchanges, self._exchange, present)
 
-    def _fit(self, exchanges: Iterable[Sequence[Hit]]) -> list[Hit]:
+    def _fit(self, exchanges: Iterable[Sequence[Hit]], today: date | None) -> list[Hit]:
         """The best exchanges within the budget of tokens: the first whole, of the others what the user said.
 
         Replies are long, and what they tell is mostly advice: shown whole, they would crowd out half of the evidence.
@@ -153,7 +161,7 @@ class EvidenceMemory(Memory):
         for rank, hits in enumerate(exchanges):
             statements = [hit for hit in hits if hit.unit.kind == STATEMENT] if rank >= _WHOLE else []
             for hit in statements or hits:
-                size = estimate_tokens(dated_lines([hit.unit]))
+                size = estimate_tokens(dated_lines([hit.unit], today))
                 if size <= remaining:
                     remaining -= size
                     shown.append(hit)

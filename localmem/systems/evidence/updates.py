@@ -19,6 +19,7 @@ from localmem.systems.evidence.superseding import (
     read_sentence,
 )
 from localmem.systems.evidence.units import STATEMENT
+from localmem.times.annotate import without
 from localmem.types import AddLink, Hit, Link, Unit
 
 SUPERSEDES = "supersedes"
@@ -148,7 +149,7 @@ class Updates:
         sentences = index_texts(hit.unit)
         if numbers and numbers >= set(range(1, len(sentences))):
             return None
-        text = hit.unit.text
+        unit = hit.unit
         for number in numbers:
-            text = text.replace(sentences[number], _CUT)
-        return replace(hit, unit=replace(hit.unit, text=text)) if numbers else hit
+            unit = without(unit, sentences[number], _CUT)
+        return replace(hit, unit=unit) if numbers else hit
