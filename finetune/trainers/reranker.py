@@ -25,7 +25,8 @@ from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.encoder import SentenceEncoder
 from localmem.retrieval.hybrid import HybridRetriever
-from localmem.retrieval.pair_network import PairNetwork, PairShape, float_linear, new_head
+from localmem.retrieval.numpy_pairs import PairShape
+from localmem.retrieval.pair_network import PairNetwork, float_linear, new_head
 from localmem.retrieval.split_reranker import PairTokenizer, RerankerSettings, base_weights, save_reranker
 from localmem.weights.folder import checksum
 

@@ -7,7 +7,6 @@ on units, indexes or stores.
 """
 
 import json
-import math
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,18 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localmem.llm.device import Dtype, fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
+from localmem.retrieval.bert_model import WORDS, Array, BertModel, NumpyBert, Rows, one_blas_thread
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
-Array = Any  # of numpy or of torch
-Rows = NDArray[np.float32]
 Json = Mapping[str, Any]
 
 # Tokens of one call up to which numpy is used, while torch is not imported: they take 50 ms, importing torch 1.5 s.
 # Once torch is imported it is the faster of the two, most of all in bfloat16 and for several texts together.
 _FEW_TOKENS = 128
-_WORDS, _POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
 _FORMATS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
 
@@ -68,7 +65,7 @@ def read_layout(folder: Path) -> BertLayout | None:
         header, _ = _header(folder / "model.safetensors")
     except (OSError, ValueError):
         return None
-    if _WORDS not in header or any(header[name]["dtype"] not in _FORMATS for name in header if _is_used(name)):
+    if WORDS not in header or any(header[name]["dtype"] not in _FORMATS for name in header if _is_used(name)):
         return None
     longest = min(int(config["max_position_embeddings"]), int(tokenizer.get("model_max_length", sys.maxsize)))
     return BertLayout(
@@ -101,7 +98,7 @@ class BertEncoder:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(min(layout.window, max_length or layout.window))
         self._guard = threading.Lock()
-        self._numpy: _NumpyModel | None = None
+        self._numpy: NumpyBert | None = None
         self._torch: _TorchModel | None = None
 
     @property
@@ -119,12 +116,18 @@ class BertEncoder:
     def encode(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
         encodings = self._tokenizer.encode_batch(list(texts))
         if self._suits_numpy(encodings):
-            model = self._numpy = self._numpy or _NumpyModel(self.layout, read_weights(self._file))
-            pooled = np.concatenate([model.pool([encoding.ids]) for encoding in encodings])
+            pooled = self._numpy_pool([encoding.ids for encoding in encodings])
         else:
             pooled = self.torch_model().pool([encoding.ids for encoding in encodings])
         rows = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
         return rows.astype(np.float32), [bool(encoding.overflowing) for encoding in encodings]
+
+    def _numpy_pool(self, texts: Sequence[Sequence[int]]) -> Rows:
+        layout = self.layout
+        model = self._numpy = self._numpy or NumpyBert(layout.heads, layout.epsilon, read_weights(self._file))
+        with one_blas_thread():
+            states = [model.read(ids, layout.layers) for ids in texts]
+        return np.stack([rows[0] if layout.pooling == "cls" else rows.mean(0) for rows in states])
 
     def torch_model(self) -> "_TorchModel":
         """The weights on the device, loaded when first needed."""
@@ -142,93 +145,18 @@ class BertEncoder:
         return allowed and few and "torch" not in sys.modules
 
 
-class _Model:
-    """The forward pass of Devlin et al. (NAACL 2019), over arrays of either library; weights by their names in BERT."""
-
-    def __init__(self, layout: BertLayout, weights: Mapping[str, Array]) -> None:
-        self._layout = layout
-        self._weights = weights
-
-    def _pool(self, ids: Array, mask: Array) -> Array:
-        """(n, dimension) pooled states of (n, tokens) ids; `mask` is (n, tokens) and 0 for padding."""
-        states = self._weights[_WORDS][ids] + self._weights[_POSITIONS][: ids.shape[1]]
-        states = self._norm("embeddings", states + self._weights["embeddings.token_type_embeddings.weight"][0])
-        for layer in range(self._layout.layers):
-            states = self._block(f"encoder.layer.{layer}", states, mask)
-        if self._layout.pooling == "cls":
-            return states[:, 0]
-        weights = mask[:, :, None]
-        return (states * weights).sum(1) / weights.sum(1)
-
-    def _block(self, name: str, states: Array, mask: Array) -> Array:
-        queries, keys, values = (
-            self._linear(f"{name}.attention.self.{part}", states)
-            .reshape(*states.shape[:2], self._layout.heads, -1)
-            .swapaxes(1, 2)
-            for part in ("query", "key", "value")
-        )
-        context = self._attention(queries, keys, values, mask).swapaxes(1, 2).reshape(*states.shape)
-        states = self._norm(
-            f"{name}.attention.output", states + self._linear(f"{name}.attention.output.dense", context)
-        )
-        wide = self._gelu(self._linear(f"{name}.intermediate.dense", states))
-        return self._norm(f"{name}.output", states + self._linear(f"{name}.output.dense", wide))
-
-    def _linear(self, name: str, states: Array) -> Array:
-        return states @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
-
-    def _norm(self, name: str, states: Array) -> Array:
-        raise NotImplementedError
-
-    def _gelu(self, states: Array) -> Array:
-        raise NotImplementedError
-
-    def _attention(self, queries: Array, keys: Array, values: Array, mask: Array) -> Array:
-        """softmax(queries x keys / sqrt(size)) x values within `mask`; all others are (n, heads, tokens, size)."""
-        raise NotImplementedError
-
-
-class _NumpyModel(_Model):
-    """In float32 and on one thread: the matrices are small, and where other work takes the cores (a model server's, on
-    a CPU) the threads of BLAS wait for each other, 20 ms on one thread becoming 100 to 900 ms on two."""
-
-    def __init__(self, layout: BertLayout, weights: Mapping[str, Array]) -> None:
-        from threadpoolctl import ThreadpoolController
-
-        super().__init__(layout, weights)
-        self._threads = ThreadpoolController()
-
-    def pool(self, ids: Sequence[Sequence[int]]) -> Rows:
-        batch = np.array(ids)
-        with self._threads.limit(limits=1, user_api="blas"):
-            rows: Rows = self._pool(batch, np.ones(batch.shape, dtype=np.float32))
-        return rows
-
-    def _norm(self, name: str, states: Array) -> Array:
-        centred = states - states.mean(-1, keepdims=True)
-        variance = (centred * centred).mean(-1, keepdims=True)
-        scale, shift = self._weights[f"{name}.LayerNorm.weight"], self._weights[f"{name}.LayerNorm.bias"]
-        return centred / np.sqrt(variance + np.float32(self._layout.epsilon)) * scale + shift
-
-    def _gelu(self, states: Array) -> Array:
-        return states * np.float32(0.5) * (1 + _erf(states * np.float32(math.sqrt(0.5))))
-
-    def _attention(self, queries: Array, keys: Array, values: Array, mask: Array) -> Array:
-        scores = queries @ keys.swapaxes(-1, -2) * np.float32(queries.shape[-1] ** -0.5)
-        scores = np.where(mask[:, None, None, :] > 0, scores, np.float32(-np.inf))
-        shares = np.exp(scores - scores.max(-1, keepdims=True))
-        return shares / shares.sum(-1, keepdims=True) @ values
-
-
-class _TorchModel(_Model):
+class _TorchModel(BertModel):
     def __init__(self, layout: BertLayout, weights: Mapping[str, Rows], device: str, dtype: Array) -> None:
         import torch
 
         self._library: ModuleType = torch
         self.device = device
         self.dtype = dtype
+        self._layout = layout
         super().__init__(
-            layout, {name: torch.tensor(array).to(device=device, dtype=dtype) for name, array in weights.items()}
+            layout.heads,
+            layout.epsilon,
+            {name: torch.tensor(array).to(device=device, dtype=dtype) for name, array in weights.items()},
         )
 
     def pool(self, ids: Sequence[Sequence[int]]) -> Rows:
@@ -237,9 +165,21 @@ class _TorchModel(_Model):
         with torch.inference_mode():
             batch = torch.tensor([[*text, *[0] * (width - len(text))] for text in ids], device=self.device)
             mask = [[1.0] * len(text) + [0.0] * (width - len(text)) for text in ids]
-            states = self._pool(batch, torch.tensor(mask, device=self.device, dtype=self.dtype))
-            rows: Rows = states.float().cpu().numpy()
+            rows: Rows = (
+                self._pool(batch, torch.tensor(mask, device=self.device, dtype=self.dtype)).float().cpu().numpy()
+            )
         return rows
+
+    def _pool(self, ids: Array, mask: Array) -> Array:
+        """(n, dimension) pooled states of (n, tokens) ids; `mask` is (n, tokens) and 0 for padding."""
+        states, within = self._embed(ids), (mask > 0)[:, None, None, :]
+        for layer in range(self._layout.layers):
+            states = self._block(layer, states, within)
+        return (
+            states[:, 0]
+            if self._layout.pooling == "cls"
+            else (states * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+        )
 
     def _linear(self, name: str, states: Array) -> Array:
         linear = self._library.nn.functional.linear
@@ -247,20 +187,20 @@ class _TorchModel(_Model):
 
     def _norm(self, name: str, states: Array) -> Array:
         scale, shift = self._weights[f"{name}.LayerNorm.weight"], self._weights[f"{name}.LayerNorm.bias"]
-        return self._library.nn.functional.layer_norm(states, scale.shape, scale, shift, self._layout.epsilon)
+        return self._library.nn.functional.layer_norm(states, scale.shape, scale, shift, self._epsilon)
 
     def _gelu(self, states: Array) -> Array:
         return self._library.nn.functional.gelu(states)
 
     def _attention(self, queries: Array, keys: Array, values: Array, mask: Array) -> Array:
         attend = self._library.nn.functional.scaled_dot_product_attention
-        return attend(queries, keys, values, attn_mask=(mask > 0)[:, None, None, :])
+        return attend(queries, keys, values, attn_mask=mask)
 
 
 def read_weights(file: Path) -> dict[str, Rows]:
     """The encoder's arrays in a safetensors file as float32, mapped into memory: only what is used is read."""
     header, start = _header(file)
-    data = np.memmap(file, dtype=np.uint8, mode="r", offset=start)
+    data = np.memmap(file, dtype=np.uint8, mode="c", offset=start)
     weights = {}
     for name, entry in header.items():
         if _is_used(name):
@@ -277,14 +217,6 @@ def _header(file: Path) -> tuple[dict[str, dict[str, Any]], int]:
 
 def _is_used(name: str) -> bool:
     return name.startswith(("embeddings.", "encoder.")) and not name.endswith("position_ids")
-
-
-def _erf(values: Array) -> Array:
-    """The error function to 1.5e-7 (Abramowitz and Stegun, 1964, formula 7.1.26), which numpy lacks."""
-    size = np.abs(values)
-    t = 1 / (1 + np.float32(0.3275911) * size)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    return np.copysign(1 - series * np.exp(-size * size), values)
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:

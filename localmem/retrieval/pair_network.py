@@ -13,29 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from localmem.retrieval.bert_model import KINDS, POSITIONS, WORDS
+from localmem.retrieval.numpy_pairs import DIFFERENCE, HEAD_RATE, PRODUCT, SCALARS, PairShape
+
 Linear = Callable[[tuple[str, ...], Tensor], Tensor]
 """What the linear layers of these names give for (tokens, width) states, side by side."""
 
-WORDS, POSITIONS, KINDS = (f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type"))
-SCALARS, PRODUCT, DIFFERENCE = "head.scalars", "head.product", "head.difference"
 _HIDDEN = -1e4
-_HEAD_RATE = 20.0  # the head's two vectors start at 0 and learn as fast as if they were this much larger
-
-
-@dataclass(frozen=True, slots=True)
-class PairShape:
-    """`split` of the `layers` read each text by itself. `crossing` is added to attention from one text to the other."""
-
-    layers: int
-    split: int
-    heads: int
-    epsilon: float
-    crossing: float = -1.0
-
-    def reads_pairs(self, name: str) -> bool:
-        """Whether the weight of this name is one of the upper layers or of the head."""
-        kind, _, rest = name.partition(".layer.")
-        return name.startswith("head.") or (kind == "encoder" and int(rest.partition(".")[0]) >= self.split)
 
 
 def new_head(width: int) -> dict[str, Tensor]:
@@ -137,7 +121,7 @@ class PairNetwork:
         query, text = (_mean_direction(states, part.float()) for part in (in_query, in_text))
         cosine, token, offset = self._weights[SCALARS]
         learned = (query * text) @ self._weights[PRODUCT] + (query - text).abs() @ self._weights[DIFFERENCE]
-        return cosine * (query * text).sum(-1) + token * closest + offset + _HEAD_RATE * learned
+        return cosine * (query * text).sum(-1) + token * closest + offset + HEAD_RATE * learned
 
 
 def _mean_direction(states: Tensor, mask: Tensor) -> Tensor:

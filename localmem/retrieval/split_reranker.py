@@ -6,22 +6,25 @@ milliseconds, most of all once their texts were read before. Runs on the CPU.
 """
 
 import json
+import sys
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors, ModelDamaged
 from localmem.files import read_json
 from localmem.retrieval.bert import read_layout, read_weights
+from localmem.retrieval.bert_model import Rows
 from localmem.retrieval.bm25 import words
 from localmem.retrieval.languages import detect_language
+from localmem.retrieval.numpy_pairs import NumpyPairs, PairShape
 from localmem.weights.folder import checksum, model_path
 from localmem.weights.manifest import Manifest
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
-    from localmem.retrieval.pair_network import Linear, PairNetwork, PairShape
+HalfRows = NDArray[np.float16]
 
 SETTINGS, WEIGHTS = "reranker.json", "reranker.safetensors"
 _SCALE = ".scale"  # ends the name of the scales of an int8 weight's rows
@@ -75,10 +78,19 @@ def _encode(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[int]]:
     return [encoding.ids for encoding in tokenizer.encode_batch(list(texts))]
 
 
+class _Network(Protocol):
+    """The network over token ids. States are (tokens, width), scores (texts,) and not yet probabilities."""
+
+    def read_texts(self, texts: Sequence[Sequence[int]]) -> list[Rows]: ...
+
+    def compare(self, query: Rows, texts: Sequence[Rows]) -> Rows: ...
+
+
 class SplitReranker:
     """Scores from 0 to 1 by the network in a folder. The weights load when first needed; threads wait for one another.
 
-    Raises ModelMissing without the encoder that it is based on, BadSettings for one with other weights.
+    numpy computes until another part of the process imports torch, which is then faster. Raises ModelMissing without
+    the encoder that it is based on, BadSettings for one with other weights.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,8 +100,9 @@ class SplitReranker:
         entry = Manifest.load().models.get(self._settings.base)
         self._languages = entry.languages if entry else ()
         self._guard = threading.Lock()
-        self._loaded: tuple[PairTokenizer, PairNetwork] | None = None
-        self._states: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._loaded: tuple[PairTokenizer, _Network] | None = None
+        self._with_torch = False  # computes the loaded network
+        self._states: OrderedDict[bytes, HalfRows] = OrderedDict()
         self._tokens = 0
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -100,51 +113,63 @@ class SplitReranker:
         language = detect_language(query, words(query)) if self._languages else None
         if not texts or (language is not None and language not in self._languages):
             return [_UNKNOWN] * len(texts)
-        import torch
-
-        with self._guard, torch.inference_mode():
+        with self._guard:
             tokenizer, network = self._load()
-            read = self._read(tokenizer, network, texts)
-            (first,) = network.read(tokenizer.queries([query]))
-            logits = network.compare([(first, states) for states in read]).numpy()
-        scores = 1 / (1 + np.exp(-(self._settings.scale * logits.astype(np.float64) + self._settings.shift)))
+            states = self._read(tokenizer, network, texts)
+            (first,) = network.read_texts(tokenizer.queries([query]))
+            logits = network.compare(first, states).astype(np.float64)
+        scores = 1 / (1 + np.exp(-(self._settings.scale * logits + self._settings.shift)))
         if not np.isfinite(scores).all():
             raise BadVectors(f"{self.name} returned scores that are not finite; install localmem again")
         return [float(score) for score in scores]
 
-    def _load(self) -> "tuple[PairTokenizer, PairNetwork]":
-        if self._loaded is None:
-            from localmem.retrieval.pair_network import PairNetwork
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Reads the texts, so that their first score takes no longer than later ones, if the weights are loaded."""
+        with self._guard:
+            if self._loaded:
+                self._read(*self._load(), texts)
 
-            base = base_folder(self._settings)
-            shape, weights = base_weights(base, self._settings.split)
-            stored = _read_stored(self._folder / WEIGHTS)
-            weights |= {name: value for name, value in stored.items() if f"{name}{_SCALE}" not in stored}
-            network = PairNetwork(shape, weights, _int8_linear(weights, stored))
-            self._loaded = PairTokenizer(base, self._settings), network
+    def _load(self) -> tuple[PairTokenizer, _Network]:
+        with_torch = "torch" in sys.modules
+        if self._loaded is None or with_torch != self._with_torch:
+            base, file = base_folder(self._settings), self._folder / WEIGHTS
+            network = _load_network(base, self._settings.split, file, with_torch=with_torch)
+            self._loaded, self._with_torch = (PairTokenizer(base, self._settings), network), with_torch
         return self._loaded
 
-    def _read(self, tokenizer: PairTokenizer, network: "PairNetwork", texts: Sequence[str]) -> "list[Tensor]":
+    def _read(self, tokenizer: PairTokenizer, network: _Network, texts: Sequence[str]) -> list[Rows]:
         """The lower layers' states of the texts; those that are not cached are read together."""
-        import torch
-
         keys = [sha256(text.encode()).digest() for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._states}
         known = {key: self._states[key] for key in keys if key in self._states}
         if missing:
-            states = network.read(tokenizer.texts(list(missing.values())))
-            known |= zip(missing, (state.to(torch.bfloat16) for state in states), strict=True)
+            states = network.read_texts(tokenizer.texts(list(missing.values())))
+            known |= zip(missing, (state.astype(np.float16) for state in states), strict=True)
         for key in keys:
             self._keep(key, known[key])
-        return [known[key].float() for key in keys]  # rounded the first time too: the same search scores the same
+        return [known[key].astype(np.float32) for key in keys]  # rounded at first too: the same search scores the same
 
-    def _keep(self, key: bytes, states: "Tensor") -> None:
+    def _keep(self, key: bytes, states: HalfRows) -> None:
         if key not in self._states:
             self._states[key] = states
             self._tokens += len(states)
         self._states.move_to_end(key)
         while self._tokens > _CACHED_TOKENS:
             self._tokens -= len(self._states.popitem(last=False)[1])
+
+
+def _load_network(base: Path, split: int, file: Path, *, with_torch: bool) -> _Network:
+    shape, weights = _base_arrays(base, split)
+    arrays = _read_stored(file)
+    stored = {name: (array, arrays[f"{name}{_SCALE}"]) for name, array in arrays.items() if array.dtype == np.int8}
+    weights |= {name: array.astype(np.float32) for name, array in arrays.items() if not name.endswith(_SCALE)}
+    for name, (_, scales) in stored.items():
+        weights[name] *= scales[:, None]
+    if not with_torch:
+        return NumpyPairs(shape, weights)
+    from localmem.retrieval.torch_pairs import TorchPairs
+
+    return TorchPairs(shape, weights, stored)
 
 
 def base_folder(settings: RerankerSettings) -> Path:
@@ -161,15 +186,16 @@ def base_weights(folder: Path, split: int) -> "tuple[PairShape, dict[str, Tensor
     """The shape of a network over this encoder, and the encoder's weights. Raises BadSettings for another kind."""
     import torch
 
-    from localmem.retrieval.pair_network import PairShape
+    shape, weights = _base_arrays(folder, split)
+    return shape, {name: torch.tensor(np.array(value)) for name, value in weights.items()}
 
+
+def _base_arrays(folder: Path, split: int) -> tuple[PairShape, dict[str, Rows]]:
     layout = read_layout(folder)
     if layout is None or not 0 < split < layout.layers:
         raise BadSettings(f"{folder} is no BERT of more than {split} layers; choose another base, or another split")
     shape = PairShape(layout.layers, split, layout.heads, layout.epsilon)
-    return shape, {
-        name: torch.tensor(np.array(value)) for name, value in read_weights(folder / "model.safetensors").items()
-    }
+    return shape, read_weights(folder / "model.safetensors")
 
 
 def save_reranker(folder: Path, settings: Mapping[str, object], trained: "Mapping[str, Tensor]") -> None:
@@ -191,50 +217,11 @@ def save_reranker(folder: Path, settings: Mapping[str, object], trained: "Mappin
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
-def _read_stored(file: Path) -> "dict[str, Tensor]":
-    import torch
+def _read_stored(file: Path) -> dict[str, NDArray[Any]]:
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.numpy import load_file
 
     try:
-        stored = load_file(str(file))
+        return load_file(str(file))
     except (OSError, SafetensorError) as error:
         raise ModelDamaged(f"{file} cannot be read ({error}): install it again") from error
-    return {name: value if value.dtype == torch.int8 else value.float() for name, value in stored.items()}
-
-
-def _int8_linear(weights: "Mapping[str, Tensor]", stored: "Mapping[str, Tensor]") -> "Linear":
-    """Linear layers in int8, whose inputs are quantised as they come; in float32 where the processor cannot."""
-    import torch
-
-    from localmem.retrieval.pair_network import float_linear
-
-    def rows(name: str) -> "tuple[Tensor, Tensor]":
-        """A weight as int8 rows and their scales."""
-        if name in stored:
-            return stored[name], stored[f"{name}{_SCALE}"]
-        scales = weights[name].abs().amax(1).clamp_min(1e-8) / 127
-        return (weights[name] / scales[:, None]).round().to(torch.int8), scales
-
-    # torch means to remove this function, and the int8 layers may then be missing on some machines.
-    if torch.backends.quantized.engine == "none" or not hasattr(torch, "quantize_per_channel"):
-        names = [name.removesuffix(_SCALE) for name in stored if name.endswith(_SCALE)]
-        return float_linear({**weights, **{name: stored[name] * stored[f"{name}{_SCALE}"][:, None] for name in names}})
-    packed: dict[tuple[str, ...], object] = {}
-
-    def pack(names: tuple[str, ...]) -> object:
-        parts, scales = zip(*(rows(f"{name}.weight") for name in names), strict=True)
-        values, scale = torch.cat(parts).float(), torch.cat(scales).double()
-        zeros = torch.zeros(len(scale), dtype=torch.long)
-        with warnings.catch_warnings():  # that it is deprecated
-            warnings.simplefilter("ignore", UserWarning)
-            quantised = torch.quantize_per_channel(values * scale[:, None].float(), scale, zeros, 0, torch.qint8)
-        return torch.ops.quantized.linear_prepack(quantised, torch.cat([weights[f"{name}.bias"] for name in names]))
-
-    def linear(names: tuple[str, ...], states: "Tensor") -> "Tensor":
-        if names not in packed:
-            packed[names] = pack(names)
-        result: Tensor = torch.ops.quantized.linear_dynamic(states, packed[names])
-        return result
-
-    return linear

@@ -1,11 +1,14 @@
 """SplitReranker: the same scores as the network in float32, texts read once, and mistakes in its folder."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from localmem import factory
 from localmem.errors import BadSettings, ModelDamaged
@@ -37,9 +40,17 @@ def folder(starter_encoder_dir: Path, tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
-def exact_scores(base: Path, query: str, texts: Sequence[str]) -> list[float]:
+def exact_scores(base: Path, query: str, texts: Sequence[str], stored: Path | None = None) -> list[float]:
+    """By the base's weights, or by those stored in a folder."""
     shape, weights = base_weights(base, 4)
     weights |= new_head(384)
+    if stored:
+        arrays = load_file(str(stored / WEIGHTS))
+        weights |= {
+            name: array.float() * arrays[f"{name}.scale"][:, None]
+            for name, array in arrays.items()
+            if f"{name}.scale" in arrays
+        }
     tokenizer = PairTokenizer(base, RerankerSettings(str(base), "", 4))
     network = PairNetwork(shape, weights, float_linear(weights))
     with torch.inference_mode():
@@ -52,6 +63,39 @@ def test_int8_scores_are_close_to_exact_ones(folder: Path, starter_encoder_dir: 
     scores = SplitReranker(folder).score(QUERY, TEXTS)
     assert scores == pytest.approx(exact_scores(starter_encoder_dir, QUERY, TEXTS), abs=0.1)
     assert max(scores) == scores[0]
+
+
+def test_numpy_gives_the_exact_scores_until_torch_is_imported(
+    folder: Path, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the int8 rows that are stored, not those of the weights that they were made of."""
+    reranker = SplitReranker(folder)
+    exact = exact_scores(starter_encoder_dir, QUERY, TEXTS, folder)
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        assert reranker.score(QUERY, TEXTS) == pytest.approx(exact, abs=1e-3)
+        assert reranker.score(QUERY, TEXTS[1:]) == pytest.approx(exact[1:], abs=1e-3)
+    assert reranker.score(QUERY, TEXTS) != pytest.approx(exact, abs=1e-4)
+
+
+def test_a_first_search_imports_neither_torch_nor_transformers(folder: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from localmem.retrieval.split_reranker import SplitReranker;"
+        "scores = SplitReranker(Path(sys.argv[1])).score('Who is Anna?', ['User: Anna is my sister.', 'User: Hm.']);"
+        "print(scores[0] > scores[1], *sorted({'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
+    )
+    process = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True)
+    assert process.stdout == "True\n"
+
+
+def test_prepared_texts_are_not_read_again(folder: Path) -> None:
+    reranker = SplitReranker(folder)
+    reranker.prepare(TEXTS)
+    assert not reranker._states, "the weights are not loaded for that alone"
+    first = reranker.score(QUERY, TEXTS[:1])
+    reranker.prepare(TEXTS)
+    assert len(reranker._states) == len(TEXTS)
+    assert reranker.score(QUERY, TEXTS[:1]) == first
 
 
 def test_a_text_has_the_same_score_alone_cached_and_among_others(folder: Path) -> None:
