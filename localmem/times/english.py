@@ -1,22 +1,215 @@
-"""The times that English texts name."""
+"""The times that English texts name: one scan by the grammar in english.yaml, resolved by the rules it names.
+
+A text is read as words of a small lexicon (english_words), those that only look like times are dropped
+(english_names), and rules resolve what remains by the day, the tense and the times named before.
+"""
 
 import re
-from collections.abc import Sequence
-from datetime import date, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import cache
+from typing import NamedTuple
 
-from localmem.types import DateRange, TimeSpan
+from localmem.times import english_calendar, english_recurring, english_relative
+from localmem.times.days import one_day, week_of, weekend_of
+from localmem.times.english_names import settle_names
+from localmem.times.english_relative import move_day
+from localmem.times.english_scene import Reading, Rule, Scene
+from localmem.times.english_words import Word, kind_of, load_grammar, load_lexicon, names_of, read_words
+from localmem.types import DateRange, TimeRole, TimeSpan
 
-_DAYS = {"yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1}
-_WORD = re.compile(rf"\b({'|'.join(_DAYS)})\b", re.IGNORECASE)
+_ROLES: Mapping[str, TimeRole] = {
+    "since": "since", "until": "until", "till": "until", "til": "until", "untill": "until", "by": "until",
+}  # fmt: skip
+_LEADS = frozenset(
+    [
+        "in",
+        "on",
+        "at",
+        "over",
+        "during",
+        "from",
+        "between",
+        "before",
+        "after",
+        "due",
+        "dated",
+        "to",
+        "of",
+        "come",
+        "throughout",
+        "into",
+        "through",
+    ]
+)
+_JOINS = frozenset({"to", "-", "until", "till", "through"})
+
+
+class Finding(NamedTuple):
+    """A time between two words of a text."""
+
+    start: int
+    end: int
+    span: TimeSpan
 
 
 def find_times(
     text: str, day: date, context: Sequence[TimeSpan] = (), *, day_first: bool | None = None
 ) -> list[TimeSpan]:
     """The times that an English text names; see `localmem.times.resolver`."""
-    del context, day_first
-    spans = []
-    for match in _WORD.finditer(text):
-        moment = day + timedelta(days=_DAYS[match[0].lower()])
-        spans.append(TimeSpan(match[0], match.start(), (DateRange(moment, moment),), "day"))
-    return spans
+    grammar = load_rules()
+    words = read_words(text)
+    if not any(word.group for word in words):
+        return []
+    words = settle_names(words, text)
+    kinds = "".join(word.kind for word in words)
+    findings: list[Finding] = []
+    relation: tuple[str, Scene] | None = None
+    position = 0
+    while match := grammar.pattern.search(kinds, position):
+        start, position = match.start(), match.end()
+        name = grammar.names[match.lastgroup or ""]
+        begins = relation[1].start if relation and relation[1].end == start else start
+        same_text = [finding.span for finding in findings]
+        role, lead = _role_of(words, begins)
+        scene = Scene(words, start, position, day, role, context, same_text, day_first)
+        if name in _RELATIONS:
+            relation = (name, scene)
+            continue
+        reading = _RULES[name](scene)
+        if reading and relation and begins < start:
+            reading = _relate(*relation, reading)
+        relation = None
+        if reading and reading.ranges:
+            lead = lead if name in _WITH_LEAD else _skip_lead(words, lead, position)
+            findings.append(Finding(begins, position, _span_of(text, scene, lead, reading)))
+    return [finding.span for finding in _join_ranges(findings, words, text)]
+
+
+def _role_of(words: Sequence[Word], start: int) -> tuple[TimeRole, int]:
+    """What the word before a time, or its first word, makes of it, and where the time's words begin by that."""
+    for index in range(start, max(-1, start - 3), -1):
+        if role := _ROLES.get(words[index].text):
+            return role, index
+        if index < start and words[index].text not in ("the", "about", "around", "at"):
+            break
+    return "at", start
+
+
+def _skip_lead(words: Sequence[Word], start: int, end: int) -> int:
+    """Where the words of a time begin without its prepositions."""
+    while start < end - 1 and words[start].text in _LEADS:
+        start += 1
+    return start
+
+
+def _span_of(text: str, scene: Scene, start: int, reading: Reading) -> TimeSpan:
+    at, end = scene.words[start].start, scene.words[scene.end - 1].end
+    role = reading.role or scene.role
+    return TimeSpan(text[at:end], at, reading.ranges, reading.precision, role, reading.repeats)
+
+
+def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) -> list[Finding]:
+    """The findings, where "10 March to 6 June" is one; "Monday to Friday" is none, as it may be of every week."""
+    joined: list[Finding] = []
+    for finding in findings:
+        if not joined or not _is_range(joined[-1], finding, words):
+            joined.append(finding)
+            continue
+        first = joined.pop()
+        if all(words[part.end - 1].group == "WEEKDAY" for part in (first, finding)):
+            continue
+        days = DateRange(first.span.readings[0].first, finding.span.readings[0].last)
+        at, end = first.span.at, words[finding.end - 1].end
+        joined.append(Finding(first.start, finding.end, TimeSpan(text[at:end], at, (days,), first.span.precision)))
+    return joined
+
+
+def _is_range(first: Finding, second: Finding, words: Sequence[Word]) -> bool:
+    between = words[first.end : second.start] or words[second.start : second.start + 1]
+    (start, *others), (end, *more) = first.span.readings, second.span.readings
+    single = not (others or more or first.span.repeats or second.span.repeats)
+    joins = len(between) == 1 and between[0].text in _JOINS and second.start - first.end <= 1
+    return joins and single and first.span.precision == second.span.precision and start.last < end.first
+
+
+def _step(scene: Scene) -> int:
+    return -1 if scene.has("before") else 1
+
+
+def _in_week(scene: Scene, day: date) -> DateRange:
+    return weekend_of(day) if scene.all("WEEKEND") else week_of(day)
+
+
+def _beside_day(scene: Scene, day: date) -> DateRange:
+    return one_day(day, _step(scene))
+
+
+def _beside_weekday(scene: Scene, day: date) -> DateRange:
+    step, weekday = _step(scene), scene.value("WEEKDAY")
+    return one_day(day, step * ((step * (weekday - day.weekday()) - 1) % 7 + 1))
+
+
+def _beside_count(scene: Scene, day: date) -> DateRange:
+    return one_day(move_day(day, scene.unit, _step(scene) * scene.count))
+
+
+_RELATIONS: Mapping[str, Callable[[Scene, date], DateRange] | None] = {
+    "beside_day": _beside_day,
+    "beside_weekday": _beside_weekday,
+    "beside_count": _beside_count,
+    "in_week": _in_week,
+    "nothing": None,
+}
+_RULES: Mapping[str, Rule] = {
+    **english_calendar.RULES,
+    **english_recurring.RULES,
+    **english_relative.RULES,
+    "skip": lambda _: None,
+}
+_WITH_LEAD = frozenset({"in_time", "lasting"})
+
+
+def _relate(name: str, scene: Scene, reading: Reading) -> Reading | None:
+    """What "the day after" or "the week of" makes of the day that follows."""
+    relation = _RELATIONS[name]
+    if relation is None or any(days.first != days.last for days in reading.ranges):
+        return None
+    ranges = tuple(relation(scene, days.first) for days in reading.ranges)
+    return Reading(ranges, "week" if name == "in_week" and not scene.all("WEEKEND") else "day")
+
+
+class Grammar(NamedTuple):
+    """All rules as one pattern over the kinds of words, and each rule's function by the name of its group."""
+
+    pattern: re.Pattern[str]
+    names: Mapping[str, str]
+
+
+@cache
+def load_rules() -> Grammar:
+    """The rules of english.yaml."""
+    data = load_grammar()
+    rules = [*data["relations"], *data["rules"]]
+    groups = [f"(?P<r{index}>{_compile(pattern)})" for index, (pattern, _) in enumerate(rules)]
+    return Grammar(re.compile("|".join(groups)), {f"r{index}": name for index, (_, name) in enumerate(rules)})
+
+
+_SYMBOL = re.compile(r"[A-Z]+|[a-z_']+|\S")
+
+
+def _compile(pattern: str) -> str:
+    return "".join(_compile_symbol(symbol) for symbol in _SYMBOL.findall(pattern))
+
+
+def _compile_symbol(symbol: str) -> str:
+    if symbol in load_grammar()["aliases"]:
+        return _compile(load_grammar()["aliases"][symbol])
+    if symbol.isupper():
+        return f"[{''.join(kind_of(name) for name in names_of(symbol))}]"
+    if symbol == "(":
+        return "(?:"
+    if symbol in "|)?*":
+        return symbol
+    entry = load_lexicon().get(symbol)
+    return re.escape(symbol) if symbol in ",-/" else kind_of(entry.name if entry else symbol)

@@ -1,0 +1,342 @@
+"""Rules of English times that name days, months, seasons, holidays and years."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+
+from localmem.times.days import (
+    months_from,
+    named_day,
+    nth_weekday,
+    occurrences,
+    one_day,
+    season_of,
+    valid_day,
+    years_from,
+)
+from localmem.times.english_scene import Reading, Rule, Scene
+from localmem.times.english_words import words_beside
+from localmem.types import DateRange, Precision, TimeSpan
+
+_SOON = 240  # days within which a date of the year without a verb is the coming one
+_SHORT = 12  # words of a reply that needs no month
+_ROUND = (1900, 1950, 2000, 2050)  # numbers that are seldom years
+_PARTS = {1: (1, 10), 2: (11, 20), 3: (21, 31)}  # the days of the early, middle and late month
+
+
+def _reading(ranges: Sequence[DateRange], precision: Precision) -> Reading | None:
+    return Reading(tuple(ranges), precision) if ranges else None
+
+
+def _chosen(scene: Scene, find: Callable[[int], DateRange | None], precision: Precision) -> Reading | None:
+    """What recurs every year: of the year that is named, else by tense."""
+    if scene.year is not None:
+        found = find(scene.year)
+        return _reading([found] if found else [], precision)
+    remote = scene.tense == "past" and scene.is_remote
+    return None if remote else _reading(scene.choose(occurrences(scene.day, find), patience=_SOON), precision)
+
+
+def iso_date(scene: Scene) -> Reading | None:
+    """2019-03-04."""
+    year, month, day = (int(part) for part in scene.matched[0].text.split("-"))
+    found = valid_day(year, month, day)
+    return _reading([found] if found else [], "day")
+
+
+def slashed_date(scene: Scene) -> Reading | None:
+    """9/11/25, which has two readings where nothing settles the order."""
+    first, second, year = (int(part) for part in scene.matched[0].text.replace(".", "/").replace("-", "/").split("/"))
+    year += 0 if year > 99 else 1900 if year > 60 else 2000
+    return _both_orders(scene, first, second, lambda day, month: valid_day(year, month, day))
+
+
+def slashed_day(scene: Scene) -> Reading | None:
+    """On 9/11, of a year by the tense."""
+    first, second = (int(part) for part in scene.matched[-1].text.split("/"))
+    return _both_orders(scene, first, second, lambda day, month: _only(_nearest(scene, month, day)))
+
+
+def _only(ranges: Sequence[DateRange]) -> DateRange | None:
+    return ranges[0] if len(ranges) == 1 else None
+
+
+def _nearest(scene: Scene, month: int, day: int) -> Sequence[DateRange]:
+    return scene.choose(occurrences(scene.day, lambda year: valid_day(year, month, day)), patience=_SOON)
+
+
+def _both_orders(scene: Scene, first: int, second: int, find: Callable[[int, int], DateRange | None]) -> Reading | None:
+    orders = [(first, second)] if scene.day_first else [(second, first)] if scene.day_first is False else []
+    valid = [(day, month) for day, month in orders or [(first, second), (second, first)] if month <= 12]
+    return _reading(sorted({found for day, month in valid if (found := find(day, month))}), "day")
+
+
+def day_of_month(scene: Scene) -> Reading | None:
+    """The 9th of May, Tuesday 9 May, May 9th, 2025; a weekday must be that day's."""
+    month, day = scene.value("MONTH"), scene.day_of_month
+    if scene.before == "in" and scene.matched[0].group == "MONTH" and scene.all("SMALL"):
+        return None
+    weekday = scene.value_or_none("WEEKDAY")
+
+    def find(year: int) -> DateRange | None:
+        found = valid_day(year, month, day)
+        return found if found and weekday in (None, found.first.weekday()) else None
+
+    if weekday is None or scene.year is not None:
+        return _chosen(scene, find, "day")
+    about = [option for option in occurrences(scene.day, find, 1) if abs((option.first - scene.day).days) <= 366]
+    return _reading(scene.choose(about, patience=_SOON), "day")
+
+
+def day_range(scene: Scene) -> Reading | None:
+    """6 to 10 March, between the 3rd and the 9th of May."""
+    first, last = _two_days(scene)
+    if first >= last or (scene.has("and") and not scene.has("between") and last != first + 1):
+        return None
+    month = scene.value("MONTH")
+
+    def find(year: int) -> DateRange | None:
+        start, end = valid_day(year, month, first), valid_day(year, month, last)
+        return DateRange(start.first, end.last) if start and end else None
+
+    return _chosen(scene, find, "day")
+
+
+def _two_days(scene: Scene) -> tuple[int, int]:
+    days, tens = [], 0
+    for word in scene.all("TENS", "ORDINAL", "SMALL"):
+        if word.group == "TENS":
+            tens = word.value
+        else:
+            days.append(tens + word.value)
+            tens = 0
+    return (days[0], days[1]) if len(days) == 2 else (0, 0)
+
+
+def _month_days(scene: Scene, day: int, months: int) -> list[DateRange]:
+    """A day of the month in the months about the day's."""
+    around = (months_from(scene.day.year, scene.day.month + offset).first for offset in range(-months, months + 1))
+    return [found for month in around if (found := valid_day(month.year, month.month, day))]
+
+
+def day_of_this_month(scene: Scene) -> Reading | None:
+    """The 8th of this month, of next month; the 1st of the month."""
+    shifts = scene.all("LAST", "THIS", "NEXT")
+    if not shifts:
+        return _reading(scene.choose(_month_days(scene, scene.day_of_month, 2), patience=0), "day")
+    month = months_from(scene.day.year, scene.day.month + shifts[0].value).first
+    found = valid_day(month.year, month.month, scene.day_of_month)
+    return _reading([found] if found else [], "day")
+
+
+def weekday_and_day(scene: Scene) -> Reading | None:
+    """Friday the 14th: of the nearest month where the 14th is a Friday."""
+    weekday = scene.value("WEEKDAY")
+    days = [option for option in _month_days(scene, scene.day_of_month, 7) if option.first.weekday() == weekday]
+    if (named := _by_context(scene)) is not None and named in days:
+        return Reading((named,), "day")
+    return _reading(scene.choose(days, patience=_SOON), "day")
+
+
+def bare_day(scene: Scene) -> Reading | None:
+    """The 21st: of the month that was named before, else by the tense."""
+    digits = scene.matched[-1].name == "NTH"
+    follower = scene.after
+    ends = follower is None or follower.kind in ".,-/"
+    if not digits and (not ends or scene.before not in words_beside("days_before") or not scene.has("the")):
+        return None
+    if not scene.has("the") and scene.before not in words_beside("days_before"):
+        return None
+    if not ends and follower is not None and follower.text not in words_beside("days_after"):
+        return None
+    days = _month_days(scene, scene.day_of_month, 2)
+    if follower is not None and follower.text in ("was", "were"):  # "the 20th was a mistake" may lie ahead
+        scene = scene.with_tense("unclear")
+    nearest = scene.choose(days, patience=0)
+    named = _by_context(scene)
+    if named is None or named in nearest:
+        return _reading(nearest if named is None else [named], "day")
+    against = scene.day > named.last if scene.tense == "future" else scene.day < named.first
+    if scene.tense in ("past", "future") and against:
+        return _reading(nearest, "day")
+    return _reading([named] if _is_close(scene) else sorted({named, *nearest}), "day")
+
+
+def _month_spans(spans: Sequence[TimeSpan]) -> list[TimeSpan]:
+    """The spans that name a month."""
+    names = words_beside("month_names")
+    return [
+        span
+        for span in spans
+        if len(span.readings) == 1 and not span.repeats and names & set(span.words.lower().replace("-", " ").split())
+    ]
+
+
+def _by_context(scene: Scene) -> DateRange | None:
+    """The day in the month that was named last."""
+    spans = _month_spans([*scene.named, *scene.same_text])
+    first = spans[-1].readings[0].first if spans else None
+    return valid_day(first.year, first.month, scene.day_of_month) if first else None
+
+
+def _is_close(scene: Scene) -> bool:
+    """Whether the month was named in the same sentence, or just before a short reply."""
+    spans = _month_spans(scene.same_text)
+    if spans:
+        at = scene.words[scene.start].start
+        return not any(word.kind == "." for word in scene.words if spans[-1].at < word.start < at)
+    return len(scene.words) <= _SHORT and bool(_month_spans(scene.named[-1:]))
+
+
+def nth_weekday_of_month(scene: Scene) -> Reading | None:
+    """The first Friday in June, the last weekend of May."""
+    month, nth = scene.value("MONTH"), scene.day_of_month or -1
+    weekend = bool(scene.all("WEEKEND"))
+    weekday = 5 if weekend else scene.value("WEEKDAY")
+
+    def find(year: int) -> DateRange | None:
+        found = nth_weekday(year, month, weekday, nth)
+        return DateRange(found.first, found.last + timedelta(1)) if found and weekend else found
+
+    return _chosen(scene, find, "day")
+
+
+def nth_day(scene: Scene) -> Reading | None:
+    """The first day of May, the last day of August."""
+    month, nth = scene.value("MONTH"), scene.day_of_month
+
+    def find(year: int) -> DateRange | None:
+        return valid_day(year, month, nth) if nth else one_day(months_from(year, month).last)
+
+    return _chosen(scene, find, "day")
+
+
+def back_end(scene: Scene) -> Reading | None:
+    """The back end of 1974: September to December."""
+    return Reading((months_from(scene.year or scene.day.year, 9, 4),), "season")
+
+
+def point_of_month(scene: Scene) -> Reading | None:
+    """Early March, the end of April 2025."""
+    point, month = scene.value("POINT"), scene.value("MONTH")
+    return _chosen(scene, lambda year: _part(date(year, month, 1), point), "week")
+
+
+def _part(month: date, point: int) -> DateRange:
+    first, last = _PARTS[point]
+    return DateRange(
+        month.replace(day=first), min(months_from(month.year, month.month).last, month + timedelta(last - 1))
+    )
+
+
+def point_of_this_month(scene: Scene) -> Reading | None:
+    """The end of the month, the start of next month."""
+    point, shifts = scene.value("POINT"), scene.all("LAST", "THIS", "NEXT")
+    offsets = [shifts[0].value] if shifts else [-1, 0, 1]
+    months = [months_from(scene.day.year, scene.day.month + offset).first for offset in offsets]
+    parts = [_part(month, point) for month in months]
+    return _reading(parts if shifts else scene.choose(parts, patience=_SOON), "week")
+
+
+def point_of_year(scene: Scene) -> Reading | None:
+    """The start of the year, late 2019: three months each."""
+    month = {1: 1, 3: 10}.get(scene.value("POINT"))
+    return Reading((months_from(scene.year or scene.day.year, month, 3),), "season") if month else None
+
+
+def _named(scene: Scene) -> tuple[Callable[[int], DateRange | None], Precision]:
+    """The matched month, season or holiday as what it is in a year."""
+    if months := scene.all("MONTH"):
+        return lambda year: months_from(year, months[0].value), "month"
+    if seasons := scene.all("SEASON"):
+        return lambda year: season_of(year, seasons[0].value), "season"
+    return lambda year: named_day(scene.value("HOLIDAY"), year), "day"
+
+
+def named_year(scene: Scene) -> Reading | None:
+    """March 2024, spring of next year, Christmas 2019; a winter has two years."""
+    find, precision = _named(scene)
+    if scene.has("winter") and scene.year is not None:
+        return Reading((season_of(scene.year - 1, 12), season_of(scene.year, 12)), "season")
+    return _chosen(scene, find, precision)
+
+
+def which_named(scene: Scene) -> Reading | None:
+    """Last spring, this March, next Christmas."""
+    find, precision = _named(scene)
+    shift, options = scene.all("LAST", "THIS", "NEXT")[0].value, occurrences(scene.day, find)
+    ended = [option for option in options if option.last < scene.day]
+    if shift == -1:
+        return _reading(ended[-1:], precision)
+    this = next((option for option in options if option.first.year == scene.day.year), None)
+    holding = [option for option in options if option.first <= scene.day <= option.last]
+    if shift == 0:
+        if scene.has("winter") and (holding or scene.tense == "past"):
+            return _reading(holding or ended[-1:], precision)
+        return _reading([this] if this else [], precision)
+    coming = [option for option in options if option.first > scene.day]
+    return _reading(coming[:2] if this in coming and not holding else coming[:1], precision)
+
+
+def season(scene: Scene) -> Reading | None:
+    """By the spring, over the summer; "in summer" of every year names none."""
+    generic = not scene.has("the") and scene.matched[0].text in ("in", "all", "for", "through")
+    follower = scene.after
+    if (generic and scene.tense in ("present", "none")) or (
+        follower and follower.text in words_beside("seasons_after")
+    ):
+        return None
+    find, precision = _named(scene)
+    return _chosen(scene, find, precision)
+
+
+def month(scene: Scene) -> Reading | None:
+    """November: of the year by the tense."""
+    find, precision = _named(scene)
+    return None if scene.before in ("a", "an") else _chosen(scene, find, precision)
+
+
+def holiday(scene: Scene) -> Reading | None:
+    """At Christmas, since Easter."""
+    find, precision = _named(scene)
+    return _chosen(scene, find, precision)
+
+
+def decade(scene: Scene) -> Reading | None:
+    """The eighties, the 1980s, the '80s."""
+    word = scene.matched[-1]
+    year = word.value + 1900 if word.group == "SHORT" and word.value > 20 else word.value
+    if year < 1900 or not (scene.has("the") or word.group == "LONG"):
+        return None
+    return Reading((years_from(year, 10),), "year")
+
+
+def spoken_year(scene: Scene) -> Reading | None:
+    """In twenty twenty-six, since nineteen eighty."""
+    century, *rest = [word.value for word in scene.all("TENS", "COUNT")]
+    number = sum(rest)
+    if scene.before not in words_beside("years_before") or not 10 <= number <= 99:
+        return None
+    return Reading((years_from(century * 100 + number),), "year")
+
+
+def year(scene: Scene) -> Reading | None:
+    """In 1974; a number alone between commas is one where it can hardly be an amount."""
+    number, follower = scene.value("YEAR"), scene.after
+    if number > scene.day.year + 50 or (follower and follower.text in words_beside("years_after")):
+        return None
+    if scene.before in words_beside("years_before"):
+        sure = number not in _ROUND or scene.before in ("in", "since")
+    else:
+        ends = follower is None or follower.kind in ".,"
+        sure = scene.before == "," and ends and number % 10 != 0 and number <= scene.day.year + 1
+    return Reading((years_from(number),), "year") if sure else None
+
+
+RULES: Mapping[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        iso_date, slashed_date, slashed_day, day_of_month, day_range, day_of_this_month, weekday_and_day, bare_day,
+        nth_weekday_of_month, nth_day, back_end, point_of_month, point_of_this_month, point_of_year, named_year,
+        which_named, season, month, holiday, decade, spoken_year, year,
+    )
+}  # fmt: skip

@@ -1,0 +1,87 @@
+"""English words that are times only beside others: may, march, June, sat, sun, fall."""
+
+from collections.abc import Sequence
+
+from localmem.times.english_tense import verbs_of
+from localmem.times.english_words import OTHER, Word, words_beside
+
+_DAY_NAMES = ("sat", "sun", "mon", "wed")
+_VERBS = ("may", "march")
+_SHORT = ("mar", "jan", "jun", "dec", "sep")
+_PEOPLE = ("april", "june", "august", "jan")
+
+
+def settle_names(words: Sequence[Word], text: str) -> list[Word]:
+    """The words, where one that only looks like a time has no kind."""
+    return [
+        word._replace(kind=OTHER, group="") if word.group and _is_something_else(words, index, text) else word
+        for index, word in enumerate(words)
+    ]
+
+
+def _is_something_else(words: Sequence[Word], index: int, text: str) -> bool:
+    name = words[index].text
+    if name == "good friday":
+        return index > 0 and words[index - 1].text in ("a", "another")
+    if name in _DAY_NAMES:
+        return not _is_weekday(words, index, text)
+    if name in _VERBS:
+        return not _is_month(words, index, text)
+    if name in _SHORT and name not in _PEOPLE:
+        return not (_leads(words, index, "months") or _has_day(words, index))
+    return name in _PEOPLE and _is_person(words, index)
+
+
+def _leads(words: Sequence[Word], index: int, names: str) -> bool:
+    """Whether the word before words[index] is of a list in english.yaml."""
+    return index > 0 and words[index - 1].text in words_beside(names)
+
+
+def _has_day(words: Sequence[Word], index: int) -> bool:
+    """Whether a day of the month or a year stands beside words[index]."""
+    following = words[index + 1 : index + 3]
+    if following and following[0].text in (",", "the"):
+        following = following[1:]
+    beside = [*words[max(0, index - 1) : index], *following[:1]]
+    return any(word.group in ("SMALL", "ORDINAL", "YEAR") for word in beside)
+
+
+def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
+    after = words[index + 1] if index + 1 < len(words) else None
+    if after is not None and (after.group in ("SMALL", "ORDINAL", "MONTH", "PART") or after.name == "night"):
+        return True
+    before = words[index - 1].text if index else ""
+    if before == "the":
+        return (text[words[index].start].isupper() and words[index].text != "sun") or words[index].text in (
+            "sat",
+            "wed",
+        )
+    if _leads(words, index, "days"):
+        return True
+    capital = text[words[index].start].isupper() and not text[words[index].start : words[index].end].isupper()
+    return capital and index > 0 and (after is None or after.kind in ".,-/" or after.group in ("LAST", "NEXT", "THIS"))
+
+
+def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
+    after = words[index + 1].text if index + 1 < len(words) else ""
+    if after in words_beside("verbs"):
+        return False
+    if _leads(words, index, "months"):
+        return True
+    if index and words[index - 1].text in ("a", "an", "this", "to", "for"):
+        return words[index - 1].text in ("to", "for") and _is_put_off(words, index)
+    name = words[index].text
+    starts = index == 0 or words[index - 1].kind == "."
+    return _has_day(words, index) or (name == "march" and not starts and text[words[index].start] == "M")
+
+
+def _is_put_off(words: Sequence[Word], index: int) -> bool:
+    plans = verbs_of("plans")
+    return any(word.text in plans or word.text == "back" for word in words[max(0, index - 5) : index])
+
+
+def _is_person(words: Sequence[Word], index: int) -> bool:
+    after = words[index + 1].text if index + 1 < len(words) else ""
+    if _has_day(words, index) or _leads(words, index, "months"):
+        return False
+    return after in words_beside("doings") or _leads(words, index, "titles")

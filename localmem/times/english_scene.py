@@ -1,0 +1,161 @@
+"""What a rule of English times sees: the words it matched, the day, the tense, and the times named before."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from functools import cached_property
+from typing import NamedTuple
+
+from localmem.times.english_tense import Tense, find_tense
+from localmem.times.english_words import Word, words_beside
+from localmem.types import DateRange, Precision, TimeRole, TimeSpan
+
+_LONG = 300
+
+
+class Reading(NamedTuple):
+    """What a rule makes of its words; the parts are those of `TimeSpan`."""
+
+    ranges: tuple[DateRange, ...]
+    precision: Precision
+    repeats: str = ""
+    role: TimeRole | None = None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Words `start` to `end` of a text, to be resolved by a day.
+
+    `role` is what the word before them says, `named` are the times named in earlier texts and `same_text` those of
+    this one, oldest first, `day_first` whether 9/11 is the ninth of November.
+    """
+
+    words: Sequence[Word]
+    start: int
+    end: int
+    day: date
+    role: TimeRole
+    named: Sequence[TimeSpan]
+    same_text: Sequence[TimeSpan]
+    day_first: bool | None
+
+    @property
+    def matched(self) -> Sequence[Word]:
+        """The words that the rule matched."""
+        return self.words[self.start : self.end]
+
+    @cached_property
+    def verb(self) -> tuple[Tense, bool]:
+        """What `find_tense` says of the words."""
+        return find_tense(self.words, self.start, self.end)
+
+    @cached_property
+    def tense(self) -> Tense:
+        """The tense of the verb nearest to the words; "since" is past whatever the verb, "until" seldom is."""
+        if self.role == "since":
+            return "past"
+        tense, _ = self.verb
+        return "future" if self.role == "until" and tense in ("present", "unclear") else tense
+
+    def with_tense(self, tense: Tense) -> "Scene":
+        """The same words in another tense."""
+        scene = replace(self)
+        scene.__dict__["tense"] = tense
+        return scene
+
+    @property
+    def before(self) -> str:
+        """The word before the match, small, or the sign; "" at the start of a text."""
+        word = self.words[self.start - 1] if self.start else None
+        return "" if word is None else word.kind if word.kind in ".,-/" else word.text
+
+    @property
+    def after(self) -> Word | None:
+        """The word or sign behind the match."""
+        return self.words[self.end] if self.end < len(self.words) else None
+
+    def has(self, *names: str) -> bool:
+        """Whether a word of one of these names was matched."""
+        return any(word.name in names or word.text in names for word in self.matched)
+
+    def all(self, *groups: str) -> list[Word]:
+        """The matched words of these classes."""
+        return [word for word in self.matched if word.group in groups]
+
+    def value(self, group: str) -> int:
+        """The number of the first matched word of a class."""
+        return self.all(group)[0].value
+
+    def value_or_none(self, group: str) -> int | None:
+        """The number of the first matched word of a class; None where there is none."""
+        return next((word.value for word in self.all(group)), None)
+
+    @property
+    def unit(self) -> str:
+        """The unit that is named, "day" where none is."""
+        return next((word.name for word in self.all("UNIT")), "day")
+
+    @property
+    def count(self) -> int:
+        """How many: "twenty two", "3"; 1 for "a" or nothing."""
+        return sum(word.value for word in self.all("TENS", "COUNT", "SMALL", "LARGE")) or 1
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the sentence tells of another year: "when I was 12", "in 1988"."""
+        start, end = self.start, self.end
+        while start and self.words[start - 1].kind != ".":
+            start -= 1
+        while end < len(self.words) and self.words[end].kind != ".":
+            end += 1
+        around = [*self.words[start : self.start], *self.words[self.end : end]]
+        texts = [word.text for word in around]
+        childish = any(text in words_beside("childhood") for text in texts)
+        return childish or any(
+            word.group == "YEAR" or (word.text == "when" and texts[index + 2 : index + 3] in (["was"], ["were"]))
+            for index, word in enumerate(around)
+        )
+
+    @property
+    def day_of_month(self) -> int:
+        """The number that the matched words give to a day: "twenty-first", "21st", "21"."""
+        return sum(word.value for word in self.all("TENS", "ORDINAL", "SMALL"))
+
+    @property
+    def year(self) -> int | None:
+        """The year that is named: "1974", "last year"; None where there is none."""
+        if (year := self.value_or_none("YEAR")) is not None:
+            return year
+        shifts = self.all("LAST", "THIS", "NEXT")
+        return self.day.year + shifts[0].value if shifts and self.has("year") else None
+
+    def last_weekday(self, weekday: int) -> date:
+        """The latest such weekday before the day."""
+        return self.day - timedelta((self.day.weekday() - weekday - 1) % 7 + 1)
+
+    def next_weekday(self, weekday: int) -> date:
+        """The first such weekday after the day."""
+        return self.day + timedelta((weekday - self.day.weekday() - 1) % 7 + 1)
+
+    def choose(self, options: Sequence[DateRange], *, patience: int) -> tuple[DateRange, ...]:
+        """The options that the tense allows: the one that holds the day, else the latest past or the coming one.
+
+        Without a verb it is the coming one, unless that is more than `patience` days off: then both stay. In the
+        present tense it is so beyond `_LONG` days.
+        """
+        if holding := tuple(option for option in options if option.first <= self.day <= option.last):
+            return holding[:1]
+        past = tuple(option for option in options if option.last < self.day)[-1:]
+        coming = tuple(option for option in options if option.first > self.day)[:1]
+        if self.tense == "past":
+            doubtful = not self.verb[1] and past and coming and self.role != "since"
+            nearer = doubtful and coming[0].first - self.day < self.day - past[0].last
+            return (*past, *coming) if nearer else past
+        wait = (coming[0].first - self.day).days if coming else 1000
+        far = wait > (_LONG if self.tense == "present" else patience)
+        if self.tense == "future" or (self.tense in ("present", "none") and not far):
+            return coming
+        return (*past, *coming)
+
+
+Rule = Callable[[Scene], Reading | None]

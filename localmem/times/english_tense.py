@@ -1,0 +1,139 @@
+"""Whether the verbs about a time in an English text are past or future. Its lists of verbs are in english.yaml."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Literal
+
+from localmem.times.english_words import Word, load_grammar
+
+Tense = Literal["past", "future", "present", "unclear", "none"]
+
+_CROSSING = 4.0  # what a comma or a conjunction between a verb and a time counts, in words
+_BEHIND = 1.5  # and what it counts that the verb comes after the time
+_THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
+
+
+@cache
+def verbs_of(name: str) -> frozenset[str]:
+    """A list of verbs of english.yaml."""
+    return frozenset(load_grammar()["tense"][name].split())
+
+
+def find_tense(words: Sequence[Word], start: int, end: int) -> tuple[Tense, bool]:
+    """The tense of the verb nearest to words[start:end] in their sentence, and whether it is of their own clause.
+
+    "none" where there is no verb.
+    """
+    if start > 1 and words[start - 1].text in ("of", "from", "dated") and words[start - 2].text in verbs_of("papers"):
+        return "past", True
+    tense, own = _find_nearest(words, start, end, crossing=False)
+    if tense == "none":
+        tense, own = _find_nearest(words, start, end, crossing=True)[0], False
+    if end < len(words) and words[end].text == "now" and tense != "present":
+        return "future", own
+    return ("future", own) if tense in ("past", "unclear") and _is_planned(words, start) else (tense, own)
+
+
+def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool) -> tuple[Tense, bool]:
+    opens = crossing or _opens_clause(words, start)
+    left = _walk(words, range(start - 1, -1, -1), 0.0, crossing=crossing)
+    right = _walk(words, range(end, len(words)), _BEHIND, crossing=opens)
+    best: tuple[float, Tense] = (1e9, "none")
+    for cost, index in (*left, *right):
+        if cost < best[0] and (tense := _tense_of(words, index)) is not None:
+            best = (cost, tense)
+    return best[1], True
+
+
+def find_earlier_tense(words: Sequence[Word], start: int) -> Tense:
+    """The tense of the last verb before words[start], in whatever sentence."""
+    for index in range(start - 1, -1, -1):
+        tense = _tense_of(words, index)
+        if tense is not None:
+            return tense
+    return "none"
+
+
+def _walk(words: Sequence[Word], indexes: range, cost: float, *, crossing: bool) -> Iterator[tuple[float, int]]:
+    """The words up to the end of the sentence, or of the clause where there is no crossing, each with its distance."""
+    for index in indexes:
+        word = words[index]
+        ends = word.kind in ",-/" or word.text in verbs_of("joins")
+        if word.kind == "." or (ends and not crossing):
+            return
+        cost += _CROSSING if ends else 1.0
+        yield cost, index
+
+
+def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
+    """What the word says of time by itself and by the words about it; None where it is no verb that tells."""
+    text = words[index].text
+    before = words[index - 1].text if index else ""
+    after = words[index + 1].text if index + 1 < len(words) else ""
+    if text in verbs_of("future") or text.endswith("'ll"):
+        return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
+    if text in ("going", "supposed", "meant", "planning", "hoping"):
+        return "unclear" if _follows(words, index, ("was", "were")) else "future"
+    if text in ("was", "were") and after in ("going", "supposed", "meant", "planning", "hoping", "due", "to"):
+        return "unclear"
+    if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
+        return "present"
+    if text in ("could", "couldn't", "couldnt"):
+        return "unclear"
+    if _is_past(text, before, after):
+        return _tense_of_past(words, index)
+    return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s")) else None
+
+
+def _tense_of_past(words: Sequence[Word], index: int) -> Tense:
+    """A past form: "is booked" is present, "has moved" says nothing of when."""
+    text = words[index].text
+    if text in ("was", "were", "had", "did", "didn't", "didnt", "went", "came"):
+        return "past"
+    for place in range(index - 1, max(-1, index - 4), -1):
+        verb = words[place].text
+        if words[place].kind in ".,/" or verb in ("was", "were", "had"):
+            return "past"
+        if verb in verbs_of("have") or verb.endswith("'ve"):
+            return "past" if place and words[place - 1].text in ("should", "would", "could", "might") else "unclear"
+        contracted = verb.endswith(("'re", "'m")) or (verb.endswith("'s") and place == index - 1)
+        if text != "been" and (verb in verbs_of("be") or contracted):
+            return "present"
+    return "past"
+
+
+def _opens_clause(words: Sequence[Word], index: int) -> bool:
+    return index == 0 or words[index - 1].kind in ".,-/" or words[index - 1].text in verbs_of("joins")
+
+
+def _is_past(text: str, before: str, after: str) -> bool:
+    if text in verbs_of("past"):
+        return not (text == "had" and after == "better")
+    if text in verbs_of("same_in_past"):
+        return (text != "left" and before in ("he", "she", "it")) or (text == "left" and before in _THIRD)
+    return len(text) > 3 and text.endswith("ed") and text not in verbs_of("not_ed")
+
+
+def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset[str]) -> bool:
+    """Whether one of `verbs` stands up to three words before words[index], in its clause."""
+    for word in reversed(words[max(0, index - 3) : index]):
+        if word.kind in ".,/":
+            return False
+        if word.text in verbs:
+            return True
+    return False
+
+
+def _is_planned(words: Sequence[Word], start: int) -> bool:
+    """Whether a verb of planning leads to what begins at words[start], as in "moved to the 23rd"."""
+    lead = [word for word in words[max(0, start - 2) : start] if word.text not in ("the", "a", "about")]
+    if not lead or lead[-1].text not in ("to", "for", "until", "till", "til", "by", "from"):
+        return False
+    for index in range(start - 1, max(-1, start - 10), -1):
+        if words[index].kind == ".":
+            return False
+        if words[index].text in verbs_of("plans"):
+            return True
+        if _tense_of(words, index) == "past":
+            return False
+    return False

@@ -1,0 +1,166 @@
+"""English texts as the words of the grammar of times: what kind each is, and what number stands for it.
+
+The lexicon is in english.yaml. Every word that the grammar names has a character of its own, so that a rule is a
+regular expression over one character a word.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+OTHER = "_"  # the kind of a word that no rule names
+_FIRST_KIND = 0xE000  # kinds are characters of a private area
+_KINDS: dict[str, str] = {}
+
+
+class Word(NamedTuple):
+    """A word of a text, or what is between two: where it stands, its spelling, kind, class, number and name."""
+
+    start: int
+    end: int
+    text: str
+    kind: str
+    group: str = ""
+    value: int = 0
+    name: str = ""
+
+
+class Entry(NamedTuple):
+    """A word of the lexicon: one name for all its spellings, its class and its number."""
+
+    name: str
+    group: str
+    value: int
+
+
+@cache
+def load_grammar() -> Mapping[str, Any]:
+    """What english.yaml holds."""
+    text = Path(__file__).with_name("english.yaml").read_text(encoding="utf-8")
+    grammar: Mapping[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    return grammar
+
+
+@cache
+def load_lexicon() -> Mapping[str, Entry]:
+    """The entries of english.yaml by their spellings."""
+    lexicon: dict[str, Entry] = {}
+    for group, words in load_grammar()["words"].items():
+        for word in words.split():
+            name, _, value = word.partition("=")
+            number, *spellings = value.split("/")
+            for spelling in (name, *spellings):
+                lexicon[spelling.replace("_", " ")] = Entry(name, group, int(number))
+    return lexicon
+
+
+@cache
+def words_beside(names: str) -> frozenset[str]:
+    """A list of english.yaml of words that stand beside times."""
+    return frozenset(load_grammar()["beside"][names].split())
+
+
+def kind_of(name: str) -> str:
+    """The character that stands for a word of the lexicon, or for a literal word of a rule."""
+    return _KINDS.setdefault(name, chr(_FIRST_KIND + len(_KINDS)))
+
+
+@cache
+def _scanner() -> re.Pattern[str]:
+    phrases = [re.escape(spelling) for spelling in load_lexicon() if " " in spelling]
+    return re.compile(
+        rf"(?P<phrase>\b(?:{'|'.join(sorted(phrases, key=len, reverse=True))})\b)"
+        r"|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)|(?P<number>\d\w*(?:[.,:/-]\d+)*)"
+    )
+
+
+_GAP = re.compile(r"[.!?;:\n()\[\]|…—\"“”*#]|,|[-–]|/")
+_NUMBERS = (
+    ("ISO", re.compile(r"\d{4}-\d\d?-\d\d?$")),
+    ("SLASHED", re.compile(r"(?P<a>\d\d?)(?P<by>[/.-])\d\d?(?P=by)(?:\d{4}|\d\d)$")),
+    ("FRACTION", re.compile(r"\d\d?/\d\d?$")),
+    ("ORDINAL", re.compile(r"(?P<value>[0-3]?\d)(?:st|nd|rd|th)$")),
+    ("YEAR", re.compile(r"(?P<value>(?:19|20)\d\d)$")),
+    ("SMALL", re.compile(r"(?P<value>0?[1-9]|[12]\d|3[01])$")),
+    ("LARGE", re.compile(r"(?P<value>\d{2,3})$")),
+    ("LONG", re.compile(r"(?P<value>(?:19|20)\d0)'?s$")),
+    ("SHORT", re.compile(r"(?P<value>[2-9]0)'?s$")),
+)
+_BEFORE_AMOUNT = frozenset("£$€#@_+.")
+_AFTER_AMOUNT = frozenset("%°£€$")
+# A number with a range in it, "6-10", is two numbers.
+_RANGE = re.compile(r"(\d\d?(?:st|nd|rd|th)?)-(\d\d?(?:st|nd|rd|th)?)$|((?:19|20)\d\d)-((?:19|20)\d\d)$")
+
+
+def read_words(text: str) -> list[Word]:
+    """The words and signs of a text, in order. Names such as "May" or "Sat" count as times only beside other words."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a few capitals have longer small letters
+        lowered = "".join(sign.lower() if len(sign.lower()) == 1 else sign for sign in text)
+    lowered = lowered.replace("’", "'")
+    words: list[Word] = []
+    end = 0
+    for match in _scanner().finditer(lowered):
+        _add_gap(words, lowered, end, match.start())
+        if match.lastgroup == "number":
+            words.extend(_read_number(lowered, match.start(), match.end()))
+        else:
+            words.append(_read_word(match[0], match.start()))
+        end = match.end()
+    _add_gap(words, lowered, end, len(lowered))
+    return words
+
+
+def _add_gap(words: list[Word], text: str, start: int, end: int) -> None:
+    gap = text[start:end]
+    if gap == " " or not gap:
+        return
+    match = _GAP.search(gap)
+    sign = match[0] if match else ""
+    if sign == "." and words and _is_abbreviation(words[-1], gap, text[end : end + 1]):
+        return
+    if sign:
+        words.append(Word(start, end, gap, "-" if sign == "–" else sign if sign in ",-/" else "."))
+    elif "&" in gap:
+        words.append(Word(start, end, "and", kind_of("and")))
+
+
+def _is_abbreviation(word: Word, gap: str, following: str) -> bool:
+    return gap == ". " and word.group in ("WEEKDAY", "MONTH") and len(word.text) < 5 and following.isdigit()
+
+
+def _read_word(text: str, start: int) -> Word:
+    lexicon = load_lexicon()
+    entry = lexicon.get(text)
+    if entry is None and text.endswith("'s") and (entry := lexicon.get(text[:-2])) is not None:
+        text = text[:-2]
+    if entry is None:
+        return Word(start, start + len(text), text, _KINDS.get(text, OTHER))
+    return Word(start, start + len(text), text, kind_of(entry.name), entry.group, entry.value, entry.name)
+
+
+def _read_number(text: str, start: int, end: int) -> list[Word]:
+    number = text[start:end]
+    amount = text[start - 1 : start] in _BEFORE_AMOUNT or (text[end : end + 1] in _AFTER_AMOUNT and end < len(text))
+    if not amount or start == 0:
+        if match := _RANGE.match(number):
+            middle = start + number.index("-")
+            dash = Word(middle, middle + 1, "-", "-")
+            return [*_read_number(text, start, middle), dash, *_read_number(text, middle + 1, end)]
+        for group, pattern in _NUMBERS:
+            if match := pattern.match(number):
+                value = int(match["value"]) if "value" in pattern.groupindex else 0
+                name = "NTH" if group == "ORDINAL" else group
+                return [Word(start, end, number, kind_of(name), group, value, name)]
+    return [Word(start, end, number, OTHER)]
+
+
+def names_of(group: str) -> Sequence[str]:
+    """The names of the words of a class; of a class of numbers, its own."""
+    names = [entry.name for entry in load_lexicon().values() if entry.group == group]
+    numbers = ["NTH"] if group == "ORDINAL" else [group] if not names else []
+    return list(dict.fromkeys(names + numbers))
