@@ -1,25 +1,30 @@
-"""How many of the labelled times (tests/times/labelled) are resolved, by language. Run from the root of the checkout.
+"""How many of the labelled times and workings (tests/times/labelled) come out right. Run from the root of the checkout.
 
 An entry is a text, the local day on which it was said, and the texts before it in the session where it leans on them.
 Its `expected` spans carry their words, first and last day, precision, role and RRULE; a list of roles or precisions
 accepts each of them, `also` other answers, several `readings` only all of them together. What is `optional` is not
 counted whatever is found there; every other sure span where no label is counts as wrong. `source` names the turn of
 finetune/lessons/people, `written` a turn made for the test.
+
+A question of workings.yaml has the turns that are its evidence, and `expected` strings of which one must be in what is
+worked out (parts around "…" in this order), or `none` where nothing may be. Superseded turns are not recalled.
 """
 
 import argparse
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import yaml
 
 from localmem.times.resolver import find_times
-from localmem.types import DateRange, TimeSpan
+from localmem.times.workings import work_out
+from localmem.types import DateRange, TimeSpan, Unit
 
 LABELLED = Path(__file__).parent.parent / "times" / "labelled"
 LANGUAGES = {
@@ -71,7 +76,7 @@ class Outcome:
     label: Label | None
     spans: tuple[TimeSpan, ...]
 
-    def line(self) -> str:
+    def report(self) -> str:
         """For the list of misses."""
         wanted = " or ".join(_shown(answer) for answer in self.label.answers) if self.label else "nothing"
         words = self.label.words if self.label else self.spans[0].words
@@ -94,6 +99,46 @@ def shares(outcomes: Sequence[Outcome]) -> dict[str, object]:
     return figures
 
 
+@dataclass(frozen=True)
+class Answered:
+    """A question, what may be worked out from its evidence (nothing: no strings), and what was ("" for nothing)."""
+
+    question: str
+    expected: tuple[str, ...]
+    line: str
+
+    def is_right(self) -> bool:
+        """Whether the line holds one of the expected strings; no line is right where nothing is expected."""
+        line = re.sub(r"(?<=\d)[,\u00a0\u202f](?=\d{3}(?!\d))", "", self.line.lower())
+        patterns = (".*".join(_alone(part) for part in string.split("…")) for string in self.expected)
+        return any(re.search(pattern, line) for pattern in patterns) if self.expected else not line
+
+    def report(self) -> str:
+        """For the list of misses."""
+        return f"{self.question}\n      {' or '.join(self.expected) or 'nothing'}, got {self.line or 'nothing'}"
+
+
+def measure_workings() -> list[Answered]:
+    """The labelled questions, each with the first thing that is worked out for it."""
+    entries = yaml.safe_load((LABELLED / "workings.yaml").read_text(encoding="utf-8"))
+    return [_answered(entry) for entry in entries]
+
+
+def workings_shares(answered: Sequence[Answered]) -> dict[str, object]:
+    """Of the lines: how many are right. Of the questions with a result: how many get a line. Of the others: none."""
+    lines = [answer for answer in answered if answer.line]
+    solvable = [answer for answer in answered if answer.expected]
+    others = [answer for answer in answered if not answer.expected]
+    pairs = {
+        "right lines": (sum(answer.is_right() for answer in lines), len(lines)),
+        "questions with a line": (sum(bool(answer.line) for answer in solvable), len(solvable)),
+        "nothing where nothing may be": (sum(not answer.line for answer in others), len(others)),
+    }
+    return {
+        name: [total, *(round(share, 3) for share in wilson(count, total))] for name, (count, total) in pairs.items()
+    }
+
+
 def wilson(count: int, total: int) -> tuple[float, float, float]:
     """The share, and the ends of its 95 % interval (Wilson, 1927)."""
     if not total:
@@ -104,6 +149,22 @@ def wilson(count: int, total: int) -> tuple[float, float, float]:
     half = z * (share * (1 - share) / total + z * z / (4 * total * total)) ** 0.5
     scale = 1 + z * z / total
     return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def _answered(entry: Mapping[str, Any]) -> Answered:
+    turns = [turn for turn in entry["turns"] if not turn.get("superseded")]
+    times = [turn["time"].replace(tzinfo=UTC) for turn in turns]
+    units = [
+        Unit(str(at), turn["text"], turn["text"], "turn", turn["speaker"], str(time.date()), (str(at),), time, time)
+        for at, (turn, time) in enumerate(zip(turns, times, strict=True))
+    ]
+    workings = work_out(entry["question"], entry["asked"], units)
+    return Answered(entry["question"], tuple(entry.get("expected", ())), workings[0].text if workings else "")
+
+
+def _alone(part: str) -> str:
+    """A pattern for a string that is no part of a longer number."""
+    return rf"(?<![\d.]){re.escape(part.strip())}(?!\d|\.\d)"
 
 
 def _outcomes(entry: Mapping[str, Any], code: str) -> Iterator[Outcome]:
@@ -173,15 +234,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("languages", nargs="*", metavar="LANGUAGE", help="default: all")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--misses", action="store_true")
+    parser.add_argument("--misses", action="store_true", help="list what is not right")
+    parser.add_argument("--workings", action="store_true", help="sums, durations and orders in place of times")
     options = parser.parse_args()
+    if options.workings:
+        answered = measure_workings()
+        print(json.dumps(workings_shares(answered), indent=1))
+        print(*(answer.report() for answer in answered if options.misses and not answer.is_right()), sep="\n")
+        return
     results = {language: measure(language) for language in options.languages or LANGUAGES}
     others = [outcome for language, outcomes in results.items() if language != "english" for outcome in outcomes]
     figures = {language: shares(outcomes) for language, outcomes in results.items()} | {"others": shares(others)}
     print(json.dumps(figures, indent=1) if options.json else _table(figures))
     if options.misses:
         for language, outcomes in results.items():
-            lines = [outcome.line() for outcome in outcomes if outcome.verdict != "exact"]
+            lines = [outcome.report() for outcome in outcomes if outcome.verdict != "exact"]
             print(f"\n{language}", *lines, sep="\n")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from localmem.types import DateRange, TimeSpan
+from localmem.types import DateRange, TimeRole, TimeSpan
 from tests.perf.measure_times import LABELLED, LANGUAGES, Answer, measure
 
 PEOPLE = Path(__file__).parent.parent.parent / "finetune" / "lessons" / "people"
@@ -30,7 +30,7 @@ def test_times_are_resolved_as_labelled(language: str) -> None:
     least, most = FLOORS[language]
     outcomes = measure(language)
     exact = sum(outcome.verdict == "exact" for outcome in outcomes) / len(outcomes)
-    wrong = [outcome.line() for outcome in outcomes if outcome.verdict == "wrong"]
+    wrong = [outcome.report() for outcome in outcomes if outcome.verdict == "wrong"]
     assert exact >= least, f"{exact:.3f} of the {language} times are right, {least} were"
     assert len(wrong) / len(outcomes) <= most, "\n".join(wrong)
 
@@ -61,7 +61,7 @@ def test_labelled_turns_are_what_people_said() -> None:
         ((MONDAY, TUESDAY), "at", "none"),
     ],
 )
-def test_a_sure_label_is_judged(readings: tuple[DateRange, ...], role: Any, verdict: str) -> None:
+def test_a_sure_label_is_judged(readings: tuple[DateRange, ...], role: TimeRole, verdict: str) -> None:
     label = Answer(frozenset([MONDAY]), frozenset(["day"]), frozenset(["at"]), frozenset())
     assert label.judge(TimeSpan("Monday", 0, readings, "day", role)) == verdict
 
