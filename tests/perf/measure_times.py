@@ -1,10 +1,10 @@
 """How many of the labelled times and workings (tests/times/labelled) come out right. Run from the root of the checkout.
 
-An entry is a text, the local day on which it was said, and the texts before it in the session where it leans on them.
+An entry is a text and the local day on which it was said. `source` names its turn in finetune/lessons/people, whose
+session is its context; `context` are the texts before one that was `written` for the test, where it leans on them.
 Its `expected` spans carry their words, first and last day, precision, role and RRULE; a list of roles or precisions
 accepts each of them, `also` other answers, several `readings` only all of them together. What is `optional` is not
-counted whatever is found there; every other sure span where no label is counts as wrong. `source` names the turn of
-finetune/lessons/people, `written` a turn made for the test.
+counted whatever is found there; every other sure span where no label is counts as wrong.
 
 A question of workings.yaml has the turns that are its evidence, and `expected` strings of which one must be in what is
 worked out (parts around "…" in this order), or `none` where nothing may be. Superseded turns are not recalled.
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,6 +28,7 @@ from localmem.times.workings import work_out
 from localmem.types import DateRange, TimeSpan, Unit
 
 LABELLED = Path(__file__).parent.parent / "times" / "labelled"
+PEOPLE = Path(__file__).parent.parent.parent / "finetune" / "lessons" / "people"
 LANGUAGES = {
     "english": "en", "german": "de", "french": "fr", "chinese": "zh", "japanese": "ja", "spanish": "es",
     "italian": "it", "portuguese": "pt", "dutch": "nl",
@@ -170,7 +172,7 @@ def _alone(part: str) -> str:
 def _outcomes(entry: Mapping[str, Any], code: str) -> Iterator[Outcome]:
     day, text = entry["day"], entry["text"]
     context: list[TimeSpan] = []
-    for earlier in entry.get("context", ()):
+    for earlier in _texts_before(entry):
         context += find_times(earlier, day, context, language=code)
     spans = find_times(text, day, context, language=code)
     labels = list(_labels(text, entry.get("expected", ())))
@@ -181,6 +183,25 @@ def _outcomes(entry: Mapping[str, Any], code: str) -> Iterator[Outcome]:
     for span in spans:
         if len(span.readings) == 1 and not any(label.overlaps(span) for label in labels):
             yield Outcome("wrong", day, text, None, (span,))
+
+
+def _texts_before(entry: Mapping[str, Any]) -> list[str]:
+    if "source" not in entry:
+        return list(entry.get("context", ()))
+    session, turn = session_of(entry["source"])
+    return [earlier["content"] for earlier in session["turns"][:turn]]
+
+
+def session_of(source: str) -> tuple[dict[str, Any], int]:
+    """The session and the place in it of a turn like h-1.0.4: person, session, turn."""
+    person, session, turn = source.split(".")
+    return _sessions(person)[int(session)], int(turn)
+
+
+@cache
+def _sessions(person: str) -> list[dict[str, Any]]:
+    sessions: list[dict[str, Any]] = json.loads((PEOPLE / f"{person}.json").read_text(encoding="utf-8"))["sessions"]
+    return sessions
 
 
 def _verdict(label: Label, spans: Sequence[TimeSpan]) -> Verdict:
@@ -218,9 +239,10 @@ def _choices(value: str | list[str]) -> frozenset[str]:
 
 
 def _rule(repeats: str) -> frozenset[str]:
-    """The parts of an RRULE, whose order says nothing."""
-    parts = repeats.upper().removeprefix("RRULE:").split(";")
-    return frozenset(part for part in parts if part not in ("", "INTERVAL=1"))
+    """The parts of an RRULE; their order says nothing, nor does that of its days."""
+    parts = [part.partition("=") for part in repeats.upper().removeprefix("RRULE:").split(";") if part]
+    pairs = {f"{name}={','.join(sorted(values.split(',')))}" for name, _, values in parts}
+    return frozenset(pairs - {"INTERVAL=1"})
 
 
 def _shown(answer: Answer) -> str:

@@ -1,17 +1,13 @@
 """The labelled times are consistent, and at least as many of them are resolved as when this was measured last."""
 
-import json
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from localmem.types import DateRange, TimeRole, TimeSpan
-from tests.perf.measure_times import LABELLED, LANGUAGES, Answer, measure
-
-PEOPLE = Path(__file__).parent.parent.parent / "finetune" / "lessons" / "people"
+from tests.perf.measure_times import LABELLED, LANGUAGES, Answer, measure, session_of
 
 # Language: the least share that is exact, the most that is wrong. What `python -m tests.perf.measure_times` prints.
 FLOORS: dict[str, tuple[float, float]] = {}
@@ -46,10 +42,9 @@ def test_labels_stand_in_their_text(language: str) -> None:
 def test_labelled_turns_are_what_people_said() -> None:
     for entry in _entries("english"):
         if "source" in entry:
-            person, session, turn = entry["source"].split(".")
-            said = json.loads((PEOPLE / f"{person}.json").read_text(encoding="utf-8"))["sessions"][int(session)]
-            assert entry["text"] == said["turns"][int(turn)]["content"]
-            assert said["started_at"].startswith(entry["day"].isoformat())
+            session, turn = session_of(entry["source"])
+            assert entry["text"] == session["turns"][turn]["content"]
+            assert session["started_at"].startswith(entry["day"].isoformat())
 
 
 @pytest.mark.parametrize(
