@@ -11,15 +11,18 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localmem.llm.device import Dtype, fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
 from localmem.retrieval.bert_model import WORDS, Array, BertModel, NumpyBert, Rows, one_blas_thread
+from localmem.weights.folder import checksum
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -29,6 +32,7 @@ Json = Mapping[str, Any]
 # Tokens of one call up to which numpy is used, while torch is not imported: they take 50 ms, importing torch 1.5 s.
 # Once torch is imported it is the faster of the two, most of all in bfloat16 and for several texts together.
 _FEW_TOKENS = 128
+_MAPPED: WeakValueDictionary[tuple[Path, int], np.memmap[Any, Any]] = WeakValueDictionary()  # by file and its time
 _FORMATS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
 
@@ -200,13 +204,26 @@ class _TorchModel(BertModel):
 def read_weights(file: Path) -> dict[str, Rows]:
     """The encoder's arrays in a safetensors file as float32, mapped into memory: only what is used is read."""
     header, start = _header(file)
-    data = np.memmap(file, dtype=np.uint8, mode="c", offset=start)
+    mapping = (file, file.stat().st_mtime_ns)
+    data = _MAPPED.get(mapping)
+    if data is None:  # private to this process where it is changed, and shared by an encoder and its reranker
+        data = _MAPPED[mapping] = np.memmap(file, dtype=np.uint8, mode="c", offset=start)
     weights = {}
     for name, entry in header.items():
         if _is_used(name):
             array: NDArray[Any] = data[slice(*entry["data_offsets"])].view(_FORMATS[entry["dtype"]])
             weights[name] = array.reshape(entry["shape"]).astype(np.float32, copy=False)
     return weights
+
+
+def weights_checksum(file: Path) -> str:
+    """The sha256 of a file, which is read once a process while it is not modified."""
+    return _checksum(file, file.stat().st_mtime_ns)
+
+
+@cache
+def _checksum(file: Path, _modified: int) -> str:
+    return checksum(file)
 
 
 def _header(file: Path) -> tuple[dict[str, dict[str, Any]], int]:

@@ -18,7 +18,7 @@ from localmem.errors import BadVectors, ModelMissing
 from localmem.llm.device import Dtype, fastest_cpu_dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
 from localmem.llm.wrappers import is_background
 from localmem.retrieval.base import EmbeddingCache, Encoder, Side, passage_digest
-from localmem.retrieval.bert import BertEncoder, read_layout
+from localmem.retrieval.bert import BertEncoder, read_layout, weights_checksum
 
 log = logging.getLogger(__name__)
 
@@ -216,8 +216,11 @@ class _SentenceTransformers:
 
 
 def _weights_checksum(path: Path) -> str:
+    files = sorted([*path.rglob("*.safetensors"), *path.rglob("*.bin")])
+    if len(files) == 1:
+        return weights_checksum(files[0])
     digest = sha256()
-    for file in sorted([*path.rglob("*.safetensors"), *path.rglob("*.bin")]):
+    for file in files:
         with file.open("rb") as stream:
             file_digest(stream, lambda: digest)
     return digest.hexdigest()

@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors, ModelDamaged
 from localmem.files import read_json
-from localmem.retrieval.bert import read_layout, read_weights
+from localmem.retrieval.bert import read_layout, read_weights, weights_checksum
 from localmem.retrieval.bert_model import Rows
 from localmem.retrieval.bm25 import words
 from localmem.retrieval.languages import detect_language
 from localmem.retrieval.numpy_pairs import NumpyPairs, PairShape
-from localmem.weights.folder import checksum, model_path
+from localmem.weights.folder import model_path
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from torch import Tensor
 
 HalfRows = NDArray[np.float16]
@@ -60,22 +59,22 @@ class PairTokenizer:
     def __init__(self, base: Path, settings: RerankerSettings) -> None:
         from tokenizers import Tokenizer
 
-        self._query, self._text = (Tokenizer.from_file(str(base / "tokenizer.json")) for _ in range(2))
-        for tokenizer, window in ((self._query, settings.query_window), (self._text, settings.text_window)):
-            tokenizer.no_padding()
-            tokenizer.enable_truncation(window)
+        self._windows = settings.query_window, settings.text_window
+        self._tokenizer: Tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(max(self._windows))
 
     def queries(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each query."""
-        return _encode(self._query, texts)
+        return self._encode(texts, self._windows[0])
 
     def texts(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text."""
-        return _encode(self._text, texts)
+        return self._encode(texts, self._windows[1])
 
-
-def _encode(tokenizer: "Tokenizer", texts: Sequence[str]) -> list[list[int]]:
-    return [encoding.ids for encoding in tokenizer.encode_batch(list(texts))]
+    def _encode(self, texts: Sequence[str], window: int) -> list[list[int]]:
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        return [ids if len(ids) <= window else [*ids[: window - 1], ids[-1]] for ids in tokens]  # the last is a mark
 
 
 class _Network(Protocol):
@@ -175,7 +174,7 @@ def _load_network(base: Path, split: int, file: Path, *, with_torch: bool) -> _N
 def base_folder(settings: RerankerSettings) -> Path:
     """The encoder's folder. Raises BadSettings for weights other than those the reranker was trained on."""
     folder = Path(settings.base) if Path(settings.base).is_dir() else model_path(settings.base)
-    if checksum(folder / "model.safetensors") != settings.base_sha256:
+    if weights_checksum(folder / "model.safetensors") != settings.base_sha256:
         raise BadSettings(
             f"the reranker was trained on other weights of {settings.base} than those in {folder}; pull them again"
         )
