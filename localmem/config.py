@@ -7,15 +7,17 @@ options are in configs/systems/<name>.yaml.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import tzinfo
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from localmem.errors import BadSettings
+from localmem.errors import BadInput, BadSettings
 from localmem.files import nearest, read_yaml, validation_line
 from localmem.resources import resource, user_data_dir, user_settings_file
+from localmem.times.zones import read_zone
 
 _PREFIX = "LOCALMEM_"
 _OTHER_VARIABLES = {"LOCALMEM_CONFIG", "LOCALMEM_MODELS"}  # they say where settings and models are
@@ -97,8 +99,34 @@ class ChatSettings(Section):
     """The operator's instructions to the model, first in every system message."""
     memory_position: Literal["model", "system", "last"] = "model"
     """Position of recalled memory in the prompt: system message, last, or as the manifest says for the model."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Maximum tokens of a reply; default: what the context leaves, or the model's limit in the manifest."""
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """Temperature of replies, 0 for the likeliest words; default: that of the memory system's prompt, mostly 0."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Share of probability that words are sampled from, with a temperature; default: all."""
+    template_kwargs: Mapping[str, object] = Field(default_factory=dict)
+    """Fields for the model's chat template in all prompts, such as {"enable_thinking": false}."""
     carry: int = Field(default=12, ge=0)
     """Number of turns shown from closed sessions that are not yet remembered."""
+    timezone: str | None = None
+    """Time zone of the user, for example Europe/Berlin; default: that of this machine."""
+    day_first: bool | None = None
+    """Read 9/11/25 as 9 November (true) or 11 September (false); default: as the locale says, else as either."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_timezone(cls, name: str | None) -> str | None:
+        try:
+            read_zone(name or "UTC")
+        except BadInput as error:
+            raise ValueError(str(error).partition("; ")[2]) from error
+        return name
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The user's time zone; None for that of this machine."""
+        return read_zone(self.timezone) if self.timezone else None
 
 
 class ServerSettings(Section):
@@ -186,7 +214,7 @@ def default_settings() -> dict[str, object]:
 
 def decisive_settings(settings: Settings) -> dict[str, object]:
     """The settings that decide what is recalled from a data directory, by dotted key, as JSON values."""
-    roots = ("database", "system", "options", "chat.user_name", "retrieval.")
+    roots = ("database", "system", "options", "chat.user_name", "chat.timezone", "chat.day_first", "retrieval.")
     resources = ("retrieval.device", "retrieval.memory_mb")
     return {key: value for key, value, _ in _leaves(settings) if key.startswith(roots) and key not in resources}
 

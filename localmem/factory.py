@@ -3,6 +3,7 @@
 Heavy libraries load inside the functions that need them. Trained models are cached: all users share one.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from localmem import systems
 from localmem.bank import Bank
+from localmem.chat.responder import Sampling
 from localmem.config import Settings, system_options
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
 from localmem.llm.device import one_at_a_time
@@ -34,6 +36,7 @@ from localmem.systems import (
     summem,
     theanine,
 )
+from localmem.times.zones import writes_day_first
 from localmem.weights.folder import model_folder, model_path, shipped_adapters, shipped_reranker
 from localmem.weights.manifest import Manifest
 
@@ -86,6 +89,18 @@ def memory_position(settings: Settings) -> str:
         return settings.chat.memory_position
     model = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
     return model.memory_position if model else "last"
+
+
+def day_first(settings: Settings) -> bool | None:
+    """Whether the user writes the day before the month. This machine's locale tells of no other user of a server."""
+    chosen = settings.chat.day_first
+    return writes_day_first(os.environ) if chosen is None and not settings.server.keys else chosen
+
+
+def sampling(settings: Settings) -> Sampling:
+    """How replies are sampled: the user's choice; how long they may be, also by the model's limit in the manifest."""
+    chat, model = settings.chat, Manifest.load().models.get(settings.model)
+    return Sampling(chat.max_tokens or (model.reply_tokens if model else None), chat.temperature, chat.top_p)
 
 
 def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":

@@ -270,6 +270,8 @@ class Prompt:
     A `background` prompt is one that no user waits for: it is scheduled behind the others.
     `inputs` are the values that the prompt file was rendered with, by input name. They are a record for whoever learns
     from the prompt: no backend sends them, and two prompts that differ in them alone are equal.
+    The answer to an `open_ended` prompt may be longer than `max_tokens`, which are kept free for it: as long as the
+    context allows.
     """
 
     name: str
@@ -281,6 +283,7 @@ class Prompt:
     format: Format = field(default_factory=FreeText)
     extra: Mapping[str, object] = field(default_factory=dict)
     background: bool = False
+    open_ended: bool = False
     inputs: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 

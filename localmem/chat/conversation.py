@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from localmem.chat.memory_writer import MemoryWriter
-from localmem.chat.responder import PreparedReply, Responder, Speakers, next_number
+from localmem.chat.responder import PreparedReply, Responder, Sampling, Speakers, next_number
 from localmem.errors import NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM, drain, tee_pieces
@@ -33,7 +33,7 @@ class Conversation:
 
     `opened` and `waiting` are the sessions that an earlier process left open, or closed and not yet remembered. The
     last `carry` turns of the latter precede the dialogue in prompts, so that users can refer to what they just wrote.
-    `memory_position` is as in Responder. `memory`, `responder` and `writer` are the parts it is made of.
+    `memory_position` and `sampling` are as in Responder. `memory`, `responder` and `writer` are its parts.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Conversation:
         speakers: Speakers = Speakers(),  # noqa: B008  # an immutable value
         instructions: str = "",
         memory_position: str = "last",
+        sampling: Sampling | None = None,
         carry: int = 12,
     ) -> None:
         self._journal: Journal = journal or NoJournal()
@@ -62,6 +63,7 @@ class Conversation:
             speakers=speakers,
             instructions=instructions,
             memory_position=memory_position,
+            sampling=sampling,
             pending=self._waiting.last_turns,
             own_recall=self.writer.forgetting.recall,
         )
@@ -71,6 +73,11 @@ class Conversation:
         """The open sessions, the one opened last at the end."""
         with self._lock:
             return tuple(self._open.values())
+
+    def not_before_last(self, now: datetime) -> datetime:
+        """The time to give a turn said now: a clock that was set back must not break a session."""
+        with self._lock:
+            return max([now, *(session.turns[-1].time for session in self._open.values() if session.turns)])
 
     # -- turns -----------------------------------------------------------------------------------------------------
 

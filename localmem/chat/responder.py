@@ -6,7 +6,7 @@ at a memory costs no backbone.
 
 import threading
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from localmem.chat.forgetting import NOT_CHANGED
@@ -27,6 +27,25 @@ class Speakers(NamedTuple):
     assistant: str = "Assistant"
 
 
+class Sampling(NamedTuple):
+    """How replies are sampled. Without `max_tokens` a reply may take what the context leaves; without temperature and
+    top_p the prompt's own are used. Replies of a temperature differ from one time to the next."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+
+    def apply(self, prompt: Prompt) -> Prompt:
+        """The prompt with these values."""
+        if self.temperature is not None:
+            prompt = replace(prompt, temperature=self.temperature, seed=None)
+        if self.top_p is not None:
+            prompt = replace(prompt, extra={**prompt.extra, "top_p": self.top_p})
+        if self.max_tokens is None:
+            return replace(prompt, open_ended=True)
+        return replace(prompt, max_tokens=self.max_tokens)
+
+
 class PreparedReply(NamedTuple):
     """All that a reply needs before the backbone is asked. `content` is the prompt's last message."""
 
@@ -42,7 +61,7 @@ class Responder:
     user can refer to what was just said. `memory_position` says where recalled memory is placed: in the system message,
     or last, before the user's turn. In the last position it stays in the dialogue while the session lasts, and later
     turns show only what is new; `shown` keeps track of that. `own_recall` returns what memory itself replies to a
-    dialogue, if anything.
+    dialogue, if anything. Without `sampling` a reply has the limit and temperature of its prompt file.
     """
 
     def __init__(
@@ -53,11 +72,13 @@ class Responder:
         speakers: Speakers = Speakers(),  # noqa: B008  # an immutable value
         instructions: str = "",
         memory_position: str = "last",
+        sampling: Sampling | None = None,
         pending: Callable[[Session], Sequence[Turn]] = lambda _dialogue: (),
         own_recall: Callable[[Session], Recall | None] = lambda _dialogue: None,
     ) -> None:
         self.memory = memory
         self.speakers = speakers
+        self.sampling = sampling
         self._llm = llm
         self._instructions = instructions
         self._in_system = memory_position == "system"
@@ -138,7 +159,7 @@ class Responder:
             stop=file.stop,
             inputs=values | {"memory": recall.text},
         )
-        return prompt, content
+        return self.sampling.apply(prompt) if self.sampling else prompt, content
 
 
 def say(text: str) -> Generator[str, None, Completion]:

@@ -7,7 +7,7 @@ long past.
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 import click
@@ -37,17 +37,19 @@ def chat(flags: SettingsFlags, now: datetime | None) -> None:
     """
     settings = flags.load()
     with open_runtime(settings) as runtime:
-        terminal = _TerminalChat(runtime, settings.user, _clock(now))
+        terminal = _TerminalChat(runtime, settings.user, _clock(now, settings.chat.zone))
         terminal.start(timedelta(minutes=settings.server.idle_minutes))
         runtime.remember_in_background()
         terminal.run()
         terminal.finish()
 
 
-def _clock(start: datetime | None) -> Callable[[], datetime]:
-    """The present, or a clock that starts at `start`."""
+def _clock(start: datetime | None, zone: tzinfo | None) -> Callable[[], datetime]:
+    """The present in the user's zone, or a clock that starts at `start`."""
     if start is None:
-        return lambda: datetime.now(UTC)
+        from localmem.times.zones import in_zone
+
+        return lambda: in_zone(datetime.now(UTC), zone)
     origin = time.monotonic()
     return lambda: start + timedelta(seconds=time.monotonic() - origin)
 
@@ -99,12 +101,14 @@ class _TerminalChat:
             self._runtime.remember_all(self._user)
 
     def _reply(self, text: str) -> None:
-        pieces = self._agent.stream(text, self._clock())
+        pieces = self._agent.stream(text, self._agent.not_before_last(self._clock()))
         try:
             while True:
                 click.echo(next(pieces), nl=False)
         except StopIteration as end:
-            self._last_reply = end.value
+            self._last_reply = reply = end.value
+            if reply.completion.finish == "length":
+                note(f"\n(cut after {reply.completion.usage.output} tokens; the setting chat.max_tokens is the limit)")
         except KeyboardInterrupt:
             note("\n(stopped; the words so far are kept)")
         finally:
@@ -121,7 +125,7 @@ class _TerminalChat:
     def _document(self) -> dict[str, object]:
         from localmem.runtime.inspection import memory_document
 
-        return memory_document(self._runtime.store, self._user, self._runtime.settings.system)
+        return memory_document(self._runtime.store, self._user, self._runtime.settings.system, self._clock())
 
     def _show_memory(self) -> None:
         from localmem.cli.memory import describe_memory

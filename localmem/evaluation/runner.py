@@ -263,7 +263,8 @@ def _prompt(responder: Responder, dialogue: Session, recall: Recall, kind: Kind)
     if kind == "next":
         return responder.prepare(dialogue, recall=recall).prompt
     file = load("evaluation/question")
-    return replace(responder.prepare(dialogue, file.section("system"), recall).prompt, max_tokens=file.max_tokens)
+    prompt = responder.prepare(dialogue, file.section("system"), recall).prompt
+    return replace(prompt, max_tokens=file.max_tokens, open_ended=False)
 
 
 def _usage_between(before: Mapping[str, PromptUsage], after: Mapping[str, PromptUsage]) -> dict[str, PromptUsage]:

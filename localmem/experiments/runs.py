@@ -26,6 +26,7 @@ from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Tr
 from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, score_answers, section
 from localmem.files import read_json, write_json
 from localmem.llm.base import LLM
+from localmem.llm.thinking import WithoutThinking
 from localmem.prompts import digest_of_all
 from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Chapter, Section, read_section
@@ -256,7 +257,7 @@ def open_backbone(settings: Settings, stack: ExitStack, notify: Notify) -> LLM:
 
     backbone = factory.backbone(settings, notify)
     stack.callback(backbone.close)
-    return backbone.llm
+    return WithoutThinking(backbone.llm, settings.chat.template_kwargs)
 
 
 def open_agents(
@@ -284,6 +285,7 @@ def agent_maker(by_system: Mapping[str, Settings], encoder: Callable[[], Encoder
             speakers=spec.speakers,
             instructions=own.chat.instructions,
             memory_position=factory.memory_position(own),
+            sampling=factory.sampling(own),
         )
 
     return new_agent

@@ -77,7 +77,7 @@ def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]]
     room = context_length - prompt.max_tokens
     length = count(prompt.messages)
     if length <= room:
-        return prompt, 0
+        return _extend(prompt, context_length - length), 0
     if room < _LEAST_ROOM:
         raise PromptTooLong(
             f"prompt {prompt.name!r} asks for {prompt.max_tokens} tokens of a context of {context_length}; "
@@ -86,11 +86,17 @@ def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]]
     messages = _without_oldest(prompt.messages, room, count)
     if count(messages) > room:
         messages = _without_middles(prompt.name, messages, room, count)
-    cut = length - count(messages)
+    remaining = count(messages)
+    cut = length - remaining
     logger.warning(
         "prompt %r was cut by %d of %d tokens to fit a context of %d", prompt.name, cut, length, context_length
     )
-    return replace(prompt, messages=messages), cut
+    return _extend(replace(prompt, messages=messages), context_length - remaining), cut
+
+
+def _extend(prompt: Prompt, room: int) -> Prompt:
+    """An open-ended answer may take all the room."""
+    return replace(prompt, max_tokens=room) if prompt.open_ended else prompt
 
 
 def check(prompt: Prompt) -> None:

@@ -115,7 +115,7 @@ class TransformersLLM:
         choice = prompt.format if isinstance(prompt.format, Choice) else None
         limit = steps_to_decide(choice.options) if choice else prompt.max_tokens
         fitted, trimmed = fit(
-            replace(prompt, max_tokens=limit),
+            replace(prompt, max_tokens=limit, open_ended=prompt.open_ended and choice is None),
             self.context_length,
             lambda messages: len(self._tokenizer.encode(messages, fields)),
         )
@@ -123,7 +123,7 @@ class TransformersLLM:
         return Row(
             prompt=prompt,
             ids=ids,
-            limit=limit,
+            limit=fitted.max_tokens,
             ends=self._ends,
             sampler=Sampler(prompt, ids, self._device),
             pieces=Detokenizer(self._tokenizer.tokenizer),

@@ -16,10 +16,11 @@ from typing import Protocol
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.responder import Speakers
+from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
 from localmem.errors import BadInput, EncoderMismatch, LocalmemError
 from localmem.llm.base import LLM
+from localmem.llm.thinking import WithoutThinking
 from localmem.llm.wrappers import Background, LazyLLM, Meter, in_background
 from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever, passage_digest
@@ -191,9 +192,13 @@ class Runtime:
         """Looked up once: reading the manifest takes long, and a server makes an agent for every user."""
         return factory.memory_position(self.settings)
 
+    @cached_property
+    def _sampling(self) -> Sampling:
+        return factory.sampling(self.settings)
+
     def _backbone(self) -> LLM:
         self._started = factory.backbone(self.settings, self._progress)
-        return self._started.llm
+        return WithoutThinking(self._started.llm, self.settings.chat.template_kwargs)
 
     def memory_at(self, user: str, moment: datetime) -> Memory:
         """A separate copy of the user's memory as it was at that moment; changes to it are not saved."""
@@ -202,7 +207,8 @@ class Runtime:
 
     def _parts(self, user: str | None) -> factory.Parts:
         """Parts of a memory. The user's index may be saved in a file; an index for a single comparison never is."""
-        return factory.Parts(self.llm, lambda: self._retriever(user), lambda: self._retriever(None), self._wrap)
+        new_index, day_first = lambda: self._retriever(None), factory.day_first(self.settings)
+        return factory.Parts(self.llm, lambda: self._retriever(user), new_index, self._wrap, day_first)
 
     def _retriever(self, user: str | None) -> Retriever:
         settings = self.settings
@@ -224,6 +230,7 @@ class Runtime:
             speakers=Speakers(settings.chat.user_name, settings.chat.assistant_name),
             instructions=settings.chat.instructions,
             memory_position=self._memory_position,
+            sampling=self._sampling,
             carry=settings.chat.carry,
         )
 

@@ -7,6 +7,7 @@ knows HTTP.
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from time import perf_counter
 
@@ -27,7 +28,8 @@ from localmem.types import Message, Recall, Reply, Turn
 class ChatJob:
     """One parsed chat request.
 
-    `header` is the mode that the client's header names, `start` a reading of perf_counter.
+    `header` is the mode that the client's header names, `time` the present by the user's clock, `start` a reading of
+    perf_counter.
     """
 
     services: Services
@@ -36,6 +38,7 @@ class ChatJob:
     input: ChatInput
     session_name: str | None
     header: MemoryMode | None
+    time: datetime
     start: float
 
     def generate(self, stream: ReplyStream) -> Pieces:
@@ -64,7 +67,7 @@ class ChatJob:
 
         def hear(announce: Callable[[MatchedRequest], None]) -> MatchedRequest:
             start = perf_counter()
-            logged = sessions.hear(self.user, sent, self.session_name, stream, announce)
+            logged = sessions.hear(self.user, sent, self.session_name, self.time, stream, announce)
             metrics.turn_stored.observe(perf_counter() - start)
             return logged
 
@@ -84,11 +87,12 @@ class ChatJob:
         question, pieces = self.input.messages[-1], list[str]()
         if mode == "read":
             sent = split_messages(self.input, sessions.has_logged(self.user))
-            matched = sessions.look_up(self.user, sent, self.session_name)
+            matched = sessions.look_up(self.user, sent, self.session_name, self.time)
             prepared = self._prepare(matched)
         else:
-            matched = sessions.detach(self.user, self.input.messages)
-            memoryless = Responder(memory=matched.agent.memory, llm=llm, speakers=matched.agent.responder.speakers)
+            matched = sessions.detach(self.user, self.input.messages, self.time)
+            own = matched.agent.responder
+            memoryless = Responder(memory=own.memory, llm=llm, speakers=own.speakers, sampling=own.sampling)
             prepared = memoryless.prepare(matched.prompted, self._instructions() or "", Recall())
         prompt = apply_sampling(self.body, prepared.prompt)
         try:

@@ -134,14 +134,16 @@ def apply_sampling(request: ChatRequest, prompt: Prompt) -> Prompt:
     """The reply's prompt with the request's sampling fields. Without a seed the backbone picks one."""
     stops = [request.stop] if isinstance(request.stop, str) else request.stop
     limit = request.max_completion_tokens or request.max_tokens
+    extra = {key: value for key, value in (request.model_extra or {}).items() if value is not None}
     return replace(
         prompt,
         max_tokens=limit or prompt.max_tokens,
+        open_ended=prompt.open_ended and limit is None,
         temperature=prompt.temperature if request.temperature is None else request.temperature,
         seed=request.seed,
         stop=prompt.stop if stops is None else (*prompt.stop, *(stop for stop in stops if stop)),
         format=_format(request.response_format),
-        extra={key: value for key, value in (request.model_extra or {}).items() if value is not None},
+        extra={**prompt.extra, **extra},
     )
 
 

@@ -94,7 +94,7 @@ class Entry(_Strict):
     `languages` are those that an encoder knows, such as "english"; none given, it knows all.
 
     `memory_position` is the place of recalled memory in the prompt: in the system message, or last, just before the
-    user's turn. A model without `source` was imported by the user.
+    user's turn. `reply_tokens` limits the replies of a model that would not come to an end. A model without `source` was imported by the user.
     """
 
     name: Name
@@ -110,6 +110,7 @@ class Entry(_Strict):
     languages: tuple[str, ...] = ()
     prefixes: Prefixes = Prefixes()
     memory_position: MemoryPosition = "last"
+    reply_tokens: int | None = Field(default=None, gt=0)
     approximate_size: int | None = Field(default=None, gt=0)
     notes: str = ""
 

@@ -1,12 +1,13 @@
 """Replies, and the recalled memory that stays in the prompt."""
 
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from localmem.chat.conversation import Conversation
-from localmem.chat.responder import ShownMemory
+from localmem.chat.responder import Sampling, ShownMemory
 from localmem.errors import NotFound
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -167,6 +168,18 @@ def talking(*, context_length: int = 8192, memory_position: str = "last") -> tup
 def told(agent: Conversation, memory: Told, recalled: str, text: str) -> None:
     memory.now = recalled
     agent.chat(text, START)
+
+
+def test_replies_are_sampled_as_the_settings_say() -> None:
+    prompt = Prompt("agent/respond", (Message("user", "Hello."),), max_tokens=256, extra={"top_k": 5})
+    assert Sampling().apply(prompt) == replace(prompt, open_ended=True)
+    assert Sampling(max_tokens=40).apply(prompt) == replace(prompt, max_tokens=40)
+    sampled = Sampling(temperature=0.7, top_p=0.9).apply(prompt)
+    assert (sampled.temperature, sampled.seed, sampled.extra) == (0.7, None, {"top_k": 5, "top_p": 0.9})
+    llm = ScriptedLLM(lambda _: "I see.")
+    replies = [Conversation(memory=Told(), llm=llm, sampling=each).chat("Hi.", START) for each in (None, Sampling(1))]
+    assert [reply.prompt.max_tokens for reply in replies] == [256, 1]
+    assert [reply.completion.finish for reply in replies] == ["stop", "length"]
 
 
 @pytest.mark.parametrize(("context_length", "words", "turns"), [(65536, 1000, 4), (2000, 200, 5)])

@@ -43,6 +43,16 @@ def test_a_fitted_prompt_fits(contents: tuple[Message, ...], system: str | None,
     _assert_ends_stay(prompt, fitted)
 
 
+def test_an_open_ended_answer_may_take_what_the_context_leaves() -> None:
+    short = replace(prompt_of([Message("user", "a b c")], 20), open_ended=True)
+    fitted, cut = fit(short, 200, count)
+    assert (fitted.max_tokens, cut) == (200 - count(short.messages), 0)
+    long = [Message("user", "a " * 90), Message("assistant", "b " * 90), Message("user", "c " * 90)]
+    fitted, cut = fit(replace(prompt_of(long, 20), open_ended=True), 200, count)
+    assert fitted.max_tokens == 200 - count(fitted.messages) >= 20
+    assert cut > 0
+
+
 def _assert_ends_stay(prompt: Prompt, fitted: Prompt) -> None:
     """The system message and the last message are there, whole or without their middle; between them, only old go."""
     assert _is_cut_of(fitted.messages[-1], prompt.messages[-1])

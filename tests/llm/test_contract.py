@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -173,6 +174,13 @@ def test_a_stream_comes_in_pieces(llm: LLM) -> None:
     assert completion.finish == "length"
     assert completion.usage.output == 20
     assert completion.usage.input > 0
+
+
+def test_an_open_ended_answer_may_be_longer_than_what_is_reserved(llm: LLM) -> None:
+    sentence = ask(max_tokens=4, stop=["."])
+    limited, complete = llm.generate([sentence, replace(sentence, open_ended=True)])
+    assert (limited.usage.output, limited.finish) == (4, "length")
+    assert complete.usage.output > 4
 
 
 def test_a_long_prompt_is_trimmed_and_logged(llm: LLM, caplog: pytest.LogCaptureFixture) -> None:

@@ -350,7 +350,7 @@ class SimulatedUser:
         with self.stopwatch.stage("store"):  # only what takes longer than the search that runs meanwhile
             hear = partial(agent.hear, text, self.now, self.session)
             session, prepared = hear_and_prepare(hear, partial(self._prepare, agent))
-        adjust = partial(replace, max_tokens=self.max_tokens)
+        adjust = partial(replace, max_tokens=self.max_tokens, open_ended=False)
         return agent.reply(session.id, dialogue=session, adjust=adjust, prepared=prepared)
 
     def _prepare(self, agent: Conversation, dialogue: Session) -> PreparedReply:

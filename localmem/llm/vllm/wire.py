@@ -122,10 +122,11 @@ def request_body(prompt: Prompt, messages: Iterable[Message], *, model: str, str
     body |= {
         "model": model,
         "messages": [{"role": message.role, "content": message.content} for message in messages],
-        "max_tokens": answer_limit(prompt),
         "temperature": prompt.temperature,
         "stream": stream,
     }
+    if not prompt.open_ended:  # without a limit the server allows what its context leaves
+        body["max_tokens"] = answer_limit(prompt)
     if prompt.seed is not None:
         body["seed"] = prompt.seed
     if prompt.stop and not isinstance(prompt.format, Choice):

@@ -194,6 +194,25 @@ def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: VllmLL
     assert not {"stream_options", "n", "seed"} & set(body)
 
 
+def test_an_open_ended_prompt_sends_no_limit(peer: Peer, remote: VllmLLM) -> None:
+    fields = {"chat_template_kwargs": {"enable_thinking": False}}
+    remote.generate([replace(ask("Hi", max_tokens=9, extra=fields), open_ended=True)])
+    (body,) = peer.bodies()
+    assert "max_tokens" not in body
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_thoughts_that_the_server_separates_are_no_part_of_the_answer(peer: Peer, remote: VllmLLM) -> None:
+    message = {"role": "assistant", "reasoning_content": "They ask for a name.", "content": None}
+    cut = {"choices": [{"index": 0, "message": message, "finish_reason": "length"}], "usage": {"prompt_tokens": 7}}
+    peer.reply = lambda path, body: (200, cut)
+    assert remote.generate([ask()])[0] == Completion("", "length", Usage(input=7))
+    thoughts = [{"choices": [{"delta": {"reasoning_content": text}}]} for text in ("They ", "ask.")]
+    peer.reply = lambda path, body: (200, [*map(json.dumps, thoughts), *stream_events("Bru", "no.")])
+    pieces, completion = collect(remote.stream(ask()))
+    assert (pieces, completion.text) == (["Bru", "no."], "Bruno.")
+
+
 def test_background_prompts_have_a_lower_priority_where_supported(peer: Peer, remote: VllmLLM) -> None:
     background = replace(ask(), background=True)
     ranking = VllmLLM(peer.url, name="m", context_length=4096, priorities=True)
