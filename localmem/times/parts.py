@@ -1,0 +1,254 @@
+"""The times and amounts that a question's units offer to be reckoned with, and which of them it is about.
+
+A part is told from its rivals by how relevant its sentence is, where somebody can say so, and else by the words that
+its clause, sentence and unit share with the question. Knows no memory system and no model.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import TypeVar
+
+from localmem.times.amounts import Amount, dimension, find_amounts, is_currency
+from localmem.times.annotate import spans_of
+from localmem.times.questions import (
+    TimeWish,
+    all_stems,
+    asks_for_time,
+    calls_off,
+    counted_nouns,
+    expires,
+    is_state,
+    is_sure,
+    stems,
+)
+from localmem.types import DateRange, TimeSpan, Unit
+
+Relevance = Callable[[str, Sequence[str]], Sequence[float]]
+"""How relevant each text is to a question, from 0 to 1."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+")
+_CLAUSE_END = re.compile(
+    r"(?<=[.!?…,;:])(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)\s+|\n+|\s(?=(?:and|but|then|und|aber|et|mais)\s)"
+)
+_SMALL = 10  # a smaller number without a unit is no sum of money
+
+# Chosen on the scenarios of authors a and b, with the shipped reranker.
+_RELEVANT = 0.1  # a part whose sentence is less relevant is none that was asked for
+_CLEAR = 1.5  # times the relevance of a rival, from which a part is the one that is meant
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A value with its unit, sentence and relevance, and the stems of its clause, of its sentence with the one before,
+    and of all."""
+
+    unit: Unit
+    sentence: str
+    clause: frozenset[str]
+    sentences: frozenset[str]
+    everything: frozenset[str]
+
+    def count_shared(self, words: Set[str]) -> int:
+        """How many words this part shares, those near it counted more than once."""
+        return 2 * len(words & self.clause) + len(words & self.sentences) + len(words & self.everything)
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Part):
+    """Days that a unit names surely, by these words."""
+
+    days: DateRange
+    precision: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(Part):
+    """An amount that a unit names."""
+
+    amount: Amount
+
+    @property
+    def dimension(self) -> str:
+        """What the amount measures, "" for a count."""
+        return dimension(self.amount.unit)
+
+
+AnyPart = TypeVar("AnyPart", Event, Figure)
+
+
+class Parts:
+    """A question of a day, what it asks, and the parts of its units, the best unit first."""
+
+    def __init__(
+        self, question: str, day: date, wish: TimeWish, units: Sequence[Unit], relevance: Relevance | None
+    ) -> None:
+        self.question, self.day, self.wish = question, day, wish
+        self.words = stems(question)
+        self._nouns = counted_nouns(question)
+        self._units = units
+        self._relevance = relevance
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """The days that the units name surely."""
+        return [event for unit in self._units for event in _events(unit, spans_of(unit))]
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        """The amounts that the units name and that answer to the question, or may."""
+        figures = [figure for unit in self._units for figure in _figures(unit, spans_of(unit))]
+        return [figure for figure in figures if self.fit(figure)]
+
+    @property
+    def days(self) -> list[Event]:
+        """The events of a single day."""
+        return [event for event in self.events if event.precision == "day" and event.days.first == event.days.last]
+
+    @property
+    def years(self) -> list[Event]:
+        """The events of a month, season or year, in one year."""
+        coarse = [event for event in self.events if event.precision in ("month", "season", "year")]
+        return [event for event in coarse if event.days.first.year == event.days.last.year]
+
+    @property
+    def in_months(self) -> bool:
+        """Whether a length of time is asked for in months."""
+        return "month" in self._nouns
+
+    @property
+    def lists_more(self) -> bool:
+        """Whether the question lists more than two things."""
+        return self.question.count(",") > 1
+
+    # -- choosing
+
+    @cached_property
+    def _scores(self) -> dict[str, float]:
+        """The relevance of each sentence with a part."""
+        parts: list[Part] = [*self.events, *self.figures]
+        sentences = list(dict.fromkeys(part.sentence for part in parts))
+        return dict(zip(sentences, self._relevance(self.question, sentences), strict=True)) if self._relevance else {}
+
+    def is_relevant(self, part: Part) -> bool:
+        """Whether a part may be meant, as far as anybody can say."""
+        return not self._relevance or self._scores[part.sentence] >= _RELEVANT
+
+    def leads(self, part: Part, rival: Part, words: Set[str]) -> bool:
+        """Whether it is clear that a part is meant and not its rival."""
+        if not self._relevance or part.sentence == rival.sentence:
+            return part.count_shared(words) > rival.count_shared(words)
+        return self._scores[part.sentence] >= _CLEAR * self._scores[rival.sentence]
+
+    def rank(self, parts: Sequence[AnyPart], words: Set[str], same: Callable[[AnyPart], Hashable]) -> list[AnyPart]:
+        """The relevant parts, one for each value, the likeliest first."""
+        order = sorted(parts, key=lambda part: (-self._scores.get(part.sentence, 0), -part.count_shared(words)))
+        distinct: dict[Hashable, AnyPart] = {}
+        for part in order:
+            if self.is_relevant(part):
+                distinct.setdefault(same(part), part)
+        return list(distinct.values())
+
+    def clearest(
+        self, parts: Sequence[AnyPart], same: Callable[[AnyPart], Hashable], words: Set[str] | None = None
+    ) -> AnyPart | None:
+        """The part that the question's words are about, or these; None if another may be meant."""
+        words = self.words if words is None else words
+        ranked = self.rank(parts, words, same)
+        return ranked[0] if ranked and all(self.leads(ranked[0], rival, words) for rival in ranked[1:]) else None
+
+    # -- events
+
+    @property
+    def is_off(self) -> bool:
+        """Whether a unit that the question may be about calls something off."""
+        return any(calls_off(unit.text) and stems(unit.text) & self.words for unit in self._units)
+
+    def is_about(self, event: Event) -> bool:
+        """Whether the question is about an event's unit: it is the best, or near it are words of the question and no
+        unit has more of them."""
+        if self._relevance or len(self._units) == 1:
+            return event.unit.id == self._units[0].id
+        shared = len(self.words & event.everything)
+        return bool(self.words & event.sentences) and all(
+            shared >= len(self.words & stems(unit.text)) for unit in self._units
+        )
+
+    def expected_events(self, events: Sequence[Event]) -> list[Event]:
+        """The events that may be meant: for the end of something only those whose sentence says that it ends."""
+        return [event for event in events if not expires(self.question) or expires(event.sentence)]
+
+    def may_have_moved(self, event: Event, others: Sequence[Event] = ()) -> bool:
+        """Whether a later unit may name another day for the same: it shares a word of the question with the event."""
+        words = self.words & event.sentences
+        return any(
+            later.unit.time > event.unit.time and later.days != event.days and words & later.sentences
+            for later in self.days
+            if later not in others
+        )
+
+    # -- amounts
+
+    def fit(self, figure: Figure) -> int:
+        """How well an amount answers to what is asked for: 2 by its noun or unit, 1 where it may, 0 where not."""
+        amount = figure.amount
+        nouns = all_stems(" ".join((*amount.nouns, amount.unit)))
+        if self._nouns:
+            may_fit = nouns & self.words if nouns else not asks_for_time(self.question)
+            return 2 if nouns & self._nouns else 1 if may_fit else 0
+        return 2 if is_currency(amount.unit) else 0 if nouns or amount.unit or amount.value < _SMALL else 1
+
+    def figure_of(self, figures: Sequence[Figure]) -> Figure | None:
+        """The amount of one unit that is asked for, if that is clear."""
+        best = max(map(self.fit, figures))
+        return self.clearest([figure for figure in figures if self.fit(figure) == best], lambda figure: figure.amount)
+
+    def is_settled(self, figures: Sequence[Figure]) -> bool:
+        """Whether what remains is the difference of these: there is no third amount, or the later of them says how
+        things stand, and is no further step."""
+        others = [figure for figure in self.figures if figure not in figures]
+        return not others or is_state(max(figures, key=lambda figure: figure.unit.time).sentence)
+
+
+# -- reading a unit
+
+
+def _events(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Event]:
+    place = _Places(unit)
+    for span in filter(is_sure, spans):
+        yield Event(*place.at(span.at), span.readings[0], span.precision, span.words)
+
+
+def _figures(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
+    times = [range(span.at, span.at + len(span.words)) for span in spans]
+    place = _Places(unit)
+    for amount in find_amounts(unit.text):
+        if not any(amount.at in time for time in times):
+            yield Figure(*place.at(amount.at), amount)
+
+
+class _Places:
+    """The clauses and sentences of a unit's text."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit, self._text = unit, unit.text
+        self._everything = stems(unit.text)
+        self._clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(unit.text))]
+        self._sentences = [0, *(match.end() for match in _SENTENCE_END.finditer(unit.text))]
+
+    def at(self, at: int) -> tuple[Unit, str, frozenset[str], frozenset[str], frozenset[str]]:
+        """The fields of the part at this character."""
+        clause, sentence = _within(self._text, self._clauses, at), _within(self._text, self._sentences, at)
+        both = _within(self._text, self._sentences, at, before=1)
+        return self._unit, sentence, stems(clause), stems(both), self._everything
+
+
+def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:
+    """The piece of the text that holds a character, with as many pieces `before` it."""
+    number = bisect_right(starts, at) - 1
+    end = starts[number + 1] if number + 1 < len(starts) else len(text)
+    return text[starts[max(0, number - before)] : end]

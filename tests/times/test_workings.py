@@ -1,0 +1,104 @@
+"""What is worked out from units, and that nothing is where a part is missing, unsure, rivalled or called off."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+
+import pytest
+
+from localmem.times.workings import work_out, write_workings
+from localmem.types import Unit
+
+DAY = date(2025, 6, 2)
+
+
+def unit(day: str, text: str) -> Unit:
+    time = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    return Unit(day, f"User: {text}", text, "statement", "User", "s", (f"t{day[5:]}",), time, time)
+
+
+BILL = unit("2025-03-04", "I sent the bill to the Legion yesterday, 4180 dollars.")
+CHEQUE = unit("2025-05-13", "They paid! The cheque for the bill came yesterday.")
+OVEN = unit("2025-04-20", "The oven people came. The new oven is in since yesterday.")
+TRIP = unit("2025-03-05", "the trip is next Friday")
+COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill, all that copper.")
+
+
+@pytest.mark.parametrize(
+    "question, units, result",
+    [
+        (
+            "what date was the man meant to come?",
+            [unit("2025-03-05", "the heating man cannot come before tomorrow week")],
+            '"tomorrow week", said on 5 March 2025, is Thursday 13 March 2025',
+        ),
+        ("how long did they take to pay the bill?", [BILL, CHEQUE], "3 March to 12 May 2025 is 70 days (10 weeks)"),
+        (
+            "How many months did they take to pay the bill?",
+            [BILL, CHEQUE],
+            "3 March to 12 May 2025 is 70 days (2 months)",
+        ),
+        (
+            "how many years did I drive for?",
+            [unit("2025-01-01", "I started on the buses in 1974"), unit("2025-02-01", "I handed my badge in, in 2011")],
+            "1974 to 2011 is 37 years",
+        ),
+        (
+            "How many days ago did I send the bill?",
+            [BILL],
+            "3 March 2025 is 91 days (13 weeks) before today, 2 June 2025",
+        ),
+        ("what is left of the Legion bill, less the copper?", [BILL, COPPER], "$4,180 less $1,265 is $2,915"),
+        (
+            "how many rolls altogether?",
+            [unit("2025-01-01", "the club wants 120 rolls"), unit("2025-02-01", "the chapel wants 85, same soft ones")],
+            "120 and 85 are 205 together",
+        ),
+        (
+            "Which came first, the bill or the oven?",
+            [BILL, OVEN],
+            "the bill (3 March 2025) came before the oven (19 April 2025)",
+        ),
+    ],
+)
+def test_results(question: str, units: Sequence[Unit], result: str) -> None:
+    assert [working.text for working in work_out(question, DAY, units)] == [result]
+
+
+def test_a_line_names_its_sources() -> None:
+    lines = write_workings(work_out("how long did they take to pay the bill?", DAY, [BILL, CHEQUE]))
+    assert lines == "worked out: 3 March to 12 May 2025 is 70 days (10 weeks) [turns t03-04, t05-13]"
+
+
+@pytest.mark.parametrize(
+    "question, units",
+    [
+        ("what did I have for lunch?", [BILL, CHEQUE]),
+        ("how long did they take to pay the bill?", []),
+        ("how long did they take to pay the bill?", [BILL]),
+        ("what did the kit and the fees cost altogether?", [BILL]),
+        (
+            "when is the trip?",
+            [unit("2025-03-05", "the trip is next Friday"), unit("2025-03-09", "we called it off, the trip")],
+        ),
+        ("how many days until the trip?", [unit("2025-03-05", "we leave on the trip one Friday, or on the Saturday")]),
+        ("when does my pass expire?", [unit("2025-03-05", "I bought the pass yesterday")]),
+        (
+            "how many hours do I still have to do?",
+            [unit("2025-01-01", "it is 800 hours and I've got 360"), unit("2025-02-01", "240 hours signed")],
+        ),
+        ("what is the total of the bowl, the cup, the chews and the collar?", [BILL, COPPER]),
+    ],
+)
+def test_nothing_where_it_is_not_sure(question: str, units: Sequence[Unit]) -> None:
+    assert work_out(question, DAY, units) == []
+
+
+def test_with_relevance_the_clear_sentence_is_meant() -> None:
+    def relevance(question: str, texts: Sequence[str]) -> list[float]:
+        return [0.9 if "cheque" in text or "sent" in text else 0.2 for text in texts]
+
+    units = [BILL, CHEQUE, OVEN]
+    (working,) = work_out("how long did that take?", DAY, units, relevance)
+    assert working.sources == ("t03-04", "t05-13")
+    assert work_out("how long did that take?", DAY, units, lambda _, texts: [0.5] * len(texts)) == []
+    assert work_out("how long did that take?", DAY, units[:2], lambda _, texts: [0.01] * len(texts)) == []
