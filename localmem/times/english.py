@@ -6,7 +6,7 @@ A text is read as words of a small lexicon (english_words), those that only look
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from functools import cache
 from typing import NamedTuple
 
@@ -110,16 +110,21 @@ def _span_of(text: str, scene: Scene, start: int, reading: Reading) -> TimeSpan:
 
 
 def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) -> list[Finding]:
-    """The findings, where "10 March to 6 June" is one; "Monday to Friday" is none, as it may be of every week."""
+    """The findings, where "10 March to 6 June" is one; Monday to Friday is none, as it may be of every week."""
     joined: list[Finding] = []
     for finding in findings:
         if not joined or not _is_range(joined[-1], finding, words):
             joined.append(finding)
             continue
         first = joined.pop()
-        if all(words[part.end - 1].group == "WEEKDAY" for part in (first, finding)):
+        start, end = first.span.readings[0].first, finding.span.readings[0].last
+        if all(words[part.start].group == words[part.end - 1].group == "WEEKDAY" for part in (first, finding)):
+            if (start.weekday(), end.weekday()) == (0, 4):
+                continue
+            end = start + timedelta((end.weekday() - start.weekday()) % 7)
+        if start > end:
             continue
-        days = DateRange(first.span.readings[0].first, finding.span.readings[0].last)
+        days = DateRange(start, end)
         at, end = first.span.at, words[finding.end - 1].end
         joined.append(Finding(first.start, finding.end, TimeSpan(text[at:end], at, (days,), first.span.precision)))
     return joined
@@ -127,10 +132,11 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
 
 def _is_range(first: Finding, second: Finding, words: Sequence[Word]) -> bool:
     between = words[first.end : second.start] or words[second.start : second.start + 1]
-    (start, *others), (end, *more) = first.span.readings, second.span.readings
-    single = not (others or more or first.span.repeats or second.span.repeats)
-    joins = len(between) == 1 and between[0].text in _JOINS and second.start - first.end <= 1
-    return joins and single and first.span.precision == second.span.precision and start.last < end.first
+    single = not (first.span.readings[1:] or second.span.readings[1:] or first.span.repeats or second.span.repeats)
+    both = first.start > 0 and "between" in (words[first.start - 1].text, words[first.start].text)
+    text = between[0].text if between else ""
+    joins = len(between) == 1 and (text in _JOINS or between[0].kind == "-" or (both and text == "and"))
+    return joins and single and second.start - first.end <= 1 and first.span.precision == second.span.precision
 
 
 def _step(scene: Scene) -> int:
@@ -191,8 +197,10 @@ def load_rules() -> Grammar:
     """The rules of english.yaml."""
     data = load_grammar()
     rules = [*data["relations"], *data["rules"]]
+    anchors = "".join(kind_of(name) for group in data["anchors"].split() for name in names_of(group))
+    lookahead = f"(?=[^_.]*[{anchors}])"  # most words begin no time, and need no look at the rules
     groups = [f"(?P<r{index}>{_compile(pattern)})" for index, (pattern, _) in enumerate(rules)]
-    return Grammar(re.compile("|".join(groups)), {f"r{index}": name for index, (_, name) in enumerate(rules)})
+    return Grammar(re.compile(f"{lookahead}(?:{'|'.join(groups)})"), {f"r{index}": name for index, (_, name) in enumerate(rules)})
 
 
 _SYMBOL = re.compile(r"[A-Z]+|[a-z_']+|\S")

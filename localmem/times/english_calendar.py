@@ -148,6 +148,8 @@ def bare_day(scene: Scene) -> Reading | None:
         return None
     if not ends and follower is not None and follower.text not in words_beside("days_after"):
         return None
+    if (same := _just_named(scene)) is not None:
+        return Reading((same,), "day")
     days = _month_days(scene, scene.day_of_month, 2)
     if follower is not None and follower.text in ("was", "were"):  # "the 20th was a mistake" may lie ahead
         scene = scene.with_tense("unclear")
@@ -159,6 +161,20 @@ def bare_day(scene: Scene) -> Reading | None:
     if scene.tense in ("past", "future") and against:
         return _reading(nearest, "day")
     return _reading([named] if _is_close(scene) else sorted({named, *nearest}), "day")
+
+
+def _just_named(scene: Scene) -> DateRange | None:
+    """The day named last in this text where this is its number: "Monday last, the 15th"."""
+    for span in scene.same_text[-1:]:
+        days = span.readings[0]
+        if (
+            len(span.readings) == 1
+            and not span.repeats
+            and days.first == days.last
+            and days.first.day == scene.day_of_month
+        ):
+            return days
+    return None
 
 
 def _month_spans(spans: Sequence[TimeSpan]) -> list[TimeSpan]:
@@ -285,8 +301,7 @@ def season(scene: Scene) -> Reading | None:
         follower and follower.text in words_beside("seasons_after")
     ):
         return None
-    find, precision = _named(scene)
-    return _chosen(scene, find, precision)
+    return named_year(scene)
 
 
 def month(scene: Scene) -> Reading | None:
@@ -296,7 +311,9 @@ def month(scene: Scene) -> Reading | None:
 
 
 def holiday(scene: Scene) -> Reading | None:
-    """At Christmas, since Easter."""
+    """At Christmas, since Easter; not a south-easter."""
+    if scene.before == "-":
+        return None
     find, precision = _named(scene)
     return _chosen(scene, find, precision)
 
@@ -314,7 +331,7 @@ def spoken_year(scene: Scene) -> Reading | None:
     """In twenty twenty-six, since nineteen eighty."""
     century, *rest = [word.value for word in scene.all("TENS", "COUNT")]
     number = sum(rest)
-    if scene.before not in words_beside("years_before") or not 10 <= number <= 99:
+    if scene.before not in (*words_beside("years_before"), "for") or not 10 <= number <= 99:
         return None
     return Reading((years_from(century * 100 + number),), "year")
 
@@ -326,10 +343,24 @@ def year(scene: Scene) -> Reading | None:
         return None
     if scene.before in words_beside("years_before"):
         sure = number not in _ROUND or scene.before in ("in", "since")
+    elif _is_beside_year(scene):
+        sure = True
+    elif scene.before == "for":
+        sure = abs(number - scene.day.year) <= 2
     else:
         ends = follower is None or follower.kind in ".,"
         sure = scene.before == "," and ends and number % 10 != 0 and number <= scene.day.year + 1
     return Reading((years_from(number),), "year") if sure else None
+
+
+def _is_beside_year(scene: Scene) -> bool:
+    """Whether another year is the other end of a range: "1974 to 2011"."""
+    start, end, words = scene.start, scene.end, scene.words
+    pairs = [words[start - 2 : start][::-1], words[end : end + 2]]
+    return any(
+        len(pair) == 2 and (pair[0].text in ("to", "and") or pair[0].kind == "-") and pair[1].group == "YEAR"
+        for pair in pairs
+    )
 
 
 RULES: Mapping[str, Rule] = {

@@ -50,8 +50,9 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
     after = words[index + 1] if index + 1 < len(words) else None
     if after is not None and (after.group in ("SMALL", "ORDINAL", "MONTH", "PART") or after.name == "night"):
         return True
-    before = words[index - 1].text if index else ""
-    if before == "the":
+    if after is not None and after.text == "nav":
+        return False
+    if index and words[index - 1].text == "the":
         return (text[words[index].start].isupper() and words[index].text != "sun") or words[index].text in (
             "sat",
             "wed",
@@ -63,14 +64,20 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
 
 
 def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
-    after = words[index + 1].text if index + 1 < len(words) else ""
-    if after in words_beside("verbs"):
-        return False
+    name, before = words[index].text, words[index - 1].text if index else ""
+    after = words[index + 1] if index + 1 < len(words) else None
     if _leads(words, index, "months"):
         return True
-    if index and words[index - 1].text in ("a", "an", "this", "to", "for"):
-        return words[index - 1].text in ("to", "for") and _is_put_off(words, index)
-    name = words[index].text
+    if after is not None and after.text in words_beside("verbs"):
+        return False
+    if before == "this":
+        return name == "march" or after is None or after.kind in ".,"
+    if before in ("to", "for"):
+        if index > 1 and words[index - 2].group == "MONTH":
+            return True
+        return _is_put_off(words, index) or _has_day(words, index)
+    if before in ("a", "an", "the", "my", "our"):
+        return False
     starts = index == 0 or words[index - 1].kind == "."
     return _has_day(words, index) or (name == "march" and not starts and text[words[index].start] == "M")
 

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 from localmem.times.days import add_months, months_from, one_day, season_of, week_of, weekend_of, years_from
 from localmem.times.english_scene import Reading, Rule, Scene
-from localmem.times.english_tense import find_earlier_tense, verbs_of
+from localmem.times.english_tense import Tense, find_earlier_tense, verbs_of
 from localmem.times.english_words import Word
 from localmem.types import DateRange, Precision
 
@@ -75,6 +75,11 @@ def ago_on(scene: Scene) -> Reading | None:
     else:
         anchor = scene.last_weekday(scene.value("WEEKDAY"))
     return _day(move_day(anchor, scene.unit, -scene.count))
+
+
+def weekday_ago(scene: Scene) -> Reading | None:
+    """Tuesday three weeks ago."""
+    return _day(week_of(scene.day, -scene.count).first + timedelta(scene.value("WEEKDAY")))
 
 
 def weekdays_ago(scene: Scene) -> Reading | None:
@@ -208,7 +213,7 @@ def which_weekend(scene: Scene) -> Reading | None:
     shift, saturday = _shift_of(scene), scene.day.weekday() >= 5
     if shift == 1 and not saturday:
         return Reading((weekend_of(scene.day), weekend_of(scene.day, 1)), "day")
-    if shift == 0 and scene.tense == "past" and not saturday:
+    if shift == 0 and scene.tense == "past" and scene.day.weekday() < 2:
         shift = -1
     return Reading((weekend_of(scene.day, shift),), "day")
 
@@ -266,18 +271,26 @@ def weekday(scene: Scene) -> Reading | None:
     last, coming = scene.last_weekday(name), scene.next_weekday(name)
     if (same := _named_just_now(scene, name)) is not None:
         return _day(same)
-    if scene.has("the") and scene.same_text and scene.tense != "past":  # the one after a day that was named
-        return None
     tense = scene.tense
-    if tense == "none" and scene.has("the"):
-        tense = find_earlier_tense(scene.words, scene.start)
+    if tense == "none":
+        tense = _tense_before(scene)
     if tense == "past":
         return _day(last)
+    if scene.has("the"):  # of some week that was spoken of
+        return None
     if tense == "unclear":
         return _days(last, coming)
     if name == scene.day.weekday() and tense != "future":
         return _days(scene.day, coming)
     return _day(coming)
+
+
+def _tense_before(scene: Scene) -> Tense:
+    """The tense of a sentence that has no verb, by the one before: after a past one it is unclear."""
+    if scene.before in ("for", "by", "until", "till", "til"):
+        return "future"
+    past = find_earlier_tense(scene.words, scene.start) == "past"
+    return "none" if not past else "past" if scene.has("the") else "unclear"
 
 
 def _named_just_now(scene: Scene, name: int) -> date | None:
@@ -292,7 +305,7 @@ def _named_just_now(scene: Scene, name: int) -> date | None:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        ago, back, hence, in_time, ago_on, weekdays_ago, this_day_week, near_week, week_yesterday, weekday_week,
+        ago, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week, week_yesterday, weekday_week,
         week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near, last_night, which_weekend, weekend,
         weekday_of_week, which_weekday, weekday_gone, weekday_coming, weekday_beside, weekday,
     )

@@ -26,23 +26,24 @@ def find_tense(words: Sequence[Word], start: int, end: int) -> tuple[Tense, bool
     """
     if start > 1 and words[start - 1].text in ("of", "from", "dated") and words[start - 2].text in verbs_of("papers"):
         return "past", True
-    tense, own = _find_nearest(words, start, end, crossing=False)
+    tense, own = _find_nearest(words, start, end, crossing=False), True
     if tense == "none":
-        tense, own = _find_nearest(words, start, end, crossing=True)[0], False
+        tense, own = _find_nearest(words, start, end, crossing=True), False
+        tense = "none" if tense == "unclear" else tense
     if end < len(words) and words[end].text == "now" and tense != "present":
         return "future", own
     return ("future", own) if tense in ("past", "unclear") and _is_planned(words, start) else (tense, own)
 
 
-def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool) -> tuple[Tense, bool]:
-    opens = crossing or _opens_clause(words, start)
+def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool) -> Tense:
+    opens = crossing or start == 0 or words[start - 1].kind == "."
     left = _walk(words, range(start - 1, -1, -1), 0.0, crossing=crossing)
     right = _walk(words, range(end, len(words)), _BEHIND, crossing=opens)
     best: tuple[float, Tense] = (1e9, "none")
     for cost, index in (*left, *right):
         if cost < best[0] and (tense := _tense_of(words, index)) is not None:
             best = (cost, tense)
-    return best[1], True
+    return best[1]
 
 
 def find_earlier_tense(words: Sequence[Word], start: int) -> Tense:
@@ -78,28 +79,32 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return "unclear"
     if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
         return "present"
-    if text in ("could", "couldn't", "couldnt"):
-        return "unclear"
+    if text in ("could", "couldn't", "couldnt", "booked", "planned", "scheduled"):
+        return _tense_of_past(words, index, "unclear")
     if _is_past(text, before, after):
         return _tense_of_past(words, index)
+    if text in verbs_of("present") and _follows(words, index, ("did", "didn't", "didnt")):
+        return "past"
     return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s")) else None
 
 
-def _tense_of_past(words: Sequence[Word], index: int) -> Tense:
-    """A past form: "is booked" is present, "has moved" says nothing of when."""
+def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> Tense:
+    """A past form: "is booked" is present, "has moved" says nothing of when; `alone` is what it is by itself."""
     text = words[index].text
     if text in ("was", "were", "had", "did", "didn't", "didnt", "went", "came"):
         return "past"
     for place in range(index - 1, max(-1, index - 4), -1):
         verb = words[place].text
-        if words[place].kind in ".,/" or verb in ("was", "were", "had"):
+        if words[place].kind in ".,/":
+            return alone
+        if verb in ("was", "were", "had"):
             return "past"
         if verb in verbs_of("have") or verb.endswith("'ve"):
             return "past" if place and words[place - 1].text in ("should", "would", "could", "might") else "unclear"
         contracted = verb.endswith(("'re", "'m")) or (verb.endswith("'s") and place == index - 1)
         if text != "been" and (verb in verbs_of("be") or contracted):
             return "present"
-    return "past"
+    return alone
 
 
 def _opens_clause(words: Sequence[Word], index: int) -> bool:
@@ -126,8 +131,8 @@ def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset
 
 def _is_planned(words: Sequence[Word], start: int) -> bool:
     """Whether a verb of planning leads to what begins at words[start], as in "moved to the 23rd"."""
-    lead = [word for word in words[max(0, start - 2) : start] if word.text not in ("the", "a", "about")]
-    if not lead or lead[-1].text not in ("to", "for", "until", "till", "til", "by", "from"):
+    lead = [word.text for word in words[max(0, start - 2) : start + 1] if word.text not in ("the", "a", "about")]
+    if not set(lead[-2:]) & {"to", "for", "until", "till", "til", "by", "from"}:
         return False
     for index in range(start - 1, max(-1, start - 10), -1):
         if words[index].kind == ".":

@@ -74,7 +74,7 @@ def _scanner() -> re.Pattern[str]:
     phrases = [re.escape(spelling) for spelling in load_lexicon() if " " in spelling]
     return re.compile(
         rf"(?P<phrase>\b(?:{'|'.join(sorted(phrases, key=len, reverse=True))})\b)"
-        r"|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)|(?P<number>\d\w*(?:[.,:/-]\d+)*)"
+        r"|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)|(?P<number>\d\w*(?:[.,:/-]\d\w*)*)"
     )
 
 
@@ -151,6 +151,9 @@ def _read_number(text: str, start: int, end: int) -> list[Word]:
             middle = start + number.index("-")
             dash = Word(middle, middle + 1, "-", "-")
             return [*_read_number(text, start, middle), dash, *_read_number(text, middle + 1, end)]
+        if text[start - 1 : start] == "'" and len(number) == 2 and number.isdigit():
+            year = int(number) + (1900 if number >= "30" else 2000)
+            return [Word(start, end, number, kind_of("YEAR"), "YEAR", year, "YEAR")]
         for group, pattern in _NUMBERS:
             if match := pattern.match(number):
                 value = int(match["value"]) if "value" in pattern.groupindex else 0
