@@ -22,6 +22,7 @@ from localmem.config import Settings, load_settings
 from localmem.errors import BadInput
 from localmem.runtime import Runtime
 from localmem.store import Receipt, UnitHistory
+from localmem.times.zones import in_zone
 from localmem.types import Hit, Message, Recall, Reply, Role, Session, Turn, Unit
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class LocalMem:
 
     def chat(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Reply:
         """The reply to one message, with memory. The session stays open until `end_session`."""
-        return self.agent(user).chat(text, time or _now())
+        agent = self.agent(user)
+        return agent.chat(text, time or agent.not_before_last(self._now()))
 
     def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
         """End a session, by default the one opened last, and remember it. Returns its id, None when none is open."""
@@ -81,7 +83,7 @@ class LocalMem:
         ("user" or "assistant") and `content`. `session` names the new session. Raises BadInput, OutOfOrder.
         """
         agent = self.agent(user)
-        name, moment = session or uuid.uuid4().hex[:12], time or _now()
+        name, moment = session or uuid.uuid4().hex[:12], time or self._now()
         names = dict(zip(_ROLES, agent.responder.speakers, strict=True))
         turns = tuple(
             Turn(f"{name}.{number}", cast("Role", message.role), names[message.role], message.content, moment)
@@ -93,7 +95,7 @@ class LocalMem:
     def recall(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Recall:
         """What would be shown to the model if the user said `text` now, and the memories it is made of."""
         agent = self.agent(user)
-        turn = Turn("recall.0", "user", agent.responder.speakers.user, text, time or _now())
+        turn = Turn("recall.0", "user", agent.responder.speakers.user, text, time or self._now())
         return agent.memory.recall(Session("recall", (turn,)))
 
     def search(self, query: str, *, user: str | None = None, limit: int = 10) -> list[Hit]:
@@ -152,6 +154,9 @@ class LocalMem:
         paths = {name: Path(path) for name, path in datasets.items()}
         return evaluate(self.settings, recipe, datasets=paths, out=Path(out), resume=resume)
 
+    def _now(self) -> datetime:
+        return in_zone(datetime.now(UTC), self.settings.chat.zone)
+
     def _user(self, user: str | None) -> str:
         name = self.settings.user if user is None else user
         if not name:
@@ -204,10 +209,6 @@ def load_agent(user: str | None = None, config: str | Path | None = None, **sett
     agent = memory.agent(user)
     weakref.finalize(agent, memory.close)
     return agent
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _as_messages(messages: Messages) -> list[Message]:

@@ -11,7 +11,7 @@ from localmem.errors import BadSettings
 from localmem.evaluation.metrics.text import contains_answer
 from localmem.experiments.demo import CONVERSATION, DemoQuestion, read_questions, read_scene
 from localmem.prompts import PromptFile, load, render
-from localmem.store.conversation_files import SpeakerNames, read_sessions
+from localmem.store.conversation_files import FileDefaults, read_sessions
 from localmem.types import Message
 from tests.snapshots import Snapshots, snapshot_names
 
@@ -154,12 +154,12 @@ def test_an_unknown_prompt_is_one_clear_line() -> None:
 
 
 def demo_user_turns() -> list[str]:
-    sessions = read_sessions(CONVERSATION, SpeakerNames())
+    sessions = read_sessions(CONVERSATION, FileDefaults())
     return [turn.text for session in sessions for turn in session.turns if turn.role == "user"]
 
 
 def test_the_demo_opens_after_three_sessions_in_order() -> None:
-    sessions = read_sessions(CONVERSATION, SpeakerNames())
+    sessions = read_sessions(CONVERSATION, FileDefaults())
     times = [turn.time for session in sessions for turn in session.turns]
     assert len(sessions) == 3
     assert times == sorted(times)

@@ -30,7 +30,7 @@ from localmem.cli.recipes import recipe_options
 from localmem.experiments import operation_comparison
 from localmem.experiments.runs import open_backbone
 from localmem.reporting.sections import terminal
-from localmem.store.conversation_files import SpeakerNames, read_sessions
+from localmem.store.conversation_files import FileDefaults, read_sessions
 
 out_option = click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder for the run.", metavar="DIR"
@@ -212,7 +212,7 @@ def label_operations(conversations: Path, flags: SettingsFlags, out: Path, resum
     FILE is JSONL of sessions. The result is training data for `localmem finetune operations --pairs`.
     """
     settings = flags.load()
-    sessions = read_sessions(conversations, SpeakerNames(settings.chat.user_name, settings.chat.assistant_name))
+    sessions = read_sessions(conversations, FileDefaults(settings.chat.user_name, settings.chat.assistant_name))
     with ExitStack() as stack, step_progress() as progress:
         llm = open_backbone(settings, stack, note)
         counts = operation_pairs.label_operations(llm, sessions, out, resume=resume, progress=progress)

@@ -44,10 +44,11 @@ def remember(file: Path, flags: SettingsFlags, as_json: bool) -> None:
     """
     from tqdm import tqdm
 
-    from localmem.store.conversation_files import SpeakerNames, read_sessions
+    from localmem.store.conversation_files import FileDefaults, read_sessions
 
     settings = flags.load()
-    sessions = read_sessions(file, SpeakerNames(settings.chat.user_name, settings.chat.assistant_name))
+    chat = settings.chat
+    sessions = read_sessions(file, FileDefaults(chat.user_name, chat.assistant_name, chat.zone))
     with open_runtime(settings) as runtime:
         agent, infos = runtime.agent(settings.user), runtime.store.sessions(settings.user)
         remembered = {info.id for info in infos if info.jobs.get(settings.system) == "done"}
@@ -100,12 +101,14 @@ def _recall(text: str, flags: SettingsFlags, as_of: datetime | None, filters: Ma
     """The recall document, made in this process."""
     from localmem.retrieval.base import Scope
     from localmem.runtime.inspection import recall_document, recall_text
+    from localmem.times.zones import in_zone
 
     settings = flags.load()
-    scope = Scope(**filters, now=as_of or datetime.now(UTC))
+    now = as_of or in_zone(datetime.now(UTC), settings.chat.zone)
+    scope = Scope(**filters, now=now)
     with open_runtime(settings) as runtime:
         memory = runtime.memory_at(settings.user, as_of) if as_of else runtime.agent(settings.user).memory
-        return recall_document(recall_text(memory, text, scope, user_name=settings.chat.user_name))
+        return recall_document(recall_text(memory, text, scope, user_name=settings.chat.user_name), now)
 
 
 @click.command()
@@ -136,10 +139,12 @@ def show(flags: SettingsFlags, as_of: datetime | None, history: str | None, as_j
 def _read_memory(flags: SettingsFlags, as_of: datetime | None) -> Document:
     """The document of the whole memory, made in this process."""
     from localmem.runtime.inspection import memory_document
+    from localmem.times.zones import in_zone
 
     settings = flags.load()
+    now = in_zone(datetime.now(UTC), settings.chat.zone)
     with open_runtime(settings) as runtime:
-        return memory_document(runtime.store, settings.user, settings.system, as_of)
+        return memory_document(runtime.store, settings.user, settings.system, now, as_of)
 
 
 def describe_memory(document: Document) -> str:

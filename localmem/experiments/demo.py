@@ -30,7 +30,7 @@ from localmem.files import parse, read_yaml
 from localmem.llm.wrappers import Meter, PromptUsage
 from localmem.memory import Memory
 from localmem.runtime import Runtime
-from localmem.store.conversation_files import SpeakerNames, read_sessions
+from localmem.store.conversation_files import FileDefaults, read_sessions
 from localmem.systems.baselines import NoMemory
 from localmem.types import Exchange, Reply, Session, Turn
 
@@ -108,7 +108,7 @@ def run_demo(config: Path | None, flags: Mapping[str, object], notify: Callable[
         demo_flags = {"data": Path(folder), "user": scene.user, "chat": {"user_name": scene.user}}
         settings = load_settings(config, {**flags, **demo_flags})
         with Runtime(settings, progress=notify) as runtime:
-            sessions = read_sessions(CONVERSATION, SpeakerNames(scene.user, settings.chat.assistant_name))
+            sessions = read_sessions(CONVERSATION, FileDefaults(scene.user, settings.chat.assistant_name))
             notify(f"reading {len(sessions)} sessions of {scene.user}")
             agent = runtime.agent(scene.user)
             agent.writer.read(sessions)
@@ -204,7 +204,7 @@ def _ask_case(case: AbstentionCase, settings: "Settings", notify: Notify) -> lis
         chat = settings.chat.model_copy(update={"user_name": case.user})
         own = settings.model_copy(update={"data": folder, "database": None, "user": case.user, "chat": chat})
         agent = stack.enter_context(Runtime(own, progress=notify)).agent(case.user)
-        names = SpeakerNames(user=case.user, assistant=settings.chat.assistant_name)
+        names = FileDefaults(user=case.user, assistant=settings.chat.assistant_name)
         agent.writer.read(read_sessions(DATA / case.conversation, names))
         count = len(case.answered)
         notify(f"asking {case.user}'s {count} answered and {len(case.unanswered)} unanswered questions")
@@ -306,7 +306,7 @@ def measure_systems(
 
     All use one backbone and one encoder. `track` may wrap the iteration over the names with a progress bar.
     """
-    sessions = read_sessions(conversation or CONVERSATION, SpeakerNames())
+    sessions = read_sessions(conversation or CONVERSATION, FileDefaults())
     costs: dict[str, SystemCost] = {}
     with tempfile.TemporaryDirectory(prefix="localmem-systems-") as folder:
         settings = settings.model_copy(update={"data": Path(folder), "database": None})

@@ -11,7 +11,8 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Scope
 from localmem.store.sql import Store
 from localmem.text.dialogue import dated_lines
-from localmem.types import Recall, Session, Turn
+from localmem.times.annotate import over_since, spans_of
+from localmem.types import Recall, Session, Turn, Unit
 
 Document = dict[str, object]
 
@@ -33,16 +34,26 @@ def recall_text(memory: Memory, text: str, scope: Scope, *, user_name: str = "Us
     return Recall(dated_lines(hit.unit for hit in hits), hits)
 
 
-def recall_document(recall: Recall) -> Document:
+def recall_document(recall: Recall, now: datetime) -> Document:
     """The recalled text as the model reads it, and the units behind it with their scores."""
-    hits = [{"score": float(hit.score), **asdict(hit.unit)} for hit in recall.hits]
+    hits = [{"score": float(hit.score), **unit_document(hit.unit, now)} for hit in recall.hits]
     return {"text": recall.text, "hits": _with_iso_times(hits)}
 
 
-def memory_document(store: Store, user: str, system: str, as_of: datetime | None = None) -> Document:
+def unit_document(unit: Unit, now: datetime) -> Document:
+    """A unit with the times that its text names, and the day since when what it tells is over, None if it is not."""
+    past = over_since(unit, now.date())
+    spans = [
+        {**asdict(span), "readings": [[day.isoformat() for day in reading] for reading in span.readings]}
+        for span in spans_of(unit)
+    ]
+    return {**asdict(unit), "spans": spans, "over_since": past and past.isoformat()}
+
+
+def memory_document(store: Store, user: str, system: str, now: datetime, as_of: datetime | None = None) -> Document:
     """A user's units with their state, links, notes and marks, and how many closed sessions the system has not read."""
-    bank = store.bank(user, system, as_of)
-    units = [{**asdict(unit), "retired": not bank.is_live(unit.id)} for unit in bank.units.values()]
+    bank, moment = store.bank(user, system, as_of), as_of or now
+    units = [{**unit_document(unit, moment), "retired": not bank.is_live(unit.id)} for unit in bank.units.values()]
     return {
         "user": user,
         "system": system,

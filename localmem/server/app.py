@@ -18,10 +18,10 @@ from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server import errors
 from localmem.server.body_limit import BodyLimit
-from localmem.server.dependencies import Services
+from localmem.server.dependencies import Clock, Services
 from localmem.server.metrics import RequestCounter
 from localmem.server.routes import completions, health, memories, openai
-from localmem.server.session_manager import Clock, SessionManager
+from localmem.server.session_manager import SessionManager
 from localmem.store import SessionInfo
 from localmem.types import Session
 

@@ -19,9 +19,8 @@ from localmem.errors import BadSettings, LocalmemError
 from localmem.runtime import Runtime
 from localmem.server.app import create_app, utc_now
 from localmem.server.auth import check_binding, is_loopback
-from localmem.server.dependencies import Services
+from localmem.server.dependencies import Clock, Services
 from localmem.server.local_access import LocalServer, remove_local_server, write_local_server
-from localmem.server.session_manager import Clock
 
 _ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # each with the loopback address that it includes
 

@@ -1,7 +1,7 @@
 """Decide which session a request belongs to, track the replies in progress, and close sessions.
 
-Messages of one user are logged one request after the other; replies run side by side. No HTTP here; the clock is
-injected.
+Messages of one user are logged one request after the other; replies run side by side. No HTTP and no clock here: times
+come with requests.
 
 A session is over when a client ends it or when it has been idle. A client that continues a dialogue whose session is
 over gets a new session; the messages that the old one holds are not written again. A client that names its sessions
@@ -37,8 +37,6 @@ from localmem.types import Message, Role, Session, Turn
 
 log = logging.getLogger(__name__)
 
-Clock = Callable[[], datetime]
-
 _CLOSED_SESSIONS = 20  # how many of the last closed sessions are searched for a dialogue that continues
 _STOP_SECONDS = 30.0  # how long a stopped reply may take to log its last words
 
@@ -59,9 +57,8 @@ class MatchedRequest:
 class SessionManager:
     """The sessions of all users of one server."""
 
-    def __init__(self, runtime: Runtime, now: Clock) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._now = now
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
@@ -74,10 +71,11 @@ class SessionManager:
         user: str,
         sent: Sequence[ClientMessage],
         session_name: str | None,
+        time: datetime,
         stream: ReplyStream,
         announce: Callable[[MatchedRequest], None],
     ) -> MatchedRequest:
-        """Log the words that are new, durably; the last message is the user's.
+        """Log the words that are new, durably, as said at `time`; the last message is the user's.
 
         Messages without words, and those of `unlogged`, are not logged. `announce` gets the result before it is
         written, unless nothing is new. Raises BadInput, StoreError.
@@ -86,30 +84,32 @@ class SessionManager:
         with self._lock(user):
             self._finish(other for other in self._streams_of(user) if other.is_stopped)
             try:
-                logged = self._log(user, sent, session_name, announce)
+                logged = self._log(user, sent, session_name, time, announce)
             except BadInput:
                 if not self._is_stale(user):
                     raise
                 self._runtime.forget_agent(user)
-                logged = self._log(user, sent, session_name, announce)
+                logged = self._log(user, sent, session_name, time, announce)
             stream.session = logged.dialogue.id
             self.track(user, stream)
         return logged
 
-    def look_up(self, user: str, sent: Sequence[ClientMessage], session_name: str | None) -> MatchedRequest:
+    def look_up(
+        self, user: str, sent: Sequence[ClientMessage], session_name: str | None, time: datetime
+    ) -> MatchedRequest:
         """The session that the messages belong to, with what is new in them; nothing is written. Raises BadInput."""
         _check_name(session_name)
         with self._lock(user):
             agent = self._refreshed_agent(user)
             is_unlogged = self._find_unlogged(user, agent, sent)
             continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
-        dialogue = self._with_unlogged(agent, continuation)
+        dialogue = _with_unlogged(agent, continuation, time)
         return MatchedRequest(agent, dialogue, restore_unlogged(dialogue, sent, is_unlogged))
 
-    def detach(self, user: str, messages: Sequence[Message]) -> MatchedRequest:
+    def detach(self, user: str, messages: Sequence[Message], time: datetime) -> MatchedRequest:
         """The request's own messages as a session that belongs to no other; nothing is written."""
         agent = self._runtime.agent(user)
-        dialogue = self._with_unlogged(agent, Continuation(uuid.uuid4().hex[:12], messages))
+        dialogue = _with_unlogged(agent, Continuation(uuid.uuid4().hex[:12], messages), time)
         return MatchedRequest(agent, dialogue, dialogue)
 
     def has_logged(self, user: str) -> HasLogged:
@@ -202,6 +202,7 @@ class SessionManager:
         user: str,
         sent: Sequence[ClientMessage],
         session_name: str | None,
+        time: datetime,
         announce: Callable[[MatchedRequest], None],
     ) -> MatchedRequest:
         agent = self._refreshed_agent(user)
@@ -211,19 +212,7 @@ class SessionManager:
             return MatchedRequest(agent, session, restore_unlogged(session, sent, is_unlogged))
 
         continuation = self._continue(agent, user, _words(sent, is_unlogged), session_name)
-        return matched(self._write(agent, continuation, lambda session: announce(matched(session))))
-
-    def _with_unlogged(self, agent: Conversation, continuation: Continuation) -> Session:
-        """The session with its new turns, which are written nowhere."""
-        name, context = continuation.session_id, continuation.context
-        user, assistant = agent.responder.speakers
-        time = max([self._now(), *(turn.time for turn in context[-1:])])
-        new: list[Turn] = []
-        for message in continuation.new:
-            role: Role = "user" if message.role == "user" else "assistant"
-            speaker = user if role == "user" else assistant
-            new.append(Turn(f"{name}.new{len(new)}", role, speaker, message.content, time))
-        return Session(name, (*context, *new))
+        return matched(self._write(agent, continuation, time, lambda session: announce(matched(session))))
 
     def _find_unlogged(self, user: str, agent: Conversation, sent: Sequence[ClientMessage]) -> list[bool]:
         """For each message whether it is not to be logged; words that an open session holds anyway are, as ever."""
@@ -302,7 +291,7 @@ class SessionManager:
         last = sorted(closed, key=lambda info: info.ended)[-_CLOSED_SESSIONS:]
         return (store.session(user, info.id) for info in last)
 
-    def _write(self, agent: Conversation, continuation: Continuation, announce: Announce) -> Session:
+    def _write(self, agent: Conversation, continuation: Continuation, time: datetime, announce: Announce) -> Session:
         """Log the new turns durably and return the session as the model is to see it."""
         session_id = continuation.session_id
         if not continuation.new:
@@ -312,9 +301,26 @@ class SessionManager:
         def as_seen(session: Session) -> Session:
             return Session(session_id, (*continuation.context, *session.turns[len(logged) :]))
 
-        # A clock that was set back must not break a dialogue, so no turn is dated before the last one.
-        time = max([self._now(), *(turn.time for turn in logged[-1:])])
-        return as_seen(agent.hear(continuation.new, time, session_id, lambda session: announce(as_seen(session))))
+        moment = _not_before_last(time, logged)
+        return as_seen(agent.hear(continuation.new, moment, session_id, lambda session: announce(as_seen(session))))
+
+
+def _not_before_last(time: datetime, turns: Sequence[Turn]) -> datetime:
+    """A clock that was set back must not break a dialogue, so no turn is dated before the last one."""
+    return max([time, *(turn.time for turn in turns[-1:])])
+
+
+def _with_unlogged(agent: Conversation, continuation: Continuation, time: datetime) -> Session:
+    """The session with its new turns, which are written nowhere."""
+    name, context = continuation.session_id, continuation.context
+    user, assistant = agent.responder.speakers
+    moment = _not_before_last(time, context)
+    new: list[Turn] = []
+    for message in continuation.new:
+        role: Role = "user" if message.role == "user" else "assistant"
+        speaker = user if role == "user" else assistant
+        new.append(Turn(f"{name}.new{len(new)}", role, speaker, message.content, moment))
+    return Session(name, (*context, *new))
 
 
 def _check_name(session_name: str | None) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.store.conversation_files import SpeakerNames, read_sessions
+from localmem.store.conversation_files import FileDefaults, read_sessions
 
-NAMES = SpeakerNames("Ana", "Bot")
+NAMES = FileDefaults("Ana", "Bot")
 
 
 def _file(tmp_path: Path, *lines: object) -> Path:

@@ -2,7 +2,8 @@
 
 Sampling fields that memory does not need are passed to the backbone unchanged. What was recalled is returned in the
 extra field `localmem`, and the session in the header x-localmem-session. A client's system messages follow the
-operator's instructions and are never remembered. The header x-localmem, or `"store": false`, says what memory does.
+operator's instructions and are never remembered. The header x-localmem, or `"store": false`, says what memory does;
+x-localmem-timezone names the user's time zone.
 
 When the client disconnects, the reply is stopped: the backbone stops, and the words so far are logged as the reply.
 """
@@ -22,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from localmem.errors import LocalmemError
 from localmem.server.chat_job import ChatJob
-from localmem.server.dependencies import Services, SharedServices, User
+from localmem.server.dependencies import LocalTime, Services, SharedServices, User
 from localmem.server.errors import ApiError, to_api_error
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import MODE_HEADER, ChatRequest, parse_chat, parse_mode
@@ -124,13 +125,13 @@ def _event(body: Json) -> str:
 
 
 @router.post("/v1/chat/completions")
-async def chat(body: ChatRequest, request: Request, services: SharedServices, user: User) -> Response:
+async def chat(body: ChatRequest, request: Request, services: SharedServices, user: User, time: LocalTime) -> Response:
     """The reply to the last message. Raises ApiError."""
     start = perf_counter()
     check_model(services, body.model)
     name = request.headers.get(SESSION_HEADER) or (body.metadata or {}).get("session")
     mode = parse_mode(request.headers.get(MODE_HEADER))
-    job = ChatJob(services, user, body, parse_chat(body), str(name) if name else None, mode, start)
+    job = ChatJob(services, user, body, parse_chat(body), str(name) if name else None, mode, time, start)
     stream = ReplyStream()
     services.pool.submit(stream.run, job.generate)
     response = ChatResponse(f"chatcmpl-{uuid.uuid4().hex}", int(services.now().timestamp()), services.settings.model)

@@ -5,6 +5,7 @@ Erasing is permanent and returns a receipt; nothing is erased by default.
 
 import uuid
 from dataclasses import asdict
+from datetime import datetime
 from itertools import dropwhile, islice
 from typing import Annotated, Literal
 
@@ -14,8 +15,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from localmem.bank import Bank
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
-from localmem.runtime.inspection import memory_document, recall_document, recall_text
-from localmem.server.dependencies import Services, SharedServices, User
+from localmem.runtime.inspection import memory_document, recall_document, recall_text, unit_document
+from localmem.server.dependencies import LocalTime, Services, SharedServices, User
 from localmem.server.errors import ApiError
 from localmem.text.forget_requests import request_about
 from localmem.types import AddUnit, Hide, Session, Turn, Unit
@@ -81,6 +82,7 @@ class NewMemory(BaseModel):
 def memories(
     services: SharedServices,
     user: User,
+    now: LocalTime,
     limit: Limit = 100,
     after: str | None = None,
     as_of: AwareDatetime | None = None,
@@ -95,47 +97,46 @@ def memories(
     page = list(islice(following, limit + 1))
     return {
         "object": "list",
-        "data": [_memory(unit, bank) for unit in page[:limit]],
+        "data": [_memory(unit, bank, as_of or now) for unit in page[:limit]],
         "has_more": len(page) > limit,
         "notes": dict(bank.notes),
     }
 
 
 @router.post("/search")
-def search(body: SearchRequest, services: SharedServices, user: User) -> Json:
+def search(body: SearchRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
     """The live units most similar to the query, best first."""
     with services.sessions.current_agent(user) as agent:
         memory = agent.memory
-    scope = Scope(body.speaker, body.since, body.until, services.now())
+    scope = Scope(body.speaker, body.since, body.until, now)
     hits = memory.search(body.query, body.limit, scope)
-    data = [{**_memory(hit.unit, memory.bank), "score": float(hit.score)} for hit in hits]
+    data = [{**_memory(hit.unit, memory.bank, now), "score": float(hit.score)} for hit in hits]
     return {"object": "list", "data": data}
 
 
 @router.post("/recall")
-def recall(body: RecallRequest, services: SharedServices, user: User) -> Json:
+def recall(body: RecallRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
     """What the model would be shown if the user said `text` now. Raises BadInput."""
     if body.as_of is None:
         with services.sessions.current_agent(user) as agent:
             memory = agent.memory
     else:
         memory = services.runtime.memory_at(user, body.as_of)
-    scope = Scope(body.speaker, body.since, body.until, body.as_of or services.now())
-    user_name = services.settings.chat.user_name
-    return {"object": "recall", **recall_document(recall_text(memory, body.text, scope, user_name=user_name))}
+    scope = Scope(body.speaker, body.since, body.until, body.as_of or now)
+    results = recall_text(memory, body.text, scope, user_name=services.settings.chat.user_name)
+    return {"object": "recall", **recall_document(results, body.as_of or now)}
 
 
 @router.get("/bank")
-def read_bank(services: SharedServices, user: User, as_of: AwareDatetime | None = None) -> Json:
+def read_bank(services: SharedServices, user: User, now: LocalTime, as_of: AwareDatetime | None = None) -> Json:
     """All units, links, notes and marks at once, and how many closed sessions this system has not read."""
-    document = memory_document(services.runtime.store, user, services.settings.system, as_of)
+    document = memory_document(services.runtime.store, user, services.settings.system, now, as_of)
     return {"object": "bank", **document}
 
 
 @router.post("", status_code=201)
-def add(body: NewMemory, services: SharedServices, user: User) -> Json:
+def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Add a memory by hand. Raises ApiError for a system that keeps no units."""
-    now = services.now()
     name, text = f"note-{uuid.uuid4().hex[:12]}", body.text.strip()
     if not text:
         raise ApiError(400, "text is empty; write what to remember", param="text")
@@ -144,15 +145,15 @@ def add(body: NewMemory, services: SharedServices, user: User) -> Json:
         if not agent.memory.keeps_units:
             raise ApiError(400, f"system {services.settings.system!r} keeps no units to add to; serve another system")
         agent.writer.commit(f"{SOURCE}:{name}", [AddUnit(unit, now)])
-        return _memory(unit, agent.memory.bank)
+        return _memory(unit, agent.memory.bank, now)
 
 
 @router.post("/forget")
-def forget(body: Forgetting, services: SharedServices, user: User) -> Json:
+def forget(body: Forgetting, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Put away what a text names: it is not recalled again, and can be restored or erased. `reply` says what it is."""
     name = f"forget-{uuid.uuid4().hex[:12]}"
     with services.sessions.current_agent(user) as agent:
-        turn = Turn(name, "user", agent.responder.speakers.user, body.text, services.now())
+        turn = Turn(name, "user", agent.responder.speakers.user, body.text, now)
         writer = agent.writer
         answer = writer.forgetting.forget(request_about(body.text), turn, Session(name, (turn,)))
         writer.forget(answer)
@@ -179,12 +180,12 @@ def history(memory_id: str, services: SharedServices, user: User) -> Json:
 
 
 @router.get("/{memory_id:path}")
-def memory(memory_id: str, services: SharedServices, user: User) -> Json:
+def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime) -> Json:
     """One unit. Raises NotFound."""
     bank = _bank(services, user, None)
     if memory_id not in bank.units:
         raise NotFound(f"no memory {memory_id!r}; GET /v1/memories lists them")
-    return _memory(bank.units[memory_id], bank)
+    return _memory(bank.units[memory_id], bank, now)
 
 
 @router.delete("")
@@ -214,5 +215,5 @@ def _bank(services: Services, user: str, as_of: AwareDatetime | None) -> Bank:
     return services.runtime.store.bank(user, services.settings.system, as_of)
 
 
-def _memory(unit: Unit, bank: Bank) -> Json:
-    return {"object": "memory", **asdict(unit), "retired": not bank.is_live(unit.id)}
+def _memory(unit: Unit, bank: Bank, now: datetime) -> Json:
+    return {"object": "memory", **unit_document(unit, now), "retired": not bank.is_live(unit.id)}
