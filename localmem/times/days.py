@@ -4,7 +4,7 @@ from calendar import monthrange
 from collections.abc import Callable
 from datetime import date, timedelta
 
-from dateutil.easter import easter
+from dateutil.easter import easter  # type: ignore[import-untyped]  # publishes no types
 
 from localmem.types import DateRange
 
@@ -62,11 +62,11 @@ def valid_day(year: int, month: int, day: int) -> DateRange | None:
 
 def nth_weekday(year: int, month: int, weekday: int, nth: int) -> DateRange | None:
     """The nth weekday of a month, the last one where `nth` is -1; None where the month has no fifth one."""
-    whole = months_from(year, month)
+    span = months_from(year, month)
     if nth == -1:
-        return one_day(whole.last, -((whole.last.weekday() - weekday) % 7))
-    found = one_day(whole.first, (weekday - whole.first.weekday()) % 7 + 7 * (nth - 1))
-    return found if found.first <= whole.last else None
+        return one_day(span.last, -((span.last.weekday() - weekday) % 7))
+    day = one_day(span.first, (weekday - span.first.weekday()) % 7 + 7 * (nth - 1))
+    return day if day.first <= span.last else None
 
 
 def named_day(code: int, year: int) -> DateRange | None:

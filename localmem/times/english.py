@@ -125,8 +125,9 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
         if start > end:
             continue
         days = DateRange(start, end)
-        at, end = first.span.at, words[finding.end - 1].end
-        joined.append(Finding(first.start, finding.end, TimeSpan(text[at:end], at, (days,), first.span.precision)))
+        at = first.span.at
+        named = text[at : words[finding.end - 1].end]
+        joined.append(Finding(first.start, finding.end, TimeSpan(named, at, (days,), first.span.precision)))
     return joined
 
 
@@ -200,7 +201,9 @@ def load_rules() -> Grammar:
     anchors = "".join(kind_of(name) for group in data["anchors"].split() for name in names_of(group))
     lookahead = f"(?=[^_.]*[{anchors}])"  # most words begin no time, and need no look at the rules
     groups = [f"(?P<r{index}>{_compile(pattern)})" for index, (pattern, _) in enumerate(rules)]
-    return Grammar(re.compile(f"{lookahead}(?:{'|'.join(groups)})"), {f"r{index}": name for index, (_, name) in enumerate(rules)})
+    return Grammar(
+        re.compile(f"{lookahead}(?:{'|'.join(groups)})"), {f"r{index}": name for index, (_, name) in enumerate(rules)}
+    )
 
 
 _SYMBOL = re.compile(r"[A-Z]+|[a-z_']+|\S")

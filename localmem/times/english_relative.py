@@ -305,8 +305,8 @@ def _named_just_now(scene: Scene, name: int) -> date | None:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        ago, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week, week_yesterday, weekday_week,
-        week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near, last_night, which_weekend, weekend,
-        weekday_of_week, which_weekday, weekday_gone, weekday_coming, weekday_beside, weekday,
+        ago, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week, week_yesterday,
+        weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near, last_night,
+        which_weekend, weekend, weekday_of_week, which_weekday, weekday_gone, weekday_coming, weekday_beside, weekday,
     )
 }  # fmt: skip

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
+from localmem.files import read_yaml
 
 OTHER = "_"  # the kind of a word that no rule names
 _FIRST_KIND = 0xE000  # kinds are characters of a private area
@@ -40,9 +40,13 @@ class Entry(NamedTuple):
 @cache
 def load_grammar() -> Mapping[str, Any]:
     """What english.yaml holds."""
-    text = Path(__file__).with_name("english.yaml").read_text(encoding="utf-8")
-    grammar: Mapping[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    return grammar
+    return read_yaml(Path(__file__).with_name("english.yaml"))
+
+
+@cache
+def common_words(names: str) -> frozenset[str]:
+    """The common words of "english", or of the "others" that are written in the same letters."""
+    return frozenset(load_grammar()["common"][names].split())
 
 
 @cache

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import date
-from importlib import import_module
-from importlib.util import find_spec
 
 from localmem.times import english
+from localmem.times.english_words import common_words
 from localmem.types import TimeSpan
+
+_NOT_LATIN = "\u0370"  # from Greek on, letters are of other scripts
+_FIRST_WORDS = 60  # of a text tell its language
 
 
 def find_times(
@@ -17,14 +19,28 @@ def find_times(
     `day` is the local date on which it was said, `context` the times named before in the session, oldest first.
     `language` is an ISO 639-1 code, "" to go by the text. `day_first` settles "9/11/25", which has two readings.
     """
-    if (language or guess_language(text)) == "en":
+    code = language or guess_language(text)
+    if code == "en":
         return english.find_times(text, day, context, day_first=day_first)
-    if find_spec("localmem.times.languages") is None:
-        return []
-    spans: list[TimeSpan] = import_module("localmem.times.languages").find_times(text, day, context, language)
-    return spans
+    from localmem.times import languages  # its words are not needed where all is English
+
+    return languages.find_times(text, day, context, code)
 
 
 def guess_language(text: str) -> str:
-    """The ISO 639-1 code of a text's language, "" where it cannot be told."""
-    return "en" if text else ""
+    """The ISO 639-1 code of a text's language by its script and its common words; "en" where nothing decides."""
+    balance = _weigh_words(text)
+    if balance > 0 or (balance == 0 and text.isascii()):
+        return "en"
+    from localmem.times import languages
+
+    return languages.detect_language(text) or "en"
+
+
+def _weigh_words(text: str) -> int:
+    """How many more common words of English a text has than of its neighbours; below 0 for another script."""
+    if not text.isascii() and sum(sign >= _NOT_LATIN and sign.isalpha() for sign in text) > len(text) / 4:
+        return -1
+    words = text.lower().replace("’", "'").split(maxsplit=_FIRST_WORDS)[:_FIRST_WORDS]
+    common = {word.strip(".,!?;:\"'()") for word in words}
+    return len(common & common_words("english")) - len(common & common_words("others"))
