@@ -1,0 +1,166 @@
+"""The search of one text for the times that it names: what stands where, its tense, and what belongs together.
+
+Knows no words and no calendar; these are in the language's file and in `meanings`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import NamedTuple
+
+from localmem.times.languages.grammar import Language, Pattern
+from localmem.times.languages.meanings import BLOCKED, MEANINGS, Frame, Meaning, join_weekly
+from localmem.types import DateRange, TimeRole, TimeSpan
+
+_SENTENCE_END = re.compile(r"(?<![0-9])[.!?…](?=\s|$)|[。！？；;\n]")
+_CLAUSE_END = re.compile(r"[,:，、：()（）]|\s[-–—]\s")
+_BEFORE = 24  # characters before a time that may hold what it begins or ends
+_SHORT_CLAUSE = 3  # characters beside a time that hold no tense
+_NAME_MONTHS = frozenset({"date", "dates", "month", "part", "day_of_month"})
+_FOLLOWING = frozenset({"date", "month", "weekday", "day_of_month"})  # the last of a range follows the first
+_ROLES: dict[str, tuple[TimeRole, str]] = {  # what is written before or after a time: its role, and a tense it implies
+    "at": ("at", ""), "plan": ("at", "future"), "since": ("since", "past"), "from": ("since", ""), "begin": ("since", ""), "until": ("until", ""),
+}  # fmt: skip
+
+
+class _Match(NamedTuple):
+    pattern: Pattern
+    values: Mapping[str, int]
+    start: int  # with what tells its role
+    end: int
+    core: tuple[int, int]  # without
+    meaning: Meaning
+
+
+class Finder:
+    """The search of one text."""
+
+    def __init__(self, rules: Language, text: str, day: date, context: Sequence[TimeSpan]) -> None:
+        self._rules, self._text, self._day, self._context = rules, text, day, context
+        self._folded = rules.fold(text)
+        self._matches: list[_Match] = []
+
+    def find(self) -> list[TimeSpan]:
+        """The times of the text in its order."""
+        end = 0
+        for opening in self._rules.openings.finditer(self._folded):
+            start = opening.start()
+            if start < end or not (match := self._longest(start)):
+                continue
+            end = match.end
+            previous = self._matches[-1] if self._matches else None
+            joined = self._join(previous, match) if previous else None
+            self._matches[-1:] = [joined] if joined else [*self._matches[-1:], match]
+        return [self._as_span(match) for match in self._matches if match.meaning.readings]
+
+    def _longest(self, start: int) -> _Match | None:
+        """The longest match at a character that means anything; of two as long the first in the file."""
+        candidates = [
+            (pattern, match)
+            for pattern in self._rules.patterns
+            if (match := pattern.expression.match(self._folded, start))
+        ]
+        for pattern, match in sorted(candidates, key=lambda pair: -pair[1].end()):
+            if found := self._read(pattern, match):
+                return found
+        return None
+
+    def _read(self, pattern: Pattern, match: re.Match[str]) -> _Match | None:
+        values = dict(pattern.constants)
+        for name, words in match.groupdict().items():
+            if words is not None:
+                values[name] = self._rules.value(pattern.slots[name], words)
+        start, end = match.span()
+        before = self._rules.before.search(self._folded, max(0, start - _BEFORE), start)
+        if pattern.meaning == "day_of_month":  # its words begin with a preposition
+            before = before or self._rules.opening.match(self._folded, start, end)
+        after = self._rules.after.match(self._folded, end)
+        place = (before and before.lastgroup) or (after and after.lastgroup) or "at"
+        role, implied = _ROLES[place]
+        tense = self._tense(start, end) or ("past" if place == "from" else "")
+        month = self._month_before(values["day"]) if pattern.meaning == "day_of_month" else None
+        meaning = resolve(pattern, values, Frame(self._day, implied or tense, month))
+        if meaning is None:
+            return None
+        if meaning.role == "for" and self._matches and self._matches[-1].end > self._about(_SENTENCE_END, start, end)[0]:
+            meaning = BLOCKED  # it begins at that time, not today
+        if meaning.role == "at" and pattern.meaning != "dates":
+            meaning = meaning._replace(role=role)
+        last = self._matches[-1].end if self._matches else 0
+        start = max(before.start(), last) if before else start
+        return _Match(pattern, values, start, after.end() if after else end, match.span(), meaning)
+
+    def _tense(self, start: int, end: int) -> str:
+        """"past" or "future" by the clause about a time, or by its sentence where nothing else is in the clause."""
+        sentence = self._about(_SENTENCE_END, start, end)
+        clause = self._about(_CLAUSE_END, start, end)
+        clause = (max(clause[0], sentence[0]), min(clause[1], sentence[1]))
+        tense = self._tense_of(*clause)
+        if tense or clause[1] - clause[0] > end - start + (0 if self._rules.unspaced else _SHORT_CLAUSE):
+            return tense
+        return self._tense_of(*sentence)
+
+    def _about(self, separator: re.Pattern[str], start: int, end: int) -> tuple[int, int]:
+        """Where the part of the text about a time begins and ends."""
+        before = [match.end() for match in separator.finditer(self._text, 0, start)]
+        after = separator.search(self._text, end)
+        return before[-1] if before else 0, after.start() if after else len(self._text)
+
+    def _tense_of(self, start: int, end: int) -> str:
+        past = self._rules.past.search(self._text, start, end) is not None
+        future = self._rules.future.search(self._text, start, end) is not None
+        return "" if past == future else "past" if past else "future"
+
+    def _month_before(self, day: int) -> DateRange | None:
+        """The date named before that has the same day, or else the month named last; in this text or before it."""
+        here = [match.meaning for match in self._matches if match.pattern.meaning in _NAME_MONTHS]
+        before = [span for span in self._context if self._rules.names_month(span.words)]
+        named = [span for span in (*before, *here) if len(span.readings) == 1 and span.role == "at" and not span.repeats]
+        days = [span.readings[0] for span in named]
+        return next((span for span in reversed(days) if span.first.day == day and span.first == span.last), None) or (
+            days[-1] if days else None
+        )
+
+    def _join(self, first: _Match, second: _Match) -> _Match | None:
+        """Two matches that are one time: the days on which something recurs, or the first and the last of a range."""
+        between = self._rules.between.fullmatch(self._folded, first.core[1], second.core[0])
+        if not between or not (first.meaning.readings and second.meaning.readings):
+            return None
+        if first.meaning.repeats and set(second.values) == {"weekday"}:
+            again = MEANINGS["every"](second.values, Frame(self._day, ""))
+            meaning = again and join_weekly(first.meaning, again, between.lastgroup == "to")
+        elif between.lastgroup == "to":
+            meaning = self._range(first, second)
+        else:
+            return None
+        return meaning and second._replace(start=first.start, core=(first.core[0], second.core[1]), meaning=meaning)
+
+    def _range(self, first: _Match, second: _Match) -> Meaning | None:
+        """From the first to the last of a range; what either leaves out is taken from the other."""
+        kinds = {first.pattern.meaning, second.pattern.meaning}
+        if kinds == {"weekday"} and self._tense(first.start, second.end) != "future":
+            return BLOCKED  # as often a habit
+        if "year" in second.values and first.pattern.meaning in _NAME_MONTHS:
+            begin = resolve(first.pattern, {"year": second.values["year"], **first.values}, Frame(self._day, ""))
+        else:
+            begin = first.meaning
+        end = second.meaning
+        if begin and second.pattern.meaning in _FOLLOWING and len(begin.readings) == 1:
+            end = resolve(second.pattern, second.values, Frame(begin.readings[0].first, "future"))
+        if not begin or not end or len(begin.readings) != 1 or len(end.readings) != 1:
+            return BLOCKED
+        days = DateRange(begin.readings[0].first, end.readings[0].last)
+        return Meaning((days,), end.precision) if days.first <= days.last else BLOCKED
+
+    def _as_span(self, match: _Match) -> TimeSpan:
+        words = self._text[match.start : match.end]
+        meaning = match.meaning
+        return TimeSpan(words, match.start, meaning.readings, meaning.precision, meaning.role, meaning.repeats)
+
+
+def resolve(pattern: Pattern, values: Mapping[str, int], frame: Frame) -> Meaning | None:
+    """What a pattern means with these values; BLOCKED for what lies outside of the calendar."""
+    try:
+        return MEANINGS[pattern.meaning](values, frame)
+    except (ValueError, OverflowError):
+        return BLOCKED
