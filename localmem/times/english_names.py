@@ -66,7 +66,7 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
 def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
     name, before = words[index].text, words[index - 1].text if index else ""
     after = words[index + 1] if index + 1 < len(words) else None
-    if _leads(words, index, "months"):
+    if _leads(words, index, "months") or (index and words[index - 1].group == "ORDINAL"):
         return True
     if after is not None and after.text in words_beside("verbs"):
         return False

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Literal
 
-from localmem.times.english_words import Word, load_grammar
+from localmem.times.english_words import OTHER, Word, load_grammar
 
 Tense = Literal["past", "future", "present", "unclear", "none"]
 
 _CROSSING = 4.0  # what a comma or a conjunction between a verb and a time counts, in words
 _BEHIND = 1.5  # and what it counts that the verb comes after the time
+_SUBJECTS = frozenset({"i", "we", "they"})
 _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
 
 
@@ -83,6 +84,8 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return _tense_of_past(words, index, "unclear")
     if _is_past(text, before, after):
         return _tense_of_past(words, index)
+    if before in _SUBJECTS and text not in verbs_of("adverbs") and words[index].kind == OTHER and text.isalpha():
+        return "unclear" if text in verbs_of("same_in_past") else "present"
     if text in verbs_of("present") and _follows(words, index, ("did", "didn't", "didnt")):
         return "past"
     return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s")) else None

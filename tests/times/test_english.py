@@ -1,0 +1,78 @@
+"""Times that English texts name: what is resolved, what keeps two readings, and what is no time."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from localmem.times.english import find_times
+from localmem.times.resolver import find_times as resolve
+from localmem.times.resolver import guess_language
+from localmem.types import TimeSpan
+
+_CASES = [
+    pytest.param(text, table["day"], expected, id=f"{table['about']}: {text}")
+    for table in yaml.safe_load(Path(__file__).with_name("english.yaml").read_text(encoding="utf-8"))
+    for text, expected in table["texts"].items()
+]
+_DAY = date(2025, 5, 14)
+
+
+def _write(span: TimeSpan) -> str:
+    days = " or ".join(str(first) if first == last else f"{first}..{last}" for first, last in span.readings)
+    role = "" if span.role == "at" else span.role
+    return " ".join(part for part in (f"{span.words} = {days}", span.precision, role, span.repeats) if part)
+
+
+@pytest.mark.parametrize("text, day, expected", _CASES)
+def test_times_are_resolved_by_the_day_they_are_said_on(text: str, day: date, expected: list[str]) -> None:
+    spans = find_times(text, day)
+    assert [_write(span) for span in spans] == expected
+    assert all(text[span.at : span.at + len(span.words)] == span.words for span in spans)
+
+
+@pytest.mark.parametrize(
+    "earlier, text, expected",
+    [
+        (["Is it in August?", "Yes."], "on the 9th", ["2025-08-09"]),
+        ([], "in August, the 9th", ["2025-08-09"]),
+        (["We flew in August 2024."], "They'll be there until the 9th", ["2025-06-09"]),
+        (
+            ["The exam is in August."],
+            "A long time, I know. They'll send the letter on the 9th.",
+            ["2025-06-09", "2025-08-09"],
+        ),
+        (["We met in March 2025."], "I will call on the 9th", ["2025-06-09"]),
+    ],
+)
+def test_a_bare_day_is_of_the_month_that_was_named(earlier: list[str], text: str, expected: list[str]) -> None:
+    context: list[TimeSpan] = []
+    for turn in earlier:
+        context += find_times(turn, _DAY, context)
+    assert [str(reading.first) for reading in find_times(text, _DAY, context)[-1].readings] == expected
+
+
+def test_the_order_of_day_and_month_settles_a_date_in_digits() -> None:
+    text = "9/11/25"
+    assert [_write(span) for span in find_times(text, _DAY, day_first=True)] == ["9/11/25 = 2025-11-09 day"]
+    assert [_write(span) for span in find_times(text, _DAY, day_first=False)] == ["9/11/25 = 2025-09-11 day"]
+    assert len(find_times("25/12/25", _DAY, day_first=False)) == 0
+
+
+def test_capitals_that_grow_in_small_letters_keep_the_positions() -> None:
+    (span,) = find_times("İİİ came yesterday", _DAY)
+    assert (span.words, span.at) == ("yesterday", 9)
+
+
+@pytest.mark.parametrize(
+    "text, language",
+    [("I'll come on Friday", "en"), ("Friday?", "en"), ("Ich komme am Freitag und bleibe", "de"), ("来週の木曜", "ja")],
+)
+def test_the_language_is_told_by_script_and_common_words(text: str, language: str) -> None:
+    assert guess_language(text) == language
+
+
+def test_a_language_that_is_given_is_not_guessed() -> None:
+    assert resolve("Friday", _DAY, language="en")
+    assert not resolve("Friday", _DAY, language="de")
