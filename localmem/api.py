@@ -96,7 +96,7 @@ class LocalMem:
         """What would be shown to the model if the user said `text` now, and the memories it is made of."""
         agent = self.agent(user)
         turn = Turn("recall.0", "user", agent.responder.speakers.user, text, time or self._now())
-        return agent.memory.recall(Session("recall", (turn,)))
+        return agent.memory.recall_shown(Session("recall", (turn,)))
 
     def search(self, query: str, *, user: str | None = None, limit: int = 10) -> list[Hit]:
         """At most `limit` memories nearest to the query, best first. Empty for a system that keeps no single units."""

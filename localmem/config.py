@@ -222,12 +222,12 @@ def decisive_settings(settings: Settings) -> dict[str, object]:
 def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, object]:
     """The options of a system: those of its configs/systems file (the paper's numbers), then the overrides.
 
-    Raises BadSettings for an unknown system or an unknown option.
+    Every system has the option `show_times`. Raises BadSettings for an unknown system or an unknown option.
     """
     names = system_names()
     if name not in names:
         raise BadSettings(f"unknown system {name!r}{nearest(name, names)}; `localmem systems` lists them")
-    options = _section(name, "options")
+    options = {"show_times": False, **_section(name, "options")}
     for key in overrides:
         if key not in options:
             raise BadSettings(

@@ -7,7 +7,8 @@ persists the changes they return, and then calls `apply`.
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
@@ -19,12 +20,13 @@ class Memory(ABC):
     """One per user. Subclasses pass the bank and its index, if any, to this constructor.
 
     `name` is the system's name in settings; `response_prompt` names the prompt file of its replies. `fallbacks` counts,
-    by prompt name, LLM answers that could not be used and inputs that did not fit. The initial bank is indexed when the
-    index is first needed, so that looking at a memory encodes nothing.
+    by prompt name, LLM answers that could not be used and inputs that did not fit. `show` edits what a recall shows on
+    a day. The initial bank is indexed when the index is first needed, so that looking at a memory encodes nothing.
     """
 
     name: str
     response_prompt: str = "agent/respond"
+    show: Callable[[Recall, date], Recall] | None = None
 
     def __init__(self, *, bank: Bank | None = None, retriever: Retriever | None = None) -> None:
         self.bank = bank or Bank()
@@ -36,6 +38,11 @@ class Memory(ABC):
     @abstractmethod
     def recall(self, session: Session) -> Recall:
         """What is worth knowing now, for the last turn of `session`. Changes nothing."""
+
+    def recall_shown(self, session: Session) -> Recall:
+        """What `recall` returns, as the model is shown it."""
+        recall = self.recall(session)
+        return self.show(recall, session.turns[-1].time.date()) if self.show else recall
 
     def observe(self, exchange: Exchange) -> list[Change]:
         """The changes after one reply; `exchange.recall` is what the reply saw."""

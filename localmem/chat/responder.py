@@ -103,7 +103,7 @@ class Responder:
         # all.
         pending = self._pending(dialogue)
         if recall is None:
-            recall = self._own_recall(query or dialogue) or self.memory.recall(query or dialogue)
+            recall = self._own_recall(query or dialogue) or self.memory.recall_shown(query or dialogue)
         return PreparedReply(recall, *self._compose(dialogue, recall, instructions, pending))
 
     def stream(self, dialogue: Session, prepared: PreparedReply) -> Generator[str, None, Completion]:

@@ -191,7 +191,7 @@ class _EpisodeTask:
             times.append(perf_counter())
             usages.append(self.meter.usage())
 
-        recall = responder.memory.recall(dialogue)
+        recall = responder.memory.recall_shown(dialogue)
         mark()
         prompt = _prompt(responder, dialogue, recall, answer.kind)
         (completion,) = self.llm.generate([prompt])

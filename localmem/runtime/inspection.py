@@ -27,11 +27,12 @@ def recall_text(memory: Memory, text: str, scope: Scope, *, user_name: str = "Us
     """
     if scope.now and (scope.speaker, scope.since, scope.until) == (None, None, None):
         turn = Turn("probe.0", "user", user_name, text, scope.now)
-        return memory.recall(Session("probe", (turn,)))
+        return memory.recall_shown(Session("probe", (turn,)))
     if not memory.keeps_units:
         raise BadInput("this memory system keeps no units to search; omit --speaker, --since and --until")
     hits = tuple(sorted(memory.search(text, _HITS, scope), key=lambda hit: hit.unit.time))
-    return Recall(dated_lines(hit.unit for hit in hits), hits)
+    recall = Recall(dated_lines(hit.unit for hit in hits), hits)
+    return memory.show(recall, scope.now.date()) if memory.show and scope.now else recall
 
 
 def recall_document(recall: Recall, now: datetime) -> Document:

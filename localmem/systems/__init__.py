@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from localmem.errors import BadSettings
 from localmem.files import validation_line
 from localmem.memory import Memory
+from localmem.text.dialogue import show_recall
 
 if TYPE_CHECKING:
     from localmem.bank import Bank
@@ -69,9 +70,14 @@ class Parts:
 
 
 class Options(BaseModel):
-    """What a user can set about one system. Values and explanations stand in configs/systems/<name>.yaml."""
+    """What a user can set about one system. Values and explanations stand in configs/systems/<name>.yaml.
+
+    `show_times` is an option of every system, and off where its file does not say otherwise, as in the papers.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    show_times: bool = False
 
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -109,4 +115,7 @@ class System(Generic[OptionsT]):
 
     def new_memory(self, parts: Parts, values: Mapping[str, object], bank: "Bank | None" = None) -> Memory:
         """A memory over this bank (default: an empty one). Raises BadSettings for wrong option values."""
-        return self.make(parts, read_options(self.options, values), bank)
+        options = read_options(self.options, values)
+        memory = self.make(parts, options, bank)
+        memory.show = show_recall if options.show_times else None
+        return memory

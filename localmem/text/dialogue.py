@@ -271,6 +271,16 @@ def recall_hits(hits: Sequence[Hit], today: date | None = None) -> Recall:
     return Recall(text=dated_lines((hit.unit for hit in hits), today), hits=tuple(hits))
 
 
+def show_recall(recall: Recall, today: date) -> Recall:
+    """The recall with dates behind the times that its units name, wherever its text quotes a unit word for word."""
+    text = recall.text
+    for unit in (hit.unit for hit in recall.hits):
+        shown = show_times(unit, today)
+        if shown != unit.text:
+            text = re.sub(rf"{re.escape(unit.text)}(?=\n|\Z)", lambda _, shown=shown: shown, text)  # type: ignore[misc]
+    return replace(recall, text=text)
+
+
 def by_time(hits: Iterable[Hit]) -> list[Hit]:
     """The hits in the order of their units' times, and of one time in the order of their turns."""
     return sorted(hits, key=lambda hit: (hit.unit.time, hit.unit.session, _position(hit.unit)))

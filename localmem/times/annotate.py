@@ -16,8 +16,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from localmem.files import read_yaml
-from localmem.times.resolver import find_times, guess_language
-from localmem.types import DateRange, TimeSpan, Turn, Unit
+from localmem.times.resolver import find_times
+from localmem.types import DateRange, Precision, TimeSpan, Turn, Unit
 
 _CONTEXT = 6  # turns before, whose times settle "on the 9th"
 _READ = 1200  # last characters that are read of each of them
@@ -86,13 +86,13 @@ def show_times(unit: Unit, today: date) -> str:
     spans = [span for span in spans_of(unit) if _is_sure(span) and unit.text.startswith(span.words, span.at)]
     if not spans:
         return unit.text
-    text, form = unit.text, _form(guess_language(unit.text))
+    text, form = unit.text, _form(_language(unit.text))
     code = [match.span() for match in _CODE.finditer(text)]
     ends = list(_ends(unit, spans, form))
     for span in sorted(spans, key=lambda span: -span.at):
         if any(start <= span.at < end for start, end in code):
             continue
-        dates = "" if _says_all(span) else form.write(span.readings[0])
+        dates = "" if _says_all(span) else form.write(span.readings[0], span.precision)
         past = form.past if span in ends and span.readings[0].last < today else ""
         if note := ", ".join(filter(None, (dates, past))):
             end = span.at + len(span.words)
@@ -103,13 +103,22 @@ def show_times(unit: Unit, today: date) -> str:
 def over_since(unit: Unit, today: date) -> date | None:
     """The day on which the last end that a unit names had come before `today`; None while one is ahead or unknown."""
     spans = [span for span in spans_of(unit) if _is_sure(span)]
-    days = [span.readings[0].last for span in _ends(unit, spans, _form(guess_language(unit.text)))] if spans else []
+    days = [span.readings[0].last for span in _ends(unit, spans, _form(_language(unit.text)))] if spans else []
     return max(days) if days and max(days) < today else None
 
 
 def write_dates(dates: DateRange, language: str = "en") -> str:
     """Days as people write them: "21 November 2025", "15 to 21 November 2025", "November 2025", "2025"."""
     return _form(language).write(dates)
+
+
+def _language(text: str) -> str:
+    """The language to write dates in: English where its words occur, or where nothing decides."""
+    if not _english_words().isdisjoint(re.findall(r"[a-z]+", text.lower())):
+        return "en"
+    from localmem.times.languages import detect_language  # loads its words, which English needs none of
+
+    return detect_language(text) or ("en" if text.isascii() else "")
 
 
 def _is_sure(span: TimeSpan) -> bool:
@@ -149,14 +158,15 @@ class _Form(BaseModel):
     short: Literal["first", "last", "none"]
     brackets: str
     past: str
+    common: str = ""
     ends: str = "(?!)"
     no_end: str = "(?!)"
 
-    def write(self, dates: DateRange) -> str:
-        """The days of a range, as years or months where it holds whole ones."""
+    def write(self, dates: DateRange, precision: Precision = "day") -> str:
+        """The days of a range, as years or months where it holds whole ones or is no more precise."""
         first, last = dates
-        shape = "dmy"
-        if first.day == 1 and last.day == monthrange(last.year, last.month)[1]:
+        shape = {"year": "y", "season": "my", "month": "my"}.get(precision, "dmy")
+        if shape == "dmy" and first.day == 1 and last.day == monthrange(last.year, last.month)[1]:
             shape = "y" if (first.month, last.month) == (1, 12) else "my"
         complete = [self._write(moment, shape) for moment in dates]
         if complete[0] == complete[1]:
@@ -184,6 +194,11 @@ class _Form(BaseModel):
 @cache
 def _pattern(words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{words.replace(' | ', '|')})(?!\w)", re.IGNORECASE)
+
+
+@cache
+def _english_words() -> frozenset[str]:
+    return frozenset(_form("en").common.split())
 
 
 @cache
