@@ -23,6 +23,8 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from localmem import factory
+from localmem.times.parts import Relevance
 from localmem.times.resolver import find_times
 from localmem.times.workings import work_out
 from localmem.types import DateRange, TimeSpan, Unit
@@ -120,10 +122,10 @@ class Answered:
         return f"{self.question}\n      {' or '.join(self.expected) or 'nothing'}, got {self.line or 'nothing'}"
 
 
-def measure_workings() -> list[Answered]:
+def measure_workings(relevance: Relevance | None = None) -> list[Answered]:
     """The labelled questions, each with the first thing that is worked out for it."""
     entries = yaml.safe_load((LABELLED / "workings.yaml").read_text(encoding="utf-8"))
-    return [_answered(entry) for entry in entries]
+    return [_answered(entry, relevance) for entry in entries]
 
 
 def workings_shares(answered: Sequence[Answered]) -> dict[str, object]:
@@ -153,14 +155,14 @@ def wilson(count: int, total: int) -> tuple[float, float, float]:
     return share, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
-def _answered(entry: Mapping[str, Any]) -> Answered:
+def _answered(entry: Mapping[str, Any], relevance: Relevance | None) -> Answered:
     turns = [turn for turn in entry["turns"] if not turn.get("superseded")]
     times = [turn["time"].replace(tzinfo=UTC) for turn in turns]
     units = [
         Unit(str(at), turn["text"], turn["text"], "turn", turn["speaker"], str(time.date()), (str(at),), time, time)
         for at, (turn, time) in enumerate(zip(turns, times, strict=True))
     ]
-    workings = work_out(entry["question"], entry["asked"], units)
+    workings = work_out(entry["question"], entry["asked"], units, relevance)
     return Answered(entry["question"], tuple(entry.get("expected", ())), workings[0].text if workings else "")
 
 
@@ -258,9 +260,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--misses", action="store_true", help="list what is not right")
     parser.add_argument("--workings", action="store_true", help="sums, durations and orders in place of times")
+    parser.add_argument("--reranker", help="judges by it which parts are meant, as the evidence memory does")
     options = parser.parse_args()
     if options.workings:
-        answered = measure_workings()
+        answered = measure_workings(factory.reranker(options.reranker, "cpu").score if options.reranker else None)
         print(json.dumps(workings_shares(answered), indent=1))
         print(*(answer.report() for answer in answered if options.misses and not answer.is_right()), sep="\n")
         return
