@@ -26,6 +26,7 @@ Rows = NDArray[np.float32]
 _CPU_BATCH, _GPU_BATCH = 16, 128  # texts a batch; 16 was fastest of 4 to 128 for MiniLM on two cores
 # Passages that a background thread encodes in one call: after these a waiting question gets its turn.
 _BACKGROUND_BATCH = 4
+_RECENT = 32  # texts whose rows are remembered: a turn's sentences
 _Embedded = tuple[Rows, bool]  # one row, and whether its text was truncated
 
 
@@ -108,6 +109,8 @@ class SentenceEncoder:
         self._max_length = max_length
         self._loading = threading.Lock()
         self._loaded: _Model | None = None
+        self._recent: dict[str, Rows] = {}
+        self._guard = threading.Lock()
         self._batched = Batched(self._encode_batches, limit=batch_size or _GPU_BATCH)
 
     @property
@@ -124,17 +127,23 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
         """(n, dimension) float32 rows of unit length, in the order of `texts`. Longer texts are truncated."""
-        prefix = self._prefixes.get(side, "")
-        step = _BACKGROUND_BATCH if is_background() else max(len(texts), 1)
-        embedded = [
-            result
-            for start in range(0, len(texts), step)
-            for result in self._batched([prefix + text for text in texts[start : start + step]])
-        ]
-        if not embedded:
+        if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        self._count_truncated(sum(truncated for _, truncated in embedded))
-        return np.stack([row for row, _ in embedded])
+        prefix = self._prefixes.get(side, "")
+        texts = [prefix + text for text in texts]
+        with self._guard:  # what a turn tells is compared with older statements first, and then indexed
+            rows = {text: self._recent[text] for text in texts if text in self._recent}
+        missing = [text for text in dict.fromkeys(texts) if text not in rows]
+        step = _BACKGROUND_BATCH if is_background() else max(len(missing), 1)
+        for start in range(0, len(missing), step):
+            part = missing[start : start + step]
+            embedded = self._batched(part)
+            self._count_truncated(sum(truncated for _, truncated in embedded))
+            rows.update((text, row) for text, (row, _) in zip(part, embedded, strict=True))
+        with self._guard:
+            self._recent.update((text, rows[text]) for text in missing[-_RECENT:])
+            self._recent = dict(list(self._recent.items())[-_RECENT:])
+        return np.stack([rows[text] for text in texts])
 
     def _count_truncated(self, count: int) -> None:
         """Warns of the first, the tenth, the hundredth ...: with long texts the log would hold nothing else."""

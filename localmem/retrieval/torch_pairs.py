@@ -22,8 +22,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Int8Weights = Mapping[str, tuple[NDArray[np.int8], Rows]]  # rows of a weight, and the scale of each row
 
-# Each core computes its share of the pairs by itself, as what a layer computes of all of them fits no core's cache: 20
-# pairs in 60 ms in place of 108. The number of threads of an operation is set for these threads alone.
+# Each core computes a few pairs at a time by itself. All at once took nearly twice as long: what a layer computes of
+# them fits no core's cache, and its memory is taken from the system anew at each operation. The number of threads of
+# an operation is set for these threads alone.
+_PART = 4
 _THREADS = ThreadPoolExecutor(core_count(), "localmem-pairs", initializer=lambda: torch.set_num_threads(1))
 
 
@@ -33,6 +35,8 @@ class TorchPairs:
     def __init__(self, shape: PairShape, weights: Mapping[str, Rows], stored: Int8Weights) -> None:
         tensors = {name: torch.from_numpy(np.asarray(value)) for name, value in weights.items()}
         self._network = PairNetwork(shape, tensors, _int8_linear(tensors, stored))
+        (text,) = self.read_texts([[0]])
+        self.compare(text, [text])  # packs the layers, which must not happen on two threads at a time
 
     def read_texts(self, texts: Sequence[Sequence[int]]) -> list[Rows]:
         """The (tokens, width) states of each text after the lower layers."""
@@ -50,14 +54,13 @@ class TorchPairs:
 
 
 def _share(call: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]) -> list[Result]:
-    """What `call` returns for the items, an equal share of which is computed on each core."""
+    """What `call` returns for the items, a few of which are computed on each core at a time."""
 
     def run(part: Sequence[Item]) -> list[Result]:
         with torch.inference_mode():
             return call(part)
 
-    size = -(-len(items) // core_count())
-    parts = [items[start : start + size] for start in range(0, len(items), size)]
+    parts = [items[start : start + _PART] for start in range(0, len(items), _PART)]
     return [result for part in _THREADS.map(run, parts) for result in part]
 
 

@@ -1,43 +1,53 @@
-"""How long the evidence memory takes: a search with its encoding, and a turn that becomes searchable. Prints JSON.
+"""How long the default memory takes: a search with its encoding, and a turn until it is durable and searchable.
 
-Vectors of what was said are random, so that a large memory is made quickly; questions are really encoded.
+Prints JSON. Vectors of what was said are random, so that a large memory is made quickly; what is asked and told is
+really encoded, by torch, as in a process that has learned something before. The store is a file in a temporary folder.
 """
 
 import argparse
 import json
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import numpy as np
 
-from localmem import factory
 from localmem.benchmark.corpus import Rows, unit_length
 from localmem.benchmark.latency.client import user_texts
+from localmem.chat.conversation import Conversation
 from localmem.config import load_settings
 from localmem.llm.scripted import ScriptedLLM
 from localmem.retrieval.base import Encoder, Side
 from localmem.retrieval.dense import wait_for_builds
+from localmem.retrieval.encoder import CachedEncoder
+from localmem.runtime import Runtime
 from localmem.types import AddUnit, Session, Turn
 
+Part = TypeVar("Part")
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _BATCH = 2_000  # sessions added at a time
+_WARMING = 5  # searches and turns that are not timed
 
 
 class RandomPassages:
-    """`inner` for queries, and random vectors for passages."""
+    """`inner`, but random vectors for passages until `real`; `seconds` adds up what encoding takes."""
 
     def __init__(self, inner: Encoder) -> None:
         self._inner = inner
         self._random = np.random.default_rng(0)
+        self.real = False
         self.seconds = 0.0
         self.identity, self.dimension = inner.identity, inner.dimension
 
     def encode(self, texts: Sequence[str], side: Side) -> Rows:
         """(n, dimension) rows of unit length."""
         start = time.perf_counter()
-        if side == "passage":
+        if side == "passage" and not self.real:
             rows = unit_length(self._random.standard_normal((len(texts), self.dimension)).astype(np.float32))
         else:
             rows = self._inner.encode(texts, side)
@@ -45,33 +55,50 @@ class RandomPassages:
         return rows
 
 
-def measure(units: int, searches: int, reranker: str | None) -> dict[str, object]:
+def measure(units: int, rounds: int, reranker: str | None, folder: Path) -> dict[str, object]:
     """Milliseconds of a search and of a turn at this many units; p50 and p95."""
-    settings = load_settings(flags={"system": "evidence"})
+    settings = load_settings(flags={"system": "evidence", "data": str(folder)})
+    encoders: list[RandomPassages] = []
+
+    def replace_encoder(part: Part) -> Part:
+        if isinstance(part, CachedEncoder):
+            encoders.append(RandomPassages(part.inner))
+            part.inner = encoders[0]
+        return part
+
     settings = settings.model_copy(update={"options": {"reranker": reranker}})
-    encoder = RandomPassages(factory.bare_encoder(settings))
-    system = factory.SYSTEMS["evidence"]
-    parts = factory.Parts(ScriptedLLM(str), lambda: factory.retriever(settings, lambda: encoder, system=system))
-    memory = factory.memory(settings, parts)
-    texts = user_texts(units // 2, 1, 0, "user")
-    sessions = [_session(number, text) for number, text in enumerate(islice(texts, units // 2 + searches))]
-    for start in range(0, units // 2, _BATCH):
-        batch = sessions[start : min(start + _BATCH, units // 2)]
-        memory.apply([change for session in batch for change in _without_links(memory.end_session(session))])
+    with Runtime(settings, llm=ScriptedLLM(str), wrap=replace_encoder) as runtime:
+        conversation = runtime.agent("user")
+        texts = user_texts(units // 2, 1, 0, "user")
+        _fill(conversation, islice(texts, units // 2))
+        (encoder,) = encoders
+        encoder.real = True
+        encoder.encode(["a passage long enough for torch " * 40], "passage")
+        messages = list(islice(texts, rounds + _WARMING))
+        questions = [text.partition(" By the way")[0] for text in messages]
+        memory, now = conversation.memory, _START + timedelta(minutes=units)
+        return {
+            "units": sum(1 for _ in memory.bank.live()),
+            "reranker": reranker,
+            "load": os.getloadavg()[0],
+            "question": _time(lambda text: memory.search(text, 10), questions, encoder),
+            "message": _time(lambda text: memory.search(text, 10), messages, encoder),
+            "turn": _time(lambda text: conversation.hear(text, now, "new"), messages, encoder),
+        }
+
+
+def _fill(conversation: Conversation, texts: Iterator[str]) -> None:
+    """Commits sessions of an exchange each; without links, as random vectors make random updates."""
+    sessions = [_session(number, text) for number, text in enumerate(texts)]
+    changes = [
+        change
+        for session in sessions
+        for change in conversation.memory.end_session(session)
+        if isinstance(change, AddUnit)
+    ]
+    for start in range(0, len(changes), _BATCH):
+        conversation.writer.commit(f"past/{start}", changes[start : start + _BATCH])
     wait_for_builds()
-    new = sessions[units // 2 :]
-    memory.search(new[0].turns[0].text, 10)
-    return {
-        "units": sum(1 for _ in memory.bank.live()),
-        "reranker": reranker,
-        "search": _time(lambda session: memory.search(session.turns[0].text, 10), new, encoder),
-        "turn": _time(lambda session: memory.apply(memory.observe_turn(session)), new, encoder),
-    }
-
-
-def _without_links(changes: Sequence[object]) -> list[AddUnit]:
-    """Random vectors make random updates."""
-    return [change for change in changes if isinstance(change, AddUnit)]
 
 
 def _session(number: int, text: str) -> Session:
@@ -81,14 +108,15 @@ def _session(number: int, text: str) -> Session:
     return Session(f"s{number}", (said, Turn(f"s{number}.1", "assistant", "Assistant", reply, time)))
 
 
-def _time(run: Callable[[Session], object], sessions: Sequence[Session], encoder: RandomPassages) -> dict[str, float]:
+def _time(run: Callable[[str], object], texts: Sequence[str], encoder: RandomPassages) -> dict[str, float]:
     """p50 and p95 with the encoding, and p50 and p95 beyond it."""
     whole, beyond = [], []
-    for session in sessions:
+    for text in texts:
         encoder.seconds, start = 0.0, time.perf_counter()
-        run(session)
+        run(text)
         whole.append(1000 * (time.perf_counter() - start))
         beyond.append(whole[-1] - 1000 * encoder.seconds)
+    whole, beyond = whole[_WARMING:], beyond[_WARMING:]
     figures = {"p50": (whole, 50), "p95": (whole, 95), "beyond_p50": (beyond, 50), "beyond_p95": (beyond, 95)}
     return {name: round(float(np.percentile(values, share)), 2) for name, (values, share) in figures.items()}
 
@@ -99,9 +127,11 @@ def main() -> None:
     parser.add_argument("--units", type=int, nargs="+", default=[1_000])
     parser.add_argument("--searches", type=int, default=100)
     parser.add_argument("--reranker", default=None)
+    parser.add_argument("--folder", type=Path, default=None, help="where the store is made (default: the system's)")
     arguments = parser.parse_args()
-    results = [measure(units, arguments.searches, arguments.reranker) for units in arguments.units]
-    print(json.dumps(results, indent=2))
+    for units in arguments.units:
+        with TemporaryDirectory(dir=arguments.folder) as folder:
+            print(json.dumps(measure(units, arguments.searches, arguments.reranker, Path(folder))), flush=True)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,27 @@ def test_prefixes_go_before_the_text_of_their_side(starter_encoder_dir: Path, en
     assert prefixed.encode(["dog"], "passage") == pytest.approx(encoder.encode(["passage: dog"], "query"), abs=1e-5)
 
 
+def test_texts_encoded_just_before_are_not_encoded_again(encoder: SentenceEncoder) -> None:
+    """A turn's sentences are compared with older ones, as queries, and indexed, as passages."""
+    calls: list[int] = []
+    run = encoder._batched._call
+
+    def spy(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
+        calls.append(len(texts))
+        return run(texts)
+
+    encoder._batched._call = spy
+    try:
+        first = encoder.encode(["I moved to Porto.", "It rains."], "query")
+        second = encoder.encode(["It rains.", "I moved to Porto. It rains.", "It rains."], "passage")
+        encoder.encode([f"{number} of many" for number in range(100)], "passage")
+        encoder.encode(["It rains."], "query")
+    finally:
+        encoder._batched._call = run
+    assert calls == [2, 1, 100, 1]
+    assert (second[[0, 2]] == first[[1, 1]]).all()
+
+
 def test_identity_differs_with_all_that_changes_a_stored_vector(
     starter_encoder_dir: Path, encoder: SentenceEncoder
 ) -> None:
@@ -317,6 +338,7 @@ def test_texts_of_the_background_let_questions_in_between(encoder: SentenceEncod
     try:
         texts = [f"text {number}" for number in range(10)]
         waited_for = encoder.encode(texts, "passage")
+        encoder._recent.clear()
         with in_background():
             background = encoder.encode(texts, "passage")
             assert encoder.encode([], "passage").shape == (0, encoder.dimension)
