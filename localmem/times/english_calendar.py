@@ -27,7 +27,7 @@ def _reading(ranges: Sequence[DateRange], precision: Precision) -> Reading | Non
     return Reading(tuple(ranges), precision) if ranges else None
 
 
-def _chosen(scene: Scene, find: Callable[[int], DateRange | None], precision: Precision) -> Reading | None:
+def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precision: Precision) -> Reading | None:
     """What recurs every year: of the year that is named, else by tense."""
     if scene.year is not None:
         found = find(scene.year)
@@ -38,21 +38,21 @@ def _chosen(scene: Scene, find: Callable[[int], DateRange | None], precision: Pr
 
 def iso_date(scene: Scene) -> Reading | None:
     """2019-03-04."""
-    year, month, day = (int(part) for part in scene.matched[0].text.split("-"))
+    year, month, day = (int(part) for part in scene.phrase[0].text.split("-"))
     found = valid_day(year, month, day)
     return _reading([found] if found else [], "day")
 
 
 def slashed_date(scene: Scene) -> Reading | None:
     """9/11/25, which has two readings where nothing settles the order."""
-    first, second, year = (int(part) for part in scene.matched[0].text.replace(".", "/").replace("-", "/").split("/"))
+    first, second, year = (int(part) for part in scene.phrase[0].text.replace(".", "/").replace("-", "/").split("/"))
     year += 0 if year > 99 else 1900 if year > 60 else 2000
     return _both_orders(scene, first, second, lambda day, month: valid_day(year, month, day))
 
 
 def slashed_day(scene: Scene) -> Reading | None:
     """On 9/11, of a year by the tense."""
-    first, second = (int(part) for part in scene.matched[-1].text.split("/"))
+    first, second = (int(part) for part in scene.phrase[-1].text.split("/"))
     return _both_orders(scene, first, second, lambda day, month: _only(_nearest(scene, month, day)))
 
 
@@ -73,7 +73,7 @@ def _both_orders(scene: Scene, first: int, second: int, find: Callable[[int, int
 def day_of_month(scene: Scene) -> Reading | None:
     """The 9th of May, Tuesday 9 May, May 9th, 2025; a weekday must be that day's."""
     month, day = scene.value("MONTH"), scene.day_of_month
-    if scene.before == "in" and scene.matched[0].group == "MONTH" and scene.all("SMALL"):
+    if scene.before == "in" and scene.phrase[0].group == "MONTH" and scene.all("SMALL"):
         return None
     weekday = scene.value_or_none("WEEKDAY")
 
@@ -82,7 +82,7 @@ def day_of_month(scene: Scene) -> Reading | None:
         return found if found and weekday in (None, found.first.weekday()) else None
 
     if weekday is None or scene.year is not None:
-        return _chosen(scene, find, "day")
+        return _choose_year(scene, find, "day")
     about = [option for option in occurrences(scene.day, find, 1) if abs((option.first - scene.day).days) <= 366]
     return _reading(scene.choose(about, patience=_SOON), "day")
 
@@ -98,7 +98,7 @@ def day_range(scene: Scene) -> Reading | None:
         start, end = valid_day(year, month, first), valid_day(year, month, last)
         return DateRange(start.first, end.last) if start and end else None
 
-    return _chosen(scene, find, "day")
+    return _choose_year(scene, find, "day")
 
 
 def _two_days(scene: Scene) -> tuple[int, int]:
@@ -139,7 +139,7 @@ def weekday_and_day(scene: Scene) -> Reading | None:
 
 def bare_day(scene: Scene) -> Reading | None:
     """The 21st: of the month that was named before, else by the tense."""
-    digits = scene.matched[-1].name == "NTH"
+    digits = scene.phrase[-1].name == "NTH"
     follower = scene.after
     ends = follower is None or follower.kind in ".,-/"
     if not digits and (not ends or scene.before not in words_beside("days_before") or not scene.has("the")):
@@ -148,7 +148,7 @@ def bare_day(scene: Scene) -> Reading | None:
         return None
     if not ends and follower is not None and follower.text not in words_beside("days_after"):
         return None
-    if (same := _just_named(scene)) is not None:
+    if (same := _repeat_of_last(scene)) is not None:
         return Reading((same,), "day")
     days = _month_days(scene, scene.day_of_month, 2)
     if follower is not None and follower.text in ("was", "were"):  # "the 20th was a mistake" may lie ahead
@@ -163,7 +163,7 @@ def bare_day(scene: Scene) -> Reading | None:
     return _reading([named] if _is_close(scene) else sorted({named, *nearest}), "day")
 
 
-def _just_named(scene: Scene) -> DateRange | None:
+def _repeat_of_last(scene: Scene) -> DateRange | None:
     """The day named last in this text where this is its number: "Monday last, the 15th"."""
     for span in scene.same_text[-1:]:
         days = span.readings[0]
@@ -213,7 +213,7 @@ def nth_weekday_of_month(scene: Scene) -> Reading | None:
         found = nth_weekday(year, month, weekday, nth)
         return DateRange(found.first, found.last + timedelta(1)) if found and weekend else found
 
-    return _chosen(scene, find, "day")
+    return _choose_year(scene, find, "day")
 
 
 def nth_day(scene: Scene) -> Reading | None:
@@ -223,7 +223,7 @@ def nth_day(scene: Scene) -> Reading | None:
     def find(year: int) -> DateRange | None:
         return valid_day(year, month, nth) if nth else one_day(months_from(year, month).last)
 
-    return _chosen(scene, find, "day")
+    return _choose_year(scene, find, "day")
 
 
 def back_end(scene: Scene) -> Reading | None:
@@ -234,7 +234,7 @@ def back_end(scene: Scene) -> Reading | None:
 def point_of_month(scene: Scene) -> Reading | None:
     """Early March, the end of April 2025."""
     point, month = scene.value("POINT"), scene.value("MONTH")
-    return _chosen(scene, lambda year: _part(date(year, month, 1), point), "week")
+    return _choose_year(scene, lambda year: _part(date(year, month, 1), point), "week")
 
 
 def _part(month: date, point: int) -> DateRange:
@@ -259,7 +259,7 @@ def point_of_year(scene: Scene) -> Reading | None:
     return Reading((months_from(scene.year or scene.day.year, month, 3),), "season") if month else None
 
 
-def _named(scene: Scene) -> tuple[Callable[[int], DateRange | None], Precision]:
+def _read_name(scene: Scene) -> tuple[Callable[[int], DateRange | None], Precision]:
     """The matched month, season or holiday as what it is in a year."""
     if months := scene.all("MONTH"):
         return lambda year: months_from(year, months[0].value), "month"
@@ -270,15 +270,15 @@ def _named(scene: Scene) -> tuple[Callable[[int], DateRange | None], Precision]:
 
 def named_year(scene: Scene) -> Reading | None:
     """March 2024, spring of next year, Christmas 2019; a winter has two years."""
-    find, precision = _named(scene)
+    find, precision = _read_name(scene)
     if scene.has("winter") and scene.year is not None:
         return Reading((season_of(scene.year - 1, 12), season_of(scene.year, 12)), "season")
-    return _chosen(scene, find, precision)
+    return _choose_year(scene, find, precision)
 
 
 def which_named(scene: Scene) -> Reading | None:
     """Last spring, this March, next Christmas."""
-    find, precision = _named(scene)
+    find, precision = _read_name(scene)
     shift, options = scene.all("LAST", "THIS", "NEXT")[0].value, occurrences(scene.day, find)
     ended = [option for option in options if option.last < scene.day]
     if shift == -1:
@@ -295,7 +295,7 @@ def which_named(scene: Scene) -> Reading | None:
 
 def season(scene: Scene) -> Reading | None:
     """By the spring, over the summer; "in summer" of every year names none."""
-    generic = not scene.has("the") and scene.matched[0].text in ("in", "all", "for", "through")
+    generic = not scene.has("the") and scene.phrase[0].text in ("in", "all", "for", "through")
     follower = scene.after
     if (generic and scene.tense in ("present", "none")) or (
         follower and follower.text in words_beside("seasons_after")
@@ -306,21 +306,21 @@ def season(scene: Scene) -> Reading | None:
 
 def month(scene: Scene) -> Reading | None:
     """November: of the year by the tense."""
-    find, precision = _named(scene)
-    return None if scene.before in ("a", "an") else _chosen(scene, find, precision)
+    find, precision = _read_name(scene)
+    return None if scene.before in ("a", "an") else _choose_year(scene, find, precision)
 
 
 def holiday(scene: Scene) -> Reading | None:
     """At Christmas, since Easter; not a south-easter."""
     if scene.before == "-":
         return None
-    find, precision = _named(scene)
-    return _chosen(scene, find, precision)
+    find, precision = _read_name(scene)
+    return _choose_year(scene, find, precision)
 
 
 def decade(scene: Scene) -> Reading | None:
     """The eighties, the 1980s, the '80s."""
-    word = scene.matched[-1]
+    word = scene.phrase[-1]
     year = word.value + 1900 if word.group == "SHORT" and word.value > 20 else word.value
     if year < 1900 or not (scene.has("the") or word.group == "LONG"):
         return None

@@ -40,7 +40,7 @@ class Scene:
     day_first: bool | None
 
     @property
-    def matched(self) -> Sequence[Word]:
+    def phrase(self) -> Sequence[Word]:
         """The words that the rule matched."""
         return self.words[self.start : self.end]
 
@@ -76,11 +76,11 @@ class Scene:
 
     def has(self, *names: str) -> bool:
         """Whether a word of one of these names was matched."""
-        return any(word.name in names or word.text in names for word in self.matched)
+        return any(word.name in names or word.text in names for word in self.phrase)
 
     def all(self, *groups: str) -> list[Word]:
         """The matched words of these classes."""
-        return [word for word in self.matched if word.group in groups]
+        return [word for word in self.phrase if word.group in groups]
 
     def value(self, group: str) -> int:
         """The number of the first matched word of a class."""

@@ -135,6 +135,8 @@ def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset
 def _is_planned(words: Sequence[Word], start: int) -> bool:
     """Whether a verb of planning leads to what begins at words[start], as in "moved to the 23rd"."""
     lead = [word.text for word in words[max(0, start - 2) : start + 1] if word.text not in ("the", "a", "about")]
+    if start and words[start - 1].text in verbs_of("names"):  # "we said the middle of January"
+        return True
     if not set(lead[-2:]) & {"to", "for", "until", "till", "til", "by", "from"}:
         return False
     for index in range(start - 1, max(-1, start - 10), -1):
