@@ -9,17 +9,21 @@ from datetime import date
 from typing import NamedTuple
 
 from localmem.times.languages.grammar import Language, Pattern
-from localmem.times.languages.meanings import BLOCKED, MEANINGS, Frame, Meaning, join_weekly
+from localmem.times.languages.meanings import BLOCKED, COMING, MEANINGS, Frame, Meaning, join_weekly
 from localmem.types import DateRange, TimeRole, TimeSpan
 
 _SENTENCE_END = re.compile(r"(?<![0-9])[.!?…](?=\s|$)|[。！？；;\n]")
 _CLAUSE_END = re.compile(r"[,:，、：()（）]|\s[-–—]\s")
 _BEFORE = 24  # characters before a time that may hold what it begins or ends
+_RECENT = 4  # times named before that may tell the month of a day
 _SHORT_CLAUSE = 3  # characters beside a time that hold no tense
 _NAME_MONTHS = frozenset({"date", "dates", "month", "part", "day_of_month"})
+_TENSELESS = frozenset({"offset", "ago", "ahead", "since", "period", "year", "decade", "every", "skip"})
 _FOLLOWING = frozenset({"date", "month", "weekday", "day_of_month"})  # the last of a range follows the first
+_UNIT_SHIFTS = frozenset({"weeks", "months", "years"})
 _ROLES: dict[str, tuple[TimeRole, str]] = {  # what is written before or after a time: its role, and a tense it implies
-    "at": ("at", ""), "plan": ("at", "future"), "since": ("since", "past"), "from": ("since", ""), "begin": ("since", ""), "until": ("until", ""),
+    "at": ("at", ""), "plan": ("at", "future"), "since": ("since", "past"), "from": ("since", ""),
+    "begin": ("since", ""), "until": ("until", ""),
 }  # fmt: skip
 
 
@@ -54,13 +58,9 @@ class Finder:
         return [self._as_span(match) for match in self._matches if match.meaning.readings]
 
     def _longest(self, start: int) -> _Match | None:
-        """The longest match at a character that means anything; of two as long the first in the file."""
-        candidates = [
-            (pattern, match)
-            for pattern in self._rules.patterns
-            if (match := pattern.expression.match(self._folded, start))
-        ]
-        for pattern, match in sorted(candidates, key=lambda pair: -pair[1].end()):
+        """The longest match at a character that means anything; of two as long the one with more constants."""
+        candidates = self._rules.candidates(self._folded, start)
+        for pattern, match in sorted(candidates, key=lambda pair: (-pair[1].end(), -len(pair[0].constants))):
             if found := self._read(pattern, match):
                 return found
         return None
@@ -69,7 +69,8 @@ class Finder:
         values = dict(pattern.constants)
         for name, words in match.groupdict().items():
             if words is not None:
-                values[name] = self._rules.value(pattern.slots[name], words)
+                value = self._rules.value(pattern.slots[name], words)
+                values[name] = 1 if value == COMING and name in _UNIT_SHIFTS else value
         start, end = match.span()
         before = self._rules.before.search(self._folded, max(0, start - _BEFORE), start)
         if pattern.meaning == "day_of_month":  # its words begin with a preposition
@@ -77,12 +78,18 @@ class Finder:
         after = self._rules.after.match(self._folded, end)
         place = (before and before.lastgroup) or (after and after.lastgroup) or "at"
         role, implied = _ROLES[place]
-        tense = self._tense(start, end) or ("past" if place == "from" else "")
+        tense = (self._tense(start, end) if pattern.meaning not in _TENSELESS else "") or (
+            "past" if place == "from" else ""
+        )
         month = self._month_before(values["day"]) if pattern.meaning == "day_of_month" else None
         meaning = resolve(pattern, values, Frame(self._day, implied or tense, month))
         if meaning is None:
             return None
-        if meaning.role == "for" and self._matches and self._matches[-1].end > self._about(_SENTENCE_END, start, end)[0]:
+        if (
+            meaning.role == "for"
+            and self._matches
+            and self._matches[-1].end > self._about(_SENTENCE_END, start, end)[0]
+        ):
             meaning = BLOCKED  # it begins at that time, not today
         if meaning.role == "at" and pattern.meaning != "dates":
             meaning = meaning._replace(role=role)
@@ -91,7 +98,7 @@ class Finder:
         return _Match(pattern, values, start, after.end() if after else end, match.span(), meaning)
 
     def _tense(self, start: int, end: int) -> str:
-        """"past" or "future" by the clause about a time, or by its sentence where nothing else is in the clause."""
+        """ "past" or "future" by the clause about a time, or by its sentence where nothing else is in the clause."""
         sentence = self._about(_SENTENCE_END, start, end)
         clause = self._about(_CLAUSE_END, start, end)
         clause = (max(clause[0], sentence[0]), min(clause[1], sentence[1]))
@@ -107,19 +114,22 @@ class Finder:
         return before[-1] if before else 0, after.start() if after else len(self._text)
 
     def _tense_of(self, start: int, end: int) -> str:
-        past = self._rules.past.search(self._text, start, end) is not None
-        future = self._rules.future.search(self._text, start, end) is not None
+        text = self._folded if self._rules.unspaced else self._text
+        past = self._rules.past.search(text, start, end) is not None
+        future = self._rules.future.search(text, start, end) is not None
         return "" if past == future else "past" if past else "future"
 
     def _month_before(self, day: int) -> DateRange | None:
-        """The date named before that has the same day, or else the month named last; in this text or before it."""
+        """The date named before that has the same day, or else the month named before, if not several were."""
         here = [match.meaning for match in self._matches if match.pattern.meaning in _NAME_MONTHS]
-        before = [span for span in self._context if self._rules.names_month(span.words)]
-        named = [span for span in (*before, *here) if len(span.readings) == 1 and span.role == "at" and not span.repeats]
-        days = [span.readings[0] for span in named]
-        return next((span for span in reversed(days) if span.first.day == day and span.first == span.last), None) or (
-            days[-1] if days else None
-        )
+        earlier = [span for span in self._context if self._rules.names_month(span.words)][-_RECENT:]
+        named: list[TimeSpan | Meaning] = [*earlier, *here]
+        sure = [span for span in named if len(span.readings) == 1 and span.role == "at" and not span.repeats]
+        days = [span.readings[0] for span in sure]
+        if same := [span for span in days if span.first == span.last and span.first.day == day]:
+            return same[-1]
+        one_month = len({span.first.replace(day=1) for span in days}) == 1
+        return days[-1] if days and (here or one_month) else None
 
     def _join(self, first: _Match, second: _Match) -> _Match | None:
         """Two matches that are one time: the days on which something recurs, or the first and the last of a range."""
@@ -144,7 +154,7 @@ class Finder:
             begin = resolve(first.pattern, {"year": second.values["year"], **first.values}, Frame(self._day, ""))
         else:
             begin = first.meaning
-        end = second.meaning
+        end: Meaning | None = second.meaning
         if begin and second.pattern.meaning in _FOLLOWING and len(begin.readings) == 1:
             end = resolve(second.pattern, second.values, Frame(begin.readings[0].first, "future"))
         if not begin or not end or len(begin.readings) != 1 or len(end.readings) != 1:

@@ -114,7 +114,7 @@ def _period(values: Values, frame: Frame) -> Meaning:
     return Meaning(tuple(readings), _PRECISIONS[unit])
 
 
-def _weekend(values: Values, frame: Frame) -> Meaning:
+def _weekend(_values: Values, frame: Frame) -> Meaning:
     """The weekend with nothing said of which."""
     past = frame.tense == "past" and frame.day.weekday() < 5
     return Meaning((weekend_of(frame.day, -1 if past else 0),), "day")
@@ -268,7 +268,7 @@ def _year(values: Values, frame: Frame) -> Meaning:
     return BLOCKED if year is None else Meaning((years_from(year),), "year")
 
 
-def _decade(values: Values, frame: Frame) -> Meaning:
+def _decade(values: Values, _frame: Frame) -> Meaning:
     first = values["decade"] + (1900 if values["decade"] < 100 else 0)
     return Meaning((years_from(first, 10),), "year")
 
@@ -314,7 +314,7 @@ def _yearly(values: Values, frame: Frame) -> Meaning | None:
     return find(values, coming)._replace(repeats=f"FREQ=YEARLY;{rule}")
 
 
-def _skip(values: Values, frame: Frame) -> Meaning:
+def _skip(_values: Values, _frame: Frame) -> Meaning:
     return BLOCKED
 
 
