@@ -205,18 +205,28 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Working:
+    """What follows from what was said, such as a length of time, in words; and the ids of the turns with its parts."""
+
+    text: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """What the reply should know.
 
     `text` goes into the prompt ("" for nothing). `hits` are the units it comes from, in the order shown. `proposed` are
     changes that recall computed and that `observe` may commit after the reply. A `reply` is memory's own: it is given
-    instead of the backbone's, and what was `proposed` with it is committed before.
+    instead of the backbone's, and what was `proposed` with it is committed before. `workings` are what was worked out
+    for the question, which the text holds, too.
     """
 
     text: str = ""
     hits: tuple[Hit, ...] = ()
     proposed: tuple[Change, ...] = ()
     reply: str = ""
+    workings: tuple[Working, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ class Parts:
         self._nouns = counted_nouns(question)
         self._units = units
         self._relevance = relevance
+        self._scores: dict[type[Part], dict[str, float]] = {}
 
     @cached_property
     def events(self) -> list[Event]:
@@ -127,26 +128,33 @@ class Parts:
 
     # -- choosing
 
-    @cached_property
-    def _scores(self) -> dict[str, float]:
-        """The relevance of each sentence with a part."""
-        parts: list[Part] = [*self.events, *self.figures]
-        sentences = list(dict.fromkeys(part.sentence for part in parts))
-        return dict(zip(sentences, self._relevance(self.question, sentences), strict=True)) if self._relevance else {}
+    def _score(self, part: Part) -> float:
+        """The relevance of a part's sentence, 0 where nobody can say."""
+        if not self._relevance:
+            return 0.0
+        if type(part) not in self._scores:
+            parts: Sequence[Part] = self.events if isinstance(part, Event) else self.figures
+            sentences = list(dict.fromkeys(other.sentence for other in parts))
+            scores = self._relevance(self.question, sentences)
+            blind = len(sentences) > 1 and min(scores) == max(scores)  # it does not know the language, for example
+            self._scores[type(part)] = (
+                dict.fromkeys(sentences, 0.0) if blind else dict(zip(sentences, scores, strict=True))
+            )
+        return self._scores[type(part)][part.sentence]
 
     def is_relevant(self, part: Part) -> bool:
         """Whether a part may be meant, as far as anybody can say."""
-        return not self._relevance or self._scores[part.sentence] >= _RELEVANT
+        return not self._relevance or self._score(part) >= _RELEVANT
 
     def leads(self, part: Part, rival: Part, words: Set[str]) -> bool:
         """Whether it is clear that a part is meant and not its rival."""
         if not self._relevance or part.sentence == rival.sentence:
             return part.count_shared(words) > rival.count_shared(words)
-        return self._scores[part.sentence] >= _CLEAR * self._scores[rival.sentence]
+        return self._score(part) >= _CLEAR * self._score(rival)
 
     def rank(self, parts: Sequence[AnyPart], words: Set[str], same: Callable[[AnyPart], Hashable]) -> list[AnyPart]:
         """The relevant parts, one for each value, the likeliest first."""
-        order = sorted(parts, key=lambda part: (-self._scores.get(part.sentence, 0), -part.count_shared(words)))
+        order = sorted(parts, key=lambda part: (-self._score(part), -part.count_shared(words)))
         distinct: dict[Hashable, AnyPart] = {}
         for part in order:
             if self.is_relevant(part):

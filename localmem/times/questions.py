@@ -37,6 +37,7 @@ _STATE = re.compile(
     r"\b(?:(?:is|are|am|was|stands?|now|up|down) (?:now )?(?:at|to)|so far|in all|have)\b", re.IGNORECASE
 )
 _REMAINS = re.compile(r"\b(?:still|remain\w*|how (?:much|many) more|to go|whole goal|short of)\b", re.IGNORECASE)
+_YEAR = re.compile(r"\d{4}|next|tomorrow")
 _BEFORE = re.compile("before|un?till?|vor|bis|bevor|avant|jusqu")
 
 
@@ -50,8 +51,8 @@ class Relation(NamedTuple):
 class TimeWish(NamedTuple):
     """What a question asks about time, all empty where it asks nothing.
 
-    `kinds` are what it may ask for, likeliest first. `ranges` are the times that it names. `parts` are the words of two
-    events that it sets a duration between. `remains` says that it asks for what is still to come.
+    `kinds` are what it may ask for, likeliest first. `ranges` are the times that it names, in every reading. `parts`
+    are the words of two events that it sets a duration between. `remains` says that it asks for what is still to come.
     """
 
     kinds: tuple[Kind, ...] = ()
@@ -105,16 +106,28 @@ def read_question(question: str, day: date) -> TimeWish:
     kinds = tuple(kind for kind in _KINDS if matches[kind] and not (is_closed and kind in ("total", "difference")))
     if "ago" in kinds:  # "how many days ago did I order it when it came" asks for a length of time between two events
         kinds = ("duration",) if _WHEN.search(folded) else tuple(kind for kind in kinds if kind != "duration")
-    spans = [span for span in find_times(question, day) if is_sure(span)]
+    spans = [span for span in find_times(question, day) if span.role != "for" and not span.repeats]
     order: Order = "last" if matches["last"] else "first" if matches["first"] else ""
     return TimeWish(
         kinds,
-        tuple(span.readings[0] for span in spans),
+        tuple(reading for span in spans for reading in _readings(span, day)),
         "" if any(span.words.lower().startswith(("last", "first")) for span in spans) else order,
         Relation(bool(_BEFORE.match(bound["bound"])), bound["anchor"]) if (bound := matches["relation"]) else None,
         language.split(folded) if {"duration", "ago"}.intersection(kinds) else None,
         _REMAINS.search(folded) is not None,
     )
+
+
+def _readings(span: TimeSpan, day: date) -> list[DateRange]:
+    """The readings of a time in a question; of one ahead without a year also the one before, for most ask what was."""
+    readings = list(span.readings)
+    if span.precision in ("day", "month", "season") and not _YEAR.search(span.words):
+        readings += [_year_before(reading) for reading in readings if reading.first > day]
+    return readings
+
+
+def _year_before(days: DateRange) -> DateRange:
+    return DateRange(*(day.replace(year=day.year - 1, day=min(day.day, 28)) for day in days))
 
 
 def is_sure(span: TimeSpan) -> bool:

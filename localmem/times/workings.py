@@ -5,7 +5,6 @@ where every part is in these units, exact and without a rival; otherwise none. K
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 
@@ -13,19 +12,11 @@ from localmem.times.amounts import convert, write_amount
 from localmem.times.annotate import write_dates
 from localmem.times.parts import Event, Figure, Parts, Relevance
 from localmem.times.questions import Kind, alternatives, read_question, stems
-from localmem.types import DateRange, Unit
+from localmem.types import DateRange, Unit, Working
 
 _WEEK = 7
 _MONTH = 365.2425 / 12
 _LONG = 700  # days, from which a length of time is given in years
-
-
-@dataclass(frozen=True, slots=True)
-class Working:
-    """A result in words, and the ids of the turns that hold its parts."""
-
-    text: str
-    sources: tuple[str, ...]
 
 
 def work_out(question: str, day: date, units: Sequence[Unit], relevance: Relevance | None = None) -> list[Working]:

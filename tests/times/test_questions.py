@@ -51,8 +51,14 @@ def test_two_events_of_one_question_are_a_length_of_time() -> None:
 
 
 def test_ranges() -> None:
-    assert read_question("What did I plant in March?", DAY).ranges == (DateRange(date(2025, 3, 1), date(2025, 3, 31)),)
-    assert read_question("What did I plant?", DAY).ranges == ()
+    march = DateRange(date(2025, 3, 1), date(2025, 3, 31))
+    assert read_question("What did I grow in March 2025?", DAY).ranges == (march,)
+    assert read_question("What did I grow?", DAY).ranges == ()
+
+
+def test_a_month_ahead_may_be_last_years() -> None:
+    ranges = read_question("What was planted in April?", date(2025, 3, 2)).ranges
+    assert {day.first for day in ranges} >= {date(2024, 4, 1)}
 
 
 def test_order_and_relation() -> None:

@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from datetime import date
 from itertools import pairwise
 from math import exp
@@ -20,13 +21,15 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Scope
 from localmem.retrieval.views import FUSION_CONSTANT, SIDE_MARK
 from localmem.systems import Options, Parts
+from localmem.systems.evidence.time_questions import lift_by_time, work_out_exchanges
 from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new, places, turn_units
 from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
 from localmem.text.utterances import adds_nothing, asks_about_past, is_correction
 from localmem.times.annotate import with_spans
-from localmem.types import Change, Hit, Recall, Session, Unit
+from localmem.times.workings import write_workings
+from localmem.types import Change, Hit, Recall, Session, Unit, Working
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _PLACE = 8.0  # what the first place in the search adds to the log-odds of the reranker, nearly
@@ -45,6 +48,7 @@ class EvidenceOptions(Options):
     floor: NonNegativeFloat = Field(le=1)
     supersede: NonNegativeFloat = Field(le=1)
     show_times: bool
+    work_out: bool
 
 
 class EvidenceMemory(Memory):
@@ -109,9 +113,20 @@ class EvidenceMemory(Memory):
     def recall(self, session: Session) -> Recall:
         query = session.turns[-1]
         present = {turn.id for turn in session.turns}
-        exchanges = self._rank(_question(session), self._options.candidates, Scope(now=query.time), present)
-        today = query.time.date() if self._options.show_times else None
-        return recall_hits(by_time(self._fit(exchanges, today)), today)
+        question, day = _question(session), query.time.date()
+        exchanges = self._rank(question, self._options.candidates, Scope(now=query.time), present)
+        today = day if self._options.show_times else None
+        workings = self._work_out(question, day, exchanges)
+        lines = write_workings(workings)
+        hits = by_time(self._fit(exchanges, today, self._options.tokens - estimate_tokens(lines)))
+        recall = recall_hits(hits, today)
+        return replace(recall, text=f"{recall.text}\n{lines}", workings=tuple(workings)) if workings else recall
+
+    def _work_out(self, question: str, day: date, exchanges: list[list[Hit]]) -> list[Working]:
+        """What the exchanges allow to be worked out; nothing where they may be out of date, or nothing ranks them."""
+        if not self._options.work_out or self._reranker is None or asks_about_past(question):
+            return []
+        return work_out_exchanges(question, day, exchanges, self._reranker.score)
 
     def search(self, text: str, k: int, scope: Scope | None = None) -> list[Hit]:
         """At most `k` units of different exchanges that are current and relevant, best first."""
@@ -124,7 +139,10 @@ class EvidenceMemory(Memory):
             for hit in super().search(text, count, scope)
             if (units := [unit for unit in self._exchange(hit.unit.id) if _may_answer(unit, text, present)])
         ]
-        return self._current(text, self._order(text, exchanges), present)
+        ordered = self._order(text, exchanges)
+        if scope and scope.now:
+            ordered = lift_by_time(text, scope.now.date(), ordered)
+        return self._current(text, ordered, present)
 
     def _exchange(self, unit_id: str) -> list[Unit]:
         """The live units of an exchange: this one, and the first passage of the other side."""
@@ -151,12 +169,12 @@ class EvidenceMemory(Memory):
             return exchanges
         return Updates(self.bank.links, self.bank.is_live).apply(text, exchanges, self._exchange, present)
 
-    def _fit(self, exchanges: Iterable[Sequence[Hit]], today: date | None) -> list[Hit]:
-        """The best exchanges within the budget of tokens: the first whole, of the others what the user said.
+    def _fit(self, exchanges: Iterable[Sequence[Hit]], today: date | None, budget: int) -> list[Hit]:
+        """The best exchanges within a budget of tokens: the first whole, of the others what the user said.
 
         Replies are long, and what they tell is mostly advice: shown whole, they would crowd out half of the evidence.
         """
-        remaining = self._options.tokens
+        remaining = budget
         shown: list[Hit] = []
         for rank, hits in enumerate(exchanges):
             statements = [hit for hit in hits if hit.unit.kind == STATEMENT] if rank >= _WHOLE else []
