@@ -74,6 +74,7 @@ class Database:
         self.where = str(self.files[0]) if self.files else url.render_as_string()
         self._engine = _engine(url, self.where)
         self._writing = self._engine.execution_options(writes=True)
+        self._unsynced = self._engine.execution_options(writes=True, sync="NORMAL")
         self._reading = self._engine if self.files else self._engine.execution_options(isolation_level=_SNAPSHOT)
 
     @contextmanager
@@ -83,9 +84,13 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that writes: durable after the block, and without any effect if the block raises."""
-        with self._translated_errors(), self._writing.begin() as connection:
+    def write(self, *, durable: bool = True) -> Iterator[Connection]:
+        """A transaction that writes: durable after the block, and without any effect if the block raises.
+
+        One that is not durable may be lost in a power cut until the next one that is; SQLite then need not wait for the
+        disk.
+        """
+        with self._translated_errors(), (self._writing if durable else self._unsynced).begin() as connection:
             yield connection
 
     def row_statement(self, statement: Insert | Update, names: Sequence[str]) -> RowStatement:
@@ -206,8 +211,6 @@ def _configure(connection: "DBAPIConnection", _entry: "ConnectionPoolEntry") -> 
     for setting in (
         # Readers see the last commit while a writer works; in the rollback mode each would wait for the other.
         "journal_mode = WAL",
-        # In WAL mode NORMAL does not sync at a commit: a power cut could lose turns that were acknowledged.
-        "synchronous = FULL",
         # Off by default in SQLite; a turn without a session, or a change without a batch, is refused.
         "foreign_keys = ON",
         # Deleted rows are overwritten with zeros, so that an erasure need not rewrite the file in most cases.
@@ -223,8 +226,13 @@ def _begin(connection: Connection) -> None:
     A transaction that reads first and asks for the lock later fails with SQLITE_BUSY, whatever the timeout, if another
     has written in between: its snapshot is out of date. With the lock first, it waits instead.
     """
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    if options.get("writes", False):
+        # In WAL mode NORMAL does not sync at a commit: a power cut could lose turns that were acknowledged.
+        connection.exec_driver_sql(f"PRAGMA synchronous = {options.get('sync', 'FULL')}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.exec_driver_sql("BEGIN")
 
 
 def _cause(error: BaseException, where: str) -> str:

@@ -220,6 +220,16 @@ def _lookup_sql(table: str, columns: str, size: int, placeholder: str) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """An operation that writes what can be derived again: a power cut may lose it."""
+
+    write: Operation
+
+    def __call__(self, connection: Connection) -> object:
+        return self.write(connection)
+
+
 class Writer:
     """The only writer of this process; the lock of the database separates it from other processes."""
 
@@ -233,7 +243,10 @@ class Writer:
         self._batched([request])
 
     def run(self, operation: Callable[[Connection], T]) -> T:
-        """The result of the operation, once durable. When the operation raises, nothing of it is written."""
+        """The result of the operation, once durable. When the operation raises, nothing of it is written.
+
+        Where only Derived operations are waiting, the disk is not waited for.
+        """
         return cast(T, self._batched([operation])[0])
 
     def _write(self, requests: list[Append | Operation]) -> list[object]:
@@ -258,7 +271,8 @@ class Writer:
 
     def _write_once(self, requests: list[Append | Operation]) -> list[object]:
         appends = [request for request in requests if isinstance(request, Append)]
-        with self._database.write() as connection:
+        durable = not all(isinstance(request, Derived) for request in requests)
+        with self._database.write(durable=durable) as connection:
             errors = iter(self._log.append(connection, appends))
             return [
                 next(errors) if isinstance(request, Append) else _run_isolated(connection, request)

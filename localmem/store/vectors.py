@@ -16,7 +16,7 @@ from localmem.retrieval.base import passage_digest
 from localmem.store.database import Database
 from localmem.store.schema import embeddings, encoder
 from localmem.store.sessions import chunks
-from localmem.store.turns import Writer
+from localmem.store.turns import Derived, Writer
 
 EncoderRecord = tuple[str, int]
 
@@ -40,9 +40,9 @@ class EmbeddingTable:
         return vectors
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
-        """Store vectors. Existing ones are replaced, so that a damaged one does not stay."""
+        """Store vectors. Existing ones are replaced, so that a damaged one does not stay. A power cut may lose them."""
         if rows:
-            self._writer.run(lambda connection: self._put(connection, identity, rows))
+            self._writer.run(Derived(lambda connection: self._put(connection, identity, rows)))
 
     def all_digests(self) -> set[str]:
         """The digests of all texts that have a vector of any encoder."""

@@ -60,6 +60,18 @@ def test_it_is_safe_against_a_loss_of_power(tmp_path: Path) -> None:
     database.close()
 
 
+@lite
+def test_only_writes_that_may_be_lost_do_not_wait_for_the_disk(tmp_path: Path) -> None:
+    """On one connection, since the pool hands the same out again."""
+    database = Database(tmp_path)
+    modes = []
+    for durable in (True, False, True):
+        with database.write(durable=durable) as connection:
+            modes.append(_pragma(connection, "synchronous"))
+    database.close()
+    assert modes == [2, 1, 2]
+
+
 def _pragma(connection: Connection, name: str) -> object:
     return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
 
