@@ -122,12 +122,6 @@ class SplitReranker:
             raise BadVectors(f"{self.name} returned scores that are not finite; install localmem again")
         return [float(score) for score in scores]
 
-    def prepare(self, texts: Sequence[str]) -> None:
-        """Reads the texts, so that their first score takes no longer than later ones, if the weights are loaded."""
-        with self._guard:
-            if self._loaded:
-                self._read(*self._load(), texts)
-
     def _load(self) -> tuple[PairTokenizer, _Network]:
         with_torch = "torch" in sys.modules
         if self._loaded is None or with_torch != self._with_torch:

@@ -88,16 +88,6 @@ def test_a_first_search_imports_neither_torch_nor_transformers(folder: Path) -> 
     assert process.stdout == "True\n"
 
 
-def test_prepared_texts_are_not_read_again(folder: Path) -> None:
-    reranker = SplitReranker(folder)
-    reranker.prepare(TEXTS)
-    assert not reranker._states, "the weights are not loaded for that alone"
-    first = reranker.score(QUERY, TEXTS[:1])
-    reranker.prepare(TEXTS)
-    assert len(reranker._states) == len(TEXTS)
-    assert reranker.score(QUERY, TEXTS[:1]) == first
-
-
 def test_a_text_has_the_same_score_alone_cached_and_among_others(folder: Path) -> None:
     reranker = SplitReranker(folder)
     alone = [SplitReranker(folder).score(QUERY, [text])[0] for text in TEXTS]
