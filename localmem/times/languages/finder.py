@@ -18,7 +18,7 @@ _BEFORE = 24  # characters before a time that may hold what it begins or ends
 _RECENT = 4  # times named before that may tell the month of a day
 _SHORT_CLAUSE = 3  # characters beside a time that hold no tense
 _NAME_MONTHS = frozenset({"date", "dates", "month", "part", "day_of_month"})
-_TENSELESS = frozenset({"offset", "ago", "ahead", "since", "period", "year", "decade", "every", "skip"})
+_TENSELESS = frozenset({"offset", "ago", "ahead", "since", "year", "decade", "every", "skip"})
 _FOLLOWING = frozenset({"date", "month", "weekday", "day_of_month"})  # the last of a range follows the first
 _UNIT_SHIFTS = frozenset({"weeks", "months", "years"})
 _ROLES: dict[str, tuple[TimeRole, str]] = {  # what is written before or after a time: its role, and a tense it implies
@@ -121,10 +121,15 @@ class Finder:
 
     def _month_before(self, day: int) -> DateRange | None:
         """The date named before that has the same day, or else the month named before, if not several were."""
-        here = [match.meaning for match in self._matches if match.pattern.meaning in _NAME_MONTHS]
-        earlier = [span for span in self._context if self._rules.names_month(span.words)][-_RECENT:]
-        named: list[TimeSpan | Meaning] = [*earlier, *here]
-        sure = [span for span in named if len(span.readings) == 1 and span.role == "at" and not span.repeats]
+        here = [
+            match.meaning
+            for match in self._matches
+            if match.pattern.meaning in _NAME_MONTHS or match.meaning.precision == "month"
+        ]
+        named = (span for span in self._context if span.precision == "month" or self._rules.names_month(span.words))
+        earlier = list(named)[-_RECENT:]
+        both: list[TimeSpan | Meaning] = [*earlier, *here]
+        sure = [span for span in both if len(span.readings) == 1 and span.role == "at" and not span.repeats]
         days = [span.readings[0] for span in sure]
         if same := [span for span in days if span.first == span.last and span.first.day == day]:
             return same[-1]
@@ -135,6 +140,8 @@ class Finder:
         """Two matches that are one time: the days on which something recurs, or the first and the last of a range."""
         between = self._rules.between.fullmatch(self._folded, first.core[1], second.core[0])
         if not between or not (first.meaning.readings and second.meaning.readings):
+            return None
+        if self._rules.unspaced and first.meaning.role == "since" and second.meaning.role != "until":
             return None
         if first.meaning.repeats and set(second.values) == {"weekday"}:
             again = MEANINGS["every"](second.values, Frame(self._day, ""))
@@ -152,6 +159,8 @@ class Finder:
             return BLOCKED  # as often a habit
         if "year" in second.values and first.pattern.meaning in _NAME_MONTHS:
             begin = resolve(first.pattern, {"year": second.values["year"], **first.values}, Frame(self._day, ""))
+        elif first.pattern.meaning in _FOLLOWING:
+            begin = resolve(first.pattern, first.values, Frame(self._day, self._tense(first.start, second.end)))
         else:
             begin = first.meaning
         end: Meaning | None = second.meaning

@@ -73,12 +73,20 @@ def _since(values: Values, frame: Frame) -> Meaning:
 
 
 def _away(values: Values, frame: Frame, sign: int) -> Meaning:
-    """So many units from today; `loose` is for "in fifteen days", which may mean a day less."""
+    """So many units from today: `exact` for "a year ago today", `loose` for "in fifteen days", maybe a day less."""
     unit, count = values["unit"], sign * values["number"]
+    if values.get("exact"):
+        return Meaning((one_day(_same_day(frame.day, unit, count)),), "day")
     readings = [_unit_at(frame.day, unit, count)]
     if values.get("loose"):
         readings.insert(0, _unit_at(frame.day, unit, count - sign))
     return Meaning(tuple(readings), _PRECISIONS[unit])
+
+
+def _same_day(day: date, unit: int, count: int) -> date:
+    """The day that is exactly so many units from a day."""
+    months = {_MONTH: count, _YEAR: 12 * count}.get(unit)
+    return add_months(day, months) if months else day + timedelta(days=count * unit)
 
 
 def _unit_at(day: date, unit: int, count: int) -> DateRange:
@@ -97,9 +105,7 @@ def _lasting(values: Values, frame: Frame) -> Meaning | None:
     unit, count = values["unit"], values["number"]
     if frame.tense != "future":
         return BLOCKED
-    months = {_MONTH: count, _YEAR: 12 * count}.get(unit)
-    end = add_months(frame.day, months) if months else frame.day + timedelta(days=count * unit)
-    return Meaning((DateRange(frame.day, end),), _PRECISIONS[unit], "for")
+    return Meaning((DateRange(frame.day, _same_day(frame.day, unit, count)),), _PRECISIONS[unit], "for")
 
 
 def _period(values: Values, frame: Frame) -> Meaning:
@@ -108,14 +114,18 @@ def _period(values: Values, frame: Frame) -> Meaning:
     this = _unit_at(frame.day, unit, 0)
     if unit == _WEEKEND and shift == COMING:
         shift = int(frame.day >= this.first)
+    if unit == _WEEKEND and shift == 0 and frame.tense == "past" and frame.day < this.first:
+        shift = -1
     readings = [_unit_at(frame.day, unit, 1 if shift == COMING else shift)]
     if unit == _WEEKEND and shift == 1 and frame.day < this.first and not values.get("sure"):
         readings.insert(0, this)
     return Meaning(tuple(readings), _PRECISIONS[unit])
 
 
-def _weekend(_values: Values, frame: Frame) -> Meaning:
-    """The weekend with nothing said of which."""
+def _weekend(values: Values, frame: Frame) -> Meaning | None:
+    """The weekend with nothing said of which; `tensed` where the words may also speak of every weekend."""
+    if values.get("tensed") and not frame.tense:
+        return None
     past = frame.tense == "past" and frame.day.weekday() < 5
     return Meaning((weekend_of(frame.day, -1 if past else 0),), "day")
 
