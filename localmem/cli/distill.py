@@ -1,6 +1,7 @@
 """`localmem distill`: collect a teacher's outputs, filter them, and train and compare students."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast, get_args
 
@@ -27,6 +28,7 @@ from localmem.cli.options import (
     step_progress,
 )
 from localmem.cli.recipes import recipe_options
+from localmem.errors import BadInput
 from localmem.experiments.distillation import (
     TRACES,
     CollectionRecipe,
@@ -37,6 +39,7 @@ from localmem.experiments.distillation import (
 )
 from localmem.experiments.runs import Split
 from localmem.experiments.student_comparison import StudentComparisonRecipe, compare_end_to_end, compare_students
+from localmem.experiments.student_gate import check_student
 
 _FOLDER = click.Path(path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -253,6 +256,48 @@ def evaluate(
             folder, stages, settings, runs, recipe, out=out, command=command, notify=note, progress=progress
         )
     print_report(report, as_json=as_json)
+
+
+@distill.command()
+@click.argument("adapter", type=_FOLDER, metavar="RUN")
+@_student_option
+@click.option("--people", type=_FOLDER, required=True, help="Scenarios that were not learned from.", metavar="DIR")
+@click.option("--free-chat", type=_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE")
+@click.option("--limit", type=click.IntRange(1), help="Use only the first N people.")
+@click.option("--force", is_flag=True, help="Let the adapter be used whatever is found.")
+@config_option
+@json_option
+def check(
+    adapter: Path,
+    student: str,
+    people: Path,
+    free_chat: Path | None,
+    limit: int | None,
+    force: bool,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Check that a student's replies are not worse than its base's.
+
+    Both answer people's questions and ordinary requests. Fewer right answers, more false denials, more refused requests
+    or a higher perplexity fail the check, and the adapter in RUN is then refused wherever it is named.
+    """
+    with step_progress() as progress:
+        verdict = check_student(
+            settings_of(config, model=student),
+            adapter,
+            people,
+            free_chat=free_chat,
+            limit=limit,
+            force=force,
+            notify=note,
+            progress=progress,
+        )
+    if as_json:
+        print_json(asdict(verdict))
+    note(verdict.line(str(adapter), student))
+    if verdict.worse and not force:
+        raise BadInput(f"{adapter} is not put in place; --force does that")
 
 
 @distill.command()

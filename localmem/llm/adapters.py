@@ -26,11 +26,15 @@ log = logging.getLogger(__name__)
 
 
 class AdapterNotes(BaseModel):
-    """The base model's name, the sha256 of each prompt file that was learned, and that of the chat template."""
+    """The base model's name, the sha256 of each prompt file that was learned, and that of the chat template.
+
+    `worse` are the measures at which `localmem distill check` found it worse than its base.
+    """
 
     base: str
     prompts: Mapping[str, str] = Field(default_factory=dict)
     template_sha256: str = ""
+    worse: tuple[str, ...] = ()
 
 
 def read_notes(folder: Path) -> AdapterNotes | None:
@@ -63,13 +67,19 @@ def list_changes(notes: AdapterNotes, template_sha256: str | None) -> list[str]:
 def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
     """Logs what differs: an adapter with a changed prompt still runs, but its quality is unknown.
 
-    Raises BadSettings for a DoRA adapter, which neither vLLM nor peft (for rows of several adapters) can run.
+    Raises BadSettings for a DoRA adapter, which neither vLLM nor peft (for rows of several adapters) can run, and for
+    one that was found worse than its base.
     """
     if _is_dora(folder):
         raise BadSettings(
             f"the adapter in {folder} was trained with DoRA, which must be merged; run `localmem distill merge`"
         )
     notes = read_notes(folder)
+    if notes and notes.worse:
+        raise BadSettings(
+            f"the adapter in {folder} is worse than its base at {', '.join(notes.worse)}; train it again, or run "
+            "`localmem distill check` with --force"
+        )
     for change in list_changes(notes, template_sha256) if notes else ():
         log.warning("adapter %s: %s; train it again", folder.name, change)
 

@@ -1,0 +1,81 @@
+"""The gate before a student: what counts as worse, and that a worse one is refused until it is forced."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from localmem import factory
+from localmem.cli.distill import distill
+from localmem.config import Settings
+from localmem.errors import BadInput, BadSettings
+from localmem.experiments.student_gate import check_student, find_worse
+from localmem.llm.adapters import read_notes, warn_of_changes
+from localmem.llm.scripted import ScriptedLLM
+from localmem.resources import resource
+from tests.evaluation.fixtures import write_scenarios
+
+SETTINGS = Settings.model_validate({"retrieval": {"retriever": "bm25"}})
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    folder = tmp_path / "respond"
+    shutil.copytree(resource("models/adapters/smollm2-135m-respond"), folder)
+    return folder
+
+
+def backbones(monkeypatch: pytest.MonkeyPatch, *, base: str, student: str) -> None:
+    """A backbone that always says the same, with an adapter or without."""
+
+    def backbone(settings: Settings, _: object) -> factory.Backbone:
+        reply = student if settings.llm.adapters else base
+        return factory.Backbone(ScriptedLLM(lambda _prompt: reply), lambda: None)
+
+    monkeypatch.setattr(factory, "backbone", backbone)
+
+
+def test_fewer_right_answers_are_worse_and_more_of_anything_else() -> None:
+    base = {"right": 0.5, "false denial": 0.1, "ordinary refused": 0.0, "perplexity": 7.5}
+    assert find_worse(base, base) == ()
+    assert find_worse(base, {"right": 0.6, "false denial": 0.0, "ordinary refused": 0.0, "perplexity": 7.0}) == ()
+    worse = {"right": 0.4, "false denial": 0.2, "ordinary refused": 0.1, "perplexity": 7.6}
+    assert find_worse(base, worse) == tuple(worse)
+
+
+def test_a_worse_student_is_refused_until_it_is_forced(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = write_scenarios(tmp_path, a_1={})
+    backbones(monkeypatch, base="Sure.", student="I don't know that.")
+    words = ["check", str(adapter), "--student", SETTINGS.model, "--people", str(people)]
+    monkeypatch.setenv("LOCALMEM_RETRIEVAL__RETRIEVER", "bm25")
+    result = CliRunner().invoke(distill, words)
+    assert isinstance(result.exception, BadInput)
+    assert f"{adapter} is worse than {SETTINGS.model} at false denial 1 (base 0), ordinary refused 1 (base 0)" in (
+        result.stderr
+    )
+    with pytest.raises(BadSettings, match="worse than its base at false denial, ordinary refused"):
+        warn_of_changes(adapter, None)
+    forced = CliRunner().invoke(distill, [*words, "--force", "--json"], catch_exceptions=False)
+    assert json.loads(forced.stdout)["worse"] == ["false denial", "ordinary refused"]
+    warn_of_changes(adapter, None)
+
+
+def test_a_student_that_is_not_worse_may_be_used(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbones(monkeypatch, base="I don't know that.", student="Sure.")
+    verdict = check_student(SETTINGS, adapter, write_scenarios(tmp_path, a_1={}))
+    assert verdict.worse == ()
+    assert verdict.line("respond", "starter") == "respond is nowhere worse than starter"
+    notes = read_notes(adapter)
+    assert notes is not None
+    assert notes.worse == ()
+
+
+def test_a_folder_without_an_adapter_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no student"):
+        check_student(SETTINGS, tmp_path, tmp_path)
