@@ -2,8 +2,9 @@
 
 - A turn is a unit as soon as it is logged, unless it tells nothing: questions to the memory, thanks, denials and what
   only repeats a memory stay in the log alone.
-- A question's exchanges are those that a search from several sides proposes, ordered by a reranker, if there is one.
-  Below the relevance floor nothing is shown; above it, as much as the budget of tokens holds, in order of time.
+- A question's exchanges are those that a search from several sides proposes, ordered by a reranker, if there is one,
+  by their place in the search and by what they share with the first. A request that is unlikely to need memory is shown
+  none; any other as much as the budget of tokens holds, in order of time.
 - A later statement that replaces an earlier one is linked to it, and the earlier one is shown only when the past is
   asked for.
 """
@@ -12,15 +13,16 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
-from math import exp
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
-from localmem.retrieval.views import FUSION_CONSTANT, SIDE_MARK
+from localmem.retrieval.views import SIDE_MARK
 from localmem.systems import Options, Parts
+from localmem.systems.evidence.ranking import describe, probability
+from localmem.systems.evidence.relevance import probability_of_need
 from localmem.systems.evidence.time_questions import lift_by_time, work_out_exchanges
 from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new, places, turn_units
 from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
@@ -32,9 +34,7 @@ from localmem.times.workings import write_workings
 from localmem.types import Change, Hit, Recall, Session, Unit, Working
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
-_PLACE = 8.0  # what the first place in the search adds to the log-odds of the reranker, nearly
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
-_LEAST = 1e-6  # a probability of 0 has no log-odds
 _WHOLE = 2  # exchanges that are shown with both sides
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
 
@@ -114,6 +114,8 @@ class EvidenceMemory(Memory):
         query = session.turns[-1]
         present = {turn.id for turn in session.turns}
         question, day = _question(session), query.time.date()
+        if probability_of_need(question) < self._options.floor:
+            return recall_hits([])
         exchanges = self._rank(question, self._options.candidates, Scope(now=query.time), present)
         today = day if self._options.show_times else None
         workings = self._work_out(question, day, exchanges)
@@ -134,15 +136,22 @@ class EvidenceMemory(Memory):
 
     def _rank(self, text: str, count: int, scope: Scope | None, present: Set[str] = frozenset()) -> list[list[Hit]]:
         """Exchanges, best first, each as its units, best first. Without what `present` turns say."""
-        exchanges = [
-            units
-            for hit in super().search(text, count, scope)
-            if (units := [unit for unit in self._exchange(hit.unit.id) if _may_answer(unit, text, present)])
-        ]
-        ordered = self._order(text, exchanges)
+        ordered = self._order(text, self._find_exchanges(text, count, scope, present))
         if scope and scope.now:
             ordered = lift_by_time(text, scope.now.date(), ordered)
         return self._current(text, ordered, present)
+
+    def describe_candidates(self, text: str) -> list[tuple[list[Unit], dict[str, float]]]:
+        """The exchanges that are ranked for a question, as found, with the features that the ranking is fitted on."""
+        exchanges = self._find_exchanges(text, self._options.candidates)
+        return list(zip(exchanges, self._features(text, exchanges), strict=True))
+
+    def _find_exchanges(
+        self, text: str, count: int, scope: Scope | None = None, present: Set[str] = frozenset()
+    ) -> list[list[Unit]]:
+        found = [self._exchange(hit.unit.id) for hit in super().search(text, count, scope)]
+        exchanges = [[unit for unit in units if _may_answer(unit, text, present)] for units in found]
+        return [units for units in exchanges if units]
 
     def _exchange(self, unit_id: str) -> list[Unit]:
         """The live units of an exchange: this one, and the first passage of the other side."""
@@ -151,17 +160,17 @@ class EvidenceMemory(Memory):
         return [self.bank.units[name] for name in ids if self.bank.is_live(name)]
 
     def _order(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[list[Hit]]:
-        """The exchanges above the floor by the reranker's score and their place in the search, best first."""
-        places = [FUSION_CONSTANT / (FUSION_CONSTANT + rank) for rank in range(1, len(exchanges) + 1)]
-        if self._reranker is None:
-            return [[Hit(unit, place) for unit in units] for units, place in zip(exchanges, places, strict=True)]
-        scores = self._reranker.score(text, [_whole_key(units) for units in exchanges])
-        scored = [
-            [Hit(unit, _combine(score, place)) for unit in units]
-            for units, score, place in zip(exchanges, scores, places, strict=True)
-            if score >= self._options.floor
-        ]
-        return sorted(scored, key=lambda hits: -hits[0].score)
+        """The first candidates by the probability that they answer, and then the others as they were found."""
+        candidates = exchanges[: self._options.candidates]
+        likely = map(probability, self._features(text, candidates))
+        ordered = [[Hit(unit, score) for unit in units] for units, score in zip(candidates, likely, strict=True)]
+        ordered.sort(key=lambda hits: -hits[0].score)
+        return ordered + [[Hit(unit, 0.0) for unit in units] for units in exchanges[len(candidates) :]]
+
+    def _features(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[dict[str, float]]:
+        told = ["\n".join(unit.text for unit in units if unit.kind == STATEMENT) for units in exchanges]
+        scores = self._reranker.score(text, list(map(_whole_key, exchanges))) if self._reranker else None
+        return describe(told, scores)
 
     def _current(self, text: str, exchanges: list[list[Hit]], present: Set[str]) -> list[list[Hit]]:
         """The exchanges as they stand now, unless the text asks for what was."""
@@ -190,12 +199,6 @@ def _whole_key(units: Sequence[Unit]) -> str:
     """The key that holds the most of an exchange: a reply's holds the request, but not a later passage of it."""
     is_first = units[0].id.rpartition(SIDE_MARK)[2][1:] == "0"
     return max((unit.key for unit in units), key=len) if is_first else units[0].key
-
-
-def _combine(score: float, place: float) -> float:
-    """The reranker's probability, raised for a good place in the search: from 0 to 1, the odds multiplied."""
-    odds = min(max(score, _LEAST), 1 - _LEAST)
-    return 1 / (1 + exp(-_PLACE * place) * (1 - odds) / odds)
 
 
 def _may_answer(unit: Unit, question: str, present: Set[str]) -> bool:

@@ -1,0 +1,61 @@
+"""Ranking: how likely an exchange answers a question, from a few features and the weights in ranking.yaml.
+
+The features are the reranker's score, the place in the search, and a second hop: names and things that an exchange
+shares with those found first, which often are about the same matter. Fitted by `localmem finetune ranking`. Pure
+functions; does not depend on how exchanges are searched.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import chain
+from math import exp, log, log1p
+from pathlib import Path
+
+from localmem.files import read_yaml
+from localmem.retrieval.bm25 import words
+from localmem.retrieval.views import FUSION_CONSTANT
+
+RERANKER, PLACE, SHARED = "reranker", "place", "shared"
+_LEAST = 1e-6  # a probability of 0 has no log-odds
+_FIRST = 3  # exchanges that the second hop starts from
+_RARE = 3  # exchanges that may hold a word which counts as a name or a thing
+_STEM = 5  # letters of a word that are compared: the endings of longer ones do not matter
+
+
+def describe(statements: Sequence[str], scores: Sequence[float] | None) -> list[dict[str, float]]:
+    """The features of exchanges in the order of the search: what the user said there, and the reranker's scores."""
+    shared = shared_words(statements)
+    odds = [_log_odds(score) for score in scores] if scores is not None else [0.0] * len(statements)
+    places = [FUSION_CONSTANT / (FUSION_CONSTANT + rank) for rank in range(1, len(statements) + 1)]
+    return [
+        {RERANKER: own, PLACE: place, SHARED: log1p(count)}
+        for own, place, count in zip(odds, places, shared, strict=True)
+    ]
+
+
+def shared_words(texts: Sequence[str]) -> list[float]:
+    """For each text the rare words that it shares with the first three others, divided by the place of these."""
+    stems = [{word[:_STEM] for word in words(text)} for text in texts]
+    counts = Counter(chain.from_iterable(stems))
+    rare = {stem for stem, count in counts.items() if count <= _RARE}
+    first = [stems_of_first & rare for stems_of_first in stems[:_FIRST]]
+    return [
+        sum(len(own & other) / (place + 1) for place, other in enumerate(first) if place != number)
+        for number, own in enumerate(stems)
+    ]
+
+
+def probability(features: Mapping[str, float]) -> float:
+    """The probability that an exchange answers the question."""
+    return 1 / (1 + exp(-_weights()["bias"] - sum(_weights()[name] * value for name, value in features.items())))
+
+
+def _log_odds(score: float) -> float:
+    likely = min(max(score, _LEAST), 1 - _LEAST)
+    return log(likely / (1 - likely))
+
+
+@cache
+def _weights() -> Mapping[str, float]:
+    return {name: float(str(value)) for name, value in read_yaml(Path(__file__).with_suffix(".yaml")).items()}
