@@ -38,7 +38,7 @@ def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precisio
 
 def iso_date(scene: Scene) -> Reading | None:
     """2019-03-04."""
-    year, month, day = (int(part) for part in scene.phrase[0].text.split("-"))
+    year, month, day = (int(part) for part in scene.phrase[0].text.replace("/", "-").split("-"))
     found = valid_day(year, month, day)
     return _reading([found] if found else [], "day")
 
@@ -99,6 +99,13 @@ def day_range(scene: Scene) -> Reading | None:
         return DateRange(start.first, end.last) if start and end else None
 
     return _choose_year(scene, find, "day")
+
+
+def either_day(scene: Scene) -> Reading | None:
+    """The 5th or 6th of May: two readings."""
+    days, month = _two_days(scene), scene.value("MONTH")
+    chosen = [_choose_year(scene, lambda year, day=day: valid_day(year, month, day), "day") for day in days]  # type: ignore[misc]
+    return _reading(sorted({days for reading in chosen if reading for days in reading.ranges}), "day")
 
 
 def _two_days(scene: Scene) -> tuple[int, int]:
@@ -279,22 +286,27 @@ def named_year(scene: Scene) -> Reading | None:
 def which_named(scene: Scene) -> Reading | None:
     """Last spring, this March, next Christmas."""
     find, precision = _read_name(scene)
-    shift, options = scene.all("LAST", "THIS", "NEXT")[0].value, occurrences(scene.day, find)
+    shift = -1 if scene.has("past", "gone") else next(iter(scene.all("LAST", "THIS", "NEXT")), scene.phrase[0]).value
+    options = occurrences(scene.day, find)
     ended = [option for option in options if option.last < scene.day]
     if shift == -1:
         return _reading(ended[-1:], precision)
     this = next((option for option in options if option.first.year == scene.day.year), None)
     holding = [option for option in options if option.first <= scene.day <= option.last]
-    if shift == 0:
+    if shift == 0 and not scene.has("coming"):
         if scene.has("winter") and (holding or scene.tense == "past"):
             return _reading(holding or ended[-1:], precision)
         return _reading([this] if this else [], precision)
     coming = [option for option in options if option.first > scene.day]
+    if scene.has("coming"):
+        return _reading(coming[:1], precision)
     return _reading(coming[:2] if this in coming and not holding else coming[:1], precision)
 
 
 def season(scene: Scene) -> Reading | None:
     """By the spring, over the summer; "in summer" of every year names none."""
+    if scene.phrase[0].text in ("after", "before", "from") and scene.phrase[-1].text == "fall":
+        return None
     generic = not scene.has("the") and scene.phrase[0].text in ("in", "all", "for", "through")
     follower = scene.after
     if (generic and scene.tense in ("present", "none")) or (
@@ -322,7 +334,7 @@ def decade(scene: Scene) -> Reading | None:
     """The eighties, the 1980s, the '80s."""
     word = scene.phrase[-1]
     year = word.value + 1900 if word.group == "SHORT" and word.value > 20 else word.value
-    if year < 1900 or not (scene.has("the") or word.group == "LONG"):
+    if year <= 1900 or not (scene.has("the") or word.group == "LONG"):
         return None
     return Reading((years_from(year, 10),), "year")
 
@@ -366,8 +378,8 @@ def _is_beside_year(scene: Scene) -> bool:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        iso_date, slashed_date, slashed_day, day_of_month, day_range, day_of_this_month, weekday_and_day, bare_day,
-        nth_weekday_of_month, nth_day, back_end, point_of_month, point_of_this_month, point_of_year, named_year,
-        which_named, season, month, holiday, decade, spoken_year, year,
+        iso_date, slashed_date, slashed_day, day_of_month, day_range, either_day, day_of_this_month, weekday_and_day,
+        bare_day, nth_weekday_of_month, nth_day, back_end, point_of_month, point_of_this_month, point_of_year,
+        named_year, which_named, season, month, holiday, decade, spoken_year, year,
     )
 }  # fmt: skip

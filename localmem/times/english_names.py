@@ -28,7 +28,7 @@ def _is_something_else(words: Sequence[Word], index: int, text: str) -> bool:
     if name in _VERBS:
         return not _is_month(words, index, text)
     if name in _SHORT and name not in _PEOPLE:
-        return not (_leads(words, index, "months") or _has_day(words, index))
+        return not (_leads(words, index, "months") or _has_day(words, index) or _is_second_month(words, index))
     return name in _PEOPLE and _is_person(words, index)
 
 
@@ -46,10 +46,17 @@ def _has_day(words: Sequence[Word], index: int) -> bool:
     return any(word.group in ("SMALL", "ORDINAL", "YEAR") for word in beside)
 
 
+def _is_second_month(words: Sequence[Word], index: int) -> bool:
+    """Whether words[index] follows a month: "Nov/Dec", "Sept to Dec"."""
+    return index > 1 and words[index - 2].group == "MONTH" and words[index - 1].text.strip() in ("-", "/", "to", "and")
+
+
 def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
     after = words[index + 1] if index + 1 < len(words) else None
-    if after is not None and (after.group in ("SMALL", "ORDINAL", "MONTH", "PART") or after.name == "night"):
+    if after is not None and (after.group in ("ORDINAL", "MONTH", "PART") or after.name == "night"):
         return True
+    if after is not None and after.group == "SMALL":
+        return any(word.group == "MONTH" for word in words[index + 2 : index + 4])
     if after is not None and after.text == "nav":
         return False
     if index and words[index - 1].text == "the":
@@ -59,8 +66,12 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
         )
     if _leads(words, index, "days"):
         return True
-    capital = text[words[index].start].isupper() and not text[words[index].start : words[index].end].isupper()
-    return capital and index > 0 and (after is None or after.kind in ".,-/" or after.group in ("LAST", "NEXT", "THIS"))
+    spelling = text[words[index].start : words[index].end]
+    if not spelling[0].isupper() or spelling.isupper():
+        return False
+    if after is not None and (after.kind in "-/" or after.text[0].isdigit()):
+        return True
+    return index > 0 and (after is None or after.kind in ".," or after.group in ("LAST", "NEXT", "THIS"))
 
 
 def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
@@ -73,9 +84,7 @@ def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
     if before == "this":
         return name == "march" or after is None or after.kind in ".,"
     if before in ("to", "for"):
-        if index > 1 and words[index - 2].group == "MONTH":
-            return True
-        return _is_put_off(words, index) or _has_day(words, index)
+        return _is_second_month(words, index) or _is_put_off(words, index) or _has_day(words, index)
     if before in ("a", "an", "the", "my", "our"):
         return False
     starts = index == 0 or words[index - 1].kind == "."

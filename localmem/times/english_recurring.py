@@ -27,6 +27,16 @@ def weekly(scene: Scene) -> Reading | None:
     """Every Monday, on Tuesdays and Thursdays, Friday nights."""
     weekdays = sorted({word.value for word in scene.all("WEEKDAY", "WEEKDAYS")})
     names = ",".join(_DAYS[weekday] for weekday in weekdays)
+    if scene.has("other", "second", "two", "fortnight"):
+        return alternate_weekdays(scene)
+    return Reading((_next_of(scene.day, weekdays),), "day", f"FREQ=WEEKLY;BYDAY={names}")
+
+
+def weekly_range(scene: Scene) -> Reading | None:
+    """Mondays to Fridays."""
+    first, last = (word.value for word in scene.all("WEEKDAYS"))
+    weekdays = [(first + step) % 7 for step in range((last - first) % 7 + 1)]
+    names = ",".join(_DAYS[weekday] for weekday in sorted(weekdays))
     return Reading((_next_of(scene.day, weekdays),), "day", f"FREQ=WEEKLY;BYDAY={names}")
 
 
@@ -90,5 +100,15 @@ def _not_past(options: list[DateRange], day: date) -> DateRange:
 
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
-    for rule in (weekly, alternate_weekdays, daily, workdays, weekends, monthly_weekday, monthly_day, yearly)
+    for rule in (
+        weekly,
+        weekly_range,
+        alternate_weekdays,
+        daily,
+        workdays,
+        weekends,
+        monthly_weekday,
+        monthly_day,
+        yearly,
+    )
 }

@@ -98,7 +98,14 @@ def _unit_of_weeks(scene: Scene) -> str:
 
 def near_week(scene: Scene) -> Reading | None:
     """A week tomorrow, tomorrow week, three weeks today."""
+    if _is_age(scene):
+        return None
     return _day(move_day(scene.day + timedelta(scene.value("NEAR")), _unit_of_weeks(scene), scene.count))
+
+
+def _is_age(scene: Scene) -> bool:
+    """Whether so many weeks will have passed by then: "it'll be six weeks on Friday"."""
+    return scene.before in ("be", "been") and scene.count > 1
 
 
 def week_yesterday(scene: Scene) -> Reading | None:
@@ -115,6 +122,8 @@ def weekday_week(scene: Scene) -> Reading | None:
 
 def week_on_weekday(scene: Scene) -> Reading | None:
     """A week on Friday, two weeks on Monday."""
+    if _is_age(scene):
+        return None
     return _day(move_day(scene.next_weekday(scene.value("WEEKDAY")), _unit_of_weeks(scene), scene.count))
 
 
@@ -210,7 +219,9 @@ def last_night(scene: Scene) -> Reading | None:
 
 def which_weekend(scene: Scene) -> Reading | None:
     """This, next and last weekend; "next" before a Saturday is this one or the one after."""
-    shift, saturday = _shift_of(scene), scene.day.weekday() >= 5
+    shift, saturday = -1 if scene.has("past") else _shift_of(scene), scene.day.weekday() >= 5
+    if scene.has("coming"):
+        return Reading((weekend_of(scene.day, 1 if saturday else 0),), "day")
     if shift == 1 and not saturday:
         return Reading((weekend_of(scene.day), weekend_of(scene.day, 1)), "day")
     if shift == 0 and scene.tense == "past" and scene.day.weekday() < 2:
@@ -259,10 +270,7 @@ def weekday_coming(scene: Scene) -> Reading | None:
 
 def weekday_beside(scene: Scene) -> Reading | None:
     """The Friday before last."""
-    days = scene.all("WEEKDAY")
-    if not days or scene.has("after"):
-        return None
-    return _day(scene.last_weekday(days[0].value) - timedelta(7))
+    return _day(scene.last_weekday(scene.value("WEEKDAY")) - timedelta(7))
 
 
 def weekday(scene: Scene) -> Reading | None:
@@ -274,8 +282,10 @@ def weekday(scene: Scene) -> Reading | None:
     tense = scene.tense
     if tense == "none":
         tense = _tense_before(scene)
-    if tense == "past":
+    if tense == "past" and (scene.has("the") or (scene.verb[1] and scene.before != "about") or scene.role == "since"):
         return _day(last)
+    if tense == "past":  # of another clause, or of what was told
+        return _days(last, coming)
     if scene.has("the"):  # of some week that was spoken of
         return None
     if tense == "unclear":

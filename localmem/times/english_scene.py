@@ -126,6 +126,8 @@ class Scene:
         """The year that is named: "1974", "last year"; None where there is none."""
         if (year := self.value_or_none("YEAR")) is not None:
             return year
+        if self.has("ago"):
+            return self.day.year - self.count
         shifts = self.all("LAST", "THIS", "NEXT")
         return self.day.year + shifts[0].value if shifts and self.has("year") else None
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Literal
 
-from localmem.times.english_words import OTHER, Word, load_grammar
+from localmem.times.english_words import Word, load_grammar
 
 Tense = Literal["past", "future", "present", "unclear", "none"]
 
@@ -37,7 +37,7 @@ def find_tense(words: Sequence[Word], start: int, end: int) -> tuple[Tense, bool
 
 
 def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool) -> Tense:
-    opens = crossing or start == 0 or words[start - 1].kind == "."
+    opens = crossing or all(word.kind == "." for word in _before_lead(words, start))
     left = _walk(words, range(start - 1, -1, -1), 0.0, crossing=crossing)
     right = _walk(words, range(end, len(words)), _BEHIND, crossing=opens)
     best: tuple[float, Tense] = (1e9, "none")
@@ -45,6 +45,13 @@ def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool
         if cost < best[0] and (tense := _tense_of(words, index)) is not None:
             best = (cost, tense)
     return best[1]
+
+
+def _before_lead(words: Sequence[Word], start: int) -> Sequence[Word]:
+    """The word before words[start] and its preposition, if there is one."""
+    if start and words[start - 1].text in verbs_of("leads"):
+        start -= 1
+    return words[max(0, start - 1) : start]
 
 
 def find_earlier_tense(words: Sequence[Word], start: int) -> Tense:
@@ -84,10 +91,12 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return _tense_of_past(words, index, "unclear")
     if _is_past(text, before, after):
         return _tense_of_past(words, index)
-    if before in _SUBJECTS and text not in verbs_of("adverbs") and words[index].kind == OTHER and text.isalpha():
+    if text in verbs_of("present") and before.endswith("'d"):
+        return "unclear"
+    if not words[index].group and _follows(words, index, ("did", "didn't", "didnt")):
+        return "past" if text.isalpha() else None
+    if before in _SUBJECTS and text not in verbs_of("adverbs") and not words[index].group and text.isalpha():
         return "unclear" if text in verbs_of("same_in_past") else "present"
-    if text in verbs_of("present") and _follows(words, index, ("did", "didn't", "didnt")):
-        return "past"
     return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s")) else None
 
 
@@ -117,8 +126,10 @@ def _opens_clause(words: Sequence[Word], index: int) -> bool:
 def _is_past(text: str, before: str, after: str) -> bool:
     if text in verbs_of("past"):
         return not (text == "had" and after == "better")
+    if text == "come":
+        return before in verbs_of("have")
     if text in verbs_of("same_in_past"):
-        return (text != "left" and before in ("he", "she", "it")) or (text == "left" and before in _THIRD)
+        return before in _THIRD if text == "left" else before.isalpha() and before not in verbs_of("not_third")
     return len(text) > 3 and text.endswith("ed") and text not in verbs_of("not_ed")
 
 

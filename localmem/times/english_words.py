@@ -84,7 +84,7 @@ def _scanner() -> re.Pattern[str]:
 
 _GAP = re.compile(r"[.!?;:\n()\[\]|…—\"“”*#]|,|[-–]|/")
 _NUMBERS = (
-    ("ISO", re.compile(r"\d{4}-\d\d?-\d\d?$")),
+    ("ISO", re.compile(r"\d{4}([-/])\d\d?\1\d\d?$")),
     ("SLASHED", re.compile(r"(?P<a>\d\d?)(?P<by>[/.-])\d\d?(?P=by)(?:\d{4}|\d\d)$")),
     ("FRACTION", re.compile(r"\d\d?/\d\d?$")),
     ("ORDINAL", re.compile(r"(?P<value>[0-3]?\d)(?:st|nd|rd|th)$")),
@@ -95,8 +95,9 @@ _NUMBERS = (
     ("SHORT", re.compile(r"(?P<value>[2-9]0)'?s$")),
 )
 _BEFORE_AMOUNT = frozenset("£$€#@_+.")
-_AFTER_AMOUNT = frozenset("%°£€$")
+_AFTER_AMOUNT = frozenset("%°£€$+")
 # A number with a range in it, "6-10", is two numbers.
+_JOINED = re.compile(r"(\d{1,3})(days|wks?|weeks?|yrs?|years?|mos|months?|mths?)$")
 _RANGE = re.compile(r"(\d\d?(?:st|nd|rd|th)?)-(\d\d?(?:st|nd|rd|th)?)$|((?:19|20)\d\d)-((?:19|20)\d\d)$")
 
 
@@ -150,7 +151,10 @@ def _read_word(text: str, start: int) -> Word:
 def _read_number(text: str, start: int, end: int) -> list[Word]:
     number = text[start:end]
     amount = text[start - 1 : start] in _BEFORE_AMOUNT or (text[end : end + 1] in _AFTER_AMOUNT and end < len(text))
-    if not amount or start == 0:
+    if not amount:
+        if match := _JOINED.match(number):  # "3wks"
+            middle = start + match.end(1)
+            return [*_read_number(text, start, middle), _read_word(match[2], middle)]
         if match := _RANGE.match(number):
             middle = start + number.index("-")
             dash = Word(middle, middle + 1, "-", "-")
