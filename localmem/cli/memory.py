@@ -16,6 +16,7 @@ import click
 from localmem.cli.local_server import ask_server
 from localmem.cli.options import (
     Moment,
+    Period,
     SettingsFlags,
     json_option,
     note,
@@ -69,55 +70,68 @@ def remember(file: Path, flags: SettingsFlags, as_json: bool) -> None:
 @settings_options("user", "system", "data_dir", "config")
 @click.option("--as-of", type=Moment(end=True), help="Recall at this time, from the memory of then.", metavar="DATE")
 @click.option("--speaker", help="Search only units about this speaker, or about both.", metavar="NAME")
-@click.option("--since", type=Moment(), help="Search only events at or after this time.", metavar="DATE")
-@click.option("--until", type=Moment(end=True), help="Search only events up to this time.", metavar="DATE")
+@click.option("--happened", type=Period(), help="Search only events of these days.", metavar="PERIOD")
+@click.option("--told", "learned", type=Period(), help="Search only what was told on these days.", metavar="PERIOD")
 @json_option
 def recall(
     text: str,
     flags: SettingsFlags,
     as_of: datetime | None,
     speaker: str | None,
-    since: datetime | None,
-    until: datetime | None,
+    happened: str | None,
+    learned: str | None,
     as_json: bool,
 ) -> None:
     """Show what the model would be shown.
 
-    Prints the memory that would be recalled if the user said TEXT now. With --speaker, --since or --until it prints the
-    units that a search for TEXT within these bounds returns; no system recalls that way itself. A server that runs on
+    Prints the memory that would be recalled if the user said TEXT now. With --speaker, --happened or --told it prints
+    the units that a search for TEXT within these bounds returns; no system recalls that way itself. A PERIOD is 2025,
+    2025-03, 2025-03-01, or a range such as 2025-03-01..2025-03-31, which may be open at one end. A server that runs on
     the same data directory with the same settings is asked first, which is faster.
     """
-    filters = {"speaker": speaker, "since": since, "until": until}
-    times = {"as_of": as_of, "since": since, "until": until}
-    body = {"text": text, "speaker": speaker} | {key: time and time.isoformat() for key, time in times.items()}
+    filters = {"speaker": speaker, "happened": happened, "told": learned}
+    body = {"text": text, "as_of": as_of and as_of.isoformat(), **filters}
     document = ask_server("POST", "/v1/memories/recall", body, flags) or _recall(text, flags, as_of, filters)
     if as_json:
-        print_json({"text": document["text"], "hits": document["hits"]})
+        print_json({key: document[key] for key in ("text", "hits", "workings")})
     else:
         click.echo(document["text"] or "nothing is recalled")
 
 
-def _recall(text: str, flags: SettingsFlags, as_of: datetime | None, filters: Mapping[str, Any]) -> Document:
+def _recall(text: str, flags: SettingsFlags, as_of: datetime | None, filters: Mapping[str, str | None]) -> Document:
     """The recall document, made in this process."""
     from localmem.retrieval.base import Scope
     from localmem.runtime.inspection import recall_document, recall_text
+    from localmem.times.periods import parse_periods
     from localmem.times.zones import in_zone
 
     settings = flags.load()
     now = as_of or in_zone(datetime.now(UTC), settings.chat.zone)
-    scope = Scope(**filters, now=now)
+    scope, periods = Scope(filters["speaker"], now=now), parse_periods(filters["happened"], filters["told"])
     with open_runtime(settings) as runtime:
         memory = runtime.memory_at(settings.user, as_of) if as_of else runtime.agent(settings.user).memory
-        return recall_document(recall_text(memory, text, scope, user_name=settings.chat.user_name), now)
+        return recall_document(recall_text(memory, text, scope, periods, user_name=settings.chat.user_name), now)
 
 
 @click.command()
 @settings_options("user", "system", "data_dir", "config")
 @click.option("--as-of", type=Moment(end=True), help="Show the memory as of this date.", metavar="DATE")
 @click.option("--history", help="Show the history of one memory unit.", metavar="ID")
+@click.option("--happened", type=Period(), help="Show only events of these days.", metavar="PERIOD")
+@click.option("--told", "learned", type=Period(), help="Show only what was told on these days.", metavar="PERIOD")
 @json_option
-def show(flags: SettingsFlags, as_of: datetime | None, history: str | None, as_json: bool) -> None:
-    """Show a memory: units, links, notes, history."""
+def show(
+    flags: SettingsFlags,
+    as_of: datetime | None,
+    history: str | None,
+    happened: str | None,
+    learned: str | None,
+    as_json: bool,
+) -> None:
+    """Show a memory: units, links, notes, history.
+
+    A PERIOD is 2025, 2025-03, 2025-03-01, or a range such as 2025-03-01..2025-03-31, which may be open at one end.
+    """
     if history:
         settings = flags.load()
         with open_runtime(settings) as runtime:
@@ -127,8 +141,8 @@ def show(flags: SettingsFlags, as_of: datetime | None, history: str | None, as_j
         else:
             click.echo("\n".join(_history_lines(unit_history)))
         return
-    query = {"as_of": as_of and as_of.isoformat()}
-    document = ask_server("GET", "/v1/memories/bank", query, flags) or _read_memory(flags, as_of)
+    query = {"as_of": as_of and as_of.isoformat(), "happened": happened, "told": learned}
+    document = ask_server("GET", "/v1/memories/bank", query, flags) or _read_memory(flags, as_of, happened, learned)
     if as_json:
         print_json({key: document[key] for key in ("units", "links", "notes", "marks")})
         return
@@ -136,15 +150,18 @@ def show(flags: SettingsFlags, as_of: datetime | None, history: str | None, as_j
     note_unread(document)
 
 
-def _read_memory(flags: SettingsFlags, as_of: datetime | None) -> Document:
-    """The document of the whole memory, made in this process."""
+def _read_memory(
+    flags: SettingsFlags, as_of: datetime | None, happened: str | None = None, learned: str | None = None
+) -> Document:
+    """The document of the whole memory, or of its units within the periods, made in this process."""
     from localmem.runtime.inspection import memory_document
+    from localmem.times.periods import parse_periods
     from localmem.times.zones import in_zone
 
-    settings = flags.load()
+    settings, periods = flags.load(), parse_periods(happened, learned)
     now = in_zone(datetime.now(UTC), settings.chat.zone)
     with open_runtime(settings) as runtime:
-        return memory_document(runtime.store, settings.user, settings.system, now, as_of)
+        return memory_document(runtime.store, settings.user, settings.system, now, as_of, periods)
 
 
 def describe_memory(document: Document) -> str:

@@ -4,7 +4,7 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,6 +89,22 @@ class Moment(click.ParamType[datetime]):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+class Period(click.ParamType[str]):
+    """Days in ISO format: a year, a month, a day, or a range of these."""
+
+    name = "period"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from localmem.errors import BadInput
+        from localmem.times.periods import parse_period
+
+        try:
+            parse_period(str(value))
+        except BadInput as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
 class DatasetFile(click.ParamType[tuple[str, Path]]):
     """NAME=FILE."""
 
@@ -158,7 +174,7 @@ def print_report(report: "Report", *, as_json: bool) -> None:
 
 
 def _to_json(value: object) -> object:
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Path):
         return str(value)

@@ -12,33 +12,44 @@ from localmem.retrieval.base import Scope
 from localmem.store.sql import Store
 from localmem.text.dialogue import dated_lines
 from localmem.times.annotate import over_since, spans_of
-from localmem.types import Recall, Session, Turn, Unit
+from localmem.times.periods import NO_LIMIT, Periods
+from localmem.types import Hit, Recall, Session, Turn, Unit
 
 Document = dict[str, object]
 
 _HITS = 10  # units that a search within filters returns
+_SEARCHED = 1000  # units that are searched for, where only some will do
 
 
-def recall_text(memory: Memory, text: str, scope: Scope, *, user_name: str = "User") -> Recall:
+def recall_text(
+    memory: Memory, text: str, scope: Scope, periods: Periods = NO_LIMIT, *, user_name: str = "User"
+) -> Recall:
     """What would be recalled if the user said `text` at `scope.now`.
 
-    With a speaker, since or until, which no system recalls by: the units that a search within these bounds returns, in
-    time order as systems show them. Raises BadInput for such a search in a system that keeps no units.
+    With a speaker, since, until or periods, which no system recalls by: the units that a search within these bounds
+    returns, in time order as systems show them. Raises BadInput for such a search in a system that keeps no units.
     """
-    if scope.now and (scope.speaker, scope.since, scope.until) == (None, None, None):
+    if scope.now and not periods and (scope.speaker, scope.since, scope.until) == (None, None, None):
         turn = Turn("probe.0", "user", user_name, text, scope.now)
         return memory.recall_shown(Session("probe", (turn,)))
     if not memory.keeps_units:
-        raise BadInput("this memory system keeps no units to search; omit --speaker, --since and --until")
-    hits = tuple(sorted(memory.search(text, _HITS, scope), key=lambda hit: hit.unit.time))
+        raise BadInput("this memory system keeps no units to search; omit --speaker, --happened and --told")
+    hits = tuple(sorted(search_within(memory, text, _HITS, scope, periods), key=lambda hit: hit.unit.time))
     recall = Recall(dated_lines(hit.unit for hit in hits), hits)
     return memory.show(recall, scope.now.date()) if memory.show and scope.now else recall
 
 
+def search_within(memory: Memory, text: str, k: int, scope: Scope, periods: Periods) -> list[Hit]:
+    """At most `k` units within a scope and periods, best first; with periods only the first thousand are looked at."""
+    hits = memory.search(text, _SEARCHED if periods else k, scope)
+    return [hit for hit in hits if periods.hold(hit.unit)][:k]
+
+
 def recall_document(recall: Recall, now: datetime) -> Document:
-    """The recalled text as the model reads it, and the units behind it with their scores."""
+    """The recalled text as the model reads it, the units behind it with their scores, and what was worked out."""
     hits = [{"score": float(hit.score), **unit_document(hit.unit, now)} for hit in recall.hits]
-    return {"text": recall.text, "hits": _with_iso_times(hits)}
+    workings = [asdict(working) for working in recall.workings]
+    return {"text": recall.text, "hits": _with_iso_times(hits), "workings": workings}
 
 
 def unit_document(unit: Unit, now: datetime) -> Document:
@@ -51,10 +62,21 @@ def unit_document(unit: Unit, now: datetime) -> Document:
     return {**asdict(unit), "spans": spans, "over_since": past and past.isoformat()}
 
 
-def memory_document(store: Store, user: str, system: str, now: datetime, as_of: datetime | None = None) -> Document:
-    """A user's units with their state, links, notes and marks, and how many closed sessions the system has not read."""
+def memory_document(
+    store: Store,
+    user: str,
+    system: str,
+    now: datetime,
+    as_of: datetime | None = None,
+    periods: Periods = NO_LIMIT,
+) -> Document:
+    """A user's units with their state, links, notes and marks, and how many closed sessions the system has not read.
+
+    With `periods` only the units within these.
+    """
     bank, moment = store.bank(user, system, as_of), as_of or now
-    units = [{**unit_document(unit, moment), "retired": not bank.is_live(unit.id)} for unit in bank.units.values()]
+    within = filter(periods.hold, bank.units.values())
+    units = [{**unit_document(unit, moment), "retired": not bank.is_live(unit.id)} for unit in within]
     return {
         "user": user,
         "system": system,

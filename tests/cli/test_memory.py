@@ -33,10 +33,27 @@ def test_recall_shows_the_memory_of_one_user_within_filters(localmem: Run, sessi
     document = json.loads(localmem(*question).stdout)
     assert "Bruno" in document["hits"][0]["text"] + document["text"]
     assert localmem("recall", "what is my dog called?", "--user", "ben").stdout == "nothing is recalled\n"
-    for bound in ("--until", "--as-of"):
-        hits = json.loads(localmem(*question, bound, "2026-03-05").stdout)["hits"]
+    for bound in (("--told", "..2026-03-05"), ("--happened", "2026-03-01..2026-03-05"), ("--as-of", "2026-03-05")):
+        hits = json.loads(localmem(*question, *bound).stdout)["hits"]
         assert {hit["session"] for hit in hits} == {"first"}
-    assert localmem("recall", "dog", "--user", "ana", "--since", "2030-01-01").stdout == "nothing is recalled\n"
+    assert localmem("recall", "dog", "--user", "ana", "--told", "2030").stdout == "nothing is recalled\n"
+
+
+@pytest.mark.parametrize("command", [("recall", "dog"), ("show",)])
+def test_a_bad_period_is_one_line_with_the_forms(localmem: Run, command: tuple[str, ...]) -> None:
+    result = localmem(*command, "--user", "ana", "--told", "last week")
+    assert result.returncode == 2
+    assert "'last week' is not a period; write 2025, 2025-03, 2025-03-01 or a range" in result.stderr
+
+
+def test_show_is_limited_to_periods(localmem: Run, session_log: Path) -> None:
+    localmem("remember", session_log, "--user", "ana")
+    show = ("show", "--user", "ana", "--json")
+    sessions = [
+        {unit["session"] for unit in json.loads(localmem(*show, *period).stdout)["units"]}
+        for period in ((), ("--told", "..2026-03-05"), ("--happened", "2030"))
+    ]
+    assert sessions == [{"first", "second"}, {"first"}, set()]
 
 
 def test_show_prints_the_memory_now_and_at_a_date_and_the_history_of_a_unit(localmem: Run, session_log: Path) -> None:
@@ -50,6 +67,39 @@ def test_show_prints_the_memory_now_and_at_a_date_and_the_history_of_a_unit(loca
     history = localmem("show", "--user", "ana", "--history", now["units"][0]["id"]).stdout
     assert "User said: My dog is called Bruno." in history
     assert "add_unit by first" in history
+
+
+def test_the_times_of_a_memory_are_shown_and_written_as_json(localmem: Run, tmp_path: Path) -> None:
+    turn = {"role": "user", "text": "My cast comes off on the 12th of March.", "time": "2026-03-02T18:05:00"}
+    log = tmp_path / "cast.jsonl"
+    log.write_text(json.dumps({"id": "cast", "turns": [turn]}))
+    localmem("remember", log, "--user", "ana", env={"LOCALMEM_CHAT__TIMEZONE": "Europe/Berlin"})
+    question = ("recall", "When does my cast come off?", "--user", "ana")
+    assert localmem(*question, "--as-of", "2026-03-05").stdout == (
+        "2 March 2026: User: My cast comes off on the 12th of March (12 March 2026).\n"
+    )
+    recalled = json.loads(localmem(*question, "--json").stdout)
+    shown = json.loads(localmem("show", "--user", "ana", "--json").stdout)
+    for unit in (recalled["hits"][0], shown["units"][0]):
+        assert unit["over_since"] == "2026-03-12"
+        assert unit["spans"][0]["readings"] == [["2026-03-12", "2026-03-12"]]
+        assert unit["time"] == "2026-03-02T18:05:00+01:00"
+    assert "(12 March 2026, already past)" in recalled["text"]
+    history = json.loads(localmem("show", "--user", "ana", "--history", shown["units"][0]["id"], "--json").stdout)
+    assert history["unit"]["spans"][0]["readings"] == [["2026-03-12", "2026-03-12"]]
+
+
+def test_a_log_without_dates_or_out_of_order_is_refused_in_one_line(localmem: Run, tmp_path: Path) -> None:
+    undated = [{"role": "user", "text": "I leave tomorrow."}]
+    out_of_order = [{**undated[0], "time": f"2026-03-0{day}T18:00"} for day in (5, 2)]
+    for turns, says in ((undated, "has no time; add `time`"), (out_of_order, "give turns in the order they were said")):
+        log = tmp_path / "log.jsonl"
+        log.write_text(json.dumps({"id": "s", "turns": turns}))
+        refused = localmem("remember", log, "--user", "ana")
+        assert refused.returncode == 2
+        assert says in refused.stderr
+        assert "Traceback" not in refused.stderr
+        assert json.loads(localmem("show", "--user", "ana", "--json").stdout)["units"] == []
 
 
 def test_a_user_without_memories_is_named(localmem: Run) -> None:

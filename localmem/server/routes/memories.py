@@ -15,14 +15,16 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from localmem.bank import Bank
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
-from localmem.runtime.inspection import memory_document, recall_document, recall_text, unit_document
+from localmem.runtime.inspection import memory_document, recall_document, recall_text, search_within, unit_document
 from localmem.server.dependencies import LocalTime, Services, SharedServices, User
 from localmem.server.errors import ApiError
 from localmem.text.forget_requests import request_about
+from localmem.times.periods import Periods, parse_periods
 from localmem.types import AddUnit, Hide, Session, Turn, Unit
 
 Json = dict[str, object]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Learned = Annotated[str | None, Query(alias="told")]
 
 router = APIRouter(prefix="/v1/memories")
 
@@ -30,13 +32,23 @@ SOURCE = "api"  # in place of the session that a unit comes from
 
 
 class _Filtered(BaseModel):
-    """Fields of a search. `since` and `until` bound the time of the event."""
+    """Fields of a search. `since` and `until` bound the time of the unit.
+
+    `happened` and `told` are the days of the event, and those on which it was told: "2025-03", "2025-03-01..2025-04".
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     speaker: str | None = None
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
+    happened: str | None = None
+    learned: str | None = Field(default=None, alias="told")
+
+    @property
+    def periods(self) -> Periods:
+        """The two periods. Raises BadInput."""
+        return parse_periods(self.happened, self.learned)
 
 
 class SearchRequest(_Filtered):
@@ -87,14 +99,20 @@ def memories(
     after: str | None = None,
     as_of: AwareDatetime | None = None,
     retired: Annotated[bool, Query()] = False,
+    happened: str | None = None,
+    learned: Learned = None,
 ) -> Json:
-    """Units in the order of their addition, from the one after `after`, and notes; `as_of` shows both at that time."""
+    """Units in the order of their addition, from the one after `after`, and notes; `as_of` shows both at that time.
+
+    `happened` and `told` limit the units by the days of the event, and those on which it was told. Raises BadInput.
+    """
+    periods = parse_periods(happened, learned)
     bank = _bank(services, user, as_of)
     if after is not None and after not in bank.units:
         raise NotFound(f"no memory {after!r} to continue after; omit after to start at the first")
     units = (unit for unit in bank.units.values() if retired or bank.is_live(unit.id) or unit.id == after)
     following = units if after is None else islice(dropwhile(lambda unit: unit.id != after, units), 1, None)
-    page = list(islice(following, limit + 1))
+    page = list(islice(filter(periods.hold, following), limit + 1))
     return {
         "object": "list",
         "data": [_memory(unit, bank, as_of or now) for unit in page[:limit]],
@@ -105,11 +123,11 @@ def memories(
 
 @router.post("/search")
 def search(body: SearchRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
-    """The live units most similar to the query, best first."""
+    """The live units most similar to the query, best first. Raises BadInput."""
     with services.sessions.current_agent(user) as agent:
         memory = agent.memory
     scope = Scope(body.speaker, body.since, body.until, now)
-    hits = memory.search(body.query, body.limit, scope)
+    hits = search_within(memory, body.query, body.limit, scope, body.periods)
     data = [{**_memory(hit.unit, memory.bank, now), "score": float(hit.score)} for hit in hits]
     return {"object": "list", "data": data}
 
@@ -123,14 +141,25 @@ def recall(body: RecallRequest, services: SharedServices, user: User, now: Local
     else:
         memory = services.runtime.memory_at(user, body.as_of)
     scope = Scope(body.speaker, body.since, body.until, body.as_of or now)
-    results = recall_text(memory, body.text, scope, user_name=services.settings.chat.user_name)
+    results = recall_text(memory, body.text, scope, body.periods, user_name=services.settings.chat.user_name)
     return {"object": "recall", **recall_document(results, body.as_of or now)}
 
 
 @router.get("/bank")
-def read_bank(services: SharedServices, user: User, now: LocalTime, as_of: AwareDatetime | None = None) -> Json:
-    """All units, links, notes and marks at once, and how many closed sessions this system has not read."""
-    document = memory_document(services.runtime.store, user, services.settings.system, now, as_of)
+def read_bank(
+    services: SharedServices,
+    user: User,
+    now: LocalTime,
+    as_of: AwareDatetime | None = None,
+    happened: str | None = None,
+    learned: Learned = None,
+) -> Json:
+    """All units, or those within the two periods, links, notes and marks, and how many closed sessions are not read.
+
+    Raises BadInput.
+    """
+    periods = parse_periods(happened, learned)
+    document = memory_document(services.runtime.store, user, services.settings.system, now, as_of, periods)
     return {"object": "bank", **document}
 
 

@@ -77,6 +77,28 @@ def test_search_is_narrowed_by_time_and_speaker(live: LiveServer) -> None:
     assert naive.status_code == 400
 
 
+def test_memories_of_an_event_or_told_in_a_period(live: LiveServer) -> None:
+    live.clock.advance(days=1)
+    day = live.clock.time.date()
+    chat(live, "The piano comes on 7 May 2031.")
+    http = live.http()
+    for event, spoken, count in (
+        ("2031-05", "", 1),
+        ("2031-06..", "", 0),
+        ("2031", f"{day}..{day}", 1),
+        ("", "2031", 0),
+    ):
+        periods = {"happened": event, "told": spoken}
+        searched = http.post("/v1/memories/search", json={"query": "piano", **periods}).json()["data"]
+        recalled = http.post("/v1/memories/recall", json={"text": "piano", **periods}).json()["hits"]
+        listed = http.get("/v1/memories", params=periods).json()["data"]
+        bank = http.get("/v1/memories/bank", params=periods).json()["units"]
+        assert [len(units) for units in (searched, recalled, listed, bank)] == [count] * 4, periods
+    bad = http.post("/v1/memories/search", json={"query": "piano", "told": "May"})
+    assert bad.status_code == 400
+    assert "'May' is not a period; write 2025, 2025-03, 2025-03-01" in bad.json()["error"]["message"]
+
+
 def test_a_memory_added_by_hand_is_recalled_and_outlives_the_server(tmp_path: Path) -> None:
     with serving(tmp_path) as live:
         answer = live.http().post("/v1/memories", json={"text": " The spare key is under the blue pot. "})
