@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
+from localmem.times.days import one_day
 from localmem.times.languages.grammar import Language, Pattern
 from localmem.times.languages.meanings import BLOCKED, COMING, MEANINGS, Frame, Meaning, join_weekly
 from localmem.types import DateRange, TimeRole, TimeSpan
@@ -53,8 +54,12 @@ class Finder:
                 continue
             end = match.end
             previous = self._matches[-1] if self._matches else None
-            joined = self._join(previous, match) if previous else None
-            self._matches[-1:] = [joined] if joined else [*self._matches[-1:], match]
+            if previous and (beside := self._beside(previous, match)):
+                self._matches.append(beside)
+            elif previous and (joined := self._join(previous, match)):
+                self._matches[-1] = joined
+            else:
+                self._matches.append(match)
         return [self._as_span(match) for match in self._matches if match.meaning.readings]
 
     def _longest(self, start: int) -> _Match | None:
@@ -78,11 +83,17 @@ class Finder:
         after = self._rules.after.match(self._folded, end)
         place = (before and before.lastgroup) or (after and after.lastgroup) or "at"
         role, implied = _ROLES[place]
-        tense = (self._tense(start, end) if pattern.meaning not in _TENSELESS else "") or (
-            "past" if place == "from" else ""
-        )
-        month = self._month_before(values["day"]) if pattern.meaning == "day_of_month" else None
-        meaning = resolve(pattern, values, Frame(self._day, implied or tense, month))
+        present = "present" in pattern.constants
+        needs_tense = present or pattern.meaning not in _TENSELESS
+        tense = self._tense(start, end, clause_only=present) if needs_tense else ""
+        if place == "from":
+            tense = tense or "past"
+        frame = Frame(self._day, implied or tense)
+        if pattern.meaning == "day_of_month":
+            here = self._months_here()
+            month = self._month_before(values["day"], here)
+            frame = Frame(self._day, "" if here else frame.tense, month)
+        meaning = resolve(pattern, values, frame)
         if meaning is None:
             return None
         if (
@@ -97,13 +108,18 @@ class Finder:
         start = max(before.start(), last) if before else start
         return _Match(pattern, values, start, after.end() if after else end, match.span(), meaning)
 
-    def _tense(self, start: int, end: int) -> str:
+    def _tense(self, start: int, end: int, *, clause_only: bool = False) -> str:
         """ "past" or "future" by the clause about a time, or by its sentence where nothing else is in the clause."""
         sentence = self._about(_SENTENCE_END, start, end)
         clause = self._about(_CLAUSE_END, start, end)
         clause = (max(clause[0], sentence[0]), min(clause[1], sentence[1]))
         tense = self._tense_of(*clause)
-        if tense or clause[1] - clause[0] > end - start + (0 if self._rules.unspaced else _SHORT_CLAUSE):
+        beside = clause[1] - clause[0] - (end - start)
+        if (
+            tense
+            or clause_only
+            or not (self._rules.verb_last or beside <= (0 if self._rules.unspaced else _SHORT_CLAUSE))
+        ):
             return tense
         return self._tense_of(*sentence)
 
@@ -119,16 +135,15 @@ class Finder:
         future = self._rules.future.search(text, start, end) is not None
         return "" if past == future else "past" if past else "future"
 
-    def _month_before(self, day: int) -> DateRange | None:
+    def _months_here(self) -> list[Meaning]:
+        """What this text has named of months so far."""
+        meanings = [match.meaning for match in self._matches if match.pattern.meaning in _NAME_MONTHS]
+        return meanings or [match.meaning for match in self._matches if match.meaning.precision == "month"]
+
+    def _month_before(self, day: int, here: Sequence[Meaning]) -> DateRange | None:
         """The date named before that has the same day, or else the month named before, if not several were."""
-        here = [
-            match.meaning
-            for match in self._matches
-            if match.pattern.meaning in _NAME_MONTHS or match.meaning.precision == "month"
-        ]
         named = (span for span in self._context if span.precision == "month" or self._rules.names_month(span.words))
-        earlier = list(named)[-_RECENT:]
-        both: list[TimeSpan | Meaning] = [*earlier, *here]
+        both: list[TimeSpan | Meaning] = [*list(named)[-_RECENT:], *here]
         sure = [span for span in both if len(span.readings) == 1 and span.role == "at" and not span.repeats]
         days = [span.readings[0] for span in sure]
         if same := [span for span in days if span.first == span.last and span.first.day == day]:
@@ -151,6 +166,20 @@ class Finder:
         else:
             return None
         return meaning and second._replace(start=first.start, core=(first.core[0], second.core[1]), meaning=meaning)
+
+    def _beside(self, first: _Match, second: _Match) -> _Match | None:
+        """A weekday named beside another: of the same week, and not sure where it would come before that one."""
+        between = self._rules.between.fullmatch(self._folded, first.core[1], second.core[0])
+        if not between or between.lastgroup != "also" or not first.meaning.readings:
+            return None
+        if first.pattern.meaning != "weekday" or set(second.values) != {"weekday"}:
+            return None
+        day, meaning = second.meaning.readings[0].first, second.meaning
+        if "weeks" in first.values or "shift" in first.values:
+            meaning = resolve(second.pattern, {**first.values, **second.values}, Frame(self._day, "")) or BLOCKED
+        elif self._day < day < first.meaning.readings[0].first:
+            meaning = meaning._replace(readings=(one_day(day), one_day(day, 7)))
+        return second._replace(meaning=meaning)
 
     def _range(self, first: _Match, second: _Match) -> Meaning | None:
         """From the first to the last of a range; what either leaves out is taken from the other."""

@@ -53,6 +53,7 @@ class Language:
         self._table = _read_table(name)
         self.name = name
         self.unspaced = name in UNSPACED
+        self.verb_last = bool(self._table.get("verb_last"))  # only a sentence's last clause has a tense
         self.common = frozenset(self._table["common"].split())
         self.past, self.future = (_any_line(self._table["tenses"][tense]) for tense in ("past", "future"))
         self._gap = r"\s*" if self.unspaced else r"\s+"
@@ -158,7 +159,8 @@ class Language:
 
     def _alternatives(self, slot: str) -> str:
         digits = [_DIGITS[slot]] if slot in _DIGITS else []
-        return "|".join((*digits, *self._slots.get(slot, {}).values()))
+        words = [word for entry in self._slots.get(slot, {}).values() for word in _split(entry)]
+        return "|".join((*digits, *sorted(words, key=len, reverse=True)))
 
     def _roles(self, table: Mapping[str, str]) -> str:
         """The words of each role, as groups that bear its name."""
@@ -179,6 +181,11 @@ def _read_table(name: str) -> dict[str, Any]:
 def language_names() -> tuple[str, ...]:
     """The codes of the languages that have a file."""
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.yaml")))
+
+
+def _split(expression: str) -> list[str]:
+    """The alternatives of an expression, so that longer ones can come first; one with groups stays whole."""
+    return [expression] if "(" in expression else expression.split("|")
 
 
 def _any_line(lines: str) -> re.Pattern[str]:

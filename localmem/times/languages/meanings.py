@@ -214,6 +214,19 @@ def _dates(values: Values, frame: Frame) -> Meaning | None:
     return Meaning((DateRange(start[0].first, end[0].last),), "day")
 
 
+def _nth_weekday(values: Values, frame: Frame) -> Meaning:
+    """The second Sunday of a month."""
+
+    def find(year: int) -> DateRange | None:
+        return nth_weekday(year, values["month"], values["weekday"], values["ordinal"])
+
+    year = _year_of(values, frame)
+    if year is None:
+        return _days(_nearest(values, frame, find))
+    day = find(year)
+    return _days([day] if day else [])
+
+
 def _month(values: Values, frame: Frame) -> Meaning:
     return Meaning(tuple(_months(values, frame)), "month")
 
@@ -284,8 +297,10 @@ def _decade(values: Values, _frame: Frame) -> Meaning:
 
 
 def _every(values: Values, frame: Frame) -> Meaning | None:
-    """What recurs, with its first occurrence on or after the day."""
+    """What recurs, with its first occurrence on or after the day; `present` where words of the past name one day."""
     day = frame.day
+    if values.get("present") and frame.tense == "past":
+        return None
     if "ordinal" in values:
         return _monthly(values, day)
     if "weekday" in values:
@@ -388,6 +403,7 @@ MEANINGS: Mapping[str, Callable[[Values, Frame], Meaning | None]] = {
     "weekday_and_day": _weekday_and_day,
     "day_of_month": _day_of_month,
     "date": _date,
+    "nth_weekday": _nth_weekday,
     "dates": _dates,
     "month": _month,
     "part": _part,
