@@ -1,7 +1,7 @@
 """The times that texts name in languages other than English: one engine, and one YAML file for each language.
 
-`grammar` compiles a language's words and patterns, `meanings` resolves what a pattern matched, `finder` searches a
-text. Knows no store and no model.
+`grammar` compiles a language's words and patterns, `meanings` and `recurring` resolve what a pattern matched, `finder`
+searches a text. Knows no store and no model.
 """
 
 import re

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from localmem.times.days import one_day
 from localmem.times.languages.grammar import Language, Pattern
-from localmem.times.languages.meanings import BLOCKED, COMING, MEANINGS, Frame, Meaning, join_weekly
+from localmem.times.languages.meanings import BLOCKED, COMING, MEANINGS, Frame, Meaning
+from localmem.times.languages.recurring import find_recurring, join_weekly
 from localmem.types import DateRange, TimeRole, TimeSpan
 
 _SENTENCE_END = re.compile(r"(?<![0-9])[.!?…](?=\s|$)|[。！？；;\n]")
@@ -159,7 +160,7 @@ class Finder:
         if self._rules.unspaced and first.meaning.role == "since" and second.meaning.role != "until":
             return None
         if first.meaning.repeats and set(second.values) == {"weekday"}:
-            again = MEANINGS["every"](second.values, Frame(self._day, ""))
+            again = find_recurring(second.values, Frame(self._day, ""))
             meaning = again and join_weekly(first.meaning, again, between.lastgroup == "to")
         elif between.lastgroup == "to":
             meaning = self._range(first, second)
@@ -209,6 +210,7 @@ class Finder:
 def resolve(pattern: Pattern, values: Mapping[str, int], frame: Frame) -> Meaning | None:
     """What a pattern means with these values; BLOCKED for what lies outside of the calendar."""
     try:
-        return MEANINGS[pattern.meaning](values, frame)
+        find = find_recurring if pattern.meaning == "every" else MEANINGS[pattern.meaning]
+        return find(values, frame)
     except (ValueError, OverflowError):
         return BLOCKED

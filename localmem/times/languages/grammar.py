@@ -159,8 +159,12 @@ class Language:
 
     def _alternatives(self, slot: str) -> str:
         digits = [_DIGITS[slot]] if slot in _DIGITS else []
-        words = [word for entry in self._slots.get(slot, {}).values() for word in _split(entry)]
+        words = [word for entry in self._slots.get(slot, {}).values() for word in self._split(entry)]
         return "|".join((*digits, *sorted(words, key=len, reverse=True)))
+
+    def _split(self, expression: str) -> list[str]:
+        """The alternatives of an expression, so that longer ones can come first; one with groups stays in one piece."""
+        return [expression] if "(" in expression.replace(self._spaced("_"), "") else expression.split("|")
 
     def _roles(self, table: Mapping[str, str]) -> str:
         """The words of each role, as groups that bear its name."""
@@ -181,11 +185,6 @@ def _read_table(name: str) -> dict[str, Any]:
 def language_names() -> tuple[str, ...]:
     """The codes of the languages that have a file."""
     return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.yaml")))
-
-
-def _split(expression: str) -> list[str]:
-    """The alternatives of an expression, so that longer ones can come first; one with groups stays whole."""
-    return [expression] if "(" in expression else expression.split("|")
 
 
 def _any_line(lines: str) -> re.Pattern[str]:

@@ -23,10 +23,9 @@ from localmem.times.days import (
 from localmem.types import DateRange, Precision, TimeRole
 
 COMING = 9
-_DAY, _WEEKEND, _WEEK, _MONTH, _YEAR = 1, 5, 7, 30, 365  # values of the slots `unit` and `period`
-_PRECISIONS: Mapping[int, Precision] = {_DAY: "day", _WEEKEND: "day", _WEEK: "week", _MONTH: "month", _YEAR: "year"}
+DAY, WEEKEND, WEEK, _MONTH, _YEAR = 1, 5, 7, 30, 365  # values of the slots `unit` and `period`
+_PRECISIONS: Mapping[int, Precision] = {DAY: "day", WEEKEND: "day", WEEK: "week", _MONTH: "month", _YEAR: "year"}
 _WINTER = 4
-_CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _LONG = timedelta(days=270)  # what comes later than this may as well have been, where no tense tells
 _NEAR = timedelta(days=62)  # within this a weekday with a day of the month is looked for
 
@@ -91,9 +90,9 @@ def _same_day(day: date, unit: int, count: int) -> date:
 
 def _unit_at(day: date, unit: int, count: int) -> DateRange:
     """The calendar unit that is so many from the one that holds a day."""
-    if unit == _WEEKEND:
+    if unit == WEEKEND:
         return weekend_of(day, count)
-    if unit == _WEEK:
+    if unit == WEEK:
         return week_of(day, count)
     if unit == _MONTH:
         return months_from(day.year, day.month + count)
@@ -112,12 +111,12 @@ def _period(values: Values, frame: Frame) -> Meaning:
     """This, the last or the next week, month, year or weekend."""
     unit, shift = values["period"], values["shift"]
     this = _unit_at(frame.day, unit, 0)
-    if unit == _WEEKEND and shift == COMING:
+    if unit == WEEKEND and shift == COMING:
         shift = int(frame.day >= this.first)
-    if unit == _WEEKEND and shift == 0 and frame.tense == "past" and frame.day < this.first:
+    if unit == WEEKEND and shift == 0 and frame.tense == "past" and frame.day < this.first:
         shift = -1
     readings = [_unit_at(frame.day, unit, 1 if shift == COMING else shift)]
-    if unit == _WEEKEND and shift == 1 and frame.day < this.first and not values.get("sure"):
+    if unit == WEEKEND and shift == 1 and frame.day < this.first and not values.get("sure"):
         readings.insert(0, this)
     return Meaning(tuple(readings), _PRECISIONS[unit])
 
@@ -296,49 +295,6 @@ def _decade(values: Values, _frame: Frame) -> Meaning:
     return Meaning((years_from(first, 10),), "year")
 
 
-def _every(values: Values, frame: Frame) -> Meaning | None:
-    """What recurs, with its first occurrence on or after the day; `present` where words of the past name one day."""
-    day = frame.day
-    if values.get("present") and frame.tense == "past":
-        return None
-    if "ordinal" in values:
-        return _monthly(values, day)
-    if "weekday" in values:
-        interval = f"INTERVAL={values['number']};" if values.get("number", 1) > 1 else ""
-        first = one_day(day, (values["weekday"] - day.weekday()) % 7)
-        return Meaning((first,), "day", repeats=f"FREQ=WEEKLY;{interval}BYDAY={_CODES[values['weekday']]}")
-    if "month" in values or "holiday" in values:
-        return _yearly(values, frame)
-    if "day" in values:
-        coming = _day_of_month(values, Frame(day, "future"))
-        return coming and coming._replace(repeats=f"FREQ=MONTHLY;BYMONTHDAY={values['day']}")
-    days = {_DAY: "DAILY", _WEEKEND: "WEEKLY;BYDAY=SA,SU", _WEEK: "WEEKLY;BYDAY=MO,TU,WE,TH,FR"}
-    allowed = {_DAY: range(7), _WEEKEND: range(5, 7), _WEEK: range(5)}[values["period"]]
-    first = next(one_day(day, offset) for offset in range(7) if (day.weekday() + offset) % 7 in allowed)
-    return Meaning((first,), "day", repeats=f"FREQ={days[values['period']]}")
-
-
-def _monthly(values: Values, day: date) -> Meaning:
-    months = [months_from(day.year, day.month + offset).first for offset in range(14)]
-    days = [nth_weekday(month.year, month.month, values["weekday"], values["ordinal"]) for month in months]
-    first = next(candidate for candidate in days if candidate and candidate.first >= day)
-    return Meaning((first,), "day", repeats=f"FREQ=MONTHLY;BYDAY={values['ordinal']}{_CODES[values['weekday']]}")
-
-
-def _yearly(values: Values, frame: Frame) -> Meaning | None:
-    coming = Frame(frame.day, "future")
-    if "holiday" in values:
-        code = values["holiday"]
-        if code > 1231:
-            return BLOCKED
-        rule = f"BYMONTH={code // 100};BYMONTHDAY={code % 100}"
-        return _holiday(values, coming)._replace(repeats=f"FREQ=YEARLY;{rule}")
-    rule, find = f"BYMONTH={values['month']}", _month
-    if "day" in values:
-        rule, find = f"{rule};BYMONTHDAY={values['day']}", _date
-    return find(values, coming)._replace(repeats=f"FREQ=YEARLY;{rule}")
-
-
 def _skip(_values: Values, _frame: Frame) -> Meaning:
     return BLOCKED
 
@@ -378,19 +334,6 @@ def _days(days: Iterable[DateRange]) -> Meaning:
     return Meaning(tuple(days), "day")
 
 
-def join_weekly(first: Meaning, second: Meaning, through: bool) -> Meaning | None:
-    """Two weekdays that recur as one rule, with the days between them for "Mondays through Fridays"."""
-    rules = [meaning.repeats.rpartition("BYDAY=") for meaning in (first, second)]
-    if rules[0][0] != rules[1][0] or not rules[0][0].startswith("FREQ=WEEKLY"):
-        return None
-    codes = [code for _, _, days in rules for code in days.split(",")]
-    if through:
-        start, end = (_CODES.index(code) for code in (codes[0], codes[-1]))
-        codes = list(_CODES[start : end + 1])
-    joined = rules[0][0] + "BYDAY=" + ",".join(codes)
-    return min(first, second, key=lambda meaning: meaning.readings)._replace(repeats=joined)
-
-
 MEANINGS: Mapping[str, Callable[[Values, Frame], Meaning | None]] = {
     "offset": _offset,
     "ago": _ago,
@@ -411,6 +354,5 @@ MEANINGS: Mapping[str, Callable[[Values, Frame], Meaning | None]] = {
     "holiday": _holiday,
     "year": _year,
     "decade": _decade,
-    "every": _every,
     "skip": _skip,
 }
