@@ -36,7 +36,7 @@ class _Clause(NamedTuple):
 
 
 class _Language:
-    """The phrases of one language, compiled."""
+    """The phrases of one language. Its patterns are compiled when they are needed: mostly those of one language are."""
 
     def __init__(self, name: str, phrases: dict[str, str]) -> None:
         fields = {field: _strip_accents(text).replace(" | ", "|") for field, text in phrases.items()}
@@ -47,24 +47,26 @@ class _Language:
         def alternatives(field: str) -> str:
             return f"(?:{fields.get(field) or '(?!)'})"  # the latter matches nothing
 
-        def anywhere(field: str) -> re.Pattern[str]:
-            return re.compile(before + alternatives(field) + after)
-
-        def opening(field: str) -> re.Pattern[str]:
-            return re.compile(begin + alternatives(field) + after)
-
         ask, inversion = alternatives("ask"), f"{alternatives('invert')} {alternatives('subject')}"
         wrap, lead, tell = alternatives("wrap"), alternatives("lead"), alternatives("tell")
         wrapped = rf"{before}{wrap}(?: \w+){{0,2}} {ask}|^{lead}(?: (?!{tell}{after})\w+){{1,6}}? {ask}"
-        self.courtesy = re.compile(rf"(?:{alternatives('courtesy')}{after}\s*)+")
-        self.asks = re.compile(f"{begin}(?:{ask}|{inversion}){after}")
-        self.wraps = re.compile(f"(?:{wrapped}){after}")
-        self.ask = re.compile(ask)
-        self.word = re.compile("|".join(map(alternatives, ("ask", "courtesy", "request"))))
-        self.advice, self.request, self.offer = (opening(field) for field in ("advice", "request", "offer"))
-        self.recall, self.mine, self.tell = (anywhere(field) for field in ("recall", "mine", "tell"))
-        self.denial, self.answer = anywhere("denial"), anywhere("answer")
-        self.past, self.correction = anywhere("past"), opening("correction")
+        self._patterns = {
+            "courtesy": rf"(?:{alternatives('courtesy')}{after}\s*)+",
+            "asks": f"{begin}(?:{ask}|{inversion}){after}",
+            "wraps": f"(?:{wrapped}){after}",
+            "ask": ask,
+            "word": "|".join(map(alternatives, ("ask", "courtesy", "request"))),
+        }
+        for field in ("advice", "request", "offer", "correction"):
+            self._patterns[field] = begin + alternatives(field) + after
+        for field in ("recall", "mine", "tell", "denial", "answer", "past"):
+            self._patterns[field] = before + alternatives(field) + after
+
+    def __getattr__(self, name: str) -> re.Pattern[str]:
+        if name not in self.__dict__.get("_patterns", ()):
+            raise AttributeError(name)
+        pattern = self.__dict__[name] = re.compile(self._patterns[name])
+        return pattern
 
     def knows(self, word: str) -> bool:
         """Whether a word is a frequent one of this language, or a question word or courtesy of it."""
