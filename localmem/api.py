@@ -17,7 +17,7 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from localmem.chat.conversation import Conversation
+from localmem.chat.conversation import Conversation, not_before_last
 from localmem.config import Settings, load_settings
 from localmem.errors import BadInput
 from localmem.runtime import Runtime
@@ -68,7 +68,7 @@ class LocalMem:
     def chat(self, text: str, *, user: str | None = None, time: datetime | None = None) -> Reply:
         """The reply to one message, with memory. The session stays open until `end_session`."""
         agent = self.agent(user)
-        return agent.chat(text, time or agent.not_before_last(self._now()))
+        return agent.chat(text, time or not_before_last(self._now(), *agent.sessions))
 
     def end_session(self, session: str | None = None, *, user: str | None = None) -> str | None:
         """End a session, by default the one opened last, and remember it. Returns its id, None when none is open."""

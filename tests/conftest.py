@@ -6,6 +6,7 @@ every Python that a test starts.
 
 import importlib.util
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A hub library that is told to stay offline would hide what one does that is not.
     for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE", "LOCALMEM_CONFIG"):
         os.environ.pop(variable, None)
+    os.environ["TZ"] = "UTC"  # turns are dated by this machine's clock where no zone is set
+    time.tzset()
     os.environ["XDG_CONFIG_HOME"] = str(_OFFLINE)  # no settings.yaml there: a developer's own must not change a test
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])])
 

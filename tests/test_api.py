@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 import localmem
 from localmem import AsyncLocalMem, Conversation, LocalMem, Message, load_agent
-from localmem.errors import BadInput, BadSettings, NotFound
+from localmem.errors import BadInput, BadSettings, NotFound, OutOfOrder
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Prompt
 from tests.fakes import START
@@ -45,6 +45,22 @@ def test_what_was_added_is_found_recalled_listed_and_explained(memory: LocalMem)
     assert (hit.unit.id, statement.id, answer.id) == (statement.id, f"{session}.0@u0", f"{session}.0@a0")
     for unit, sources in ((statement, [f"{session}.0"]), (answer, [f"{session}.0", f"{session}.1"])):
         assert [turn.id for turn in memory.history(unit.id, user="ana").sources] == sources
+
+
+def test_a_clock_set_back_breaks_no_session(memory: LocalMem) -> None:
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    memory.chat("My sister Clara lives in Lyon.", user="ana", time=ahead)
+    assert memory.chat("She moved to Nice.", user="ana").turn.time == ahead
+    with pytest.raises(OutOfOrder):  # a time that the caller names is not corrected
+        memory.chat("She likes it.", user="ana", time=START)
+
+
+def test_turns_are_dated_in_the_users_zone(tmp_path: Path) -> None:
+    chat = {"timezone": "Asia/Tokyo"}
+    with LocalMem(data=tmp_path, retrieval={"retriever": "bm25"}, chat=chat, backbone=ScriptedLLM(_reply)) as tokyo:
+        assert tokyo.chat("Hello.").turn.time.utcoffset() == timedelta(hours=9)
+        tokyo.add("My sister Clara lives in Lyon.")
+        assert tokyo.memories()[-1].time.utcoffset() == timedelta(hours=9)
 
 
 def test_users_see_only_their_own_memory(memory: LocalMem) -> None:

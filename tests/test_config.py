@@ -1,6 +1,7 @@
 """Settings: the order of their sources, and one-line errors."""
 
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -63,6 +64,15 @@ def test_a_mistake_is_one_line_with_its_cure(tmp_path: Path, text: str, says: st
         load_settings(file)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_time_zone_has_an_iana_name() -> None:
+    assert load_settings(flags={"chat": {"timezone": "Asia/Tokyo"}}).chat.zone == ZoneInfo("Asia/Tokyo")
+    assert load_settings().chat.zone is None
+    with pytest.raises(BadSettings) as error:
+        load_settings(flags={"chat": {"timezone": "Middle/Earth"}})
+    cure = "give an IANA name such as Europe/Berlin"
+    assert str(error.value) == f"setting 'chat.timezone' cannot be 'Middle/Earth': {cure}"
 
 
 def test_an_unknown_environment_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

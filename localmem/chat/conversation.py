@@ -74,11 +74,6 @@ class Conversation:
         with self._lock:
             return tuple(self._open.values())
 
-    def not_before_last(self, now: datetime) -> datetime:
-        """The time to give a turn said now: a clock that was set back must not break a session."""
-        with self._lock:
-            return max([now, *(session.turns[-1].time for session in self._open.values() if session.turns)])
-
     # -- turns -----------------------------------------------------------------------------------------------------
 
     def hear(
@@ -233,6 +228,11 @@ class Conversation:
         user, assistant = self.responder.speakers
         speaker = user if message.role == "user" else assistant
         return Turn(f"{session.id}.{next_number(session)}", message.role, speaker, message.content, time)  # type: ignore[arg-type]
+
+
+def not_before_last(time: datetime, *sessions: Session) -> datetime:
+    """The time to give a turn that continues a session: a clock that was set back must not break a dialogue."""
+    return max([time, *(session.turns[-1].time for session in sessions if session.turns)])
 
 
 class WaitingSessions:

@@ -101,7 +101,9 @@ class _TerminalChat:
             self._runtime.remember_all(self._user)
 
     def _reply(self, text: str) -> None:
-        pieces = self._agent.stream(text, self._agent.not_before_last(self._clock()))
+        from localmem.chat.conversation import not_before_last
+
+        pieces = self._agent.stream(text, not_before_last(self._clock(), *self._agent.sessions))
         try:
             while True:
                 click.echo(next(pieces), nl=False)
@@ -138,6 +140,8 @@ class _TerminalChat:
             return
         for hit in self._last_reply.recall.hits:
             click.echo(f"recalled {hit.unit.id} ({hit.score:.3f}): {hit.unit.text}")
+        for working in self._last_reply.recall.workings:
+            click.echo(f"worked out: {working.text} [turns {', '.join(working.sources)}]")
         click.echo(f"prompt {self._last_reply.prompt.name}, as it was sent:")
         for message in self._last_reply.prompt.messages:
             click.echo(f"[{message.role}]\n{message.content}\n")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from localmem.chat.conversation import Announce, Conversation
+from localmem.chat.conversation import Announce, Conversation, not_before_last
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.runtime import Runtime
 from localmem.server.client_tasks import ClientMessage, HasLogged
@@ -301,20 +301,15 @@ class SessionManager:
         def as_seen(session: Session) -> Session:
             return Session(session_id, (*continuation.context, *session.turns[len(logged) :]))
 
-        moment = _not_before_last(time, logged)
+        moment = not_before_last(time, Session(session_id, tuple(logged)))
         return as_seen(agent.hear(continuation.new, moment, session_id, lambda session: announce(as_seen(session))))
-
-
-def _not_before_last(time: datetime, turns: Sequence[Turn]) -> datetime:
-    """A clock that was set back must not break a dialogue, so no turn is dated before the last one."""
-    return max([time, *(turn.time for turn in turns[-1:])])
 
 
 def _with_unlogged(agent: Conversation, continuation: Continuation, time: datetime) -> Session:
     """The session with its new turns, which are written nowhere."""
     name, context = continuation.session_id, continuation.context
     user, assistant = agent.responder.speakers
-    moment = _not_before_last(time, context)
+    moment = not_before_last(time, Session(name, tuple(context)))
     new: list[Turn] = []
     for message in continuation.new:
         role: Role = "user" if message.role == "user" else "assistant"

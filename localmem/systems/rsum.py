@@ -153,7 +153,7 @@ class RsumOptions(Options):
 
 def _make(parts: Parts, options: RsumOptions, bank: Bank | None) -> Memory:
     retriever = parts.new_retriever() if options.retrieve else None
-    return RecursiveSummary(llm=parts.llm, retriever=retriever, bank=bank, **options.model_dump())
+    return RecursiveSummary(llm=parts.llm, retriever=retriever, bank=bank, **options.model_dump(exclude={"show_times"}))
 
 
 SYSTEM = System("rsum", RsumOptions, _make, "one summary, rewritten after each session", "at each session's end")

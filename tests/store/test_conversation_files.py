@@ -7,8 +7,10 @@ import pytest
 
 from localmem.errors import BadInput
 from localmem.store.conversation_files import FileDefaults, read_sessions
+from localmem.times.zones import read_zone
 
 NAMES = FileDefaults("Ana", "Bot")
+BERLIN = FileDefaults(zone=read_zone("Europe/Berlin"))
 
 
 def _file(tmp_path: Path, *lines: object) -> Path:
@@ -33,6 +35,28 @@ def test_sessions_come_in_the_order_of_time_with_names_and_zones(tmp_path: Path)
     ]
     assert first.turns[0].time.isoformat() == "2026-03-02T20:00:00+02:00"
     assert second.turns[0].time.isoformat() == "2026-03-03T09:00:00+00:00"
+
+
+def test_times_are_those_of_the_users_clock_and_two_zones_stay_two(tmp_path: Path) -> None:
+    texts = ("2026-03-02T23:30:00", "2026-03-02T22:45:00Z", "2026-03-03T08:00:00+09:00")
+    record = {"turns": [_turn("user", f"number {number}", time) for number, time in enumerate(texts)]}
+    path = _file(tmp_path, record)
+    (read,) = read_sessions(path, BERLIN)
+    assert [turn.time.isoformat() for turn in read.turns] == [
+        "2026-03-02T23:30:00+01:00",
+        "2026-03-02T23:45:00+01:00",
+        "2026-03-03T08:00:00+09:00",
+    ]
+    assert read.id == read_sessions(path, NAMES)[0].id  # so an import in another zone adds nothing
+
+
+def test_a_log_goes_through_the_hour_that_occurs_twice(tmp_path: Path) -> None:
+    clock = ("2026-10-25T02:30:00", "2026-10-25T02:50:00", "2026-10-25T02:30:00", "2026-10-25T03:10:00")
+    record = {"turns": [_turn("user", f"number {number}", time) for number, time in enumerate(clock)]}
+    (read,) = read_sessions(_file(tmp_path, record), BERLIN)
+    times = [turn.time for turn in read.turns]
+    assert times == sorted(times)
+    assert [time.isoformat()[11:] for time in times[1:3]] == ["02:50:00+02:00", "02:30:00+01:00"]
 
 
 def test_an_id_comes_from_the_content_when_there_is_none(tmp_path: Path) -> None:

@@ -1,14 +1,28 @@
 """Changes and times as the store writes them: the same back, or refused."""
 
 import math
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 
 from localmem.errors import BadInput, StoreError
 from localmem.store.serialization import ChangeSerializer, from_micros, named_units, to_micros, zone_of
-from localmem.types import AddLink, Change, Hide, Link, MarkUnit, RefuseText, Restore, SetNote
+from localmem.store.transfer import BatchLine, parse_line
+from localmem.types import (
+    AddLink,
+    AddUnit,
+    Change,
+    DateRange,
+    Hide,
+    Link,
+    MarkUnit,
+    RefuseText,
+    Restore,
+    SetNote,
+    TimeSpan,
+)
 from tests.store.lives import START, add_unit, any_change, times
 
 SERIALIZER = ChangeSerializer()
@@ -21,6 +35,29 @@ def test_a_change_comes_back_with_its_offsets_and_the_same_bytes(change: Change)
     assert again == change
     assert again.time.utcoffset() == change.time.utcoffset()
     assert SERIALIZER.encode(again) == text
+
+
+def test_the_times_of_a_unit_come_back_and_a_unit_without_is_written_as_ever() -> None:
+    spans = tuple(
+        TimeSpan("till June", at, (DateRange(date(2026, 6, 1), date(2026, 6, 30)),), "month", "until") for at in (3, 40)
+    )
+    change = add_unit("u")
+    plain = SERIALIZER.encode(change)
+    assert "spans" not in plain
+    for value in ((), spans):
+        text = SERIALIZER.encode(replace(change, unit=replace(change.unit, spans=value)))
+        again = SERIALIZER.decode(text)
+        assert isinstance(again, AddUnit)
+        assert again.unit.spans == value
+        assert SERIALIZER.encode(again) == text
+        line = BatchLine(
+            system="evidence", of="session", cause="c", session="s", state="active", changes=(change, again)
+        )
+        parsed = parse_line(line.model_dump_json())
+        assert isinstance(parsed, BatchLine)
+        assert parsed.model_dump_json() == line.model_dump_json()
+        units = [change.unit for change in parsed.changes if isinstance(change, AddUnit)]
+        assert [unit.spans for unit in units] == [None, value]
 
 
 @given(times)

@@ -3,7 +3,9 @@
 import json
 from datetime import timedelta
 
+from localmem import factory
 from localmem.chat.conversation import Conversation
+from localmem.config import load_settings
 from localmem.factory import Parts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
@@ -179,3 +181,17 @@ def test_leaves_out_the_oldest_and_counts_it() -> None:
 
 def test_an_empty_session_adds_nothing_to_the_full_history() -> None:
     assert FullHistory(llm=ScriptedLLM(obedient)).end_session(session()) == []
+
+
+def test_dates_behind_times_are_an_option_of_the_papers_systems_too() -> None:
+    said = session("Tomorrow I paint the stall.", "Good luck.", name="s1")
+    shown = []
+    for options in ({}, {"show_times": True}):
+        settings = load_settings(flags={"system": "exchange_retrieval", "options": options})
+        memory = factory.memory(settings, Parts(ScriptedLLM(lambda _: ""), WordRetriever))
+        memory.apply(memory.end_session(said))
+        shown.append(memory.recall_shown(session("Who paints the stall?", name="q")).text)
+    assert shown == [
+        "2 March 2026: User: Tomorrow I paint the stall.\nAssistant: Good luck.",
+        "2 March 2026: User: Tomorrow (3 March 2026) I paint the stall.\nAssistant: Good luck.",
+    ]

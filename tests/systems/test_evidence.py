@@ -1,7 +1,7 @@
 """Evidence: what becomes a unit and when, and what a question is shown."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -12,7 +12,8 @@ from localmem.memory import Memory
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
 from localmem.retrieval.views import Indexes, ViewRetriever
-from localmem.types import AddLink, Hit, Link, Recall, Session
+from localmem.text.passages import estimate_tokens
+from localmem.types import AddLink, Hit, Link, Recall, Session, Turn
 from tests.fakes import START, WordEncoder, session
 
 BICYCLE = session("I bought a red bicycle in Delft.", "It will suit the canals.", name="s1")
@@ -27,12 +28,13 @@ class WordOverlap:
         return [len(words & set(text.lower().split())) / len(words) for text in texts]
 
 
-def memory(reranker: WordOverlap | None = None, **options: object) -> Memory:
+def memory(reranker: WordOverlap | None = None, *, day_first: bool | None = None, **options: object) -> Memory:
     name = "words" if reranker else None
     settings = load_settings(flags={"system": "evidence", "options": {"reranker": name, "floor": 0.0} | options})
     parts = factory.Parts(
         ScriptedLLM(lambda _: ""),
         lambda: ViewRetriever(Indexes(DenseRetriever(WordEncoder()), BM25Retriever(), None)),
+        day_first=day_first,
         load_reranker=lambda _: reranker or WordOverlap(),
     )
     return factory.memory(settings, parts)
@@ -114,6 +116,63 @@ def test_a_long_message_is_shown_a_passage_at_a_time() -> None:
     assert "Chapter 2" not in recall.text
 
 
+def test_times_are_resolved_as_they_are_learned_and_shown_with_their_words() -> None:
+    texts = ("The fair is in April.", "How nice!", "We open it on the 9th. Tomorrow I paint the stall.")
+    opened = session(*texts, name="s1", start=START + timedelta(days=10))
+    by_turn, at_end = memory(), remember(memory(), opened)
+    for end in range(1, 4):
+        by_turn.apply(by_turn.observe_turn(Session("s1", opened.turns[:end])))
+    for system in (by_turn, at_end):
+        unit = system.bank.units["s1.2@u0"]
+        assert unit.text == f"User: {texts[2]}"  # verbatim
+        assert [str(span.readings[0].first) for span in unit.spans or ()] == ["2026-04-09", "2026-03-13"]
+        shown = ask(system, "When do we open the stall?").text
+        assert "We open it on the 9th (9 April 2026). Tomorrow (13 March 2026) I paint the stall." in shown
+
+
+def test_what_has_ended_is_shown_as_past() -> None:
+    system = remember(memory(), session("My cast comes off on the 12th of March.", name="s1"))
+    question = "When does my cast come off?"
+    assert "on the 12th of March (12 March 2026)." in ask(system, question, days=5).text
+    assert "on the 12th of March (12 March 2026, already past)." in ask(system, question, days=30).text
+
+
+def test_dates_behind_times_are_an_option_and_count_in_the_budget() -> None:
+    said = session("Tomorrow I paint the stall, and today I rest.", name="s1")
+    plain = ask(remember(memory(show_times=False), said), "Who paints the stall?").text
+    assert plain == "2 March 2026: User: Tomorrow I paint the stall, and today I rest."
+    size = estimate_tokens(plain)
+    assert ask(remember(memory(show_times=False, tokens=size), said), "Who paints the stall?").text == plain
+    assert ask(remember(memory(tokens=size), said), "Who paints the stall?").text == ""
+
+
+def test_an_impossible_date_is_remembered_as_it_was_said() -> None:
+    system = remember(memory(), session("The stall opens on 31 February.", name="s1"))
+    assert system.bank.units["s1.0@u0"].spans == ()
+    assert ask(system, "When does the stall open?").text == "2 March 2026: User: The stall opens on 31 February."
+
+
+@pytest.mark.parametrize("day_first, expected", [(True, ["2026-11-09"]), (False, ["2026-09-11"]), (None, None)])
+def test_the_order_of_day_and_month_is_the_users(day_first: bool | None, expected: list[str] | None) -> None:
+    system = remember(memory(day_first=day_first), session("The stall opens on 9/11/26.", name="s1"))
+    (span,) = system.bank.units["s1.0@u0"].spans or ()
+    firsts = [str(reading.first) for reading in span.readings]
+    assert firsts == expected if expected else sorted(firsts) == ["2026-09-11", "2026-11-09"]
+
+
+def test_two_zones_in_one_log_give_each_turn_its_own_day() -> None:
+    midnight = datetime(2026, 3, 2, 23, 30, tzinfo=UTC)
+    texts = ("I paint the stall tomorrow.", "And I sell the stall tomorrow.")
+    zones = (UTC, timezone(timedelta(hours=9)))
+    turns = tuple(
+        Turn(f"s1.{number}", "user", "User", text, midnight.astimezone(zone))
+        for number, (text, zone) in enumerate(zip(texts, zones, strict=True))
+    )
+    system = remember(memory(), Session("s1", turns))
+    days = [span.readings[0].first.day for unit in system.bank.live() for span in unit.spans or ()]
+    assert days == [3, 4]
+
+
 def test_what_is_shown_fits_the_budget_and_stands_in_the_order_of_time() -> None:
     told = [
         session(f"My cat number {n} is called Tom{n}.", "Nice.", name=f"s{n}", start=START + timedelta(days=n))
@@ -141,7 +200,7 @@ def test_the_reranker_orders_and_the_floor_hides() -> None:
     other = session("My sister rides a bicycle to Utrecht.", "How far?", name="s2", start=START + timedelta(days=1))
     system = remember(memory(WordOverlap(), floor=0.3), BICYCLE, other)
     assert system.search("my red bicycle", 5)[0].unit.session == "s1"
-    assert ask(system, "How much is twelve times seven?").hits == ()
+    assert ask(system, "What is 12 times 7?").hits == ()
 
 
 @pytest.mark.parametrize(("question", "shows_old"), [("Where do I live?", False), ("Where did I use to live?", True)])
