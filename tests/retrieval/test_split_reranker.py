@@ -97,6 +97,15 @@ def test_a_text_has_the_same_score_alone_cached_and_among_others(folder: Path) -
     assert reranker.score(QUERY, []) == []
 
 
+def test_scores_keep_their_order_over_the_parts_that_are_computed_together(
+    folder: Path, starter_encoder_dir: Path
+) -> None:
+    texts = [f"User: I have {number} dogs and {12 - number} cats." for number in range(11)] + TEXTS
+    scores = SplitReranker(folder).score(QUERY, texts)
+    assert scores == pytest.approx(exact_scores(starter_encoder_dir, QUERY, texts), abs=0.1)
+    assert scores.index(max(scores)) == texts.index(TEXTS[0])
+
+
 def test_only_the_texts_read_last_stay_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localmem.retrieval.split_reranker._CACHED_TOKENS", 20)
     reranker = SplitReranker(folder)
