@@ -42,6 +42,7 @@ _LEADS = frozenset(
         "through",
     ]
 )
+_YEARS = range(1000, 9000)  # of days by which times are resolved; a log of others has a broken clock
 _JOINS = frozenset({"to", "-", "until", "till", "through"})
 
 
@@ -59,7 +60,7 @@ def find_times(
     """The times that an English text names; see `localmem.times.resolver`."""
     grammar = load_rules()
     words = read_words(text)
-    if not any(word.group for word in words):
+    if day.year not in _YEARS or not any(word.group for word in words):
         return []
     words = settle_names(words, text)
     kinds = "".join(word.kind for word in words)
@@ -75,11 +76,12 @@ def find_times(
         scene = Scene(words, start, position, day, role, context, same_text, day_first)
         if name in _RELATIONS:
             relation = (name, scene)
-            continue
-        reading = _RULES[name](scene)
-        if reading and relation and begins < start:
-            reading = _relate(*relation, reading)
-        relation = None
+            reading = _relate_to_last(name, scene)
+        else:
+            reading = _RULES[name](scene)
+            if reading and relation and begins < start:
+                reading = _relate(*relation, reading)
+            relation = None
         if reading and reading.ranges:
             lead = lead if name in _WITH_LEAD else _skip_lead(words, lead, position)
             findings.append(Finding(begins, position, _span_of(text, scene, lead, reading)))
@@ -184,6 +186,16 @@ def _relate(name: str, scene: Scene, reading: Reading) -> Reading | None:
         return None
     ranges = tuple(relation(scene, days.first) for days in reading.ranges)
     return Reading(ranges, "week" if name == "in_week" and not scene.all("WEEKEND") else "day")
+
+
+def _relate_to_last(name: str, scene: Scene) -> Reading | None:
+    """What "the Saturday after" says at the end of a clause, where the text named one day before it."""
+    ends = scene.after is None or scene.after.kind in ".,"
+    if not ends or not scene.same_text or name not in ("beside_day", "beside_weekday"):
+        return None
+    span = scene.same_text[-1]
+    single = len(span.readings) == 1 and not span.repeats and span.precision == "day"
+    return _relate(name, scene, Reading(span.readings, "day")) if single else None
 
 
 class Grammar(NamedTuple):

@@ -53,6 +53,8 @@ def slashed_date(scene: Scene) -> Reading | None:
 def slashed_day(scene: Scene) -> Reading | None:
     """On 9/11, of a year by the tense."""
     first, second = (int(part) for part in scene.phrase[-1].text.split("/"))
+    if (first, second) == (24, 7):
+        return None
     return _both_orders(scene, first, second, lambda day, month: _only(_nearest(scene, month, day)))
 
 
@@ -84,6 +86,8 @@ def day_of_month(scene: Scene) -> Reading | None:
     if weekday is None or scene.year is not None:
         return _choose_year(scene, find, "day")
     about = [option for option in occurrences(scene.day, find, 1) if abs((option.first - scene.day).days) <= 366]
+    if len(about) == 1:
+        return Reading((about[0],), "day")
     return _reading(scene.choose(about, patience=_SOON), "day")
 
 
@@ -153,7 +157,7 @@ def bare_day(scene: Scene) -> Reading | None:
         return None
     if not scene.has("the") and scene.before not in words_beside("days_before"):
         return None
-    if not ends and follower is not None and follower.text not in words_beside("days_after"):
+    if not ends and follower is not None and not _may_follow_day(follower.text, scene.before):
         return None
     if (same := _repeat_of_last(scene)) is not None:
         return Reading((same,), "day")
@@ -168,6 +172,13 @@ def bare_day(scene: Scene) -> Reading | None:
     if scene.tense in ("past", "future") and against:
         return _reading(nearest, "day")
     return _reading([named] if _is_close(scene) else sorted({named, *nearest}), "day")
+
+
+def _may_follow_day(text: str, before: str) -> bool:
+    """Whether a word may stand behind "the 21st": not "floor", and a noun only after a preposition."""
+    if "'" in text or text in words_beside("days_after"):
+        return True
+    return before in words_beside("days_before") and text not in words_beside("counted")
 
 
 def _repeat_of_last(scene: Scene) -> DateRange | None:
@@ -285,6 +296,8 @@ def named_year(scene: Scene) -> Reading | None:
 
 def which_named(scene: Scene) -> Reading | None:
     """Last spring, this March, next Christmas."""
+    if scene.after is not None and scene.after.text in words_beside("seasons_after"):
+        return None
     find, precision = _read_name(scene)
     shift = -1 if scene.has("past", "gone") else next(iter(scene.all("LAST", "THIS", "NEXT")), scene.phrase[0]).value
     options = occurrences(scene.day, find)

@@ -47,8 +47,12 @@ def _has_day(words: Sequence[Word], index: int) -> bool:
 
 
 def _is_second_month(words: Sequence[Word], index: int) -> bool:
-    """Whether words[index] follows a month: "Nov/Dec", "Sept to Dec"."""
-    return index > 1 and words[index - 2].group == "MONTH" and words[index - 1].text.strip() in ("-", "/", "to", "and")
+    """Whether words[index] is one of two months: "Nov/Dec", "Sept to Dec"."""
+    pairs = [words[index - 2 : index][::-1] if index > 1 else [], words[index + 1 : index + 3]]
+    return any(
+        len(pair) == 2 and pair[1].group == "MONTH" and pair[0].text.strip() in ("-", "/", "to", "and")
+        for pair in pairs
+    )
 
 
 def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
@@ -79,6 +83,8 @@ def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
     after = words[index + 1] if index + 1 < len(words) else None
     if _leads(words, index, "months") or (index and words[index - 1].group == "ORDINAL"):
         return True
+    if index and words[index - 1].group == "SMALL" and (after is None or after.text not in ("be", "have", "not")):
+        return True
     if after is not None and after.text in words_beside("verbs"):
         return False
     if before == "this":
@@ -88,6 +94,8 @@ def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
     if before in ("a", "an", "the", "my", "our"):
         return False
     starts = index == 0 or words[index - 1].kind == "."
+    if name == "march" and starts and after is not None and after.text in ("is", "was", "will", "would"):
+        return True
     return _has_day(words, index) or (name == "march" and not starts and text[words[index].start] == "M")
 
 

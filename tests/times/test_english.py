@@ -1,12 +1,15 @@
 """Times that English texts name: what is resolved, what keeps two readings, and what is no time."""
 
-from datetime import date
+import random
+import re
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
 from localmem.times.english import find_times
+from localmem.times.english_words import load_grammar, load_lexicon
 from localmem.times.resolver import find_times as resolve
 from localmem.times.resolver import guess_language
 from localmem.types import TimeSpan
@@ -58,6 +61,52 @@ def test_the_order_of_day_and_month_settles_a_date_in_digits() -> None:
     assert [_write(span) for span in find_times(text, _DAY, day_first=True)] == ["9/11/25 = 2025-11-09 day"]
     assert [_write(span) for span in find_times(text, _DAY, day_first=False)] == ["9/11/25 = 2025-09-11 day"]
     assert len(find_times("25/12/25", _DAY, day_first=False)) == 0
+
+
+def test_no_words_of_the_grammar_break_it_in_any_order() -> None:
+    grammar = load_grammar()
+    literals = {word for pattern, _ in grammar["rules"] for word in re.findall(r"[a-z]+", pattern)}
+    numbers = "9 31 22nd 1974 80s 9/11 9/11/25 2024-13-45 6-10 , . - / was is".split()
+    vocabulary = sorted({*load_lexicon(), *literals, *numbers})
+        {
+            *load_lexicon(),
+            *literals,
+            *[
+                "9",
+                "31",
+                "22nd",
+                "1974",
+                "80s",
+                "9/11",
+                "9/11/25",
+                "2024-13-45",
+                "6-10",
+                ",",
+                ".",
+                "-",
+                "/",
+                "was",
+                "is",
+            ],
+        }
+    )
+    chooser = random.Random(0)
+    resolved = 0
+    for _ in range(500):
+        text = " ".join(chooser.choices(vocabulary, k=20))
+        end = 0
+        for span in find_times(text, date(1900, 1, 1) + timedelta(chooser.randrange(60_000))):
+            assert text[span.at : span.at + len(span.words)] == span.words
+            assert span.at >= end
+            assert span.readings == tuple(sorted(set(span.readings)))
+            assert all(first <= last for first, last in span.readings)
+            end = span.at + len(span.words)
+            resolved += 1
+    assert resolved > 500
+
+
+def test_a_broken_clock_resolves_nothing() -> None:
+    assert find_times("see you tomorrow", date.max) == find_times("yesterday", date.min) == []
 
 
 def test_capitals_that_grow_in_small_letters_keep_the_positions() -> None:
