@@ -29,8 +29,7 @@ def find_times(
 
 def guess_language(text: str) -> str:
     """The ISO 639-1 code of a text's language by its script and its common words; "en" where nothing decides."""
-    balance = _weigh_words(text)
-    if balance > 0 or (balance == 0 and text.isascii()):
+    if _weigh_words(text) > 0:
         return "en"
     from localmem.times import languages
 

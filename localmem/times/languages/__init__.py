@@ -1,18 +1,30 @@
 """The times that texts name in languages other than English: one engine, and one YAML file for each language.
 
 `grammar` compiles a language's words and patterns, `meanings` and `recurring` resolve what a pattern matched, `finder`
-searches a text. Knows no store and no model.
+searches a text. Of English only its common words are known, to tell it from these. Knows no store and no model.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 
 from localmem.times.languages.finder import Finder
-from localmem.times.languages.grammar import UNSPACED, language_names, load_language
+from localmem.times.languages.grammar import UNSPACED, fold, language_names, load_language
 from localmem.types import TimeSpan
 
 _KANA, _HAN = re.compile("[\u3041-\u30ff]"), re.compile("[\u3400-\u9fff]")
+
+_ENGLISH = """
+the a an and or but so if then than that this these those there here is are was were be been being am do does did done
+have has had will would can could should may might must i you he she it we they me him her us them my your his its our
+their of in on at to for from by with as into over under about after before up down out off no not yes ok what which who
+when where why how all any some one two go get make made let lets like just now still too very more much many day week
+month year today tomorrow yesterday last next ago since until monday tuesday wednesday thursday friday saturday sunday
+dont im thats cool good
+"""
+_SHARED = 60  # what a common word counts, divided by how many languages have it
 
 
 def find_times(text: str, day: date, context: Sequence[TimeSpan] = (), language: str = "") -> list[TimeSpan]:
@@ -32,8 +44,24 @@ def detect_language(text: str) -> str:
             return "ja"
         if _HAN.search(text):
             return "zh"
-    words = set(re.findall(r"[^\W\d_]+", text.lower()))
-    spaced = [rules for name in language_names() if name not in UNSPACED and (rules := load_language(name))]
-    counts = sorted(((len(words & rules.common), rules.name) for rules in spaced), reverse=True)
-    (most, name), (second, _) = counts[:2]
-    return name if most > second else ""
+    shares: dict[str, int] = defaultdict(int)
+    for word in set(re.findall(r"[^\W\d_]+", fold(text))):
+        languages = _languages_of().get(word, ())
+        for name in languages:
+            shares[name] += _SHARED // len(languages)
+    ranking = sorted(shares, key=lambda name: shares[name], reverse=True)[:2]
+    tied = len(ranking) > 1 and shares[ranking[0]] == shares[ranking[1]]
+    return ranking[0] if ranking and not tied else ""
+
+
+@cache
+def _languages_of() -> dict[str, list[str]]:
+    """The languages in Latin letters, English among them, in which a word is common."""
+    table: dict[str, list[str]] = defaultdict(list)
+    for name in language_names():
+        rules = None if name in UNSPACED else load_language(name)
+        for word in rules.common if rules else ():
+            table[word].append(name)
+    for word in _ENGLISH.split():
+        table[word].append("en")
+    return table

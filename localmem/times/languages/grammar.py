@@ -54,7 +54,8 @@ class Language:
         self.name = name
         self.unspaced = name in UNSPACED
         self.verb_last = bool(self._table.get("verb_last"))  # only a sentence's last clause has a tense
-        self.common = frozenset(self._table["common"].split())
+        times = re.findall(r"[^\W\d_]{3,}", fold(" ".join(self._table["words"].values())))
+        self.common = frozenset((*fold(self._table["common"]).split(), *times))
         self.past, self.future = (_any_line(self._table["tenses"][tense]) for tense in ("past", "future"))
         self._gap = r"\s*" if self.unspaced else r"\s+"
         self._folding = str.maketrans(self._table.get("folding", {}))
@@ -90,13 +91,13 @@ class Language:
         """The patterns by the expression of what they begin with."""
         groups: dict[str, list[Pattern]] = {}
         for meaning, lines in self._table["patterns"].items():
-            for line in _fold(lines).splitlines():
+            for line in fold(lines).splitlines():
                 groups.setdefault("|".join(self._openings_of(line)), []).append(self._read_pattern(meaning, line))
         return groups
 
     def fold(self, text: str) -> str:
         """A text of the same length in lower case, without accents, with plain digits and apostrophes."""
-        folded = _fold(text)
+        folded = fold(text)
         return folded.translate(self._folding) if self._folding else folded
 
     def names_month(self, words: str) -> bool:
@@ -107,7 +108,7 @@ class Language:
 
     def _entries(self, slot: str, words: str) -> Iterator[tuple[int, str]]:
         """The values of a slot with the expression of their words: `value=words` or, in a list, the words alone."""
-        for number, entry in enumerate(_fold(words).split(), _FIRST.get(slot, 1)):
+        for number, entry in enumerate(fold(words).split(), _FIRST.get(slot, 1)):
             value, separator, expression = entry.rpartition("=") if re.match("-?[0-9]+=", entry) else ("", "", entry)
             yield int(value) if separator else number, self._spaced(expression)
 
@@ -168,7 +169,7 @@ class Language:
 
     def _roles(self, table: Mapping[str, str]) -> str:
         """The words of each role, as groups that bear its name."""
-        return "|".join(f"(?P<{role}>{self._spaced(_fold(words))})" for role, words in table.items())
+        return "|".join(f"(?P<{role}>{self._spaced(fold(words))})" for role, words in table.items())
 
 
 @cache
@@ -191,7 +192,8 @@ def _any_line(lines: str) -> re.Pattern[str]:
     return re.compile("|".join(lines.splitlines()) or _NOTHING, re.IGNORECASE)
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
+    """A text of the same length in lower case, with plain letters, digits and apostrophes."""
     lower = text.lower()
     return (lower if len(lower) == len(text) else text).translate(_plain_letters())
 
