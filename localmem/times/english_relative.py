@@ -58,7 +58,9 @@ def hence(scene: Scene) -> Reading | None:
 def in_time(scene: Scene) -> Reading | None:
     """In three weeks; not "lost it in three weeks", nor "the first time in a month"."""
     earlier = scene.words[max(0, scene.start - 8) : scene.start]
-    if scene.tense == "past" or any(word.text in verbs_of("frequency") for word in earlier):
+    if scene.tense in ("past", "unclear") or any(word.text in verbs_of("frequency") for word in earlier):
+        return None
+    if earlier and earlier[-1].group in ("COUNT", "TENS", "SMALL", "LARGE"):  # "from 34 to 63 in three months"
         return None
     vague = bool(scene.all("ARTICLE")) and not scene.has("time", "fortnight")
     if vague and scene.tense != "future" and scene.start and scene.words[scene.start - 1].kind != ".":
@@ -307,7 +309,7 @@ def _named_just_now(scene: Scene, name: int) -> date | None:
     """The day of the last time named in the same text, where it has this weekday: "on the 6th, that's the Saturday"."""
     for span in scene.same_text[-1:]:
         (first, last), *others = span.readings
-        if scene.has("the") and not others and first == last and first.weekday() == name:
+        if (scene.has("the") or scene.before == ",") and not others and first == last and first.weekday() == name:
             return first
     return None
 

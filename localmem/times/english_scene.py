@@ -151,7 +151,7 @@ class Scene:
         coming = tuple(option for option in options if option.first > self.day)[:1]
         if self.tense == "past":
             doubtful = not self.verb[1] and past and coming and self.role != "since"
-            nearer = doubtful and coming[0].first - self.day < self.day - past[0].last
+            nearer = doubtful and (not patience or coming[0].first - self.day < self.day - past[0].last)
             return (*past, *coming) if nearer else past
         wait = (coming[0].first - self.day).days if coming else 1000
         far = wait > (_LONG if self.tense == "present" else patience)

@@ -67,7 +67,7 @@ def _walk(words: Sequence[Word], indexes: range, cost: float, *, crossing: bool)
     """The words up to the end of the sentence, or of the clause where there is no crossing, each with its distance."""
     for index in indexes:
         word = words[index]
-        ends = word.kind in ",-/" or word.text in verbs_of("joins")
+        ends = word.kind in ",-/" or word.text in verbs_of("joins" if indexes.step < 0 else "joins_behind")
         if word.kind == "." or (ends and not crossing):
             return
         cost += _CROSSING if ends else 1.0

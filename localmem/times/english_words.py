@@ -141,8 +141,11 @@ def _is_abbreviation(word: Word, gap: str, following: str) -> bool:
 def _read_word(text: str, start: int) -> Word:
     lexicon = load_lexicon()
     entry = lexicon.get(text)
-    if entry is None and text.endswith("'s") and (entry := lexicon.get(text[:-2])) is not None:
-        text = text[:-2]
+    if entry is None and text.endswith("'s"):
+        entry = lexicon.get(text[:-2])
+        if entry is not None and entry.group == "COUNT":
+            entry = None
+        text = text if entry is None else text[:-2]
     if entry is None:
         return Word(start, start + len(text), text, _KINDS.get(text, OTHER))
     return Word(start, start + len(text), text, kind_of(entry.name), entry.group, entry.value, entry.name)
