@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from localmem.times.languages import find_times
+from localmem.times.languages import detect_language, find_times
 from localmem.types import TimeSpan
 
 DAY = date(2025, 10, 15)  # a Wednesday
@@ -30,3 +30,54 @@ def test_what_is_said_means_these_days(language: str, text: str, times: str) -> 
     spans = find_times(text, DAY, (), language)
     assert "; ".join(map(_describe, spans)) == times
     assert all(text[span.at :].startswith(span.words) for span in spans)
+
+
+def _say(language: str, *turns: str) -> list[str]:
+    """The times of the last of some turns of one session."""
+    context: list[TimeSpan] = []
+    for turn in turns[:-1]:
+        context += find_times(turn, DAY, context, language)
+    return [_describe(span) for span in find_times(turns[-1], DAY, context, language)]
+
+
+def test_a_day_is_of_the_month_that_was_named_before() -> None:
+    assert _say("fr", "J'ai rendez-vous le 21 mars à la banque.", "Courage pour le 21.") == [
+        "pour le 21 = 2026-03-21 day"
+    ]
+    assert _say("de", "Im Dezember habe ich Urlaub.", "Toll.", "Am 9. geht es los.") == ["Am 9. = 2025-12-09 day"]
+    assert _say("zh", "比赛是6月15号", "推到17号了") == ["17号 = 2026-06-17 day"]
+
+
+def test_a_day_is_the_nearest_where_several_months_were_named() -> None:
+    turns = ("Premiere ist am 29. November.", "Nein, am 6. Dezember.", "Sie heiratet am 31.")
+    assert _say("de", *turns) == ["am 31. = 2025-10-31 day"]
+    assert _say("fr", "Le 10 mars, ou en juin.", "Les parcs, c'est le 14 et le 17.") == []
+
+
+def test_a_day_out_of_the_calendar_is_none() -> None:
+    assert find_times("Vor 5000 Jahren war hier Wald", DAY, (), "de") == []
+    assert find_times("in 999 Jahren", date(9500, 1, 1), (), "de") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Ich war gestern beim Arzt", "de"),
+        ("on y va demain", "fr"),
+        ("nos vemos el martes que viene", "es"),
+        ("ci vediamo martedì prossimo", "it"),
+        ("vejo você na próxima terça-feira", "pt"),
+        ("ik zie je volgende week", "nl"),
+        ("下周见", "zh"),
+        ("来週の木曜に会おう", "ja"),
+        ("go on then, make them wonder", "en"),
+        ("1234", ""),
+    ],
+)
+def test_the_language_is_guessed(text: str, language: str) -> None:
+    assert detect_language(text) == language
+
+
+def test_other_languages_have_no_times() -> None:
+    assert find_times("i morgon", DAY, (), "sv") == []
+    assert find_times("", DAY) == []

@@ -27,7 +27,7 @@ DAY, WEEKEND, WEEK, _MONTH, _YEAR = 1, 5, 7, 30, 365  # values of the slots `uni
 _PRECISIONS: Mapping[int, Precision] = {DAY: "day", WEEKEND: "day", WEEK: "week", _MONTH: "month", _YEAR: "year"}
 _WINTER = 4
 _LONG = timedelta(days=270)  # what comes later than this may as well have been, where no tense tells
-_NEAR = timedelta(days=62)  # within this a weekday with a day of the month is looked for
+_NEAR = timedelta(days=62)  # within this a weekday with a day is looked for, and a date after a past verb is not sure
 
 Values = Mapping[str, int]
 
@@ -53,7 +53,7 @@ BLOCKED = Meaning((), "day")
 
 
 def _offset(values: Values, frame: Frame) -> Meaning:
-    span = one_day(frame.day, values["offset"])
+    span = one_day(frame.day, values["offset"] + 7 * values.get("number", 0))
     if values.get("weekday", span.first.weekday()) != span.first.weekday():
         return BLOCKED
     return Meaning((span,), "day")
@@ -320,9 +320,10 @@ def _nearest(values: Values, frame: Frame, find: Callable[[int], DateRange | Non
     last = [span for span in near if span.first <= frame.day][-1:]
     coming = [span for span in near if span.last >= frame.day][:1]
     if frame.tense == "past":
-        return last
-    unsure = not frame.tense and coming and coming[0].first - frame.day > _LONG
-    return last + coming if unsure else coming
+        soon = "day" in values and coming and coming[0].first - frame.day < _NEAR  # "we have got the hall for the 6th"
+        return last + coming if soon else last
+    far = not frame.tense and coming and coming[0].first - frame.day > _LONG
+    return last + coming if far else coming
 
 
 def _valid(year: int, month: int, day: int) -> list[DateRange]:
