@@ -52,7 +52,7 @@ def _tables() -> _Tables:
     first = rf"(?:{number}|an? (?:hundred|thousand|dozen|grand))"
     pattern = rf"""
         (?P<sign>{sign})?\s?(?<![\w.,:/-])(?P<digits>{_DIGITS})(?P<scale>\s?(?:{scale})\b)?(?P<after>\s?(?:{sign}))?
-        (?![:/]?\w|[.,-]\d) | \b(?P<spelled>{first}(?:[\s-](?:and\s)?(?:{number}|{scale}|a\shalf))*)\b"""
+        (?![:/]?\w|[.,-]\d|\s?%) | \b(?P<spelled>{first}(?:[\s-](?:and\s)?(?:{number}|{scale}|a\shalf))*)\b"""
     return _Tables(
         {word: sign for sign, text in table["currencies"].items() for word in (sign.lower(), *text.split())},
         {word: unit for _, unit, _, words in rows for word in words.split()},

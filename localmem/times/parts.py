@@ -17,10 +17,12 @@ from localmem.times.annotate import spans_of
 from localmem.times.questions import (
     TimeWish,
     all_stems,
+    asks_ahead,
     asks_for_time,
     calls_off,
     counted_nouns,
     expires,
+    is_shifted,
     is_state,
     is_sure,
     stems,
@@ -43,11 +45,12 @@ _CLEAR = 1.5  # times the relevance of a rival, from which a part is the one tha
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A value with its unit, sentence and relevance, and the stems of its clause, of its sentence with the one before,
-    and of all."""
+    """A value with its unit, its sentence, this with the one before it (`nearby`), and the stems of its clause, of what
+    is nearby and of the whole unit."""
 
     unit: Unit
     sentence: str
+    nearby: str
     clause: frozenset[str]
     sentences: frozenset[str]
     everything: frozenset[str]
@@ -187,8 +190,16 @@ class Parts:
         )
 
     def expected_events(self, events: Sequence[Event]) -> list[Event]:
-        """The events that may be meant: for the end of something only those whose sentence says that it ends."""
-        return [event for event in events if not expires(self.question) or expires(event.sentence)]
+        """The events that may be meant: of something to come those ahead of their telling, of an end those that say so,
+        and none whose sentence counts on from them."""
+        ahead, ends = asks_ahead(self.question), expires(self.question)
+        return [
+            event
+            for event in events
+            if not (ahead and event.days.first <= event.unit.time.date())
+            and not (ends and not expires(event.sentence))
+            and not is_shifted(event.nearby.replace(event.words, ""))
+        ]
 
     def may_have_moved(self, event: Event, others: Sequence[Event] = ()) -> bool:
         """Whether a later unit may name another day for the same: it shares a word of the question with the event."""
@@ -248,11 +259,11 @@ class _Places:
         self._clauses = [0, *(match.end() for match in _CLAUSE_END.finditer(unit.text))]
         self._sentences = [0, *(match.end() for match in _SENTENCE_END.finditer(unit.text))]
 
-    def at(self, at: int) -> tuple[Unit, str, frozenset[str], frozenset[str], frozenset[str]]:
+    def at(self, at: int) -> tuple[Unit, str, str, frozenset[str], frozenset[str], frozenset[str]]:
         """The fields of the part at this character."""
         clause, sentence = _within(self._text, self._clauses, at), _within(self._text, self._sentences, at)
         both = _within(self._text, self._sentences, at, before=1)
-        return self._unit, sentence, stems(clause), stems(both), self._everything
+        return self._unit, sentence, both, stems(clause), stems(both), self._everything
 
 
 def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:

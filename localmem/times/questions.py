@@ -33,6 +33,16 @@ _ALTERNATIVES = re.compile(
 _WHEN = re.compile(r"\bwhen (?:i|we|my|our)\b")
 _CALLED_OFF = re.compile(r"\b(?:cancel\w*|call\w* (?:it|them|that) off|called off|no longer)\b", re.IGNORECASE)
 _EXPIRES = re.compile(r"\b(?:expir\w*|runs? out|valid|un?til+ when|renew\w*|last day|does \w+ end)\b", re.IGNORECASE)
+_AHEAD = re.compile(
+    r"\b(?:can|will|shall|must|should|do (?:i|we)|does|a(?:m i|re we)|(?:have|need) to|due|comes?|goes|arrives?)\b",
+    re.IGNORECASE,
+)
+_BACK = re.compile(r"\b(?:did|was|were|had|came|went)\b", re.IGNORECASE)
+_SHIFTED = re.compile(
+    r"\b(?:(?:days?|weeks?|weekend|months?|fortnight|\w+day) (?:before|after|later|earlier|following|from)"
+    r"|from (?:that|then))\b",
+    re.IGNORECASE,
+)
 _STATE = re.compile(
     r"\b(?:(?:is|are|am|was|stands?|now|up|down) (?:now )?(?:at|to)|so far|in all|have)\b", re.IGNORECASE
 )
@@ -191,6 +201,16 @@ def calls_off(text: str) -> bool:
 def expires(text: str) -> bool:
     """Whether a text is about the end of something, or asks for it."""
     return _EXPIRES.search(text) is not None
+
+
+def asks_ahead(question: str) -> bool:
+    """Whether a question asks for what is still to come."""
+    return _AHEAD.search(question) is not None and _BACK.search(question) is None
+
+
+def is_shifted(text: str) -> bool:
+    """Whether a text counts from a day that it names, so that another day is meant: "the week after the 20th"."""
+    return _SHIFTED.search(text) is not None
 
 
 def is_state(text: str) -> bool:

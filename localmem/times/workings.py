@@ -16,6 +16,7 @@ from localmem.types import DateRange, Unit, Working
 
 _WEEK = 7
 _MONTH = 365.2425 / 12
+_FAR_APART = 100  # times: amounts that differ as much are hardly of one kind, as "489k" and "501" are not
 _LONG = 700  # days, from which a length of time is given in years
 
 
@@ -156,7 +157,7 @@ def _difference(parts: Parts) -> Working | None:
     unit, values = _same_unit(figures)
     less, more = sorted(values)
     result = f"{write_amount(more, unit)} less {write_amount(less, unit)} is {write_amount(more - less, unit)}"
-    return _working(result, *figures) if less < more else None
+    return _working(result, *figures) if less < more and more - less < _FAR_APART * less else None
 
 
 def _two_figures(parts: Parts) -> list[Figure]:

@@ -54,6 +54,11 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             "120 and 85 are 205 together",
         ),
         (
+            "how much did the fee grow?",
+            [unit("2025-01-01", "the fee is 180k at 5%"), unit("2025-02-01", "the fee is 195k at 25 percent now")],
+            "195,000 less 180,000 is 15,000",
+        ),
+        (
             "Which came first, the bill or the oven?",
             [BILL, OVEN],
             "the bill (3 March 2025) came before the oven (19 April 2025)",
@@ -81,6 +86,9 @@ def test_a_line_names_its_sources() -> None:
             [unit("2025-03-05", "the trip is next Friday"), unit("2025-03-09", "we called it off, the trip")],
         ),
         ("how many days until the trip?", [unit("2025-03-05", "we leave on the trip one Friday, or on the Saturday")]),
+        ("when will the brace come off?", [unit("2025-03-05", "I got the brace yesterday")]),
+        ("when is the paper due?", [unit("2025-03-05", "the paper is due two weeks before the fair, on 20 April")]),
+        ("how much over the price was it?", [unit("2025-01-01", "it is 489k"), unit("2025-02-01", "it went for 501")]),
         ("when does my pass expire?", [unit("2025-03-05", "I bought the pass yesterday")]),
         (
             "how many hours do I still have to do?",
