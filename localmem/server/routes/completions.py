@@ -13,7 +13,7 @@ import json
 import logging
 import uuid
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TypeVar
 
@@ -102,7 +102,7 @@ def _usage_body(completion: Completion) -> Json:
 
 
 def _recall_body(reply: Reply, stream: ReplyStream) -> Json:
-    """What the reply was based on: the recalled units, and the memory text as the model read it.
+    """What the reply was based on: the recalled units, what was worked out, and the memory text as the model read it.
 
     `mode` is what memory did with the request; `session` is None when nothing was logged.
     """
@@ -112,6 +112,7 @@ def _recall_body(reply: Reply, stream: ReplyStream) -> Json:
         "mode": stream.mode,
         "recalled": hits,
         "memory": reply.recall.text,
+        "workings": [asdict(working) for working in reply.recall.workings],
         "trimmed_tokens": reply.completion.trimmed,
     }
 

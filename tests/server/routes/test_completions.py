@@ -40,7 +40,14 @@ def test_a_reply_comes_with_usage_session_and_reason(live: LiveServer) -> None:
     (session,) = live.runtime.store.sessions("me")
     assert raw.headers["x-localmem-session"] == session.id
     assert reply.model_extra is not None
-    expected = {"session": session.id, "mode": "write", "recalled": [], "memory": "", "trimmed_tokens": 0}
+    expected = {
+        "session": session.id,
+        "mode": "write",
+        "recalled": [],
+        "memory": "",
+        "workings": [],
+        "trimmed_tokens": 0,
+    }
     assert reply.model_extra["localmem"] == expected
     assert live.log() == [["Good morning", ">You said: Good morning"]]
 
