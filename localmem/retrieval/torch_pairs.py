@@ -6,6 +6,7 @@ Three times as fast as float32, whose scores they are within 0.1. Does not depen
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ Int8Weights = Mapping[str, tuple[NDArray[np.int8], Rows]]  # rows of a weight, a
 # Each core computes a few pairs at a time by itself. All at once took nearly twice as long: what a layer computes of
 # them fits no core's cache, and its memory is taken from the system anew at each operation. The number of threads of
 # an operation is set for these threads alone.
-_PART = 4
+_PART = 3
 _THREADS = ThreadPoolExecutor(core_count(), "localmem-pairs", initializer=lambda: torch.set_num_threads(1))
 
 
@@ -60,7 +61,9 @@ def _share(call: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]
         with torch.inference_mode():
             return call(part)
 
-    parts = [items[start : start + _PART] for start in range(0, len(items), _PART)]
+    count = min(core_count() * -(-len(items) // (core_count() * _PART)), len(items))  # as many for each core
+    bounds = [len(items) * number // count for number in range(count + 1)]
+    parts = [items[start:end] for start, end in pairwise(bounds)]
     return [result for part in _THREADS.map(run, parts) for result in part]
 
 
