@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -22,7 +22,8 @@ from localmem.evaluation.evidence_retrieval import recall_at, units_within
 from localmem.evaluation.metrics.text import abstains
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
-from localmem.text.dialogue import Count
+from localmem.text.dialogue import Count, utterance_units
+from localmem.times.workings import work_out
 from localmem.types import Recall, Session, Turn
 
 Wording = Literal["question", "paraphrase"]
@@ -30,10 +31,12 @@ NewConversation = Callable[[Bank], Conversation]
 
 DEPTHS = (5, 10)  # numbers of exchanges at which evidence recall is measured
 BUDGET = 600  # tokens from the beginning of the recalled text
+WORKED_OUT = frozenset({"temporal", "multi-session"})  # types of which many answers follow from what was said
 SINGLE_FACT, ORDINARY = "single-fact", "ordinary"  # types: a fact that one turn tells, a request that needs no memory
 
 _WIDTH = 50  # units searched for: enough for ten exchanges, and no more than a hybrid fuses anyway
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
+_DAY_FIRST = re.compile(r"(\d{1,2}) ([A-Z]\w+)")  # "21 November", which others write "November 21"
 _DAY = timedelta(days=1)
 _THREADS = 8
 _DENIALS = {"de": "Das weiß ich nicht.", "en": "I don't know that.", "fr": "Je ne le sais pas.", "zh": "这个我不知道。"}
@@ -78,6 +81,7 @@ def measure_person(person: Person, new_conversation: NewConversation, options: S
     for question, dialogue, (recall, reply) in zip(questions, dialogues, replies, strict=True):
         ranking = _rank_exchanges(conversation.memory, dialogue.turns[-1], person.sessions)
         measures = _measure_recall(question, recall, ranking, options.count)
+        measures |= _measure_workings(question, recall, now.date())
         if options.answers:
             measures |= _measure_reply(person, question.probe, reply)
         if options.asked_again and question.wording == "question" and question.type == SINGLE_FACT:
@@ -172,6 +176,21 @@ def _measure_recall(
         "shown": _share_within(recall.text, question.turns),
         f"shown@{BUDGET}": _share_within(beginning, question.turns),
     }
+
+
+def _measure_workings(question: _Question, recall: Recall, day: date) -> dict[str, float]:
+    """Whether a result was worked out, and is right: from what was recalled, and from the evidence alone."""
+    if question.type not in WORKED_OUT or question.probe is None:
+        return {}
+    units = [unit for turn in question.turns for unit in utterance_units(Session(turn.id, (turn,)))]
+    results = {"": recall.workings, " from evidence": work_out(question.text, day, units)}
+    measures = {f"worked out{source}": float(bool(workings)) for source, workings in results.items()}
+    for source, workings in results.items():
+        if workings:
+            text = "\n".join(working.text for working in workings)
+            in_both_orders = text + _DAY_FIRST.sub(r"\n\2 \1", text)
+            measures[f"right lines{source}"] = float(_contains_any(in_both_orders, question.probe.must_contain))
+    return measures
 
 
 def _comes_up(question: _Question, recall: Recall) -> bool:

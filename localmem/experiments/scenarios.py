@@ -183,6 +183,7 @@ def _means(rows: Sequence[ScenarioRow], resampling: Resampling) -> Figures:
 
 _EVIDENCE = (*(f"recall@{k}" for k in DEPTHS), "shown", f"shown@{BUDGET}")
 _ANSWERS = ("right", "false denial", "right denial")
+_WORKINGS = tuple(f"{name}{source}" for source in ("", " from evidence") for name in ("worked out", "right lines"))
 
 
 _Group = tuple[Figures, Mapping[str, str], Figures]  # a run, the part of it, the figures of that part
@@ -203,6 +204,8 @@ def _tables(runs: Sequence[Figures]) -> tuple[Table, ...]:
         _table("Answers", everything, _ANSWERS),
         _table("Facts that were first, after being asked for and denied", everything, ("still first",)),
         _table("Facts that were shown, after being asked for and denied", everything, ("still shown",)),
+        _table("Worked out, of temporal and multi-session questions", everything, _WORKINGS),
+        _table("Worked out, by type", types, _WORKINGS),
         _table("By type", types, (*_EVIDENCE, *_ANSWERS)),
         _table("By language", languages if several else [], (*_EVIDENCE, *_ANSWERS)),
     )

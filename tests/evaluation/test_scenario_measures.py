@@ -148,3 +148,19 @@ def test_asking_and_denying_may_push_a_fact_from_its_place(person: Person) -> No
 
     steady = measure(person, lambda bank: exchange_retrieval(Unchanging(), k=1, bank=bank), asked_again=5)[FACT]
     assert (steady.measures["still first"], steady.measures["still shown"]) == (1, 1)
+
+
+def test_what_is_worked_out_from_the_evidence_and_from_what_was_recalled(tmp_path: Path) -> None:
+    opening = {"role": "user", "content": "The boiler man cannot come before tomorrow week."}
+    session = {"started_at": "2025-03-05T10:00", "turns": [opening, {"role": "assistant", "content": "Noted."}]}
+    probe = {
+        "question": "What date was the boiler man meant to come?", "paraphrase": "", "answer": "13 March 2025",
+        "reply": "On 13 March.", "must_contain": ["March 13"], "must_not_contain": [], "type": "temporal",
+        "evidence": [[0, 0]],
+    }  # fmt: skip
+    folder = write_scenarios(tmp_path, a_1={"sessions": [session], "probes": [probe], "ordinary": []})
+    person = read_people(folder)[0]
+    (row,) = measure(person, exchanges)
+    names = ("worked out", "worked out from evidence", "right lines from evidence")
+    assert [row.measures[name] for name in names] == [0, 1, 1]
+    assert "right lines" not in row.measures
