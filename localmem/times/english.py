@@ -124,7 +124,8 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
             if (start.weekday(), end.weekday()) == (0, 4):
                 continue
             end = start + timedelta((end.weekday() - start.weekday()) % 7)
-        if start > end:
+        if start > end:  # "moved from 13 June to 6 June"
+            joined += [first, finding]
             continue
         days = DateRange(start, end)
         at = first.span.at

@@ -362,19 +362,14 @@ def spoken_year(scene: Scene) -> Reading | None:
 
 
 def year(scene: Scene) -> Reading | None:
-    """In 1974; a number alone between commas is one where it can hardly be an amount."""
+    """In 1974, from 1974 to 2011, for 2026; a number without such a word may be an amount."""
     number, follower = scene.value("YEAR"), scene.after
     if number > scene.day.year + 50 or (follower and follower.text in words_beside("years_after")):
         return None
     if scene.before in words_beside("years_before"):
         sure = number not in _ROUND or scene.before in ("in", "since")
-    elif _is_beside_year(scene):
-        sure = True
-    elif scene.before == "for":
-        sure = abs(number - scene.day.year) <= 2
     else:
-        ends = follower is None or follower.kind in ".,"
-        sure = scene.before == "," and ends and number % 10 != 0 and number <= scene.day.year + 1
+        sure = _is_beside_year(scene) or (scene.before == "for" and abs(number - scene.day.year) <= 2)
     return Reading((years_from(number),), "year") if sure else None
 
 

@@ -10,7 +10,9 @@ from localmem.times.english_tense import Tense, find_tense
 from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision, TimeRole, TimeSpan
 
-_LONG = 300
+_LONG = 300  # days within which a date in the present tense is the coming one
+# Days to what is near, where no verb tells and where one does, and to what is far.
+_JUST_NOW, _NEAR, _FAR = 31, 120, 240
 
 
 class Reading(NamedTuple):
@@ -142,21 +144,25 @@ class Scene:
     def choose(self, options: Sequence[DateRange], *, patience: int) -> tuple[DateRange, ...]:
         """The options that the tense allows: the one that holds the day, else the latest past or the coming one.
 
-        Without a verb it is the coming one, unless that is more than `patience` days off: then both stay. In the
-        present tense it is so beyond `_LONG` days.
+        Without a verb it is the coming one within `patience` days; in the present tense, within `_LONG`. Where that
+        settles nothing, or the verb is of another clause, it is one that is near while the other is far, or both.
         """
         if holding := tuple(option for option in options if option.first <= self.day <= option.last):
             return holding[:1]
         past = tuple(option for option in options if option.last < self.day)[-1:]
         coming = tuple(option for option in options if option.first > self.day)[:1]
-        if self.tense == "past":
-            doubtful = not self.verb[1] and past and coming and self.role != "since"
-            nearer = doubtful and (not patience or coming[0].first - self.day < self.day - past[0].last)
-            return (*past, *coming) if nearer else past
-        wait = (coming[0].first - self.day).days if coming else 1000
-        far = wait > (_LONG if self.tense == "present" else patience)
-        if self.tense == "future" or (self.tense in ("present", "none") and not far):
+        if not past or not coming:
+            return past or coming
+        since, until = (self.day - past[0].last).days, (coming[0].first - self.day).days
+        if self.tense == "future" or (self.tense == "present" and until <= _LONG):
             return coming
+        if self.tense == "past" and (self.role == "since" or self.verb[1] or (patience and since <= until)):
+            return past
+        if self.tense == "none" and until <= patience:
+            return coming
+        near = _JUST_NOW if self.tense == "none" else _NEAR
+        if self.tense != "present" and max(since, until) >= _FAR and min(since, until) <= near:
+            return past if since < until else coming
         return (*past, *coming)
 
 
