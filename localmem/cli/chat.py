@@ -173,7 +173,8 @@ def serve(host: str | None, port: int | None, flags: SettingsFlags) -> None:
 
     A request's header X-Localmem says what memory does with it: `write` (the default) recalls and stores, `read`
     recalls and stores nothing, `off` does neither. "store": false in the body means `read`. What clients send on their
-    own account, such as requests for a title, is answered as with `off`.
+    own account, such as requests for a title, is answered as with `off`. X-Localmem-Timezone: Europe/Berlin dates its
+    turns by that zone instead of the setting chat.timezone.
     """
     settings = flags.load(server={"host": host, "port": port})
     try:
