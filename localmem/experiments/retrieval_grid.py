@@ -187,6 +187,8 @@ Count = Annotated[int, Field(ge=0)]
 class RetrievalGrid(SearchRecipe):
     """What to measure: all combinations of the fields that hold several values."""
 
+    systems: tuple[str, ...] = ()
+    """Memory system, or SYSTEM/VARIANT, whose own search is measured over exchanges; no retriever is then."""
     retrievers: tuple[Kind, ...] = Field(default=("dense",), min_length=1)
     """Retriever."""
     units: tuple[Size, ...] = Field(default=("turn",), min_length=1)
@@ -223,7 +225,9 @@ class RetrievalGrid(SearchRecipe):
     """Number of units to search for."""
 
     def configs(self) -> list[RetrievalConfig]:
-        """Every combination once; fields that a retriever does not use keep their first value."""
+        """Every combination once, or none where systems are measured; unused fields keep their first value."""
+        if self.systems:
+            return []
         values = (
             self.retrievers, self.units, self.keys, self.before, self.after, self.rates, self.rerankers,
             self.dense_texts, self.weights, self.constants, self.depths,
@@ -298,10 +302,16 @@ def _measure(
     configs: list[RetrievalConfig], grid: RetrievalGrid, dataset: Dataset, parts: RetrievalParts, progress: Progress
 ) -> list[RetrievalResult]:
     options = MeasureOptions(grid.gold, grid.query, grid.width, parts.token_counter[1])
-    track = counting(progress, "searching", len(configs) * len(dataset.episodes))
+    methods = [
+        RetrievalMethod(config.name(configs), partial(parts.units, config), partial(parts.retriever, config))
+        for config in configs
+    ]
+    for name in grid.systems:
+        index = parts.system(name)
+        methods.append(RetrievalMethod(name, index.read, index.opened))
+    track = counting(progress, "searching", len(methods) * len(dataset.episodes))
     results: list[RetrievalResult] = []
-    for config in configs:
-        method = RetrievalMethod(config.name(configs), partial(parts.units, config), partial(parts.retriever, config))
+    for method in methods:
         episodes: list[RetrievalResult] = []
         for result in measure_retrieval(method, dataset, options):
             episodes.append(result)
@@ -323,6 +333,7 @@ def _describe(
         "without_evidence": sum(len(episode.probes) for episode in dataset.episodes) - questions,
         **grid.model_dump(include={"split", "gold", "query", "width", "limit", "pool", "seed", "resamples"}),
         "configs": [asdict(config) for config in configs],
+        "systems": {name: parts.options(name) for name in grid.systems},
         **parts.describe(configs),
         "tokens_of": parts.token_counter[0],
         "language": parts.settings.retrieval.language,

@@ -4,7 +4,7 @@ Weights load when they are first needed: BM25 over turns needs none but a tokeni
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from localmem.config import Settings
-from localmem.errors import BadInput, LocalmemError, ModelMissing
+from localmem.config import Settings, system_options
+from localmem.errors import BadInput, BadSettings, LocalmemError, ModelMissing
 from localmem.evaluation import evidence_retrieval
 from localmem.evaluation.episodes import Dataset, Probe
 from localmem.evaluation.evidence_retrieval import Gold, probes_with_evidence
-from localmem.experiments.runs import ExperimentRecipe, Notify, Split, open_backbone
+from localmem.experiments.runs import ExperimentRecipe, Notify, Split, open_backbone, system_settings
 from localmem.files import JsonlLog
 from localmem.llm.base import LLM
+from localmem.llm.wrappers import LazyLLM
+from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Match, Retriever, Scope, Side
 from localmem.segmentation import Segmenter
 from localmem.text.compress import Compressor, RandomDrop
@@ -198,6 +200,40 @@ class SentenceRetriever(TextRetriever):
         return results
 
 
+class SystemIndex:
+    """A memory system as an index of exchanges: a hit stands for the exchange of its first source turn."""
+
+    memory = 0
+
+    def __init__(self, new_memory: Callable[[], Memory]) -> None:
+        self._new_memory = new_memory
+        self._exchange_of: dict[str, str] = {}
+
+    def read(self, sessions: Sequence[Session]) -> list[Unit]:
+        """Let a new memory read the sessions. Returns their exchanges."""
+        self._system = self._new_memory()
+        for session in sessions:
+            self._system.apply(self._system.end_session(session))
+        units = evidence_retrieval.build_exchanges(sessions)
+        self._exchange_of = {turn: unit.id for unit in units for turn in unit.sources}
+        return units
+
+    def opened(self) -> "SystemIndex":
+        """This index, which has read its sessions already."""
+        return self
+
+    def add(self, units: Sequence[Unit]) -> None:
+        """Nothing: the system has read them."""
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Nothing: an episode is measured as a whole."""
+
+    def search(self, queries: Sequence[str], k: int, scope: Scope | None = None) -> list[list[Match]]:
+        results = [self._system.search(query, k, scope) for query in queries]
+        names = [dict.fromkeys(self._exchange_of[hit.unit.sources[0]] for hit in hits) for hits in results]
+        return [[Match(name, 1 / rank) for rank, name in enumerate(ranking, start=1)] for ranking in names]
+
+
 @dataclass(eq=False)
 class RetrievalParts:
     """Makes units and indexes; loads each model once.
@@ -241,9 +277,9 @@ class RetrievalParts:
         raise ModelMissing(f"no tokenizer to count tokens with; run `localmem models pull {self.settings.model}`")
 
     def describe(self, configs: Sequence[RetrievalConfig]) -> dict[str, object]:
-        """The models and options that these configurations use."""
+        """The models and options that these configurations use, or systems where there are none."""
         sizes = {config.unit for config in configs}
-        uses_encoder = any(config.retriever != "bm25" for config in configs)
+        uses_encoder = not configs or any(config.retriever != "bm25" for config in configs)
         uses_backbone = "memory" in sizes or self.segmenter == "topics"
         return {
             "encoder": self.encoder.identity if uses_encoder else None,
@@ -276,6 +312,28 @@ class RetrievalParts:
             return retriever
         options = self.settings.retrieval
         return RerankingRetriever(retriever, reranker(config.reranker, options.device), depth=options.rerank_depth)
+
+    def options(self, name: str) -> Mapping[str, object]:
+        """The options of a memory system, or of SYSTEM/VARIANT."""
+        settings = system_settings(self.settings, name)
+        return system_options(settings.system, settings.options)
+
+    def system(self, name: str) -> SystemIndex:
+        """A memory system, or SYSTEM/VARIANT, as an index of exchanges. Raises BadSettings for one without an index."""
+        from localmem import factory
+
+        settings = system_settings(self.settings, name)
+        llm = LazyLLM(lambda: self._llm, self.token_counter[1])
+
+        def new_memory() -> Memory:
+            parts = factory.Parts(
+                llm, lambda: factory.retriever(settings, lambda: self.encoder, system=factory.SYSTEMS[settings.system])
+            )
+            return factory.memory(settings, parts)
+
+        if not new_memory().keeps_units:
+            raise BadSettings(f"system {name!r} has no index to measure; choose one that retrieves single units")
+        return SystemIndex(new_memory)
 
     def _dense(self, text: DenseText) -> list[Retriever]:
         if text == "text":

@@ -50,6 +50,24 @@ def test_the_table_names_units_and_keys(localmem: Run, tmp_path: Path, starter_l
     assert compressed.returncode == 0, compressed.stderr
 
 
+@pytest.mark.slow
+def test_a_memory_system_is_measured_by_exchanges(localmem: Run, tmp_path: Path, starter_encoder_dir: Path) -> None:
+    path, settings = write_records(tmp_path, LOCOMO), tmp_path / "settings.yaml"
+    settings.write_text("options: {reranker: null}\n")
+    arguments = ["eval", "retrieval", "--dataset", f"locomo={path}", "--config", settings, "--json"]
+    result = localmem(*arguments, "--system", "evidence", "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert [run["run"] for run in report["runs"]] == ["evidence"]
+    assert report["runs"][0]["measures"]["hit@5"]["mean"] == 1
+    assert report["systems"]["evidence"]["reranker"] is None
+    rows = [json.loads(line) for line in (tmp_path / "out" / "rows.jsonl").read_text().splitlines()]
+    assert rows[0]["units"][0].startswith("conv-1/1/")
+    without_index = localmem(*arguments, "--system", "rsum")
+    assert without_index.returncode == 2
+    assert without_index.stderr.startswith("localmem: system 'rsum' has no index to measure")
+
+
 def test_mistakes_are_one_line(localmem: Run, tmp_path: Path, starter_llm_dir: Path) -> None:
     path = write_records(tmp_path, LOCOMO)
     arguments = ["eval", "retrieval", "--dataset", f"locomo={path}"]
