@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from finetune import operation_pairs
 from finetune.run_folder import is_first_process
-from finetune.trainers import compressor, operation_classifier, reranker, retriever, segmenter
+from finetune.trainers import compressor, operation_classifier, ranking, reranker, retriever, segmenter
 from finetune.trainers.compressor import Extractor
 from finetune.trainers.training import TrainingJob, TrainingResult
 from localmem.cli.options import (
@@ -29,7 +29,7 @@ from localmem.cli.options import (
 from localmem.cli.recipes import recipe_options
 from localmem.experiments import operation_comparison
 from localmem.experiments.runs import open_backbone
-from localmem.reporting.sections import terminal
+from localmem.reporting.sections import Table, terminal
 from localmem.store.conversation_files import FileDefaults, read_sessions
 
 out_option = click.option(
@@ -161,6 +161,41 @@ def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None,
     """
     job = make_job(recipe, out, resume=resume, name=name)
     print_result(reranker.train(job), job, as_json=as_json)
+
+
+@finetune.command("ranking")
+@click.option(
+    "--lessons",
+    "folders",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    required=True,
+    help="Folder of scenarios.",
+    metavar="FOLDER",
+)
+@click.option(
+    "--reranker",
+    "rerankers",
+    multiple=True,
+    metavar="AUTHOR=FOLDER",
+    help="Reranker that was trained without this author; default: that of the settings.",
+)
+@settings_options("config")
+@out_option
+@json_option
+def fit_ranking(
+    folders: Sequence[Path], rerankers: Sequence[str], flags: SettingsFlags, out: Path, as_json: bool
+) -> None:
+    """Fit what the system evidence ranks by.
+
+    Writes ranking.yaml and relevance.yaml with the weights of its order and of whether a request needs memory. Both are
+    measured on each author by weights fitted on the others.
+    """
+    rows = ranking.fit_ranking(flags.load(), folders, dict(pair.split("=", 1) for pair in rerankers), out)
+    if as_json:
+        print_json(rows)
+    else:
+        click.echo(terminal([Table.of("On each author, fitted on the others", rows)]))
 
 
 @finetune.command("operations")
