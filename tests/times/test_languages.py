@@ -8,9 +8,18 @@ import pytest
 import yaml
 
 from localmem.times.languages import detect_language, find_times
+from localmem.times.languages.grammar import Language, language_names
+from localmem.times.languages.meanings import MEANINGS
 from localmem.types import TimeSpan
 
 DAY = date(2025, 10, 15)  # a Wednesday
+LANGUAGES = language_names()
+NEEDED = {  # by meaning, the values without which it has none
+    "offset": "offset", "ago": "number unit", "ahead": "number unit", "since": "number unit", "lasting": "number unit",
+    "period": "shift period", "weekday": "weekday", "weekday_and_day": "weekday day", "day_of_month": "day",
+    "date": "day month", "dates": "day to month", "nth_weekday": "ordinal weekday month", "part": "part",
+    "season": "season", "holiday": "holiday", "decade": "decade",
+}  # fmt: skip
 TABLE = yaml.safe_load(Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8"))
 
 
@@ -81,3 +90,25 @@ def test_the_language_is_guessed(text: str, language: str) -> None:
 def test_other_languages_have_no_times() -> None:
     assert find_times("i morgon", DAY, (), "sv") == []
     assert find_times("", DAY) == []
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_every_pattern_has_what_its_meaning_needs(name: str) -> None:
+    language = Language(name)
+    patterns = [pattern for _, group in language._groups for pattern in group]
+    for pattern in patterns:
+        assert pattern.meaning in {*MEANINGS, "every"}, pattern.meaning
+        values = {*pattern.slots, *pattern.constants}
+        assert values >= set(NEEDED.get(pattern.meaning, "").split()), pattern.expression.pattern
+        assert set(pattern.slots) <= set(pattern.expression.groupindex)
+    assert len(patterns) > 60
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+@pytest.mark.parametrize("day", [date.min, date(2024, 2, 29), date.max])
+def test_no_text_on_no_day_fails(name: str, day: date) -> None:
+    """Texts of all languages, each read as this one."""
+    for _, text, _ in _cases():
+        for span in find_times(text, day, (), name):
+            assert text[span.at :].startswith(span.words)
+            assert all(first <= last for first, last in span.readings)

@@ -1,0 +1,46 @@
+"""What dateparser finds in the texts of tests/times/languages.yaml: `python -m tests.perf.compare_languages`.
+
+A text counts as right if one time is found that lies inside the days of its first time; dateparser marks no ranges.
+"""
+
+import time
+import warnings
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+
+import yaml
+from dateparser.search import search_dates  # type: ignore[import-untyped]  # publishes no types
+
+NOON = datetime(2025, 10, 15, 12)  # noqa: DTZ001  # dateparser takes a naive moment
+SETTINGS = {"RELATIVE_BASE": NOON, "PREFER_DATES_FROM": "future", "DATE_ORDER": "DMY"}
+
+
+def judge(language: str, text: str, times: str) -> str:
+    """Whether dateparser is "right", "wrong", rightly "silent", or finds "none"."""
+    found = search_dates(text, languages=[language], settings=SETTINGS) or []
+    if not times or not found:
+        return ("wrong" if found else "silent") if not times else "none"
+    readings = [days.split("..") for days in times.split(" = ")[1].split(maxsplit=1)[0].split("|")]
+    day = str(found[0][1].date())
+    return "right" if len(found) == 1 and any(days[0] <= day <= days[-1] for days in readings) else "wrong"
+
+
+def main() -> None:
+    """Print a row for each language."""
+    warnings.simplefilter("ignore")
+    table = yaml.safe_load(Path("tests/times/languages.yaml").read_text(encoding="utf-8"))
+    for language, rows in table.items():
+        counts: Counter[str] = Counter()
+        seconds = []
+        for text, times in rows.items():
+            start = time.perf_counter()
+            counts[judge(language, text, times)] += 1
+            seconds.append(time.perf_counter() - start)
+        columns = " ".join(f"{name} {counts[name]}" for name in ("right", "silent", "wrong", "none"))
+        print(f"{language}: {len(rows)} texts, {columns}, {1000 * median(seconds):.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
