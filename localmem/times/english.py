@@ -15,6 +15,7 @@ from localmem.times.days import one_day, week_of, weekend_of
 from localmem.times.english_names import settle_names
 from localmem.times.english_relative import move_day
 from localmem.times.english_scene import Reading, Rule, Scene
+from localmem.times.english_tense import is_moved
 from localmem.times.english_words import Word, kind_of, load_grammar, load_lexicon, names_of, read_words
 from localmem.types import DateRange, TimeRole, TimeSpan
 
@@ -90,10 +91,10 @@ def find_times(
 
 def _role_of(words: Sequence[Word], start: int) -> tuple[TimeRole, int]:
     """What the word before a time, or its first word, makes of it, and where the time's words begin by that."""
-    for index in range(start, max(-1, start - 3), -1):
+    for index in range(start, max(-1, start - 4), -1):
         if role := _ROLES.get(words[index].text):
             return role, index
-        if index < start and words[index].text not in ("the", "about", "around", "at"):
+        if index < start and words[index].text not in ("the", "about", "around", "at", "least"):
             break
     return "at", start
 
@@ -115,7 +116,7 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
     """The findings, where "10 March to 6 June" is one; Monday to Friday is none, as it may be of every week."""
     joined: list[Finding] = []
     for finding in findings:
-        if not joined or not _is_range(joined[-1], finding, words):
+        if not joined or not _is_range(joined[-1], finding, words) or is_moved(words, joined[-1].start):
             joined.append(finding)
             continue
         first = joined.pop()

@@ -57,7 +57,7 @@ def _is_second_month(words: Sequence[Word], index: int) -> bool:
 
 def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
     after = words[index + 1] if index + 1 < len(words) else None
-    if after is not None and (after.group in ("ORDINAL", "MONTH", "PART") or after.name == "night"):
+    if after is not None and (after.group in ("ORDINAL", "MONTH", "PART", "WEEKDAY") or after.name == "night"):
         return True
     if after is not None and after.group == "SMALL":
         return any(word.group == "MONTH" for word in words[index + 2 : index + 4])

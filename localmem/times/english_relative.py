@@ -79,6 +79,11 @@ def ago_on(scene: Scene) -> Reading | None:
     return _day(move_day(anchor, scene.unit, -scene.count))
 
 
+def years_ago_month(scene: Scene) -> Reading | None:
+    """Three years ago next month."""
+    return Reading((months_from(scene.day.year - scene.count, scene.day.month + _shift_of(scene)),), "month")
+
+
 def weekday_ago(scene: Scene) -> Reading | None:
     """Tuesday three weeks ago."""
     return _day(week_of(scene.day, -scene.count).first + timedelta(scene.value("WEEKDAY")))
@@ -317,8 +322,9 @@ def _named_just_now(scene: Scene, name: int) -> date | None:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        ago, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week, week_yesterday,
-        weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near, last_night,
-        which_weekend, weekend, weekday_of_week, which_weekday, weekday_gone, weekday_coming, weekday_beside, weekday,
+        ago, years_ago_month, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week,
+        week_yesterday, weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near,
+        last_night, which_weekend, weekend, weekday_of_week, which_weekday, weekday_gone, weekday_coming,
+        weekday_beside, weekday,
     )
 }  # fmt: skip

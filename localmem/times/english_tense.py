@@ -11,6 +11,7 @@ Tense = Literal["past", "future", "present", "unclear", "none"]
 _CROSSING = 4.0  # what a comma or a conjunction between a verb and a time counts, in words
 _BEHIND = 1.5  # and what it counts that the verb comes after the time
 _SUBJECTS = frozenset({"i", "we", "they"})
+_AHEAD = frozenset({"going", "supposed", "meant", "planning", "hoping"})
 _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
 
 
@@ -76,17 +77,9 @@ def _walk(words: Sequence[Word], indexes: range, cost: float, *, crossing: bool)
 
 def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     """What the word says of time by itself and by the words about it; None where it is no verb that tells."""
-    text = words[index].text
-    before = words[index - 1].text if index else ""
-    after = words[index + 1].text if index + 1 < len(words) else ""
-    if text in verbs_of("future") or text.endswith("'ll"):
-        return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
-    if text in ("going", "supposed", "meant", "planning", "hoping"):
-        return "unclear" if _follows(words, index, ("was", "were")) else "future"
-    if text in ("was", "were") and after in ("going", "supposed", "meant", "planning", "hoping", "due", "to"):
-        return "unclear"
-    if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
-        return "present"
+    text, before, after = words[index].text, _text_at(words, index - 1), _text_at(words, index + 1)
+    if tense := _tense_of_helper(words, index, after):
+        return tense
     if text in ("could", "couldn't", "couldnt", "booked", "planned", "scheduled"):
         return _tense_of_past(words, index, "unclear")
     if _is_past(text, before, after):
@@ -95,9 +88,28 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return "unclear"
     if not words[index].group and _follows(words, index, ("did", "didn't", "didnt")):
         return "past" if text.isalpha() else None
-    if before in _SUBJECTS and text not in verbs_of("adverbs") and not words[index].group and text.isalpha():
+    is_time = words[index].group not in ("", "POINT")
+    if before in _SUBJECTS and text not in verbs_of("adverbs") and not is_time and text.isalpha():
         return "unclear" if text in verbs_of("same_in_past") else "present"
     return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s")) else None
+
+
+def _text_at(words: Sequence[Word], index: int) -> str:
+    return words[index].text if 0 <= index < len(words) else ""
+
+
+def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | None:
+    """What "will", "going to", "were supposed to" and their like say."""
+    text = words[index].text
+    if text in verbs_of("future") or text.endswith("'ll"):
+        return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
+    if text in _AHEAD:
+        return "unclear" if _follows(words, index, ("was", "were")) else "future"
+    if text in ("was", "were") and (after in _AHEAD or after in ("due", "to")):
+        return "unclear"
+    if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
+        return "present"
+    return "past" if text in ("remember", "recall") and after != "to" else None
 
 
 def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> Tense:
@@ -141,6 +153,11 @@ def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset
         if word.text in verbs:
             return True
     return False
+
+
+def is_moved(words: Sequence[Word], start: int) -> bool:
+    """Whether a verb of planning stands close before words[start], as in "moved from Tuesday to Thursday"."""
+    return any(word.text in verbs_of("plans") for word in words[max(0, start - 4) : start])
 
 
 def _is_planned(words: Sequence[Word], start: int) -> bool:
