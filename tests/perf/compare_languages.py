@@ -19,12 +19,12 @@ SETTINGS = {"RELATIVE_BASE": NOON, "PREFER_DATES_FROM": "future", "DATE_ORDER": 
 
 def judge(language: str, text: str, times: str) -> str:
     """Whether dateparser is "right", "wrong", rightly "silent", or finds "none"."""
-    found = search_dates(text, languages=[language], settings=SETTINGS) or []
-    if not times or not found:
-        return ("wrong" if found else "silent") if not times else "none"
+    matches = search_dates(text, languages=[language], settings=SETTINGS) or []
+    if not times or not matches:
+        return ("wrong" if matches else "silent") if not times else "none"
     readings = [days.split("..") for days in times.split(" = ")[1].split(maxsplit=1)[0].split("|")]
-    day = str(found[0][1].date())
-    return "right" if len(found) == 1 and any(days[0] <= day <= days[-1] for days in readings) else "wrong"
+    day = str(matches[0][1].date())
+    return "right" if len(matches) == 1 and any(days[0] <= day <= days[-1] for days in readings) else "wrong"
 
 
 def main() -> None:

@@ -67,8 +67,8 @@ class Finder:
         """The longest match at a character that means anything; of two as long the one with more constants."""
         candidates = self._rules.candidates(self._folded, start)
         for pattern, match in sorted(candidates, key=lambda pair: (-pair[1].end(), -len(pair[0].constants))):
-            if found := self._read(pattern, match):
-                return found
+            if reading := self._read(pattern, match):
+                return reading
         return None
 
     def _read(self, pattern: Pattern, match: re.Match[str]) -> _Match | None:
@@ -157,7 +157,9 @@ class Finder:
         between = self._rules.between.fullmatch(self._folded, first.core[1], second.core[0])
         if not between or not (first.meaning.readings and second.meaning.readings):
             return None
-        if self._rules.unspaced and first.meaning.role == "since" and second.meaning.role != "until":
+        weekdays = first.pattern.meaning == "weekday" and set(second.values) == {"weekday"}
+        ends = second.meaning.role == "until" or weekdays
+        if self._rules.unspaced and first.meaning.role == "since" and not ends:
             return None
         if first.meaning.repeats and set(second.values) == {"weekday"}:
             again = find_recurring(second.values, Frame(self._day, ""))

@@ -26,6 +26,7 @@ COMING = 9
 DAY, WEEKEND, WEEK, _MONTH, _YEAR = 1, 5, 7, 30, 365  # values of the slots `unit` and `period`
 _PRECISIONS: Mapping[int, Precision] = {DAY: "day", WEEKEND: "day", WEEK: "week", _MONTH: "month", _YEAR: "year"}
 _WINTER = 4
+_YEARS_TO_COME = 20  # for which two digits are years of this century
 _LONG = timedelta(days=270)  # what comes later than this may as well have been, where no tense tells
 _NEAR = timedelta(days=62)  # within this a weekday with a day is looked for, and a date after a past verb is not sure
 
@@ -302,7 +303,9 @@ def _skip(_values: Values, _frame: Frame) -> Meaning:
 def _year_of(values: Values, frame: Frame) -> int | None:
     """The year that is said: in digits, or as this, the last or the next one."""
     if "year" in values:
-        return values["year"] + (2000 if values["year"] < 100 else 0)
+        year = values["year"]
+        century = 0 if year > 99 else 2000 if year <= frame.day.year % 100 + _YEARS_TO_COME else 1900
+        return century + year
     return frame.day.year + values["years"] if "years" in values else None
 
 
