@@ -15,7 +15,7 @@ from localmem.times.days import one_day, week_of, weekend_of
 from localmem.times.english_names import settle_names
 from localmem.times.english_relative import move_day
 from localmem.times.english_scene import Reading, Rule, Scene
-from localmem.times.english_tense import is_moved
+from localmem.times.english_tense import is_moved, verbs_of
 from localmem.times.english_words import Word, kind_of, load_grammar, load_lexicon, names_of, read_words
 from localmem.types import DateRange, TimeRole, TimeSpan
 
@@ -44,7 +44,7 @@ _LEADS = frozenset(
     ]
 )
 _YEARS = range(1000, 9000)  # of days by which times are resolved; a log of others has a broken clock
-_JOINS = frozenset({"to", "-", "until", "till", "through"})
+_JOINS = frozenset({"to", "-", "until", "till", "til", "through"})
 
 
 class Finding(NamedTuple):
@@ -122,7 +122,8 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
         first = joined.pop()
         start, end = first.span.readings[0].first, finding.span.readings[0].last
         if all(words[part.start].group == words[part.end - 1].group == "WEEKDAY" for part in (first, finding)):
-            if (start.weekday(), end.weekday()) == (0, 4):
+            habit = any(word.text in verbs_of("habits") for word in words[max(0, first.start - 4) : first.start])
+            if habit or (start.weekday(), end.weekday()) == (0, 4):
                 continue
             end = start + timedelta((end.weekday() - start.weekday()) % 7)
         if start > end:  # "moved from 13 June to 6 June"

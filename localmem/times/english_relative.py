@@ -283,6 +283,8 @@ def weekday_beside(scene: Scene) -> Reading | None:
 def weekday(scene: Scene) -> Reading | None:
     """Friday: the day just named if it is one, else the last one in the past tense, else the next one."""
     name = scene.value("WEEKDAY")
+    if scene.before == "one" and (scene.start < 2 or scene.words[scene.start - 2].text not in ("next", "other", "new")):
+        return None
     last, coming = scene.last_weekday(name), scene.next_weekday(name)
     if (same := _named_just_now(scene, name)) is not None:
         return _day(same)

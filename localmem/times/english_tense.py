@@ -11,7 +11,7 @@ Tense = Literal["past", "future", "present", "unclear", "none"]
 _CROSSING = 4.0  # what a comma or a conjunction between a verb and a time counts, in words
 _BEHIND = 1.5  # and what it counts that the verb comes after the time
 _SUBJECTS = frozenset({"i", "we", "they"})
-_AHEAD = frozenset({"going", "supposed", "meant", "planning", "hoping"})
+_AHEAD = frozenset({"going", "supposed", "meant", "planning", "hoping", "due"})
 _THIRD = frozenset({"he", "she", "it", "who", "that", "they", "we", "i"})
 
 
@@ -105,7 +105,7 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
         return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
     if text in _AHEAD:
         return "unclear" if _follows(words, index, ("was", "were")) else "future"
-    if text in ("was", "were") and (after in _AHEAD or after in ("due", "to")):
+    if text in ("was", "were") and (after in _AHEAD or after == "to"):
         return "unclear"
     if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
         return "present"
