@@ -134,7 +134,7 @@ def _conversation(conversation: Mapping[str, object], place: str, defaults: File
         raise BadInput(f"{place} has no id or no messages; give the conversations.json of an OpenAI export")
     messages: list[tuple[Role, str, datetime]] = []
     while isinstance(node := nodes.get(node_id), Mapping):
-        messages += _message(node.get("message"))
+        messages += _message(node.get("message"), place)
         node_id = node.get("parent")
     turns = (
         Turn(f"{session_id}.{n}", role, defaults.of(role), text, in_log_zone(time, defaults.zone))
@@ -143,16 +143,21 @@ def _conversation(conversation: Mapping[str, object], place: str, defaults: File
     return Session(session_id, tuple(turns))
 
 
-def _message(message: object) -> list[tuple[Role, str, datetime]]:
-    """The turn in a node's message, or nothing for tools, system messages, images and empty texts."""
+def _message(message: object, place: str) -> list[tuple[Role, str, datetime]]:
+    """The turn in a node's message, or nothing for tools, system messages, images and empty texts.
+
+    Raises BadInput for a turn without a time.
+    """
     if not isinstance(message, Mapping):
         return []
     author, content, created = message.get("author"), message.get("content"), message.get("create_time")
-    if not (isinstance(author, Mapping) and isinstance(content, Mapping) and isinstance(created, int | float)):
+    if not (isinstance(author, Mapping) and isinstance(content, Mapping)):
         return []
     role = author.get("role")
     parts = content.get("parts")
     text = "\n".join(part for part in parts if isinstance(part, str)).strip() if isinstance(parts, list) else ""
     if role not in ("user", "assistant") or not text:
         return []
+    if not isinstance(created, int | float):
+        raise BadInput(f"{place}: the message {text[:40]!r} has no time; add `create_time` to it")
     return [("user" if role == "user" else "assistant", text, datetime.fromtimestamp(created, UTC))]

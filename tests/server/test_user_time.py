@@ -73,5 +73,6 @@ def test_memories_tell_their_times_and_whether_they_are_over(tmp_path: Path) -> 
             assert [document["spans"][0]["readings"] for document in documents] == [spans] * 4
             assert documents[0]["text"] == "User: My cast comes off on the 12th of March."
             assert ("already past" in recall["text"]) == (over is not None)
-        history = http.get(f"/v1/memories/{documents[0]['id']}/history").json()
+        listed = http.get("/v1/memories").json()["data"]
+        history = http.get(f"/v1/memories/{listed[0]['id']}/history").json()
         assert history["unit"]["spans"][0]["readings"] == spans

@@ -120,3 +120,11 @@ def test_an_openai_export_is_read_along_the_branch_shown_last(tmp_path: Path) ->
     path.write_text('[{"id": "c1"}]')
     with pytest.raises(BadInput, match="conversation 1 has no `mapping`"):
         read_sessions(path, NAMES)
+
+
+def test_a_message_of_an_export_without_a_time_is_named(tmp_path: Path) -> None:
+    content = {"content_type": "text", "parts": ["I leave tomorrow."]}
+    node = {"parent": None, "message": {"author": {"role": "user"}, "content": content, "create_time": None}}
+    path = _file(tmp_path, [{"conversation_id": "c", "current_node": "a", "mapping": {"a": node}}])
+    with pytest.raises(BadInput, match=r"conversation 1: the message 'I leave tomorrow\.' has no time; add"):
+        read_sessions(path, NAMES)
