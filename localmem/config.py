@@ -17,7 +17,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from localmem.errors import BadInput, BadSettings
 from localmem.files import nearest, read_yaml, validation_line
 from localmem.resources import resource, user_data_dir, user_settings_file
-from localmem.times.zones import read_zone
+from localmem.times.zones import read_zone, writes_day_first
 
 _PREFIX = "LOCALMEM_"
 _OTHER_VARIABLES = {"LOCALMEM_CONFIG", "LOCALMEM_MODELS"}  # they say where settings and models are
@@ -177,6 +177,12 @@ class Settings(Section):
 
     @property
     def store_url(self) -> str:
+    @property
+    def day_first(self) -> bool | None:
+        """Whether the user writes the day before the month; a machine's locale does not tell for a server's users."""
+        unknown = self.chat.day_first is None and not self.server.keys
+        return writes_day_first(os.environ) if unknown else self.chat.day_first
+
         """The location of the store: the database URL, else the data directory."""
         return self.database or str(self.data)
 

@@ -3,7 +3,6 @@
 Heavy libraries load inside the functions that need them. Trained models are cached: all users share one.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -36,7 +35,6 @@ from localmem.systems import (
     summem,
     theanine,
 )
-from localmem.times.zones import writes_day_first
 from localmem.weights.folder import model_folder, model_path, shipped_adapters, shipped_reranker
 from localmem.weights.manifest import Manifest
 
@@ -89,12 +87,6 @@ def memory_position(settings: Settings) -> str:
         return settings.chat.memory_position
     model = Manifest.load().models.get(settings.model)  # a server may serve a model that the manifest does not list
     return model.memory_position if model else "last"
-
-
-def day_first(settings: Settings) -> bool | None:
-    """Whether the user writes the day before the month. This machine's locale tells of no other user of a server."""
-    chosen = settings.chat.day_first
-    return writes_day_first(os.environ) if chosen is None and not settings.server.keys else chosen
 
 
 def sampling(settings: Settings) -> Sampling:

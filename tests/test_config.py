@@ -75,6 +75,13 @@ def test_a_time_zone_has_an_iana_name() -> None:
     assert str(error.value) == f"setting 'chat.timezone' cannot be 'Middle/Earth': {cure}"
 
 
+def test_the_order_of_day_and_month_is_that_of_the_locale_of_an_only_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert load_settings().day_first is True
+    assert load_settings(flags={"chat": {"day_first": False}}).day_first is False
+    assert load_settings(flags={"server": {"keys": {"key-of-ann": "ann"}}}).day_first is None
+
+
 def test_an_unknown_environment_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_SISTEM", "rsum")
     with pytest.raises(BadSettings, match=r"LOCALMEM_SISTEM.*LOCALMEM_SYSTEM"):

@@ -207,7 +207,7 @@ class Runtime:
 
     def _parts(self, user: str | None) -> factory.Parts:
         """Parts of a memory. The user's index may be saved in a file; an index for a single comparison never is."""
-        new_index, day_first = lambda: self._retriever(None), factory.day_first(self.settings)
+        new_index, day_first = lambda: self._retriever(None), self.settings.day_first
         return factory.Parts(self.llm, lambda: self._retriever(user), new_index, self._wrap, day_first)
 
     def _retriever(self, user: str | None) -> Retriever:
