@@ -18,6 +18,7 @@ from localmem.times.questions import (
     TimeWish,
     all_stems,
     asks_ahead,
+    asks_for_money,
     asks_for_time,
     calls_off,
     counted_nouns,
@@ -219,12 +220,16 @@ class Parts:
         if self._nouns:
             may_fit = nouns & self.words if nouns else not asks_for_time(self.question)
             return 2 if nouns & self._nouns else 1 if may_fit else 0
-        return 2 if is_currency(amount.unit) else 0 if nouns or amount.unit or amount.value < _SMALL else 1
+        if is_currency(amount.unit):
+            return 2 if asks_for_money(self.question) else 1
+        return 0 if nouns or amount.unit or amount.value < _SMALL else 1
 
     def figure_of(self, figures: Sequence[Figure]) -> Figure | None:
         """The amount of one unit that is asked for, if that is clear."""
-        best = max(map(self.fit, figures))
-        return self.clearest([figure for figure in figures if self.fit(figure) == best], lambda figure: figure.amount)
+        most = max(map(self.fit, figures))
+        best = self.clearest([figure for figure in figures if self.fit(figure) == most], lambda figure: figure.amount)
+        rivals = [figure for figure in figures if self.fit(figure) < most]
+        return None if best and any(self.leads(rival, best, self.words) for rival in rivals) else best
 
     def is_settled(self, figures: Sequence[Figure]) -> bool:
         """Whether what remains is the difference of these: there is no third amount, or the later of them says how

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from localmem.files import read_yaml
+from localmem.times.amounts import is_currency
 from localmem.times.resolver import find_times
 from localmem.types import DateRange, TimeSpan
 
@@ -27,6 +28,11 @@ _TIMES_CLOSED = re.compile(
     r"(?:did|do|does|is|are|was|were|have|has|can|could|will|would) "
 )  # opens a yes-or-no question
 _TIMES_COUNTED = re.compile(r"\bhow many (?:more )?(?:days|weeks|months|years)\b", re.IGNORECASE)
+_MONEY = re.compile(
+    r"\b(?:how much|costs?|sav(?:e|ed|ing)s?|pay\w*|paid|spen[dt]\w*|prices?|bills?|fees?|money|charges?"
+    r"|ow(?:e|es|ed|ing)|earn\w*|s[eo]ld|selling|b(?:uy|uying|ought)|dollars?|bucks|pounds?|quid|euros?|cash|grant|fund)\b",
+    re.IGNORECASE,
+)
 _ALTERNATIVES = re.compile(
     r"(?:^|[,:]|\b(?:first|last|earlier|later|recently)\b)\s*(?P<a>[^,:?]+?),? or (?P<b>[^?]+)", re.IGNORECASE
 )
@@ -179,12 +185,17 @@ def overlaps(ranges: Iterable[DateRange], spans: Iterable[DateRange], slack: tim
 def counted_nouns(question: str) -> frozenset[str]:
     """The stems of what a question asks the number of ("how many soft rolls"); none for an amount of money."""
     match = _COUNTED.search(question)
-    return all_stems(match[1]) if match else frozenset()
+    return all_stems(match[1]) if match and not is_currency(match[1].split()[0]) else frozenset()
 
 
 def asks_for_time(question: str) -> bool:
     """Whether what a question asks the number of are days, weeks, months or years."""
     return _TIMES_COUNTED.search(question) is not None
+
+
+def asks_for_money(question: str) -> bool:
+    """Whether a question is about money."""
+    return _MONEY.search(question) is not None
 
 
 def alternatives(question: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from localmem.times.amounts import convert, dimension, find_amounts, write_amoun
         ("240 hours signed, then a 5-day trip", ["240 hours", "5 days"]),
         ("two and a half weeks", ["2.5 weeks"]),
         ("$1.3k", ["$1,300"]),
-        ("two hundred francs", ["200 CHF"]),
+        ("two hundred francs, then 2,300 soles", ["200 CHF", "2,300 soles"]),
     ],
 )
 def test_amounts_are_read(text: str, amounts: list[str]) -> None:
@@ -35,6 +35,7 @@ def test_amounts_are_read(text: str, amounts: list[str]) -> None:
         "about 40 pounds, nearly 300",
         "the van is 2m60 high",
         "one of us two",
+        "25% of it, or 25 percent",
     ],
 )
 def test_names_clocks_years_ages_and_estimates_are_no_amounts(text: str) -> None:
