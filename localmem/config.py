@@ -176,13 +176,13 @@ class Settings(Section):
         return user
 
     @property
-    def store_url(self) -> str:
-    @property
     def day_first(self) -> bool | None:
         """Whether the user writes the day before the month; a machine's locale does not tell for a server's users."""
         unknown = self.chat.day_first is None and not self.server.keys
         return writes_day_first(os.environ) if unknown else self.chat.day_first
 
+    @property
+    def store_url(self) -> str:
         """The location of the store: the database URL, else the data directory."""
         return self.database or str(self.data)
 
