@@ -1,5 +1,6 @@
 """Rules of English times that name days, months, seasons, holidays and years."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 
@@ -38,14 +39,14 @@ def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precisio
 
 def iso_date(scene: Scene) -> Reading | None:
     """2019-03-04."""
-    year, month, day = (int(part) for part in scene.phrase[0].text.replace("/", "-").split("-"))
+    year, month, day = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
     found = valid_day(year, month, day)
     return _reading([found] if found else [], "day")
 
 
 def slashed_date(scene: Scene) -> Reading | None:
     """9/11/25, which has two readings where nothing settles the order."""
-    first, second, year = (int(part) for part in scene.phrase[0].text.replace(".", "/").replace("-", "/").split("/"))
+    first, second, year = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
     year += 0 if year > 99 else 1900 if year > 60 else 2000
     return _both_orders(scene, first, second, lambda day, month: valid_day(year, month, day))
 
@@ -332,7 +333,7 @@ def season(scene: Scene) -> Reading | None:
 def month(scene: Scene) -> Reading | None:
     """November: of the year by the tense."""
     find, precision = _read_name(scene)
-    return None if scene.before in ("a", "an") else _choose_year(scene, find, precision)
+    return None if scene.before in ("a", "an", "the") else _choose_year(scene, find, precision)
 
 
 def holiday(scene: Scene) -> Reading | None:

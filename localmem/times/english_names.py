@@ -59,6 +59,8 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
     after = words[index + 1] if index + 1 < len(words) else None
     if after is not None and (after.group in ("ORDINAL", "MONTH", "PART", "WEEKDAY") or after.name == "night"):
         return True
+    if after is not None and after.text == "the" and index + 2 < len(words):
+        return words[index + 2].group == "ORDINAL"
     if after is not None and after.group == "SMALL":
         return any(word.group == "MONTH" for word in words[index + 2 : index + 4])
     if after is not None and after.text == "nav":

@@ -84,7 +84,7 @@ def _scanner() -> re.Pattern[str]:
 
 _GAP = re.compile(r"[.!?;:\n()\[\]|…—\"“”*#]|,|[-–]|/")
 _NUMBERS = (
-    ("ISO", re.compile(r"\d{4}([-/])\d\d?\1\d\d?$")),
+    ("ISO", re.compile(r"\d{4}([-/.])\d\d?\1\d\d?$")),
     ("SLASHED", re.compile(r"(?P<a>\d\d?)(?P<by>[/.-])\d\d?(?P=by)(?:\d{4}|\d\d)$")),
     ("FRACTION", re.compile(r"\d\d?/\d\d?$")),
     ("ORDINAL", re.compile(r"(?P<value>[0-3]?\d)(?:st|nd|rd|th)$")),
