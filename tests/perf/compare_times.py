@@ -123,15 +123,32 @@ def judge(case: Case, parse: Parse) -> str:
 
 
 def measure(cases: list[Case], parse: Parse) -> dict[str, float]:
-    """Shares of cases, and the median milliseconds a text, each parsed once after a first one that loads."""
+    """Shares of cases, and the median milliseconds a text and a turn of about 40 words, after one that loads."""
     judge(Case("see you tomorrow", date(2025, 5, 1), None, None), parse)
-    verdicts, seconds = [], []
+    times = {"ms": _time(cases, parse), "ms of 40 words": _time(_join_cases(cases), parse)}
+    verdicts = [judge(case, parse) for case in cases]
+    shares = {verdict: round(verdicts.count(verdict) / len(cases), 2) for verdict in ("right", "wrong", "none")}
+    return {**shares, **times}
+
+
+def _join_cases(cases: list[Case]) -> list[Case]:
+    """The cases as turns of 40 words and more."""
+    turns, texts = [], list[str]()
+    for case in cases:
+        texts.append(case.text)
+        if sum(len(text.split()) for text in texts) >= 40:
+            turns.append(Case(". ".join(texts), case.day, None, None))
+            texts = []
+    return turns
+
+
+def _time(cases: list[Case], parse: Parse) -> float:
+    seconds = []
     for case in cases:
         start = time.perf_counter()
-        verdicts.append(judge(case, parse))
+        judge(case, parse)
         seconds.append(time.perf_counter() - start)
-    shares = {verdict: round(verdicts.count(verdict) / len(cases), 2) for verdict in ("right", "wrong", "none")}
-    return {**shares, "ms": round(1000 * median(seconds), 2)}
+    return round(1000 * median(seconds), 2)
 
 
 if __name__ == "__main__":
