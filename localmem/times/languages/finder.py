@@ -18,13 +18,15 @@ _SENTENCE_END = re.compile(r"(?<![0-9])[.!?…](?=\s|$)|[。！？；;\n]")
 _CLAUSE_END = re.compile(r"[,:，、：()（）]|\s[-–—]\s")
 _BEFORE = 24  # characters before a time that may hold what it begins or ends
 _RECENT = 4  # times named before that may tell the month of a day
+_GAP = 12  # characters between a year and what is of it
 _SHORT_CLAUSE = 3  # characters beside a time that hold no tense
 _NAME_MONTHS = frozenset({"date", "dates", "month", "part", "day_of_month"})
 _TENSELESS = frozenset({"offset", "ago", "ahead", "since", "year", "decade", "every", "skip"})
+_YEARLY = frozenset({"date", "month", "part", "season", "holiday"})
 _FOLLOWING = frozenset({"date", "month", "weekday", "day_of_month"})  # the last of a range follows the first
 _UNIT_SHIFTS = frozenset({"weeks", "months", "years"})
 _ROLES: dict[str, tuple[TimeRole, str]] = {  # what is written before or after a time: its role, and a tense it implies
-    "at": ("at", ""), "plan": ("at", "future"), "since": ("since", "past"), "from": ("since", ""),
+    "at": ("at", ""), "pair": ("at", ""), "plan": ("at", "future"), "since": ("since", "past"), "from": ("since", ""),
     "begin": ("since", ""), "until": ("until", ""),
 }  # fmt: skip
 
@@ -35,6 +37,7 @@ class _Match(NamedTuple):
     start: int  # with what tells its role
     end: int
     core: tuple[int, int]  # without
+    place: str  # what tells its role
     meaning: Meaning
 
 
@@ -57,7 +60,7 @@ class Finder:
             previous = self._matches[-1] if self._matches else None
             if previous and (beside := self._beside(previous, match)):
                 self._matches.append(beside)
-            elif previous and (joined := self._join(previous, match)):
+            elif previous and (joined := self._join(previous, match) or self._join_year(previous, match)):
                 self._matches[-1] = joined
             else:
                 self._matches.append(match)
@@ -89,25 +92,31 @@ class Finder:
         tense = self._tense(start, end, clause_only=present) if needs_tense else ""
         if place == "from":
             tense = tense or "past"
-        frame = Frame(self._day, implied or tense)
+        frame = Frame(self._day, implied or tense, doubt=self._tells_of_past(start, end))
         if pattern.meaning == "day_of_month":
             here = self._months_here()
             month = self._month_before(values["day"], here)
-            frame = Frame(self._day, "" if here else frame.tense, month)
+            frame = Frame(self._day, "" if here else frame.tense, month=month)
         meaning = resolve(pattern, values, frame)
         if meaning is None:
             return None
-        if (
-            meaning.role == "for"
-            and self._matches
-            and self._matches[-1].end > self._about(_SENTENCE_END, start, end)[0]
-        ):
+        if meaning.role == "for" and self._before_in_sentence(start, end):
             meaning = BLOCKED  # it begins at that time, not today
         if meaning.role == "at" and pattern.meaning != "dates":
             meaning = meaning._replace(role=role)
         last = self._matches[-1].end if self._matches else 0
-        start = max(before.start(), last) if before else start
-        return _Match(pattern, values, start, after.end() if after else end, match.span(), meaning)
+        start = max(before.start(), last) if before and role != "at" else start
+        return _Match(pattern, values, start, after.end() if after else end, match.span(), place, meaning)
+
+    def _before_in_sentence(self, start: int, end: int) -> _Match | None:
+        """The time that was named before in the same sentence."""
+        last = self._matches[-1] if self._matches else None
+        return last if last and last.end > self._about(_SENTENCE_END, start, end)[0] else None
+
+    def _tells_of_past(self, start: int, end: int) -> bool:
+        """Whether the time before in the same sentence was past, so that this may be too where no verb tells."""
+        last = self._before_in_sentence(start, end)
+        return bool(last and last.meaning.readings and last.meaning.readings[-1].last < self._day)
 
     def _tense(self, start: int, end: int, *, clause_only: bool = False) -> str:
         """ "past" or "future" by the clause about a time, or by its sentence where nothing else is in the clause."""
@@ -158,13 +167,15 @@ class Finder:
         if not between or not (first.meaning.readings and second.meaning.readings):
             return None
         weekdays = first.pattern.meaning == "weekday" and set(second.values) == {"weekday"}
-        ends = second.meaning.role == "until" or weekdays
-        if self._rules.unspaced and first.meaning.role == "since" and not ends:
-            return None
+        joint = between.lastgroup
+        if joint == "open" and (second.meaning.role == "until" or weekdays):
+            joint = "to"
+        if first.place == "pair" and joint == "also":
+            joint = "to"
         if first.meaning.repeats and set(second.values) == {"weekday"}:
             again = find_recurring(second.values, Frame(self._day, ""))
-            meaning = again and join_weekly(first.meaning, again, between.lastgroup == "to")
-        elif between.lastgroup == "to":
+            meaning = again and join_weekly(first.meaning, again, joint == "to")
+        elif joint == "to":
             meaning = self._range(first, second)
         else:
             return None
@@ -196,17 +207,41 @@ class Finder:
         else:
             begin = first.meaning
         end: Meaning | None = second.meaning
-        if begin and second.pattern.meaning in _FOLLOWING and len(begin.readings) == 1:
-            end = resolve(second.pattern, second.values, Frame(begin.readings[0].first, "future"))
-        if not begin or not end or len(begin.readings) != 1 or len(end.readings) != 1:
-            return BLOCKED
-        days = DateRange(begin.readings[0].first, end.readings[0].last)
-        return Meaning((days,), end.precision) if days.first <= days.last else BLOCKED
+        ranges = []
+        for start in begin.readings if begin else ():
+            if second.pattern.meaning in _FOLLOWING:
+                end = resolve(second.pattern, second.values, Frame(start.first, "future"))
+            if end and len(end.readings) == 1 and start.first <= end.readings[0].last:
+                ranges.append(DateRange(start.first, end.readings[0].last))
+        present = [days for days in ranges if days.first <= self._day <= days.last]
+        return Meaning(tuple(present or ranges), end.precision) if end and ranges else BLOCKED
+
+    def _join_year(self, first: _Match, second: _Match) -> _Match | None:
+        """A month, season or feast day and the year beside it as one time: "last year around Christmas"."""
+        gap = self._folded[first.end : second.start]
+        if len(gap) > _GAP or not re.fullmatch(r"[\w\s']*", gap):
+            return None
+        for year, other in ((first, second), (second, first)):
+            values = _year_values(year)
+            if values and other.pattern.meaning in _YEARLY and not other.values.keys() & {"year", "years", "shift"}:
+                meaning = resolve(other.pattern, {**other.values, **values}, Frame(self._day, ""))
+                core = (first.core[0], second.core[1])
+                joined = meaning and meaning._replace(role=first.meaning.role)
+                return joined and other._replace(start=first.start, end=second.end, core=core, meaning=joined)
+        return None
 
     def _as_span(self, match: _Match) -> TimeSpan:
         words = self._text[match.start : match.end]
         meaning = match.meaning
         return TimeSpan(words, match.start, meaning.readings, meaning.precision, meaning.role, meaning.repeats)
+
+
+def _year_values(match: _Match) -> Mapping[str, int]:
+    """What a match says of the year, if it names a year and nothing else."""
+    if match.pattern.meaning == "period" and match.meaning.precision == "year":
+        shift = match.values["shift"]
+        return {"years": 1 if shift == COMING else shift}
+    return match.values if match.pattern.meaning == "year" else {}
 
 
 def resolve(pattern: Pattern, values: Mapping[str, int], frame: Frame) -> Meaning | None:

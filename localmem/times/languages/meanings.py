@@ -34,10 +34,14 @@ Values = Mapping[str, int]
 
 
 class Frame(NamedTuple):
-    """When something was said: the day, "past", "future" or "" for its tense, and the month named before, if any."""
+    """When something was said: the day, "past", "future" or "" for its tense, and the month named before, if any.
+
+    In `doubt` a past time was named just before.
+    """
 
     day: date
     tense: str
+    doubt: bool = False
     month: DateRange | None = None
 
 
@@ -139,6 +143,8 @@ def _weekday(values: Values, frame: Frame) -> Meaning | None:
         return Meaning((one_day(week_of(day, values["weeks"]).first, weekday),), "day")
     if "number" in values:
         return Meaning((one_day(coming.first, 7 * values["number"]),), "day")
+    if frame.doubt and not frame.tense and "shift" not in values:
+        return Meaning((last, coming), "day")
     shift = values.get("shift", -1 if frame.tense == "past" else COMING)
     today = day.weekday() == weekday
     if shift == 0:
