@@ -36,6 +36,7 @@ SINGLE_FACT, ORDINARY = "single-fact", "ordinary"  # types: a fact that one turn
 
 _WIDTH = 50  # units searched for: enough for ten exchanges, and no more than a hybrid fuses anyway
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
+_BRACKETS = re.compile(r"\s?[(（][^()（）\n]{0,80}[)）]")  # what a memory adds to the words, such as dates
 _DAY_FIRST = re.compile(r"(\d{1,2}) ([A-Z]\w+)")  # "21 November", which others write "November 21"
 _DAY = timedelta(days=1)
 _THREADS = 8
@@ -211,16 +212,20 @@ def _first_lines(text: str, count: Count) -> str:
 
 
 def _share_within(text: str, turns: Sequence[Turn]) -> float:
-    """How much of the turns stands in the text, by sentences weighted by their length, white space aside.
+    """How much of the turns stands in the text, by sentences weighted by their length, white space and brackets aside.
 
     A long turn may be shown in part, so it counts in part.
     """
-    words = " ".join(text.split())
+    words = " ".join(_without_brackets(text).split())
     shares = []
     for turn in turns:
-        pieces = [" ".join(piece.split()) for piece in _SENTENCE_END.split(turn.text)]
+        pieces = [" ".join(piece.split()) for piece in _SENTENCE_END.split(_without_brackets(turn.text))]
         shares.append(sum(len(piece) for piece in pieces if piece in words) / max(1, sum(map(len, pieces))))
     return fmean(shares)
+
+
+def _without_brackets(text: str) -> str:
+    return _BRACKETS.sub("", _BRACKETS.sub("", text))  # twice: some stand in others
 
 
 def _measure_reply(person: Person, probe: ScenarioProbe | None, reply: str) -> dict[str, float]:

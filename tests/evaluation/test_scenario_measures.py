@@ -97,6 +97,16 @@ def test_a_turn_that_is_shown_in_part_counts_in_part(person: Person) -> None:
     assert measure(longer_person, lambda bank: Passage(bank=bank))[UPDATE].measures["shown"] == 0.25
 
 
+def test_dates_that_a_memory_adds_hide_no_words(person: Person) -> None:
+    class Dated(NoMemory):
+        def recall(self, session: Session) -> Recall:
+            return Recall(
+                "1 March 2026: I painted (and on Friday (6 March 2026) dried) the bicycle (2 March 2026) red."
+            )
+
+    assert measure(person, lambda bank: Dated(bank=bank))[UPDATE].measures["shown"] == 1
+
+
 def test_only_the_first_600_tokens_are_within_the_budget(tmp_path: Path) -> None:
     session = {"started_at": "2026-03-01T09:00", "turns": [{"role": "user", "content": f"{'word ' * 650}end"}]}
     probe = {"type": "single-fact", "question": "word", "evidence": [[0, 0]]}

@@ -106,6 +106,12 @@ def test_a_reply_that_says_something_is_remembered_with_its_question() -> None:
     assert "Standing Room Only" in ask(system, "Which funny name did you suggest?").text
 
 
+def test_a_reply_that_opens_a_session_is_remembered() -> None:
+    turn = Turn("s1.0", "assistant", "Assistant", "For a romantic dinner, try Roscioli in Rome.", START)
+    system = remember(memory(), Session("s1", (turn,)))
+    assert list(live(system)) == ["s1.0@a0"]
+
+
 def test_a_long_message_is_shown_a_passage_at_a_time() -> None:
     pages = "\n\n".join(f"Chapter {number} is about subject{number}. " + "Filler words. " * 60 for number in range(9))
     system = remember(memory(), session(f"I wrote this book.\n\n{pages}", "Thank you.", name="s1"))

@@ -44,8 +44,8 @@ def is_new(place: Place, earlier: Sequence[str]) -> bool:
     """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do."""
     if place.turn.role == "user":
         return is_evidence(place.turn.text)
-    reply = place.turn.text
-    return not (is_denial(reply) or is_small_talk(reply) or adds_nothing(reply, [place.opening.text, *earlier]))
+    reply, request = place.turn.text, [place.opening.text] if place.opening is not place.turn else []
+    return not (is_denial(reply) or is_small_talk(reply) or adds_nothing(reply, [*request, *earlier]))
 
 
 def turn_units(session: str, place: Place) -> list[Unit]:
