@@ -307,7 +307,8 @@ def weekday(scene: Scene) -> Reading | None:
 def _tense_before(scene: Scene) -> Tense:
     """The tense of a sentence that has no verb, by the one before: after a past one it is unclear."""
     if scene.before in ("for", "by", "until", "till", "til"):
-        return "future"
+        thanked = scene.start > 1 and scene.words[scene.start - 2].text in ("thanks", "cheers", "you")
+        return "past" if scene.before == "for" and thanked else "future"
     past = find_earlier_tense(scene.words, scene.start) == "past"
     return "none" if not past else "past" if scene.has("the") else "unclear"
 

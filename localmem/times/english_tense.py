@@ -91,7 +91,9 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     is_time = words[index].group not in ("", "POINT")
     if before in _SUBJECTS and text not in verbs_of("adverbs") and not is_time and text.isalpha():
         return "unclear" if text in verbs_of("same_in_past") else "present"
-    return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s")) else None
+    if before in ("he", "she", "it") and text.endswith("s") and not is_time:
+        return "present"
+    return "present" if text in verbs_of("present") or text.endswith(("'re", "'m", "'s", "'ve")) else None
 
 
 def _text_at(words: Sequence[Word], index: int) -> str:
@@ -109,6 +111,8 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
         return "unclear"
     if text == "were" and _opens_clause(words, index):  # "we're", by those who write no apostrophes
         return "present"
+    if text in verbs_of("orders") and _opens_clause(words, index):
+        return "future"
     return "past" if text in ("remember", "recall") and after != "to" else None
 
 
@@ -124,6 +128,8 @@ def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> 
         if verb in ("was", "were", "had"):
             return "past"
         if verb in verbs_of("have") or verb.endswith("'ve"):
+            if text == "got":
+                return "present"
             return "past" if place and words[place - 1].text in ("should", "would", "could", "might") else "unclear"
         contracted = verb.endswith(("'re", "'m")) or (verb.endswith("'s") and place == index - 1)
         if text != "been" and (verb in verbs_of("be") or contracted):
