@@ -15,7 +15,8 @@ from localmem.evaluation.datasets import longmemeval, scenarios
 from localmem.evaluation.evidence_retrieval import build_exchanges
 from localmem.retrieval.base import Retriever
 from localmem.text.dialogue import transcript
-from localmem.types import Session
+from localmem.text.utterances import split_sentences
+from localmem.types import Session, Turn
 
 WRONG, RIGHT, OUTDATED = 0, 1, 2
 _UPDATE = "knowledge-update"
@@ -47,19 +48,27 @@ class Lesson(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question with the ids of its evidence turns; `other` is the same in other words, `outdated` its old values."""
+    """A question with the ids of its evidence turns; `other` is the same in other words, `outdated` its old values.
+
+    A right answer contains one of `accepted` and none of `rejected`.
+    """
 
     query: str
     evidence: Collection[str]
     other: str = ""
     outdated: Sequence[str] = ()
+    accepted: Sequence[str] = ()
+    rejected: Sequence[str] = ()
 
 
-def read_lessons(path: Path, new_index: Callable[[], Retriever], depth: int) -> list[Lesson]:
+def read_lessons(
+    path: Path, new_index: Callable[[], Retriever], depth: int, *, sentences: bool = False
+) -> list[Lesson]:
     """The lessons of a folder of scenarios, or of a file of LongMemEval's evidence (.jsonl). Raises BadInput.
 
     Of each question the first `depth` exchanges of the search, then its evidence that is not among them. People who do
-    not write in English are left out.
+    not write in English are left out. With `sentences` the texts are the sentences of these exchanges, each with the
+    one before it in brackets, as a reader scores them.
     """
     if path.is_dir():
         people = [person for person in scenarios.read_people(path) if person.language == "en"]
@@ -70,7 +79,7 @@ def read_lessons(path: Path, new_index: Callable[[], Retriever], depth: int) -> 
             (episode.id, episode.sessions, [Question(probe.question, probe.evidence) for probe in episode.probes])
             for episode in episodes
         ]
-    lessons = [lesson for group in groups for lesson in _rank(*group, new_index(), depth)]
+    lessons = [lesson for group in groups for lesson in _rank(*group, new_index(), depth, sentences=sentences)]
     if not any(RIGHT in lesson.labels for lesson in lessons):
         raise BadInput(f"{path} has no question with evidence; give conversations with questions about them")
     return lessons
@@ -81,14 +90,22 @@ def _questions(person: scenarios.Person) -> list[Question]:
     for probe, evidence in zip(person.probes, person.evidence, strict=True):
         outdated = tuple(text.lower() for text in probe.must_not_contain) if probe.type == _UPDATE else ()
         if probe.type != scenarios.FORGOTTEN:
-            questions.append(Question(probe.question, evidence, probe.paraphrase, outdated))
+            accepted = probe.must_contain or tuple(filter(None, [probe.answer]))
+            question = Question(probe.question, evidence, probe.paraphrase, outdated, accepted, probe.must_not_contain)
+            questions.append(question)
             if probe.paraphrase:
-                questions.append(Question(probe.paraphrase, evidence, probe.question, outdated))
+                questions.append(question._replace(query=probe.paraphrase, other=probe.question))
     return questions
 
 
 def _rank(
-    person: str, sessions: Sequence[Session], questions: Sequence[Question], index: Retriever, depth: int
+    person: str,
+    sessions: Sequence[Session],
+    questions: Sequence[Question],
+    index: Retriever,
+    depth: int,
+    *,
+    sentences: bool,
 ) -> list[Lesson]:
     turns = {turn.id: turn for session in sessions for turn in session.turns}
     units = build_exchanges(sessions)
@@ -100,12 +117,35 @@ def _rank(
     for question, matches in zip(questions, results, strict=True):
         right = [unit.id for unit in units if not set(unit.sources).isdisjoint(question.evidence)]
         ids = dict.fromkeys([*(match.id for match in matches), *right])
+        if sentences:
+            shown = [turns[source] for key in ids for source in sources[key]]
+            lessons.append(_sentence_lesson(person, question, shown))
+            continue
         labels = tuple(_label(texts[key], sources[key], question) for key in ids)
         denied = _denied(person, question)
         lessons.append(
             Lesson(person, question.query, (*(texts[key] for key in ids), *denied), (*labels, *(WRONG for _ in denied)))
         )
     return lessons
+
+
+def _sentence_lesson(person: str, question: Question, turns: Sequence[Turn]) -> Lesson:
+    """Right are the sentences of evidence that hold an answer; others that happen to hold it are left out."""
+    texts, labels = [], []
+    for turn in turns:
+        parts = split_sentences(turn.text)
+        for before, sentence in zip(["", *parts], parts, strict=False):
+            answers = _holds(sentence, question.accepted) and not _holds(sentence, question.rejected)
+            if answers and turn.id not in question.evidence:
+                continue
+            texts.append(f"{turn.speaker}: {sentence}" + (f" [{before}]" if before else ""))
+            labels.append(RIGHT if answers else OUTDATED if _holds(sentence, question.outdated) else WRONG)
+    return Lesson(person, question.query, tuple(texts), tuple(labels))
+
+
+def _holds(text: str, values: Sequence[str]) -> bool:
+    lower = text.lower()
+    return any(value.lower() in lower for value in values)
 
 
 def _label(text: str, sources: Sequence[str], question: Question) -> int:
@@ -141,7 +181,7 @@ def sample_texts(lesson: Lesson, count: int, seed: int) -> Lesson:
     places: dict[int, list[int]] = {label: [] for label in (WRONG, RIGHT, OUTDATED)}
     for place, label in enumerate(lesson.labels):
         places[label].append(place)
-    *ranked, denial = places[WRONG]
+    *ranked, denial = places[WRONG]  # of sentences, the last of what was found last
     near, far = ranked[:15], ranked[15:]
     chosen = rng.sample(near, min(len(near), 2 * count // 3))
     others = [place for place in (*near, *far) if place not in chosen]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from localmem import systems
 from localmem.bank import Bank
+from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling
 from localmem.config import Settings, system_options
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
@@ -93,6 +94,20 @@ def sampling(settings: Settings) -> Sampling:
     """How replies are sampled: the user's choice; how long they may be, also by the model's limit in the manifest."""
     chat, model = settings.chat, Manifest.load().models.get(settings.model)
     return Sampling(chat.max_tokens or (model.reply_tokens if model else None), chat.temperature, chat.top_p)
+
+
+def reader(settings: Settings) -> Reader | None:
+    """What answers in place of the backbone: the user's choice, else the model's in the manifest.
+
+    It quotes the turns that `evidence` keeps, and needs the encoder.
+    """
+    name = settings.chat.reader
+    if name == "model":
+        model = Manifest.load().models.get(settings.model)
+        name = (model.reader if model else None) or "none"
+    if name == "none" or settings.system != evidence.SYSTEM.name or settings.retrieval.retriever == "bm25":
+        return None
+    return Reader(reranker(name, settings.retrieval.device))
 
 
 def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":

@@ -45,6 +45,8 @@ class RerankerRecipe(TrainingRecipe):
     """Folders of scenarios, and files of LongMemEval's evidence (.jsonl)."""
     hold_out: tuple[str, ...] = ()
     """Authors or people that are held out; default: every tenth person."""
+    sentences: bool = False
+    """Learn from sentences, for a reader, instead of whole exchanges."""
     split_layers: int = Field(3, ge=1)
     """Lower layers that read each text by itself; they stay as they are."""
     negatives: int = Field(7, ge=2)
@@ -82,7 +84,11 @@ def train(job: TrainingJob[RerankerRecipe]) -> TrainingResult:
         recipe.text_window,
     )
     shape, weights = base_weights(base, recipe.split_layers)
-    lessons = [lesson for path in recipe.data for lesson in read_lessons(path, lambda: _new_index(base), recipe.depth)]
+    lessons = [
+        lesson
+        for path in recipe.data
+        for lesson in read_lessons(path, lambda: _new_index(base), recipe.depth, sentences=recipe.sentences)
+    ]
     learned, checked = hold_out_people(lessons, recipe.hold_out)
     job.notify(f"{len(learned)} training questions, {len(checked)} validation questions from other people")
     set_seed(recipe.seed)

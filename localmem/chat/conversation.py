@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from localmem.chat.memory_writer import MemoryWriter
+from localmem.chat.reader import Reader
 from localmem.chat.responder import PreparedReply, Responder, Sampling, Speakers, next_number
 from localmem.errors import NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
@@ -33,7 +34,7 @@ class Conversation:
 
     `opened` and `waiting` are the sessions that an earlier process left open, or closed and not yet remembered. The
     last `carry` turns of the latter precede the dialogue in prompts, so that users can refer to what they just wrote.
-    `memory_position` and `sampling` are as in Responder. `memory`, `responder` and `writer` are its parts.
+    `memory_position`, `sampling` and `reader` are as in Responder. `memory`, `responder` and `writer` are its parts.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Conversation:
         instructions: str = "",
         memory_position: str = "last",
         sampling: Sampling | None = None,
+        reader: Reader | None = None,
         carry: int = 12,
     ) -> None:
         self._journal: Journal = journal or NoJournal()
@@ -64,6 +66,7 @@ class Conversation:
             instructions=instructions,
             memory_position=memory_position,
             sampling=sampling,
+            reader=reader,
             pending=self._waiting.last_turns,
             own_recall=self.writer.forgetting.recall,
         )

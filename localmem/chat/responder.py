@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from localmem.chat.forgetting import NOT_CHANGED
+from localmem.chat.reader import Reader
 from localmem.llm.base import LLM, alternate
 from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.text.dialogue import Count, day
-from localmem.types import Completion, Message, Prompt, Recall, Reply, Session, Turn
+from localmem.types import Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
 _SHOWN_TOKENS = 4096
@@ -47,11 +48,20 @@ class Sampling(NamedTuple):
 
 
 class PreparedReply(NamedTuple):
-    """All that a reply needs before the backbone is asked. `content` is the prompt's last message."""
+    """All that a reply needs before the backbone is asked. `content` is the prompt's last message.
+
+    A `reading` is the reader's reply, given in place of the backbone's wherever free text is asked for.
+    """
 
     recall: Recall
     prompt: Prompt
     content: str
+    reading: str = ""
+
+    @property
+    def ready(self) -> str:
+        """The reply that needs no backbone, "" without one."""
+        return self.recall.reply or (self.reading if isinstance(self.prompt.format, FreeText) else "")
 
 
 class Responder:
@@ -61,7 +71,8 @@ class Responder:
     user can refer to what was just said. `memory_position` says where recalled memory is placed: in the system message,
     or last, before the user's turn. In the last position it stays in the dialogue while the session lasts, and later
     turns show only what is new; `shown` keeps track of that. `own_recall` returns what memory itself replies to a
-    dialogue, if anything. Without `sampling` a reply has the limit and temperature of its prompt file.
+    dialogue, if anything; a `reader` answers from what is recalled. Without `sampling` a reply has the limit and
+    temperature of its prompt file.
     """
 
     def __init__(
@@ -73,6 +84,7 @@ class Responder:
         instructions: str = "",
         memory_position: str = "last",
         sampling: Sampling | None = None,
+        reader: Reader | None = None,
         pending: Callable[[Session], Sequence[Turn]] = lambda _dialogue: (),
         own_recall: Callable[[Session], Recall | None] = lambda _dialogue: None,
     ) -> None:
@@ -80,6 +92,7 @@ class Responder:
         self.speakers = speakers
         self.sampling = sampling
         self._llm = llm
+        self._reader = reader
         self._instructions = instructions
         self._in_system = memory_position == "system"
         self._pending = pending
@@ -104,13 +117,16 @@ class Responder:
         pending = self._pending(dialogue)
         if recall is None:
             recall = self._own_recall(query or dialogue) or self.memory.recall_shown(query or dialogue)
-        return PreparedReply(recall, *self._compose(dialogue, recall, instructions, pending))
+        last = dialogue.turns[-1]
+        reading = self._reader.reply(last.text, recall, last.time.date()) if self._reader and not recall.reply else ""
+        return PreparedReply(recall, *self._compose(dialogue, recall, instructions, pending), reading)
 
     def stream(self, dialogue: Session, prepared: PreparedReply) -> Generator[str, None, Completion]:
-        """The reply piece by piece; the generator returns the whole Completion. Memory's own reply asks no backbone."""
+        """The reply piece by piece; the generator returns the whole Completion. A ready one asks no backbone."""
         if prepared.recall.reply:
             self.shown.clear()  # it may hold what is forgotten
-            return (yield from say(prepared.recall.reply))
+        if prepared.ready:
+            return (yield from say(prepared.ready))
         completion = yield from self._llm.stream(prepared.prompt)
         if completion.trimmed:
             self.shown.forget(dialogue.id)
@@ -121,8 +137,10 @@ class Responder:
 
     def answer(self, dialogue: Session) -> Reply:
         """The reply to a dialogue that is logged nowhere: nothing changes, so many may be asked of one memory."""
-        recall, prompt, _ = self.prepare(dialogue)
-        (completion,) = [Completion(NOT_CHANGED)] if recall.reply else self._llm.generate([prompt])
+        prepared = self.prepare(dialogue)
+        recall, prompt = prepared.recall, prepared.prompt
+        ready = NOT_CHANGED if recall.reply else prepared.ready
+        (completion,) = [Completion(ready)] if ready else self._llm.generate([prompt])
         last = dialogue.turns[-1]
         turn = Turn(
             f"{dialogue.id}.{next_number(dialogue)}", "assistant", self.speakers.assistant, completion.text, last.time

@@ -286,6 +286,7 @@ def agent_maker(by_system: Mapping[str, Settings], encoder: Callable[[], Encoder
             instructions=own.chat.instructions,
             memory_position=factory.memory_position(own),
             sampling=factory.sampling(own),
+            reader=factory.reader(own),
         )
 
     return new_agent

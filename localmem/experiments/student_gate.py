@@ -11,14 +11,14 @@ from pathlib import Path
 from finetune.students import find_student, with_adapters
 from localmem.config import Settings
 from localmem.errors import BadInput
-from localmem.evaluation.file_scoring import ScoringModels, TextRecipe, read_replies, score_replies
+from localmem.evaluation.file_scoring import MetricName, ScoringModels, TextRecipe, read_replies, score_replies
 from localmem.experiments.runs import Notify, Progress, ignore_progress
 from localmem.experiments.scenarios import ScenarioRecipe, measure_scenarios
 from localmem.llm.adapters import read_notes, save_notes
 
 _ANSWERED = "right"
 _MEASURES = (_ANSWERED, "false denial", "ordinary refused")
-_PERPLEXITY = "perplexity"
+_PERPLEXITY: MetricName = "perplexity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def check_student(
     if notes is None:
         raise BadInput(f"{folder} holds no adapter with notes; give the --out of `localmem distill train`")
     save_notes(folder, notes.model_copy(update={"worse": ()}))  # an earlier verdict would keep it from loading
-    measured = []
+    measured: list[dict[str, float]] = []
     for adapters in ({}, dict.fromkeys(notes.prompts, folder)):
         own, recipe = with_adapters(settings, adapters), ScenarioRecipe(answers=True, limit=limit)
         report = measure_scenarios(own, recipe, people, notify=notify, progress=progress)
@@ -68,7 +68,8 @@ def check_student(
             scorers = ScoringModels(own, TextRecipe(adapter=folder if adapters else None, device=settings.llm.device))
             values |= score_replies(read_replies(free_chat), [_PERPLEXITY], models=scorers).overall
         measured.append(values)
-    verdict = GateReport(*measured, find_worse(*measured))
+    base, student = measured
+    verdict = GateReport(base, student, find_worse(base, student))
     save_notes(folder, notes.model_copy(update={"worse": () if force else verdict.worse}))
     return verdict
 

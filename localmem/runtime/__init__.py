@@ -16,6 +16,7 @@ from typing import Protocol
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
+from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
 from localmem.errors import BadInput, EncoderMismatch, LocalmemError
@@ -196,6 +197,10 @@ class Runtime:
     def _sampling(self) -> Sampling:
         return factory.sampling(self.settings)
 
+    @cached_property
+    def _reader(self) -> Reader | None:
+        return factory.reader(self.settings)
+
     def _backbone(self) -> LLM:
         self._started = factory.backbone(self.settings, self._progress)
         return WithoutThinking(self._started.llm, self.settings.chat.template_kwargs)
@@ -231,6 +236,7 @@ class Runtime:
             instructions=settings.chat.instructions,
             memory_position=self._memory_position,
             sampling=self._sampling,
+            reader=self._reader,
             carry=settings.chat.carry,
         )
 

@@ -97,7 +97,8 @@ class ChatJob:
         prompt = apply_sampling(self.body, prepared.prompt)
         try:
             asks_to_forget = not is_task and read_forget_request(question.content)
-            completion = yield from tee_pieces(say(NOT_CHANGED) if asks_to_forget else llm.stream(prompt), pieces)
+            ready = NOT_CHANGED if asks_to_forget else prepared._replace(prompt=prompt).ready
+            completion = yield from tee_pieces(say(ready) if ready else llm.stream(prompt), pieces)
         finally:
             if not is_task:
                 sessions.unlogged.add(self.user, question)

@@ -162,6 +162,34 @@ def asks_about_past(text: str) -> bool:
     return asks and language.past.search(_fold(text)) is not None
 
 
+def is_english(text: str) -> bool:
+    """Whether a text is English, as one whose words belong to no known language is taken to be."""
+    return _language(text) is _languages()["en"]
+
+
+def describe_asking(text: str) -> dict[str, float]:
+    """How a turn asks: whether it asks only, and for advice; its length, its clauses and the share of those that ask.
+
+    Empty for a turn that asks nothing.
+    """
+    language, clauses = _language(text), _clauses(text)
+    asking = [clause for clause in clauses if language.is_question(clause)]
+    if not asking:
+        return {}
+    return {
+        "asks_only": float(not is_evidence(text)),
+        "long": min(len(text), 400) / 100,
+        "clauses": min(len(clauses), 8) / 4,
+        "share": len(asking) / len(clauses),
+        "advice": float(any(language.advice.search(language.without_courtesy(clause.text)) for clause in asking)),
+    }
+
+
+def split_sentences(text: str) -> list[str]:
+    """A text's sentences, without pieces that hold no letter and no digit."""
+    return [piece.strip() for piece in _sentences(text)]
+
+
 def adds_nothing(text: str, earlier: Sequence[str]) -> bool:
     """Whether nearly all that a text names occurs in the earlier texts: one word in five may be new, but no number."""
     earlier_units = {unit for other in earlier for unit in _units(other)}

@@ -64,6 +64,20 @@ def write_people(folder: Path, *names: str) -> Path:
     return folder
 
 
+def test_sentences_are_learned_with_the_one_before_them(base: Path, tmp_path: Path) -> None:
+    data = write_people(tmp_path / "people", "a-1")
+    person = json.loads((data / "a-1.json").read_text())
+    person["sessions"][0]["turns"][0]["content"] = "My cat is small. My dog is big. The dog is old."
+    probe = {**person["probes"][0], "must_contain": ["big"], "must_not_contain": ["small"]}
+    (data / "a-1.json").write_text(json.dumps(person | {"probes": [probe]}))
+    lessons = read_lessons(data, lambda: BM25Retriever(language="english"), 5, sentences=True)
+    (lesson,) = (each for each in lessons if each.query == probe["question"])
+    labels = dict(zip(lesson.texts, lesson.labels, strict=True))
+    assert labels["User: My dog is big. [My cat is small.]"] == RIGHT
+    assert labels["User: My cat is small."] == labels["User: The dog is old. [My dog is big.]"] == WRONG
+    assert "User: My goat is big." not in labels
+
+
 def make_job(
     base: Path, data: Path, out: Path, *, resume: bool = False, **fields: object
 ) -> TrainingJob[RerankerRecipe]:

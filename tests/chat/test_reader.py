@@ -1,0 +1,133 @@
+"""The reader: what it quotes, when it says that it does not know, and which turns it leaves to the backbone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import pytest
+
+from localmem.chat.conversation import Conversation
+from localmem.chat.reader import NOT_KNOWN, Reader, log_odds_of_asking
+from localmem.llm.scripted import ScriptedLLM
+from localmem.memory import Memory
+from localmem.systems.evidence.units import ANSWER, STATEMENT
+from localmem.text.dialogue import dated_lines
+from localmem.text.utterances import adds_nothing, is_denial
+from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
+
+TODAY = date(2026, 6, 15)
+SAID = datetime(2026, 3, 5, 9, tzinfo=UTC)
+QUESTION = "What is my dog called?"
+
+
+def unit(text: str, speaker: str = "User") -> Unit:
+    kind = STATEMENT if speaker == "User" else ANSWER
+    return Unit(text, f"{speaker}: {text}", text, kind, speaker, "s", (text,), SAID, SAID)
+
+
+class Scorer:
+    """Likely where a text holds the word; keeps what it was asked."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.texts: list[str] = []
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        self.texts += texts
+        return [0.95 if self.word in text.partition("[")[0] else 0.01 for text in texts]
+
+
+def recall(*units: Unit) -> Recall:
+    return Recall("memory", tuple(Hit(each, 0.5) for each in units))
+
+
+def test_the_likeliest_sentence_is_quoted_with_its_day_and_speaker() -> None:
+    scorer = Scorer("Bruno")
+    memory = recall(unit("I live in Lyon. My dog is called Bruno. He is old."), unit("Call him Rex.", "Assistant"))
+    quoted = Reader(scorer).reply(QUESTION, memory, TODAY).splitlines()
+    assert quoted[0] == 'On 5 March 2026 you said: "My dog is called Bruno."'
+    assert len(quoted) == 3
+    assert scorer.texts[1] == "User: My dog is called Bruno. [I live in Lyon.]"
+    said = Reader(Scorer("Rex")).reply("What name did you suggest for my dog?", memory, TODAY)
+    assert said.startswith('On 5 March 2026 I said: "Call him Rex."\n')
+
+
+def test_times_are_written_out_in_a_quotation() -> None:
+    quoted = Reader(Scorer("vet")).reply(
+        "When did my dog see the vet?", recall(unit("The vet saw him yesterday.")), TODAY
+    )
+    assert quoted == 'On 5 March 2026 you said: "The vet saw him yesterday (4 March 2026)."'
+
+
+def test_what_was_worked_out_comes_first() -> None:
+    memory = Recall("memory", (Hit(unit("Bruno is three."), 0.5),), workings=(Working("three years old", ("a",)),))
+    assert Reader(Scorer("Bruno")).reply("How old is my dog?", memory, TODAY) == "Three years old."
+
+
+@pytest.mark.parametrize("memory", [recall(), recall(unit("I live in Lyon."))])
+def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -> None:
+    assert Reader(Scorer("Bruno")).reply(QUESTION, memory, TODAY) == NOT_KNOWN
+
+
+def test_the_closest_is_quoted_beside_a_denial() -> None:
+    class Unsure(Scorer):
+        def score(self, query: str, texts: Sequence[str]) -> list[float]:
+            return [0.6 for _ in texts]
+
+    reply = Reader(Unsure("")).reply(QUESTION, recall(unit("I have a dog. He is old.")), TODAY)
+    assert reply == f'{NOT_KNOWN[:-1]}, only this: On 5 March 2026 you said: "I have a dog."'
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "What is 12 times 7?",
+        "Write a limerick about a drummer.",
+        "Bruno has been to the vet today, and he was brave.",
+        "Thanks!",
+        "Give me three ideas for a birthday cake.",
+        "Wie heißt mein Hund?",
+    ],
+)
+def test_other_turns_are_the_backbones(turn: str) -> None:
+    memory = recall(unit("My dog is called Bruno."))
+    assert Reader(Scorer("Bruno")).reply(turn, memory, TODAY) == ""
+
+
+def test_asking_is_told_by_words() -> None:
+    turns = [QUESTION, "what did i tell you about my knee", "How do I boil an egg?", "I have a dog."]
+    odds = [*map(log_odds_of_asking, turns)]
+    assert min(odds[:2]) > 1 > -1 > max(odds[2:])
+
+
+def test_a_quotation_is_not_remembered_again() -> None:
+    said = unit("I have an old dog at home. The vet saw him yesterday.")
+    shown = [QUESTION, dated_lines([said], TODAY)]
+    for score in (0.9, 0.6):
+        scorer = Scorer("")
+        scorer.score = lambda query, texts, score=score: [score for _ in texts]  # type: ignore[method-assign,misc]
+        assert adds_nothing(Reader(scorer).reply(QUESTION, recall(said), TODAY), shown)
+    assert is_denial(NOT_KNOWN)
+
+
+class Told(Memory):
+    """Recalls one unit."""
+
+    name = "told"
+
+    def recall(self, session: Session) -> Recall:
+        return recall(unit("My dog is called Bruno."))
+
+    def end_session(self, session: Session) -> list[Change]:
+        return [AddUnit(unit("a"), SAID)]
+
+
+def test_a_conversation_replies_with_the_readers_words_unless_a_format_is_asked_for() -> None:
+    agent = Conversation(memory=Told(), llm=ScriptedLLM(lambda _: "{}"), reader=Reader(Scorer("Bruno")))
+    assert agent.chat(QUESTION, SAID).turn.text == 'On 5 March 2026 you said: "My dog is called Bruno."'
+    assert agent.chat("Write a limerick.", SAID).turn.text == "{}"
+    session = agent.hear(QUESTION, SAID, "s")
+    prepared = agent.responder.prepare(session)
+    formatted = prepared._replace(prompt=replace(prepared.prompt, format=JsonSchema({})))
+    assert (bool(prepared.ready), formatted.ready) == (True, "")
+    assert agent.responder.answer(session).turn.text.startswith("On 5 March")
