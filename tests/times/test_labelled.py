@@ -7,10 +7,23 @@ import pytest
 import yaml
 
 from localmem.types import DateRange, TimeRole, TimeSpan
-from tests.perf.measure_times import LABELLED, LANGUAGES, Answer, measure, session_of
+from tests.perf.measure_times import LABELLED, LANGUAGES, Answer, Answered, measure, measure_workings, session_of
 
 # Language: the least share that is exact, the most that is wrong. What `python -m tests.perf.measure_times` prints.
-FLOORS: dict[str, tuple[float, float]] = {}
+FLOORS: dict[str, tuple[float, float]] = {
+    "english": (0.85, 0.07),
+    "german": (0.83, 0.04),
+    "french": (0.93, 0.04),
+    "chinese": (0.93, 0.04),
+    "japanese": (0.89, 0.04),
+    "spanish": (0.87, 0.07),
+    "italian": (0.9, 0.04),
+    "portuguese": (0.9, 0.04),
+    "dutch": (0.87, 0.04),
+}
+
+# The least share of worked-out lines that are right, and of the solvable questions that get one.
+RIGHT_LINES, WITH_A_LINE = 0.87, 0.48
 
 MONDAY = DateRange(date(2025, 11, 10), date(2025, 11, 10))
 TUESDAY = DateRange(date(2025, 11, 11), date(2025, 11, 11))
@@ -29,6 +42,22 @@ def test_times_are_resolved_as_labelled(language: str) -> None:
     wrong = [outcome.report() for outcome in outcomes if outcome.verdict == "wrong"]
     assert exact >= least, f"{exact:.3f} of the {language} times are right, {least} were"
     assert len(wrong) / len(outcomes) <= most, "\n".join(wrong)
+
+
+def test_workings_come_out_as_labelled() -> None:
+    answered = measure_workings()
+    lines = [answer for answer in answered if answer.line]
+    wrong = [answer.report() for answer in lines if not answer.is_right()]
+    assert 1 - len(wrong) / len(lines) >= RIGHT_LINES, "\n".join(wrong)
+    solvable = [answer for answer in answered if answer.expected]
+    assert sum(bool(answer.line) for answer in solvable) / len(solvable) >= WITH_A_LINE
+
+
+@pytest.mark.parametrize("line", ["EUR 340 in all", "Mo and then Jo: 12,500", ""])
+def test_a_working_holds_what_was_expected(line: str) -> None:
+    assert Answered("?", ("340", "mo … jo: 12500"), line).is_right() == bool(line)
+    assert Answered("?", ("34", "2500", "jo … mo"), line).is_right() is False
+    assert Answered("?", (), line).is_right() != bool(line)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
