@@ -19,11 +19,11 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from localmem.bank import Bank
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
-from localmem.retrieval.views import SIDE_MARK
+from localmem.retrieval.views import SIDE_MARK, exchange_of
 from localmem.systems import Options, Parts
 from localmem.systems.evidence.ranking import describe, probability
 from localmem.systems.evidence.relevance import probability_of_need
-from localmem.systems.evidence.time_questions import lift_by_time, work_out_exchanges
+from localmem.systems.evidence.time_questions import lift_by_time, scopes_of_times, work_out_exchanges
 from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new, places, turn_units
 from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
@@ -35,6 +35,7 @@ from localmem.types import Change, Hit, Recall, Session, Unit, Working
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
+_IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
 _WHOLE = 2  # exchanges that are shown with both sides
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
 
@@ -136,10 +137,20 @@ class EvidenceMemory(Memory):
 
     def _rank(self, text: str, count: int, scope: Scope | None, present: Set[str] = frozenset()) -> list[list[Hit]]:
         """Exchanges, best first, each as its units, best first. Without what `present` turns say."""
-        ordered = self._order(text, self._find_exchanges(text, count, scope, present))
-        if scope and scope.now:
-            ordered = lift_by_time(text, scope.now.date(), ordered)
-        return self._current(text, ordered, present)
+        exchanges = self._find_exchanges(text, count, scope, present)
+        if scope is None or scope.now is None:
+            return self._current(text, self._order(text, exchanges), present)
+        for period in scopes_of_times(text, scope):
+            exchanges = self._add(exchanges, self._find_exchanges(text, _IN_PERIOD, period, present))
+        return self._current(text, lift_by_time(text, scope.now.date(), self._order(text, exchanges)), present)
+
+    def _add(self, exchanges: list[list[Unit]], others: Sequence[list[Unit]]) -> list[list[Unit]]:
+        """The exchanges, with others in the last places of those that are ranked."""
+        place = max(0, self._options.candidates - len(others))
+        first = {exchange_of(units[0].id) for units in exchanges[:place]}
+        new = {exchange_of(units[0].id): units for units in others if exchange_of(units[0].id) not in first}
+        remaining = [units for units in exchanges[place:] if exchange_of(units[0].id) not in new]
+        return [*exchanges[:place], *new.values(), *remaining]
 
     def describe_candidates(self, text: str) -> list[tuple[list[Unit], dict[str, float]]]:
         """The exchanges that are ranked for a question, as found, with the features that the ranking is fitted on."""

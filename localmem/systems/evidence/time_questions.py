@@ -5,9 +5,10 @@ Nothing is hidden: a lift only changes the order. Pure functions; does not depen
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, time, timedelta
 from math import exp
 
+from localmem.retrieval.base import Scope
 from localmem.systems.evidence.units import STATEMENT
 from localmem.times.annotate import spans_of
 from localmem.times.parts import Relevance
@@ -24,6 +25,8 @@ _NAMES_TIME = 0.5  # it names a time, where one is asked for
 _ORDER = 0.5  # the first of all, where the first is asked for; and the latest, where that is
 
 _TIME_KINDS: frozenset[Kind] = frozenset({"when", "duration", "ago", "age", "order"})
+_SHORT = timedelta(days=31)  # a longer time is no reason to look for what was told in it
+_LATER = timedelta(days=2)  # people tell of it when it is over
 _READ = 6  # exchanges from whose statements results are worked out
 
 
@@ -39,6 +42,23 @@ def lift_by_time(question: str, day: date, exchanges: Exchanges) -> Exchanges:
         for hits, position in zip(exchanges, positions, strict=True)
     ]
     return sorted(lifted, key=lambda hits: -hits[0].score)
+
+
+def scopes_of_times(question: str, scope: Scope) -> list[Scope]:
+    """The scope, narrowed to each short time that a question names; none if it is narrowed to some time already."""
+    if scope.now is None or scope.since or scope.until:
+        return []
+    ranges = read_question(question, scope.now.date()).ranges
+    zone, short = scope.now.tzinfo, [days for days in ranges if days.last - days.first <= _SHORT]
+    return [
+        replace(
+            scope,
+            since=datetime.combine(days.first, time.min, zone),
+            until=datetime.combine(days.last + _LATER, time.max, zone),
+        )
+        for days in short
+        if days.first <= scope.now.date()
+    ]
 
 
 def work_out_exchanges(question: str, day: date, exchanges: Exchanges, relevance: Relevance) -> list[Working]:
