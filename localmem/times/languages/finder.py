@@ -48,6 +48,7 @@ class Finder:
         self._rules, self._text, self._day, self._context = rules, text, day, context
         self._folded = rules.fold(text)
         self._matches: list[_Match] = []
+        self._separators: dict[re.Pattern[str], list[tuple[int, int]]] = {}
 
     def find(self) -> list[TimeSpan]:
         """The times of the text in its order."""
@@ -135,9 +136,11 @@ class Finder:
 
     def _about(self, separator: re.Pattern[str], start: int, end: int) -> tuple[int, int]:
         """Where the part of the text about a time begins and ends."""
-        before = [match.end() for match in separator.finditer(self._text, 0, start)]
-        after = separator.search(self._text, end)
-        return before[-1] if before else 0, after.start() if after else len(self._text)
+        if separator not in self._separators:
+            self._separators[separator] = [match.span() for match in separator.finditer(self._text)]
+        spans = self._separators[separator]
+        begin = max((after for _, after in spans if after <= start), default=0)
+        return begin, min((before for before, _ in spans if before >= end), default=len(self._text))
 
     def _tense_of(self, start: int, end: int) -> str:
         text = self._folded if self._rules.unspaced else self._text
