@@ -368,7 +368,7 @@ def year(scene: Scene) -> Reading | None:
     if number > scene.day.year + 50 or (follower and follower.text in words_beside("years_after")):
         return None
     if scene.before in words_beside("years_before"):
-        sure = number not in _ROUND or scene.before in ("in", "since")
+        sure = number not in _ROUND or scene.before in ("in", "since", "year")
     else:
         sure = _is_beside_year(scene) or (scene.before == "for" and abs(number - scene.day.year) <= 2)
     return Reading((years_from(number),), "year") if sure else None

@@ -108,6 +108,6 @@ def _is_put_off(words: Sequence[Word], index: int) -> bool:
 
 def _is_person(words: Sequence[Word], index: int) -> bool:
     after = words[index + 1].text if index + 1 < len(words) else ""
-    if _has_day(words, index) or _leads(words, index, "months"):
+    if _has_day(words, index) or _leads(words, index, "months") or _is_second_month(words, index):
         return False
     return after in words_beside("doings") or _leads(words, index, "titles")
