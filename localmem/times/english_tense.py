@@ -80,7 +80,7 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     text, before, after = words[index].text, _text_at(words, index - 1), _text_at(words, index + 1)
     if tense := _tense_of_helper(words, index, after):
         return tense
-    if text in ("could", "couldn't", "couldnt", "booked", "planned", "scheduled"):
+    if text in verbs_of("unsure"):
         return _tense_of_past(words, index, "unclear")
     if _is_past(text, before, after):
         return _tense_of_past(words, index)
@@ -103,6 +103,10 @@ def _text_at(words: Sequence[Word], index: int) -> str:
 def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | None:
     """What "will", "going to", "were supposed to" and their like say."""
     text = words[index].text
+    if text == "would" and after == "you":  # "would you believe"
+        return None
+    if text.endswith("'d") and after in ("a", "an", "the", "no", "my", "been"):
+        return "past"
     if text in verbs_of("future") or text.endswith("'ll"):
         return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
     if text in _AHEAD:
@@ -161,6 +165,13 @@ def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset
     return False
 
 
+def _names_day(words: Sequence[Word], start: int) -> bool:
+    """Whether the time is what was said or given: "we said the middle of January", "they gave me the 4th"."""
+    before = [word.text for word in words[max(0, start - 2) : start]]
+    given = len(before) == 2 and before[0] in ("gave", "given", "offered") and before[1] in ("me", "us", "him", "her")
+    return given or (bool(before) and before[-1] in verbs_of("names"))
+
+
 def is_moved(words: Sequence[Word], start: int) -> bool:
     """Whether a verb of planning stands close before words[start], as in "moved from Tuesday to Thursday"."""
     return any(word.text in verbs_of("plans") for word in words[max(0, start - 4) : start])
@@ -169,7 +180,7 @@ def is_moved(words: Sequence[Word], start: int) -> bool:
 def _is_planned(words: Sequence[Word], start: int) -> bool:
     """Whether a verb of planning leads to what begins at words[start], as in "moved to the 23rd"."""
     lead = [word.text for word in words[max(0, start - 2) : start + 1] if word.text not in ("the", "a", "about")]
-    if start and words[start - 1].text in verbs_of("names"):  # "we said the middle of January"
+    if lead and _names_day(words, start):
         return True
     if not set(lead[-2:]) & {"to", "for", "until", "till", "til", "by", "from"}:
         return False
