@@ -42,7 +42,8 @@ def _has_day(words: Sequence[Word], index: int) -> bool:
     following = words[index + 1 : index + 3]
     if following and following[0].text in (",", "the"):
         following = following[1:]
-    beside = [*words[max(0, index - 1) : index], *following[:1]]
+    before = index - 2 if index > 1 and words[index - 1].kind == "-" else index - 1
+    beside = [*words[max(0, before) : index], *following[:1]]
     return any(word.group in ("SMALL", "ORDINAL", "YEAR") for word in beside)
 
 

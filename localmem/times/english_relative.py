@@ -58,7 +58,9 @@ def hence(scene: Scene) -> Reading | None:
 def in_time(scene: Scene) -> Reading | None:
     """In three weeks; not "lost it in three weeks", nor "the first time in a month"."""
     earlier = scene.words[max(0, scene.start - 8) : scene.start]
-    if scene.tense in ("past", "unclear") or any(word.text in verbs_of("frequency") for word in earlier):
+    if (scene.verb[1] and scene.tense in ("past", "unclear")) or any(
+        word.text in verbs_of("frequency") for word in earlier
+    ):
         return None
     if earlier and earlier[-1].group in ("COUNT", "TENS", "SMALL", "LARGE"):  # "from 34 to 63 in three months"
         return None
@@ -248,6 +250,15 @@ def weekday_of_week(scene: Scene) -> Reading | None:
     return _day(monday + timedelta(scene.value("WEEKDAY")))
 
 
+def weekdays_of_week(scene: Scene) -> Reading | None:
+    """Thursday and Friday next week; Thursday or Friday has two readings."""
+    monday = week_of(scene.day, _shift_of(scene)).first
+    first, last = (monday + timedelta(word.value) for word in scene.all("WEEKDAY"))
+    if scene.has("or"):
+        return _days(first, last)
+    return Reading((DateRange(first, last),), "day") if last == first + timedelta(1) else None
+
+
 def which_weekday(scene: Scene) -> Reading | None:
     """Last, this, next and coming Friday; "next" before a Friday is this coming one or the one after."""
     weekday, today = scene.value("WEEKDAY"), scene.day.weekday()
@@ -327,7 +338,7 @@ RULES: Mapping[str, Rule] = {
     for rule in (
         ago, years_ago_month, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week,
         week_yesterday, weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near,
-        last_night, which_weekend, weekend, weekday_of_week, which_weekday, weekday_gone, weekday_coming,
+        last_night, which_weekend, weekend, weekday_of_week, weekdays_of_week, which_weekday, weekday_gone, weekday_coming,
         weekday_beside, weekday,
     )
 }  # fmt: skip
