@@ -62,7 +62,7 @@ class Language:
         self._slots = {slot: dict(self._entries(slot, words)) for slot, words in self._table["words"].items()}
         boundary = rf"(?!(?<=[0-9{_IDEOGRAPHIC}])[0-9{_IDEOGRAPHIC}])" if self.unspaced else r"(?<![\w€$£#])"
         self._begin = boundary + r"(?<![0-9][.,:/-])"
-        self._end = r"(?![0-9])" if self.unspaced else r"(?![\w%€$£]|[.,:/-][0-9])"
+        self._end = r"(?!(?<=[0-9])[0-9])" if self.unspaced else r"(?![\w%€$£]|[.,:/-][0-9])"
         roles = {place: self._roles(words) for place, words in self._table["roles"].items()}
         edge, before = "" if self.unspaced else r"(?<!\w)", roles["before"] or _NOTHING
         self.before, self.opening = re.compile(rf"{edge}(?:{before})\s*$"), re.compile(rf"(?:{before})(?!\w)")
