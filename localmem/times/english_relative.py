@@ -57,10 +57,10 @@ def hence(scene: Scene) -> Reading | None:
 
 def in_time(scene: Scene) -> Reading | None:
     """In three weeks; not "lost it in three weeks", nor "the first time in a month"."""
-    earlier = scene.words[max(0, scene.start - 8) : scene.start]
-    if (scene.verb[1] and scene.tense in ("past", "unclear")) or any(
-        word.text in verbs_of("frequency") for word in earlier
-    ):
+    if scene.verb[1] and scene.tense in ("past", "unclear"):
+        return None
+    earlier, _ = _clause(scene)
+    if any(word.text in verbs_of("frequency") for word in earlier[-8:]):
         return None
     if earlier and earlier[-1].group in ("COUNT", "TENS", "SMALL", "LARGE"):  # "from 34 to 63 in three months"
         return None
@@ -338,7 +338,7 @@ RULES: Mapping[str, Rule] = {
     for rule in (
         ago, years_ago_month, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week,
         week_yesterday, weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near,
-        last_night, which_weekend, weekend, weekday_of_week, weekdays_of_week, which_weekday, weekday_gone, weekday_coming,
-        weekday_beside, weekday,
+        last_night, which_weekend, weekend, weekday_of_week, weekdays_of_week, which_weekday, weekday_gone,
+        weekday_coming, weekday_beside, weekday,
     )
 }  # fmt: skip
