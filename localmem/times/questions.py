@@ -119,7 +119,7 @@ def read_question(question: str, day: date) -> TimeWish:
     language = _language(folded)
     matches = {name: pattern.search(folded) for name, pattern in language.patterns.items()}
     is_closed = _CLOSED.match(folded) is not None
-    kinds = tuple(kind for kind in _KINDS if matches[kind] and not (is_closed and kind in ("total", "difference")))
+    kinds = tuple(kind for kind in _KINDS if matches.get(kind) and not (is_closed and kind in ("total", "difference")))
     if "ago" in kinds:  # "how many days ago did I order it when it came" asks for a length of time between two events
         kinds = ("duration",) if _WHEN.search(folded) else tuple(kind for kind in kinds if kind != "duration")
     spans = [span for span in find_times(question, day) if span.role != "for" and not span.repeats]
