@@ -44,6 +44,7 @@ class _Table(BaseModel):
     closest: float
     place: float
     sure_place: float
+    beside: float
 
 
 class _Sentence(NamedTuple):
@@ -72,10 +73,12 @@ class Reader:
         scores = self._scorer.score(question, [_scored_text(sentence) for sentence in sentences])
         odds = [_log_odds(score) for score in scores]
         unit_odds = [_log_odds(sentence.likely) for sentence in sentences]
-        order = sorted(range(len(odds)), key=lambda n: -odds[n] - table.place * unit_odds[n])
+        ranks = [own + table.place * unit for own, unit in zip(odds, unit_odds, strict=True)]
+        order = sorted(range(len(ranks)), key=lambda number: -ranks[number])
         sure = max((own + table.sure_place * unit for own, unit in zip(odds, unit_odds, strict=True)), default=-inf)
         if sure >= table.quoted:
-            return _quote([sentences[number] for number in order[:_QUOTED]])
+            least = ranks[order[0]] - table.beside
+            return _quote([sentences[number] for number in order[:_QUOTED] if ranks[number] >= least])
         if asks < table.surely_asks:
             return ""
         return f"{_CLOSEST}{_quote([sentences[order[0]]])}" if sure >= table.closest else NOT_KNOWN

@@ -44,12 +44,17 @@ def recall(*units: Unit) -> Recall:
 def test_the_likeliest_sentence_is_quoted_with_its_day_and_speaker() -> None:
     scorer = Scorer("Bruno")
     memory = recall(unit("I live in Lyon. My dog is called Bruno. He is old."), unit("Call him Rex.", "Assistant"))
-    quoted = Reader(scorer).reply(QUESTION, memory, TODAY).splitlines()
-    assert quoted[0] == 'On 5 March 2026 you said: "My dog is called Bruno."'
-    assert len(quoted) == 3
+    quoted = Reader(scorer).reply(QUESTION, memory, TODAY)
+    assert quoted == 'On 5 March 2026 you said: "My dog is called Bruno."'
     assert scorer.texts[1] == "User: My dog is called Bruno. [I live in Lyon.]"
     said = Reader(Scorer("Rex")).reply("What name did you suggest for my dog?", memory, TODAY)
-    assert said.startswith('On 5 March 2026 I said: "Call him Rex."\n')
+    assert said == 'On 5 March 2026 I said: "Call him Rex."'
+
+
+def test_sentences_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
+    memory = recall(unit("Bruno is my dog. Bruno barks. I live in Lyon."), unit("Bruno is old.", "Assistant"))
+    quoted = Reader(Scorer("Bruno")).reply(QUESTION, memory, TODAY).splitlines()
+    assert [line.partition(": ")[2] for line in quoted] == ['"Bruno is my dog."', '"Bruno barks."', '"Bruno is old."']
 
 
 def test_times_are_written_out_in_a_quotation() -> None:
