@@ -17,7 +17,7 @@ def told(text: str, name: str, days: int) -> Session:
 
 
 BILL = told("I sent the bill to the Legion yesterday.", "s1", 3)
-PAID = told("The Legion has paid the bill, it came yesterday.", "s2", 31)
+PAID = told("The Legion has paid the bill now, it came yesterday.", "s2", 31)
 CATS = told("My cats love salmon more than anything.", "s3", 5)
 QUESTION = "How long did the Legion take to pay the bill?"
 
