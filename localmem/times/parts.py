@@ -206,9 +206,9 @@ class Parts:
         """Whether a later unit may name another day for the same: it shares a word of the question with the event."""
         words = self.words & event.sentences
         return any(
-            later.unit.time > event.unit.time and later.days != event.days and words & later.sentences
+            later.unit.time > event.unit.time and words & later.sentences
             for later in self.days
-            if later not in others
+            if later.days not in {event.days, *(other.days for other in others)}
         )
 
     # -- amounts

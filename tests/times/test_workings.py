@@ -31,6 +31,11 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             [unit("2025-03-05", "the heating man cannot come before tomorrow week")],
             '"tomorrow week", said on 5 March 2025, is Thursday 13 March 2025',
         ),
+        (
+            "how long did they take to pay the bill?",
+            [BILL, unit("2025-05-13", "The bill is paid, the cheque came yesterday, on Monday the 12th.")],
+            "3 March to 12 May 2025 is 70 days (10 weeks)",
+        ),
         ("how long did they take to pay the bill?", [BILL, CHEQUE], "3 March to 12 May 2025 is 70 days (10 weeks)"),
         (
             "How many months did they take to pay the bill?",
