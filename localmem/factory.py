@@ -97,14 +97,11 @@ def sampling(settings: Settings) -> Sampling:
 
 
 def reader(settings: Settings) -> Reader | None:
-    """What answers in place of the backbone: the user's choice, else the model's in the manifest.
-
-    It quotes the turns that `evidence` keeps, and needs the encoder.
-    """
+    """What answers questions from the turns that `evidence` keeps: the user's choice, else the model's."""
     name = settings.chat.reader
     if name == "model":
         model = Manifest.load().models.get(settings.model)
-        name = (model.reader if model else None) or "none"
+        name = (model and model.reader) or "none"
     if name == "none" or settings.system != evidence.SYSTEM.name or settings.retrieval.retriever == "bm25":
         return None
     return Reader(reranker(name, settings.retrieval.device))

@@ -2,8 +2,8 @@
 
 A reranker that was trained on sentences says how likely each recalled one is to answer. The likeliest are quoted with
 day and speaker, or what was worked out is given. Where none is likely the reader says so, if the turn surely asks for
-what was said, and quotes the closest; any other turn is the backbone's. That is told by words alone, and in English
-only. Writes nothing and asks no backbone.
+what the user said, and quotes the closest; any other turn is the backbone's. That is told by words alone, and in
+English only. Writes nothing and asks no backbone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ class Reader:
         if sure >= table.quoted:
             least = ranks[order[0]] - table.beside
             return _quote([sentences[number] for number in order[:_QUOTED] if ranks[number] >= least])
-        if asks < table.surely_asks:
+        if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
         return f"{_CLOSEST}{_quote([sentences[order[0]]])}" if sure >= table.closest else NOT_KNOWN
 

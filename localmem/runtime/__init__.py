@@ -67,6 +67,7 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.store = Store.open(settings.store_url, indexes=settings.data / "index")
+        self._loads_backbone = llm is None  # an LLM that the caller brings is to answer by itself
         self.llm = Meter(Background(llm or LazyLLM(self._backbone), limit=settings.llm.background))
         self._progress = progress
         self._encoder = encoder
@@ -199,7 +200,7 @@ class Runtime:
 
     @cached_property
     def _reader(self) -> Reader | None:
-        return factory.reader(self.settings)
+        return factory.reader(self.settings) if self._loads_backbone else None
 
     def _backbone(self) -> LLM:
         self._started = factory.backbone(self.settings, self._progress)
