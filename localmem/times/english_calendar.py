@@ -20,6 +20,8 @@ from localmem.types import DateRange, Precision, TimeSpan
 
 _SOON = 240  # days within which a date of the year without a verb is the coming one
 _SHORT = 12  # words of a reply that needs no month
+_BRIEF = 5  # words of a clause that says little but a day
+_ELSEWHERE = 60  # days to a month that was named long before, for a ninth to be the nearest one
 _ROUND = (1900, 1950, 2000, 2050)  # numbers that are seldom years
 _PARTS = {1: (1, 10), 2: (11, 20), 3: (21, 31)}  # the days of the early, middle and late month
 
@@ -170,9 +172,18 @@ def bare_day(scene: Scene) -> Reading | None:
     if named is None or named in nearest:
         return _reading(nearest if named is None else [named], "day")
     against = scene.day > named.last if scene.tense == "future" else scene.day < named.first
-    if scene.tense in ("past", "future") and against:
+    far = abs((named.first - scene.day).days) > _ELSEWHERE and not _is_close(scene)
+    if far or (scene.tense in ("past", "future") and against):
         return _reading(nearest, "day")
     return _reading([named] if _is_close(scene) else sorted({named, *nearest}), "day")
+
+
+def bare_number(scene: Scene) -> Reading | None:
+    """On the 10, at the end of a sentence, as people write whose own language has "the 10."."""
+    ends = scene.after is None or scene.after.text.strip().startswith(".")
+    if not ends or scene.before not in words_beside("days_before"):
+        return None
+    return _reading(scene.choose(_month_days(scene, scene.day_of_month, 2), patience=0), "day")
 
 
 def _may_follow_day(text: str, before: str) -> bool:
@@ -219,7 +230,19 @@ def _is_close(scene: Scene) -> bool:
     if spans:
         at = scene.words[scene.start].start
         return not any(word.kind == "." for word in scene.words if spans[-1].at < word.start < at)
-    return len(scene.words) <= _SHORT and bool(_month_spans(scene.named[-1:]))
+    words = len(scene.words)
+    is_reply = words <= _SHORT or (words <= 2 * _SHORT and _clause_length(scene) <= _BRIEF)
+    return is_reply and bool(_month_spans(scene.named[-1:]))
+
+
+def _clause_length(scene: Scene) -> int:
+    """The words between the signs about the match."""
+    start, end, words = scene.start, scene.end, scene.words
+    while start and words[start - 1].kind not in ".,":
+        start -= 1
+    while end < len(words) and words[end].kind not in ".,":
+        end += 1
+    return end - start
 
 
 def nth_weekday_of_month(scene: Scene) -> Reading | None:
@@ -371,7 +394,17 @@ def year(scene: Scene) -> Reading | None:
         sure = number not in _ROUND or scene.before in ("in", "since", "year")
     else:
         sure = _is_beside_year(scene) or (scene.before == "for" and abs(number - scene.day.year) <= 2)
+        sure = sure or _stands_alone(scene)
     return Reading((years_from(number),), "year") if sure else None
+
+
+def _stands_alone(scene: Scene) -> bool:
+    """Whether a past year is all that stands between two signs: "bar once, 2009, two brothers"."""
+    number, start = scene.value("YEAR"), scene.start
+    if not start or scene.words[start - 1].kind not in ".," or number in _ROUND or number > scene.day.year:
+        return False
+    amounts = any(word.text in words_beside("not_years") for word in scene.words[max(0, start - 6) : start])
+    return not amounts and (scene.after is None or scene.after.kind in ".,")
 
 
 def _is_beside_year(scene: Scene) -> bool:
@@ -388,7 +421,7 @@ RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
         iso_date, slashed_date, slashed_day, day_of_month, day_range, either_day, day_of_this_month, weekday_and_day,
-        bare_day, nth_weekday_of_month, nth_day, back_end, point_of_month, point_of_this_month, point_of_year,
+        bare_day, bare_number, nth_weekday_of_month, nth_day, back_end, point_of_month, point_of_this_month, point_of_year,
         named_year, which_named, season, month, holiday, decade, spoken_year, year,
     )
 }  # fmt: skip

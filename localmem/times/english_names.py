@@ -109,6 +109,10 @@ def _is_put_off(words: Sequence[Word], index: int) -> bool:
 
 def _is_person(words: Sequence[Word], index: int) -> bool:
     after = words[index + 1].text if index + 1 < len(words) else ""
+    if index > 1 and words[index - 1].text == "and" and words[index - 2].text in _PEOPLE:
+        return _is_person(words, index - 2)
+    if index and words[index - 1].text in ("tell", "told", "ask", "asked", "thank", "invite", "invited", "remind"):
+        return True
     if _has_day(words, index) or _leads(words, index, "months") or _is_second_month(words, index):
         return False
     return after in words_beside("doings") or _leads(words, index, "titles")

@@ -62,7 +62,10 @@ def in_time(scene: Scene) -> Reading | None:
     earlier, _ = _clause(scene)
     if any(word.text in verbs_of("frequency") for word in earlier[-8:]):
         return None
-    if earlier and earlier[-1].group in ("COUNT", "TENS", "SMALL", "LARGE"):  # "from 34 to 63 in three months"
+    counted = bool(earlier) and earlier[-1].group in ("COUNT", "TENS", "SMALL", "LARGE")
+    if counted and (
+        len(earlier) < 2 or earlier[-2].text.strip() not in verbs_of("ages")
+    ):  # "from 34 to 63 in three months"
         return None
     vague = bool(scene.all("ARTICLE")) and not scene.has("time", "fortnight")
     if vague and scene.tense != "future" and scene.start and scene.words[scene.start - 1].kind != ".":

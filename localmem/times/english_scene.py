@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
-from localmem.times.english_tense import Tense, find_tense
+from localmem.times.english_tense import Tense, find_earlier_tense, find_tense
 from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision, TimeRole, TimeSpan
 
@@ -57,6 +57,10 @@ class Scene:
         if self.role == "since":
             return "past"
         tense, _ = self.verb
+        if tense == "none" and find_earlier_tense(self.words, self.start) == "future":
+            return "future"
+        if self.before == "from" and tense == "past" and not self.is_remote:  # "she has one lined up from June"
+            return "unclear"
         return "future" if self.role == "until" and tense in ("present", "unclear") else tense
 
     def with_tense(self, tense: Tense) -> "Scene":

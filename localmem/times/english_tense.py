@@ -82,6 +82,8 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return tense
     if text in verbs_of("unsure"):
         return _tense_of_past(words, index, "unclear")
+    if text in ("called", "named") and words[index - 1].group:  # "on Monday with somebody called Trev"
+        return None
     if _is_past(text, before, after):
         return _tense_of_past(words, index)
     if text in verbs_of("present") and before.endswith("'d"):
@@ -105,8 +107,14 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
     text = words[index].text
     if text == "would" and after == "you":  # "would you believe"
         return None
-    if text.endswith("'d") and after in ("a", "an", "the", "no", "my", "been"):
-        return "past"
+    if text.endswith("'d"):
+        return _tense_of_contraction(after)
+    if text == "luck" and _text_at(words, index - 1) == "good":
+        return "future"
+    if text in verbs_of("intents") and (after == "to" or _follows(words, index, verbs_of("have"))):
+        return "unclear" if after == "to" or _follows(words, index, ("had", "was", "were")) else "future"
+    if text in verbs_of("departures"):
+        return _tense_of_departure(words, index)
     if text in verbs_of("future") or text.endswith("'ll"):
         return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
     if text in _AHEAD:
@@ -118,6 +126,21 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
     if text in verbs_of("orders") and _opens_clause(words, index):
         return "future"
     return "past" if text in ("remember", "recall") and after != "to" else None
+
+
+def _tense_of_contraction(after: str) -> Tense | None:
+    """What "I'd" is by the word behind it: "I'd the", "I'd gone", or "I'd go"."""
+    if after in ("a", "an", "the", "no", "my", "been"):
+        return "past"
+    told = not after.isalpha() or after.endswith("ed") or after in verbs_of("past") | verbs_of("adverbs")
+    return None if told or after in verbs_of("same_in_past") else "future"
+
+
+def _tense_of_departure(words: Sequence[Word], index: int) -> Tense | None:
+    """What "leaving on the 11th" is without a verb or a conjunction before it."""
+    before = words[index - 1] if index else None
+    alone = before is not None and (before.kind == "," or before.text not in verbs_of("joins_behind"))
+    return "present" if alone and not _follows(words, index, ("was", "were", "been", "after", "since")) else None
 
 
 def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> Tense:

@@ -115,6 +115,7 @@ def read_words(text: str) -> list[Word]:
             words.extend(_read_number(lowered, match.start(), match.end()))
         else:
             words.append(_read_word(match[0], match.start()))
+            _drop_stop_of_day(words)
         end = match.end()
     _add_gap(words, lowered, end, len(lowered))
     return words
@@ -132,6 +133,16 @@ def _add_gap(words: list[Word], text: str, start: int, end: int) -> None:
         words.append(Word(start, end, gap, "-" if sign == "–" else sign if sign in ",-/" else "."))
     elif "&" in gap:
         words.append(Word(start, end, "and", kind_of("and")))
+
+
+def _drop_stop_of_day(words: list[Word]) -> None:
+    """Take the stop out of "on the 7. March", as people write whose own language has it."""
+    if words[-1].group != "MONTH" or len(words) < 4:
+        return
+    lead, number, stop = words[-4:-1]
+    leads = lead.group == "WEEKDAY" or lead.text in ("the", "and", "to", *words_beside("days_before"))
+    if leads and number.group == "SMALL" and stop.text in (". ", "."):
+        del words[-2]
 
 
 def _is_abbreviation(word: Word, gap: str, following: str) -> bool:
