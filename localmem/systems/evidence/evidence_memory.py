@@ -48,7 +48,6 @@ class EvidenceOptions(Options):
     reranker: str | None
     floor: NonNegativeFloat = Field(le=1)
     supersede: NonNegativeFloat = Field(le=1)
-    show_times: bool
     work_out: bool
 
 
@@ -67,7 +66,8 @@ class EvidenceMemory(Memory):
 
     def observe_turn(self, session: Session, recall: Recall | None = None) -> list[Change]:
         *earlier, place = places(session)
-        texts = [hit.unit.text for hit in (recall.hits if recall else ())]
+        today = place.turn.time.date()
+        texts = [dated_lines([hit.unit], today) for hit in (recall.hits if recall else ())]  # a reply may quote dates
         texts += [other.turn.text for other in earlier]
         return self._learn(session, turn_units(session.id, place) if is_new(place, texts) else [])
 
@@ -107,7 +107,11 @@ class EvidenceMemory(Memory):
     def _nearest_texts(self, replies: Sequence[Place]) -> list[list[str]]:
         """For each reply the texts that its question would have recalled."""
         results = self.index.search([place.opening.text for place in replies], _EARLIER) if replies else []
-        return [[unit.text for match in matches for unit in self._exchange(match.id)] for matches in results]
+        days = [place.turn.time.date() for place in replies]
+        return [
+            [dated_lines(self._exchange(match.id), today) for match in matches]
+            for matches, today in zip(results, days, strict=True)
+        ]
 
     # -- recalling -----------------------------------------------------------------------------------------------------
 
