@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from localmem.times import english_calendar, english_recurring, english_relative
+from localmem.times import english_calendar, english_days, english_recurring, english_relative
 from localmem.times.days import one_day, week_of, weekend_of
 from localmem.times.english_names import settle_names
 from localmem.times.english_relative import move_day
@@ -94,7 +94,7 @@ def _role_of(words: Sequence[Word], start: int) -> tuple[TimeRole, int]:
     for index in range(start, max(-1, start - 4), -1):
         if role := _ROLES.get(words[index].text):
             return role, index
-        if index < start and words[index].text not in ("the", "about", "around", "at", "least"):
+        if index < start and words[index].text not in ("the", "about", "around", "at", "least", "before", "after"):
             break
     return "at", start
 
@@ -126,6 +126,8 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
             if habit or (start.weekday(), end.weekday()) == (0, 4):
                 continue
             end = start + timedelta((end.weekday() - start.weekday()) % 7)
+        if start > end and finding.span.precision == "month" and words[first.start - 1].text == "from":
+            start = start.replace(year=start.year - 1)  # "I worked from April to June"
         if start > end:  # "moved from 13 June to 6 June"
             joined += [first, finding]
             continue
@@ -175,6 +177,7 @@ _RELATIONS: Mapping[str, Callable[[Scene, date], DateRange] | None] = {
 }
 _RULES: Mapping[str, Rule] = {
     **english_calendar.RULES,
+    **english_days.RULES,
     **english_recurring.RULES,
     **english_relative.RULES,
     "skip": lambda _: None,

@@ -14,36 +14,28 @@ from localmem.times.days import (
     valid_day,
     years_from,
 )
-from localmem.times.english_scene import Reading, Rule, Scene
+from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
 from localmem.times.english_words import words_beside
-from localmem.types import DateRange, Precision, TimeSpan
+from localmem.types import DateRange, Precision
 
-_SOON = 240  # days within which a date of the year without a verb is the coming one
-_SHORT = 12  # words of a reply that needs no month
-_BRIEF = 5  # words of a clause that says little but a day
-_ELSEWHERE = 60  # days to a month that was named long before, for a ninth to be the nearest one
 _ROUND = (1900, 1950, 2000, 2050)  # numbers that are seldom years
 _PARTS = {1: (1, 10), 2: (11, 20), 3: (21, 31)}  # the days of the early, middle and late month
-
-
-def _reading(ranges: Sequence[DateRange], precision: Precision) -> Reading | None:
-    return Reading(tuple(ranges), precision) if ranges else None
 
 
 def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precision: Precision) -> Reading | None:
     """What recurs every year: of the year that is named, else by tense."""
     if scene.year is not None:
         found = find(scene.year)
-        return _reading([found] if found else [], precision)
+        return reading_of([found] if found else [], precision)
     remote = scene.tense == "past" and scene.is_remote
-    return None if remote else _reading(scene.choose(occurrences(scene.day, find), patience=_SOON), precision)
+    return None if remote else reading_of(scene.choose(occurrences(scene.day, find), patience=SOON), precision)
 
 
 def iso_date(scene: Scene) -> Reading | None:
     """2019-03-04."""
     year, month, day = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
     found = valid_day(year, month, day)
-    return _reading([found] if found else [], "day")
+    return reading_of([found] if found else [], "day")
 
 
 def slashed_date(scene: Scene) -> Reading | None:
@@ -66,13 +58,13 @@ def _only(ranges: Sequence[DateRange]) -> DateRange | None:
 
 
 def _nearest(scene: Scene, month: int, day: int) -> Sequence[DateRange]:
-    return scene.choose(occurrences(scene.day, lambda year: valid_day(year, month, day)), patience=_SOON)
+    return scene.choose(occurrences(scene.day, lambda year: valid_day(year, month, day)), patience=SOON)
 
 
 def _both_orders(scene: Scene, first: int, second: int, find: Callable[[int, int], DateRange | None]) -> Reading | None:
     orders = [(first, second)] if scene.day_first else [(second, first)] if scene.day_first is False else []
     valid = [(day, month) for day, month in orders or [(first, second), (second, first)] if month <= 12]
-    return _reading(sorted({found for day, month in valid if (found := find(day, month))}), "day")
+    return reading_of(sorted({found for day, month in valid if (found := find(day, month))}), "day")
 
 
 def day_of_month(scene: Scene) -> Reading | None:
@@ -91,7 +83,7 @@ def day_of_month(scene: Scene) -> Reading | None:
     about = [option for option in occurrences(scene.day, find, 1) if abs((option.first - scene.day).days) <= 366]
     if len(about) == 1:
         return Reading((about[0],), "day")
-    return _reading(scene.choose(about, patience=_SOON), "day")
+    return reading_of(scene.choose(about, patience=SOON), "day")
 
 
 def day_range(scene: Scene) -> Reading | None:
@@ -112,7 +104,7 @@ def either_day(scene: Scene) -> Reading | None:
     """The 5th or 6th of May: two readings."""
     days, month = _two_days(scene), scene.value("MONTH")
     chosen = [_choose_year(scene, lambda year, day=day: valid_day(year, month, day), "day") for day in days]  # type: ignore[misc]
-    return _reading(sorted({days for reading in chosen if reading for days in reading.ranges}), "day")
+    return reading_of(sorted({days for reading in chosen if reading for days in reading.ranges}), "day")
 
 
 def _two_days(scene: Scene) -> tuple[int, int]:
@@ -126,125 +118,6 @@ def _two_days(scene: Scene) -> tuple[int, int]:
     return (days[0], days[1]) if len(days) == 2 else (0, 0)
 
 
-def _month_days(scene: Scene, day: int, months: int) -> list[DateRange]:
-    """A day of the month in the months about the day's."""
-    around = (months_from(scene.day.year, scene.day.month + offset).first for offset in range(-months, months + 1))
-    return [found for month in around if (found := valid_day(month.year, month.month, day))]
-
-
-def day_of_this_month(scene: Scene) -> Reading | None:
-    """The 8th of this month, of next month; the 1st of the month."""
-    shifts = scene.all("LAST", "THIS", "NEXT")
-    if not shifts:
-        return _reading(scene.choose(_month_days(scene, scene.day_of_month, 2), patience=0), "day")
-    month = months_from(scene.day.year, scene.day.month + shifts[0].value).first
-    found = valid_day(month.year, month.month, scene.day_of_month)
-    return _reading([found] if found else [], "day")
-
-
-def weekday_and_day(scene: Scene) -> Reading | None:
-    """Friday the 14th: of the nearest month where the 14th is a Friday."""
-    weekday = scene.value("WEEKDAY")
-    days = [option for option in _month_days(scene, scene.day_of_month, 7) if option.first.weekday() == weekday]
-    if (named := _by_context(scene)) is not None and named in days:
-        return Reading((named,), "day")
-    return _reading(scene.choose(days, patience=_SOON), "day")
-
-
-def bare_day(scene: Scene) -> Reading | None:
-    """The 21st: of the month that was named before, else by the tense."""
-    digits = scene.phrase[-1].name == "NTH"
-    follower = scene.after
-    ends = follower is None or follower.kind in ".,-/"
-    if not digits and (not ends or scene.before not in words_beside("days_before") or not scene.has("the")):
-        return None
-    if not scene.has("the") and scene.before not in words_beside("days_before"):
-        return None
-    if not ends and follower is not None and not _may_follow_day(follower.text, scene.before):
-        return None
-    if (same := _repeat_of_last(scene)) is not None:
-        return Reading((same,), "day")
-    days = _month_days(scene, scene.day_of_month, 2)
-    if follower is not None and follower.text in ("was", "were"):  # "the 20th was a mistake" may lie ahead
-        scene = scene.with_tense("unclear")
-    nearest = scene.choose(days, patience=0)
-    named = _by_context(scene)
-    if named is None or named in nearest:
-        return _reading(nearest if named is None else [named], "day")
-    against = scene.day > named.last if scene.tense == "future" else scene.day < named.first
-    far = abs((named.first - scene.day).days) > _ELSEWHERE and not _is_close(scene)
-    if far or (scene.tense in ("past", "future") and against):
-        return _reading(nearest, "day")
-    return _reading([named] if _is_close(scene) else sorted({named, *nearest}), "day")
-
-
-def bare_number(scene: Scene) -> Reading | None:
-    """On the 10, at the end of a sentence, as people write whose own language has "the 10."."""
-    ends = scene.after is None or scene.after.text.strip().startswith(".")
-    if not ends or scene.before not in words_beside("days_before"):
-        return None
-    return _reading(scene.choose(_month_days(scene, scene.day_of_month, 2), patience=0), "day")
-
-
-def _may_follow_day(text: str, before: str) -> bool:
-    """Whether a word may stand behind "the 21st": not "floor", and a noun only after a preposition."""
-    if "'" in text or text in words_beside("days_after"):
-        return True
-    return before in words_beside("days_before") and text not in words_beside("counted")
-
-
-def _repeat_of_last(scene: Scene) -> DateRange | None:
-    """The day named last in this text where this is its number: "Monday last, the 15th"."""
-    for span in scene.same_text[-1:]:
-        days = span.readings[0]
-        if (
-            len(span.readings) == 1
-            and not span.repeats
-            and days.first == days.last
-            and days.first.day == scene.day_of_month
-        ):
-            return days
-    return None
-
-
-def _month_spans(spans: Sequence[TimeSpan]) -> list[TimeSpan]:
-    """The spans that name a month."""
-    names = words_beside("month_names")
-    return [
-        span
-        for span in spans
-        if len(span.readings) == 1 and not span.repeats and names & set(span.words.lower().replace("-", " ").split())
-    ]
-
-
-def _by_context(scene: Scene) -> DateRange | None:
-    """The day in the month that was named last."""
-    spans = _month_spans([*scene.named, *scene.same_text])
-    first = spans[-1].readings[0].first if spans else None
-    return valid_day(first.year, first.month, scene.day_of_month) if first else None
-
-
-def _is_close(scene: Scene) -> bool:
-    """Whether the month was named in the same sentence, or just before a short reply."""
-    spans = _month_spans(scene.same_text)
-    if spans:
-        at = scene.words[scene.start].start
-        return not any(word.kind == "." for word in scene.words if spans[-1].at < word.start < at)
-    words = len(scene.words)
-    is_reply = words <= _SHORT or (words <= 2 * _SHORT and _clause_length(scene) <= _BRIEF)
-    return is_reply and bool(_month_spans(scene.named[-1:]))
-
-
-def _clause_length(scene: Scene) -> int:
-    """The words between the signs about the match."""
-    start, end, words = scene.start, scene.end, scene.words
-    while start and words[start - 1].kind not in ".,":
-        start -= 1
-    while end < len(words) and words[end].kind not in ".,":
-        end += 1
-    return end - start
-
-
 def nth_weekday_of_month(scene: Scene) -> Reading | None:
     """The first Friday in June, the last weekend of May."""
     month, nth = scene.value("MONTH"), scene.day_of_month or -1
@@ -256,6 +129,16 @@ def nth_weekday_of_month(scene: Scene) -> Reading | None:
         return DateRange(found.first, found.last + timedelta(1)) if found and weekend else found
 
     return _choose_year(scene, find, "day")
+
+
+def nth_weekday_of_this_month(scene: Scene) -> Reading | None:
+    """The second Saturday of next month, the last weekend of this month."""
+    month = months_from(scene.day.year, scene.day.month + scene.all("LAST", "THIS", "NEXT")[-1].value).first
+    weekend = bool(scene.all("WEEKEND"))
+    found = nth_weekday(month.year, month.month, 5 if weekend else scene.value("WEEKDAY"), scene.day_of_month or -1)
+    if found is None:
+        return None
+    return Reading((DateRange(found.first, found.last + timedelta(weekend)),), "day")
 
 
 def nth_day(scene: Scene) -> Reading | None:
@@ -292,7 +175,7 @@ def point_of_this_month(scene: Scene) -> Reading | None:
     offsets = [shifts[0].value] if shifts else [-1, 0, 1]
     months = [months_from(scene.day.year, scene.day.month + offset).first for offset in offsets]
     parts = [_part(month, point) for month in months]
-    return _reading(parts if shifts else scene.choose(parts, patience=_SOON), "week")
+    return reading_of(parts if shifts else scene.choose(parts, patience=SOON), "week")
 
 
 def point_of_year(scene: Scene) -> Reading | None:
@@ -327,17 +210,17 @@ def which_named(scene: Scene) -> Reading | None:
     options = occurrences(scene.day, find)
     ended = [option for option in options if option.last < scene.day]
     if shift == -1:
-        return _reading(ended[-1:], precision)
+        return reading_of(ended[-1:], precision)
     this = next((option for option in options if option.first.year == scene.day.year), None)
     holding = [option for option in options if option.first <= scene.day <= option.last]
     if shift == 0 and not scene.has("coming"):
         if scene.has("winter") and (holding or scene.tense == "past"):
-            return _reading(holding or ended[-1:], precision)
-        return _reading([this] if this else [], precision)
+            return reading_of(holding or ended[-1:], precision)
+        return reading_of([this] if this else [], precision)
     coming = [option for option in options if option.first > scene.day]
     if scene.has("coming"):
-        return _reading(coming[:1], precision)
-    return _reading(coming[:2] if this in coming and not holding else coming[:1], precision)
+        return reading_of(coming[:1], precision)
+    return reading_of(coming[:2] if this in coming and not holding else coming[:1], precision)
 
 
 def season(scene: Scene) -> Reading | None:
@@ -420,8 +303,9 @@ def _is_beside_year(scene: Scene) -> bool:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        iso_date, slashed_date, slashed_day, day_of_month, day_range, either_day, day_of_this_month, weekday_and_day,
-        bare_day, bare_number, nth_weekday_of_month, nth_day, back_end, point_of_month, point_of_this_month, point_of_year,
+        iso_date, slashed_date, slashed_day, day_of_month, day_range, either_day,
+        nth_weekday_of_month, nth_weekday_of_this_month, nth_day, back_end, point_of_month, point_of_this_month,
+        point_of_year,
         named_year, which_named, season, month, holiday, decade, spoken_year, year,
     )
 }  # fmt: skip

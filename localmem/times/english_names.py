@@ -58,12 +58,16 @@ def _is_second_month(words: Sequence[Word], index: int) -> bool:
 
 def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
     after = words[index + 1] if index + 1 < len(words) else None
-    if after is not None and (after.group in ("ORDINAL", "MONTH", "PART", "WEEKDAY") or after.name == "night"):
+    if after is not None and (
+        after.group in ("ORDINAL", "MONTH", "PART", "WEEKDAY") or after.name == "night" or after.group == "PARTS"
+    ):
         return True
     if after is not None and after.text == "the" and index + 2 < len(words):
         return words[index + 2].group == "ORDINAL"
     if after is not None and after.group == "SMALL":
         return any(word.group == "MONTH" for word in words[index + 2 : index + 4])
+    if after is not None and after.text in ("to", "through") and index + 2 < len(words):
+        return words[index + 2].group == "WEEKDAY"
     if after is not None and after.text == "nav":
         return False
     if index and words[index - 1].text == "the":

@@ -10,6 +10,7 @@ from localmem.times.english_tense import Tense, find_earlier_tense, find_tense
 from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision, TimeRole, TimeSpan
 
+SOON = 240  # days within which a date of the year without a verb is the coming one
 _LONG = 300  # days within which a date in the present tense is the coming one
 # Days to what is near, where no verb tells and where one does, and to what is far.
 _JUST_NOW, _NEAR, _FAR = 31, 120, 240
@@ -22,6 +23,11 @@ class Reading(NamedTuple):
     precision: Precision
     repeats: str = ""
     role: TimeRole | None = None
+
+
+def reading_of(ranges: Sequence[DateRange], precision: Precision) -> Reading | None:
+    """The reading of some ranges; None where there are none."""
+    return Reading(tuple(ranges), precision) if ranges else None
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,11 @@ def _walk(words: Sequence[Word], indexes: range, cost: float, *, crossing: bool)
 def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     """What the word says of time by itself and by the words about it; None where it is no verb that tells."""
     text, before, after = words[index].text, _text_at(words, index - 1), _text_at(words, index + 1)
-    if tense := _tense_of_helper(words, index, after):
+    if tense := _tense_of_helper(words, index, after) or _tense_of_plan(words, index, after):
         return tense
     if text in verbs_of("unsure"):
         return _tense_of_past(words, index, "unclear")
-    if text in ("called", "named") and words[index - 1].group:  # "on Monday with somebody called Trev"
+    if text in ("called", "named") and index > 2 and words[index - 1].group:  # "on Monday with somebody called Trev"
         return None
     if _is_past(text, before, after):
         return _tense_of_past(words, index)
@@ -109,12 +109,6 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
         return None
     if text.endswith("'d"):
         return _tense_of_contraction(after)
-    if text == "luck" and _text_at(words, index - 1) == "good":
-        return "future"
-    if text in verbs_of("intents") and (after == "to" or _follows(words, index, verbs_of("have"))):
-        return "unclear" if after == "to" or _follows(words, index, ("had", "was", "were")) else "future"
-    if text in verbs_of("departures"):
-        return _tense_of_departure(words, index)
     if text in verbs_of("future") or text.endswith("'ll"):
         return "past" if after in ("have", "of", "'ve") and text in ("should", "would", "could", "might") else "future"
     if text in _AHEAD:
@@ -128,6 +122,19 @@ def _tense_of_helper(words: Sequence[Word], index: int, after: str) -> Tense | N
     return "past" if text in ("remember", "recall") and after != "to" else None
 
 
+def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | None:
+    """What "good luck", "promised to", "have booked" and "leaving" say."""
+    text = words[index].text
+    before = _text_at(words, index - 1)
+    if text == "luck" and before == "good":
+        return "future"
+    if text.endswith("ing") and before == "since":
+        return "past"
+    if text in verbs_of("intents") and (after == "to" or _follows(words, index, verbs_of("have"))):
+        return "unclear" if after == "to" or _follows(words, index, ("had", "was", "were")) else "future"
+    return _tense_of_departure(words, index) if text in verbs_of("departures") else None
+
+
 def _tense_of_contraction(after: str) -> Tense | None:
     """What "I'd" is by the word behind it: "I'd the", "I'd gone", or "I'd go"."""
     if after in ("a", "an", "the", "no", "my", "been"):
@@ -137,10 +144,8 @@ def _tense_of_contraction(after: str) -> Tense | None:
 
 
 def _tense_of_departure(words: Sequence[Word], index: int) -> Tense | None:
-    """What "leaving on the 11th" is without a verb or a conjunction before it."""
-    before = words[index - 1] if index else None
-    alone = before is not None and (before.kind == "," or before.text not in verbs_of("joins_behind"))
-    return "present" if alone and not _follows(words, index, ("was", "were", "been", "after", "since")) else None
+    """What "leaving on the 11th" is where no "was" or "after" stands before it."""
+    return "present" if index and not _follows(words, index, verbs_of("not_alone")) else None
 
 
 def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> Tense:
@@ -173,6 +178,8 @@ def _is_past(text: str, before: str, after: str) -> bool:
         return not (text == "had" and after == "better")
     if text == "come":
         return before in verbs_of("have")
+    if text in verbs_of("opens_past") and not before.isalpha():
+        return True
     if text in verbs_of("same_in_past"):
         return before in _THIRD if text == "left" else before.isalpha() and before not in verbs_of("not_third")
     return len(text) > 3 and text.endswith("ed") and text not in verbs_of("not_ed")

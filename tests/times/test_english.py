@@ -46,7 +46,7 @@ def test_times_are_resolved_by_the_day_they_are_said_on(text: str, day: date, ex
             "A long time, I know. They'll send the letter on the 9th.",
             ["2025-06-09", "2025-07-09"],
         ),
-        (["The exam is in August."], "I know. They'll send the letter on the 9th.", ["2025-06-09"]),
+        (["The exam is in August."], "A long time, I know. They'll send the letter on the 9th.", ["2025-06-09"]),
         (["The exam is in August."], "No, on the 9th. That's the only day they could offer us.", ["2025-08-09"]),
         (["We met in March 2025."], "I will call on the 9th", ["2025-06-09"]),
     ],
