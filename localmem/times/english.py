@@ -6,6 +6,7 @@ A text is read as words of a small lexicon (english_words), those that only look
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import cache
 from typing import NamedTuple
@@ -78,6 +79,10 @@ def find_times(
         if name in _RELATIONS:
             relation = (name, scene)
             reading = _relate_to_last(name, scene)
+            if _is_weekday_alone(name, scene) and not reading and not grammar.pattern.match(kinds, position):
+                relation, position = None, position - 1
+                scene = replace(scene, end=position)
+                reading = _RULES["weekday"](scene)
         else:
             reading = _RULES[name](scene)
             if reading and relation and begins < start:
@@ -87,6 +92,11 @@ def find_times(
             lead = lead if name in _WITH_LEAD else _skip_lead(words, lead, position)
             findings.append(Finding(begins, position, _span_of(text, scene, lead, reading)))
     return [finding.span for finding in _join_ranges(findings, words, text)]
+
+
+def _is_weekday_alone(name: str, scene: Scene) -> bool:
+    """Whether no time need follow: "Friday after work", not "the Friday after"."""
+    return name == "beside_weekday" and not scene.has("the")
 
 
 def _role_of(words: Sequence[Word], start: int) -> tuple[TimeRole, int]:

@@ -64,14 +64,6 @@ def bare_day(scene: Scene) -> Reading | None:
     return reading_of([named] if _is_close(scene) else sorted({named, *nearest}), "day")
 
 
-def bare_number(scene: Scene) -> Reading | None:
-    """On the 10, at the end of a sentence, as people write whose own language has "the 10."."""
-    ends = scene.after is None or scene.after.text.strip().startswith(".")
-    if not ends or scene.before not in words_beside("days_before"):
-        return None
-    return reading_of(scene.choose(_month_days(scene, scene.day_of_month, 2), patience=0), "day")
-
-
 def _may_follow_day(text: str, before: str) -> bool:
     """Whether a word may stand behind "the 21st": not "floor", and a noun only after a preposition."""
     if "'" in text or text in words_beside("days_after"):
@@ -131,6 +123,4 @@ def _clause_length(scene: Scene) -> int:
     return end - start
 
 
-RULES: Mapping[str, Rule] = {
-    rule.__name__: rule for rule in (day_of_this_month, weekday_and_day, bare_day, bare_number)
-}
+RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in (day_of_this_month, weekday_and_day, bare_day)}

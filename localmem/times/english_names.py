@@ -24,7 +24,7 @@ def _is_something_else(words: Sequence[Word], index: int, text: str) -> bool:
     if name == "good friday":
         return index > 0 and words[index - 1].text in ("a", "another")
     if name in _DAY_NAMES:
-        return not _is_weekday(words, index, text)
+        return not (_is_choice(words, index) or _is_weekday(words, index, text))
     if name in _VERBS:
         return not _is_month(words, index, text)
     if name in _SHORT and name not in _PEOPLE:
@@ -83,6 +83,12 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
     if after is not None and (after.kind in "-/" or after.text[0].isdigit()):
         return True
     return index > 0 and (after is None or after.kind in ".," or after.group in ("LAST", "NEXT", "THIS"))
+
+
+def _is_choice(words: Sequence[Word], index: int) -> bool:
+    """Whether words[index] is one of two weekdays: "Wed or Thurs"."""
+    pairs = [words[index - 2 : index][::-1] if index > 1 else [], words[index + 1 : index + 3]]
+    return any(len(pair) == 2 and pair[0].text == "or" and pair[1].group == "WEEKDAY" for pair in pairs)
 
 
 def _is_month(words: Sequence[Word], index: int, text: str) -> bool:

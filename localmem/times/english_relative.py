@@ -116,8 +116,15 @@ def near_week(scene: Scene) -> Reading | None:
 
 
 def _is_age(scene: Scene) -> bool:
-    """Whether so many weeks will have passed by then: "it'll be six weeks on Friday"."""
-    return scene.before in ("be", "been") and scene.count > 1
+    """Whether so many weeks will have passed by then: "it'll be six weeks on Friday", "two weeks today since"."""
+    passed = scene.after is not None and scene.after.text == "since"
+    return passed or (scene.before in ("be", "been") and scene.count > 1)
+
+
+def near_month(scene: Scene) -> Reading | None:
+    """A month today, of what is to come; else the day, as in "three months today and no cigarette"."""
+    count = scene.count if scene.tense == "future" and not _is_age(scene) else 0
+    return _day(move_day(scene.day + timedelta(scene.value("NEAR")), "month", count))
 
 
 def week_yesterday(scene: Scene) -> Reading | None:
@@ -340,8 +347,8 @@ RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
         ago, years_ago_month, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week,
-        week_yesterday, weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit, near,
-        last_night, which_weekend, weekend, weekday_of_week, weekdays_of_week, which_weekday, weekday_gone,
+        near_month, week_yesterday, weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit,
+        near, last_night, which_weekend, weekend, weekday_of_week, weekdays_of_week, which_weekday, weekday_gone,
         weekday_coming, weekday_beside, weekday,
     )
 }  # fmt: skip

@@ -80,6 +80,8 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
     text, before, after = words[index].text, _text_at(words, index - 1), _text_at(words, index + 1)
     if tense := _tense_of_helper(words, index, after) or _tense_of_plan(words, index, after):
         return tense
+    if before == "as" or _text_at(words, index - 2) == "as":  # "not Thursday as I said"
+        return None
     if text in verbs_of("unsure"):
         return _tense_of_past(words, index, "unclear")
     if text in ("called", "named") and index > 2 and words[index - 1].group:  # "on Monday with somebody called Trev"

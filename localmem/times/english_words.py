@@ -113,6 +113,8 @@ def read_words(text: str) -> list[Word]:
         _add_gap(words, lowered, end, match.start())
         if match.lastgroup == "number":
             words.extend(_read_number(lowered, match.start(), match.end()))
+            if lowered[match.end() : match.end() + 1] == "." and _is_day_by_stop(words):
+                words[-1] = words[-1]._replace(kind=kind_of("NTH"), group="ORDINAL", name="NTH")
         else:
             words.append(_read_word(match[0], match.start()))
             _drop_stop_of_day(words)
@@ -135,13 +137,20 @@ def _add_gap(words: list[Word], text: str, start: int, end: int) -> None:
         words.append(Word(start, end, "and", kind_of("and")))
 
 
+def _is_day_by_stop(words: Sequence[Word]) -> bool:
+    """Whether the last word is a day as in "on the 10.", as people write whose own language has it."""
+    if len(words) < 3 or words[-1].group != "SMALL" or words[-2].text != "the":
+        return False
+    return words[-3].text in words_beside("days_before")
+
+
 def _drop_stop_of_day(words: list[Word]) -> None:
     """Take the stop out of "on the 7. March", as people write whose own language has it."""
     if words[-1].group != "MONTH" or len(words) < 4:
         return
     lead, number, stop = words[-4:-1]
     leads = lead.group == "WEEKDAY" or lead.text in ("the", "and", "to", *words_beside("days_before"))
-    if leads and number.group == "SMALL" and stop.text in (". ", "."):
+    if leads and number.group in ("SMALL", "ORDINAL") and stop.text in (". ", "."):
         del words[-2]
 
 
