@@ -26,6 +26,16 @@ _SCRIPTS = {
     "greek": regex.compile(r"\p{Greek}"),
 }
 _FEWEST = 2  # stop words that tell a language
+# Frequent words of English that bm25s's short list of stop words lacks, some of which are stop words elsewhere.
+_ENGLISH = frozenset({
+    "about", "after", "again", "am", "any", "asked", "been", "before", "can", "can't", "could", "did", "didn't",
+    "do", "does", "doesn't", "don't", "down", "from", "get", "go", "got", "had", "has", "have", "he", "her", "here",
+    "hers", "him", "his", "how", "i", "i'd", "i'll", "i'm", "i've", "it's", "its", "just", "last", "like", "me",
+    "mine", "my", "need", "now", "off", "on", "one", "our", "ours", "out", "over", "put", "s", "said", "say", "she",
+    "should", "some", "sort", "than", "thing", "told", "too", "up", "us", "want", "was", "we", "went", "were",
+    "what", "what's", "when", "where", "which", "while", "who", "who's", "whose", "why", "would", "you", "you're",
+    "your", "yours",
+})  # fmt: skip
 
 
 def detect_language(text: str, words: Sequence[str]) -> str | None:
@@ -67,4 +77,6 @@ def _languages_of() -> Mapping[str, Sequence[str]]:
     for language in sorted(STOP_WORDS - set(_SCRIPTS)):
         for word in load_stop_words(language):
             table.setdefault(word.lower(), []).append(language)
+    for word in _ENGLISH.difference(load_stop_words("english")):
+        table.setdefault(word, []).append("english")
     return table

@@ -59,7 +59,7 @@ class _Language:
         }
         for field in ("advice", "request", "offer", "correction"):
             self._patterns[field] = begin + alternatives(field) + after
-        for field in ("recall", "mine", "tell", "denial", "answer", "past"):
+        for field in ("recall", "mine", "tell", "denial", "answer", "past", "replies"):
             self._patterns[field] = before + alternatives(field) + after
 
     def __getattr__(self, name: str) -> re.Pattern[str]:
@@ -160,6 +160,11 @@ def asks_about_past(text: str) -> bool:
     language = _language(text)
     asks = any(language.is_question(clause) for clause in _clauses(text))
     return asks and language.past.search(_fold(text)) is not None
+
+
+def asks_about_replies(text: str) -> bool:
+    """Whether a question may be for what the assistant said: it addresses it, or names a place in a list."""
+    return _language(text).replies.search(_fold(text)) is not None
 
 
 def is_english(text: str) -> bool:

@@ -13,6 +13,8 @@ from tests.fakes import WordEncoder, unit
     ("text", "language"),
     [
         ("Where did I leave the keys of the car?", "english"),
+        ("What name did you suggest for my dog?", "english"),
+        ("which van am i after", "english"),
         ("Wo habe ich denn die Schlüssel für das Auto hingelegt?", "german"),
         ("Où est-ce que j'ai mis les clés de la voiture ?", "french"),
         ("¿Dónde dejé las llaves de mi coche nuevo?", "spanish"),

@@ -8,6 +8,7 @@ from localmem.files import read_yaml
 from localmem.text.utterances import (
     adds_nothing,
     asks_about_past,
+    asks_about_replies,
     asks_only,
     is_correction,
     is_denial,
@@ -115,6 +116,22 @@ def test_questions_about_the_past_are_recognised(text: str) -> None:
 @pytest.mark.parametrize("text", ["where do i live now", "what was his last mark", "we used to live in porto"])
 def test_other_turns_do_not_ask_about_the_past(text: str) -> None:
     assert not asks_about_past(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("What name did you suggest?", True),
+        ("what was the third one of those", True),
+        ("Wie hieß dein Vorschlag?", True),
+        ("Quel livre m'as-tu proposé ?", True),
+        ("你推荐了哪家餐厅？", True),
+        ("Where does my first dog live?", False),
+        ("Wo wohnt meine Schwester?", False),
+    ],
+)
+def test_questions_for_what_the_assistant_said_are_recognised(text: str, *, asks: bool) -> None:
+    assert asks_about_replies(text) is asks
 
 
 def test_repetition_adds_nothing() -> None:

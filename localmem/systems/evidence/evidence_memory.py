@@ -28,7 +28,7 @@ from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new
 from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
-from localmem.text.utterances import adds_nothing, asks_about_past, is_correction
+from localmem.text.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction
 from localmem.times.annotate import with_spans
 from localmem.times.workings import write_workings
 from localmem.types import Change, Hit, Recall, Session, Unit, Working
@@ -36,7 +36,7 @@ from localmem.types import Change, Hit, Recall, Session, Unit, Working
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
 _IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
-_WHOLE = 2  # exchanges that are shown with both sides
+_WHOLE = 2  # exchanges that are shown with both sides, where the question is not for what the assistant said
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
 
 
@@ -125,7 +125,8 @@ class EvidenceMemory(Memory):
         today = day if self._options.show_times else None
         workings = self._work_out(question, day, exchanges)
         lines = write_workings(workings)
-        hits = by_time(self._fit(exchanges, today, self._options.tokens - estimate_tokens(lines)))
+        whole = len(exchanges) if asks_about_replies(question) else _WHOLE
+        hits = by_time(self._fit(exchanges, today, self._options.tokens - estimate_tokens(lines), whole))
         recall = recall_hits(hits, today)
         return replace(recall, text=f"{recall.text}\n{lines}", workings=tuple(workings)) if workings else recall
 
@@ -193,15 +194,15 @@ class EvidenceMemory(Memory):
             return exchanges
         return Updates(self.bank.links, self.bank.is_live).apply(text, exchanges, self._exchange, present)
 
-    def _fit(self, exchanges: Iterable[Sequence[Hit]], today: date | None, budget: int) -> list[Hit]:
-        """The best exchanges within a budget of tokens: the first whole, of the others what the user said.
+    def _fit(self, exchanges: Iterable[Sequence[Hit]], today: date | None, budget: int, whole: int) -> list[Hit]:
+        """The best exchanges within a budget of tokens: the first `whole` of them, of the others what the user said.
 
         Replies are long, and what they tell is mostly advice: shown whole, they would crowd out half of the evidence.
         """
         remaining = budget
         shown: list[Hit] = []
         for rank, hits in enumerate(exchanges):
-            statements = [hit for hit in hits if hit.unit.kind == STATEMENT] if rank >= _WHOLE else []
+            statements = [hit for hit in hits if hit.unit.kind == STATEMENT] if rank >= whole else []
             for hit in statements or hits:
                 size = estimate_tokens(dated_lines([hit.unit], today))
                 if size <= remaining:
