@@ -28,6 +28,8 @@ def find_tense(words: Sequence[Word], start: int, end: int) -> tuple[Tense, bool
     """
     if start > 1 and words[start - 1].text in ("of", "from", "dated") and words[start - 2].text in verbs_of("papers"):
         return "past", True
+    if tense := _tense_of_place(words, start, end):
+        return tense, True
     tense, own = _find_nearest(words, start, end, crossing=False), True
     if tense == "none":
         tense, own = _find_nearest(words, start, end, crossing=True), False
@@ -35,6 +37,31 @@ def find_tense(words: Sequence[Word], start: int, end: int) -> tuple[Tense, bool
     if end < len(words) and words[end].text == "now" and tense != "present":
         return "future", own
     return ("future", own) if tense in ("past", "unclear") and _is_planned(words, start) else (tense, own)
+
+
+def _tense_of_place(words: Sequence[Word], start: int, end: int) -> Tense | None:
+    """What settles the tense whatever is near: "since the op in March", "Friday is fine", "now May, was June"."""
+    before, after = _text_at(words, start - 1), _text_at(words, end)
+    if before in ("was", "were") and _follows_now(words, start):
+        return "unclear"
+    if after in verbs_of("of_the_day") and before not in verbs_of("leads") and before not in ("the", "of"):
+        return _tense_of(words, end)
+    for index in range(start - 1, max(-1, start - 6), -1):
+        if words[index].text == "since":
+            return "past"
+        if words[index].kind in ".,-/" or _tense_of(words, index) is not None:
+            break
+    return None
+
+
+def _follows_now(words: Sequence[Word], start: int) -> bool:
+    """Whether something else holds now: "the wedding is now 14 June, was 7 June"."""
+    for word in reversed(words[max(0, start - 8) : start]):
+        if word.kind == ".":
+            return False
+        if word.text == "now":
+            return True
+    return False
 
 
 def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool) -> Tense:
@@ -154,7 +181,7 @@ def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> 
     """A past form: "is booked" is present, "has moved" says nothing of when; `alone` is what it is by itself."""
     text = words[index].text
     if text in ("was", "were", "had", "did", "didn't", "didnt", "went", "came"):
-        return "past"
+        return "unclear" if text != "had" and _follows(words, index, ("thought", "assumed")) else "past"
     for place in range(index - 1, max(-1, index - 4), -1):
         verb = words[place].text
         if words[place].kind in ".,/":
@@ -216,10 +243,11 @@ def _is_planned(words: Sequence[Word], start: int) -> bool:
         return True
     if not set(lead[-2:]) & {"to", "for", "until", "till", "til", "by", "from"}:
         return False
+    plans = verbs_of("plans") | (verbs_of("plans_for") if "for" in lead[-2:] else frozenset())
     for index in range(start - 1, max(-1, start - 10), -1):
         if words[index].kind == ".":
             return False
-        if words[index].text in verbs_of("plans"):
+        if words[index].text in plans:
             return True
         if _tense_of(words, index) == "past":
             return False
