@@ -10,7 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("untimed", deadline=None)  # a slow machine is no defect
+settings.load_profile("untimed")
 _OFFLINE = Path(__file__).parent / "offline"
 
 

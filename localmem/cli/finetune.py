@@ -170,7 +170,7 @@ def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None,
     type=click.Path(path_type=Path),
     multiple=True,
     required=True,
-    help="Folder of scenarios.",
+    help="Folder of scenarios. Repeatable.",
     metavar="FOLDER",
 )
 @click.option(
@@ -178,7 +178,7 @@ def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None,
     "rerankers",
     multiple=True,
     metavar="AUTHOR=FOLDER",
-    help="Reranker that was trained without this author; default: that of the settings.",
+    help="Reranker that was trained without this author; default: that of the settings. Repeatable.",
 )
 @settings_options("config")
 @out_option

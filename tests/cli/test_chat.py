@@ -18,7 +18,7 @@ def test_yesterdays_words_are_recalled_today(localmem: Run) -> None:
     assert yesterday.returncode == 0, yesterday.stderr
     assert "@u0  2026-03-02  User: My dog is called Bruno." in yesterday.stdout
     assert "unknown command '/nonsense'" in yesterday.stderr
-    short = DENSE | {"LOCALMEM_CHAT__MAX_TOKENS": "2"}
+    short = DENSE | {"LOCALMEM_CHAT__MAX_TOKENS": "2", "LOCALMEM_CHAT__READER": "none"}
     today = localmem("chat", "--now", "2026-03-03T09:00", env=short, stdin="What is my dog called?\n/why\n/memory\n")
     assert today.returncode == 0, today.stderr
     assert "(cut after 2 tokens; the setting chat.max_tokens is the limit)" in today.stderr

@@ -57,7 +57,7 @@ def test_recall_and_show_are_answered_by_the_server_as_by_the_process_itself(loc
     live.wait_until_remembered("Müller")
     commands: list[tuple[str, ...]] = [
         ("recall", QUESTION, "--user", "Müller", "--json"),
-        ("recall", QUESTION, "--user", "Müller", "--since", "2020-01-01", "--json"),
+        ("recall", QUESTION, "--user", "Müller", "--told", "2020..2030", "--json"),
         ("show", "--user", "Müller", "--json"),
         ("show", "--user", "Müller"),
         ("show", "--user", "ben"),

@@ -28,7 +28,7 @@ def test_help_lists_every_command_and_each_has_its_own_help(localmem: Run) -> No
         (["recall", "x", "--system", "rsumm"], 2, "did you mean 'rsum'"),
         (["remember", "absent.jsonl"], 2, "cannot read absent.jsonl"),
         (["show", "--as-of", "soon"], 2, "'soon' is not a time"),
-        (["recall", "x", "--since", "soon"], 2, "'soon' is not a time"),
+        (["recall", "x", "--happened", "soon"], 2, "'soon'"),
         (["recall", "x", "--speaker", "Ana", "--system", "full_history"], 2, "keeps no units to search"),
         (["show", "--config", "absent.yaml"], 2, "cannot read absent.yaml"),
         (["show", "--history", "nobody"], 1, "nobody"),

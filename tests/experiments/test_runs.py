@@ -113,6 +113,7 @@ def test_a_recipe_configures_a_run(tmp_path: Path, settings: Settings, dataset: 
 
 def test_the_report_names_what_was_run(tmp_path: Path, settings: Settings, dataset: Path) -> None:
     out = tmp_path / "run"
+    settings = settings.model_copy(update={"llm": settings.llm.model_copy(update={"shipped_adapters": True})})
     evaluate(settings, EvaluationRecipe(systems=("none",), limit=1), datasets={"jsonl": dataset}, out=out)
     (chapter,) = read_chapters([out], (), None)  # type: ignore[arg-type]  # no metric asks a model
     (section,) = chapter.sections

@@ -16,7 +16,9 @@ MODEL = "smollm2-135m-instruct"
 @pytest.mark.usefixtures("starter_llm_dir", "starter_encoder_dir")
 def test_one_days_words_are_recalled_on_the_next(tmp_path: Path) -> None:
     clock = Clock()
-    settings = load_settings(None, {"data": tmp_path, "server": {"port": 0}, "llm": {"backend": "transformers"}})
+    settings = load_settings(
+        None, {"data": tmp_path, "server": {"port": 0}, "llm": {"backend": "transformers"}, "chat": {"reader": "none"}}
+    )
     with (
         Runtime(settings) as runtime,
         running(runtime, clock) as (server, url),

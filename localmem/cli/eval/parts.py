@@ -28,9 +28,7 @@ _out_option = click.option("--out", type=_FILE, help="Folder for the report.", m
 
 @click.command()
 @_dataset_option
-@recipe_options(
-    RetrievalGrid, flags=[("systems", "system"), ("retrievers", "retriever"), ("units", "memory-unit"), "split"]
-)
+@recipe_options(RetrievalGrid, flags=[("systems", "system"), ("retrievers", "retriever"), ("units", "memory-unit")])
 @click.option(
     "--against", type=_FILE, help="rows.jsonl in the --out of an earlier evaluation to compare with.", metavar="FILE"
 )

@@ -183,8 +183,14 @@ def excerpt(dialogue: str, events: Sequence[str], budget: int, count: Count) -> 
         if sizes[number] + _MARK <= remaining:
             remaining -= sizes[number] + _MARK
             selected.append(number)
-    best = lines[ranked[0]]
-    return _with_gaps(lines, sorted(selected)) if selected else best[: len(best) * budget // sizes[ranked[0]]]
+    return _with_gaps(lines, sorted(selected)) if selected else _cut(lines[ranked[0]], budget, count)
+
+
+def _cut(line: str, budget: int, count: Count) -> str:
+    """The beginning of a line, of at most `budget` tokens. They differ in length, so it may take several cuts."""
+    while line and (size := count([line])[0]) > budget:
+        line = line[: min(len(line) - 1, len(line) * budget // size)]
+    return line
 
 
 def _rank(lines: Sequence[str], event_words: set[str]) -> list[int]:
