@@ -1,12 +1,12 @@
-"""Reader: answers a question about the user by quoting what was recalled, for backbones too small to read it well.
+"""Reader: answers a question about the user by quoting what was said, for backbones too small to read it well.
 
-A reranker that was trained on sentences says how likely each recalled one is to answer. The likeliest are quoted with
-day and speaker, or what was worked out is given. Where none is likely the reader says so, if the turn surely asks for
-what the user said, and quotes the closest; any other turn is the backbone's. That is told by words alone, and in
-English only. Writes nothing and asks no backbone.
+A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
+hand. The likeliest are quoted with day and speaker, or what was worked out is given. Where none is likely the reader
+says so, if the turn surely asks for what the user said, and quotes the closest; any other turn is the backbone's. That
+is told by words alone, and in English only. Writes nothing and asks no backbone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from math import inf, log
@@ -18,17 +18,19 @@ from pydantic import BaseModel, ConfigDict
 from localmem.files import read_yaml
 from localmem.retrieval.base import Reranker
 from localmem.systems.evidence.relevance import describe_request
-from localmem.systems.evidence.units import STATEMENT
+from localmem.systems.evidence.units import STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import day
-from localmem.text.utterances import describe_asking, is_english, split_sentences
-from localmem.times.annotate import show_times
-from localmem.types import Recall, Unit, Working
+from localmem.text.utterances import asks_about_replies, describe_asking, is_english, split_sentences
+from localmem.times.annotate import show_times, with_spans
+from localmem.types import Hit, Recall, Session, Unit, Working
 
 NOT_KNOWN = "You haven't told me that."
 _CLOSEST = "You haven't told me that, only this: "
 _QUOTED = 3  # sentences
 _QUOTE = 'On {day} {speaker} said: "{sentence}"'
 _LEAST = 1e-4  # a probability of 0 has no log-odds
+_EVEN = 0.5  # the probability of a unit that no search has ranked
+_IN_SIGHT = 40  # turns of the dialogue that are read, the last ones
 
 
 class _Table(BaseModel):
@@ -62,14 +64,15 @@ class Reader:
     def __init__(self, scorer: Reranker) -> None:
         self._scorer = scorer
 
-    def reply(self, question: str, recall: Recall, today: date) -> str:
-        """The reply to a turn, "" where it is left to the backbone."""
+    def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
+        """The reply to the dialogue's last turn, "" where it is left to the backbone. `hidden` turns are not quoted."""
+        question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
         table, asks = _table(), log_odds_of_asking(question)
         if asks < table.asks:
             return ""
         if recall.workings:
             return _say_working(recall.workings[0])
-        sentences = list(_sentences(recall, today))
+        sentences = list(_sentences([*recall.hits, *_hits_in_sight(dialogue, hidden)], today))
         scores = self._scorer.score(question, [_scored_text(sentence) for sentence in sentences])
         odds = [_log_odds(score) for score in scores]
         unit_odds = [_log_odds(sentence.likely) for sentence in sentences]
@@ -104,8 +107,21 @@ def log_odds_of_asking(text: str) -> float:
     return _table().bias + sum(weight * cues[name] for name, weight in _table().weights.items())
 
 
-def _sentences(recall: Recall, today: date) -> Iterator[_Sentence]:
-    for hit in recall.hits:
+def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
+    """What the user said in the dialogue itself, which no search returns, and the replies, if they are asked for."""
+    sides = ("user", "assistant") if asks_about_replies(dialogue.turns[-1].text) else ("user",)
+    earlier = [place for place in places(dialogue)[-_IN_SIGHT - 1 : -1] if place.turn.role in sides]
+    units = [
+        unit
+        for place in earlier
+        if place.turn.id not in hidden and is_new(place, ())
+        for unit in turn_units(dialogue.id, place)
+    ]
+    return [Hit(unit, _EVEN) for unit in with_spans(units, dialogue.turns, None)]
+
+
+def _sentences(hits: Iterable[Hit], today: date) -> Iterator[_Sentence]:
+    for hit in hits:
         text = show_times(hit.unit, today)
         before = ""
         for sentence in split_sentences(text.partition(": ")[2] or text):

@@ -117,8 +117,8 @@ class Responder:
         pending = self._pending(dialogue)
         if recall is None:
             recall = self._own_recall(query or dialogue) or self.memory.recall_shown(query or dialogue)
-        last = dialogue.turns[-1]
-        reading = self._reader.reply(last.text, recall, last.time.date()) if self._reader and not recall.reply else ""
+        hidden = self.memory.bank.hidden
+        reading = self._reader.reply(dialogue, recall, hidden) if self._reader and not recall.reply else ""
         return PreparedReply(recall, *self._compose(dialogue, recall, instructions, pending), reading)
 
     def stream(self, dialogue: Session, prepared: PreparedReply) -> Generator[str, None, Completion]:

@@ -14,6 +14,7 @@ from localmem.systems.evidence.units import ANSWER, STATEMENT
 from localmem.text.dialogue import dated_lines
 from localmem.text.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
+from tests.fakes import session
 
 TODAY = date(2026, 6, 15)
 SAID = datetime(2026, 3, 5, 9, tzinfo=UTC)
@@ -37,6 +38,11 @@ class Scorer:
         return [0.95 if self.word in text.partition("[")[0] else 0.01 for text in texts]
 
 
+def asked(question: str, *earlier: str) -> Session:
+    """A dialogue of the user's and the assistant's turns, that ends with a question of today."""
+    return session(*earlier, question, start=datetime(2026, 6, 15, 12, tzinfo=UTC))
+
+
 def recall(*units: Unit) -> Recall:
     return Recall("memory", tuple(Hit(each, 0.5) for each in units))
 
@@ -44,34 +50,43 @@ def recall(*units: Unit) -> Recall:
 def test_the_likeliest_sentence_is_quoted_with_its_day_and_speaker() -> None:
     scorer = Scorer("Bruno")
     memory = recall(unit("I live in Lyon. My dog is called Bruno. He is old."), unit("Call him Rex.", "Assistant"))
-    quoted = Reader(scorer).reply(QUESTION, memory, TODAY)
+    quoted = Reader(scorer).reply(asked(QUESTION), memory)
     assert quoted == 'On 5 March 2026 you said: "My dog is called Bruno."'
     assert scorer.texts[1] == "User: My dog is called Bruno. [I live in Lyon.]"
-    said = Reader(Scorer("Rex")).reply("What name did you suggest for my dog?", memory, TODAY)
+    said = Reader(Scorer("Rex")).reply(asked("What name did you suggest for my dog?"), memory)
     assert said == 'On 5 March 2026 I said: "Call him Rex."'
 
 
 def test_sentences_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
     memory = recall(unit("Bruno is my dog. Bruno barks. I live in Lyon."), unit("Bruno is old.", "Assistant"))
-    quoted = Reader(Scorer("Bruno")).reply(QUESTION, memory, TODAY).splitlines()
+    quoted = Reader(Scorer("Bruno")).reply(asked(QUESTION), memory).splitlines()
     assert [line.partition(": ")[2] for line in quoted] == ['"Bruno is my dog."', '"Bruno barks."', '"Bruno is old."']
 
 
 def test_times_are_written_out_in_a_quotation() -> None:
     quoted = Reader(Scorer("vet")).reply(
-        "When did my dog see the vet?", recall(unit("The vet saw him yesterday.")), TODAY
+        asked("When did my dog see the vet?"), recall(unit("The vet saw him yesterday."))
     )
     assert quoted == 'On 5 March 2026 you said: "The vet saw him yesterday (4 March 2026)."'
 
 
 def test_what_was_worked_out_comes_first() -> None:
     memory = Recall("memory", (Hit(unit("Bruno is three."), 0.5),), workings=(Working("three years old", ("a",)),))
-    assert Reader(Scorer("Bruno")).reply("How old is my dog?", memory, TODAY) == "Three years old."
+    assert Reader(Scorer("Bruno")).reply(asked("How old is my dog?"), memory) == "Three years old."
+
+
+def test_what_was_said_in_this_dialogue_is_quoted_too_unless_it_is_hidden() -> None:
+    dialogue = asked(QUESTION, "My dog is called Bruno.", "Bruno of Kiel is a fine name.")
+    quoted = Reader(Scorer("Bruno")).reply(dialogue, recall())
+    assert quoted == 'On 15 June 2026 you said: "My dog is called Bruno."'
+    assert Reader(Scorer("Bruno")).reply(dialogue, recall(), {dialogue.turns[0].id}) == NOT_KNOWN
+    asking_back = asked("What did you say about my dog?", "My dog is old.", "Bruno would be a fine name.")
+    assert "I said" in Reader(Scorer("Bruno")).reply(asking_back, recall())
 
 
 @pytest.mark.parametrize("memory", [recall(), recall(unit("I live in Lyon."))])
 def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -> None:
-    assert Reader(Scorer("Bruno")).reply(QUESTION, memory, TODAY) == NOT_KNOWN
+    assert Reader(Scorer("Bruno")).reply(asked(QUESTION), memory) == NOT_KNOWN
 
 
 def test_the_closest_is_quoted_beside_a_denial() -> None:
@@ -79,7 +94,7 @@ def test_the_closest_is_quoted_beside_a_denial() -> None:
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
             return [0.6 for _ in texts]
 
-    reply = Reader(Unsure("")).reply(QUESTION, recall(unit("I have a dog. He is old.")), TODAY)
+    reply = Reader(Unsure("")).reply(asked(QUESTION), recall(unit("I have a dog. He is old.")))
     assert reply == f'{NOT_KNOWN[:-1]}, only this: On 5 March 2026 you said: "I have a dog."'
 
 
@@ -96,7 +111,7 @@ def test_the_closest_is_quoted_beside_a_denial() -> None:
 )
 def test_other_turns_are_the_backbones(turn: str) -> None:
     memory = recall(unit("My dog is called Bruno."))
-    assert Reader(Scorer("Bruno")).reply(turn, memory, TODAY) == ""
+    assert Reader(Scorer("Bruno")).reply(asked(turn), memory) == ""
 
 
 def test_asking_is_told_by_words() -> None:
@@ -111,7 +126,7 @@ def test_a_quotation_is_not_remembered_again() -> None:
     for score in (0.9, 0.6):
         scorer = Scorer("")
         scorer.score = lambda query, texts, score=score: [score for _ in texts]  # type: ignore[method-assign,misc]
-        assert adds_nothing(Reader(scorer).reply(QUESTION, recall(said), TODAY), shown)
+        assert adds_nothing(Reader(scorer).reply(asked(QUESTION), recall(said)), shown)
     assert is_denial(NOT_KNOWN)
 
 
@@ -131,8 +146,8 @@ def test_a_conversation_replies_with_the_readers_words_unless_a_format_is_asked_
     agent = Conversation(memory=Told(), llm=ScriptedLLM(lambda _: "{}"), reader=Reader(Scorer("Bruno")))
     assert agent.chat(QUESTION, SAID).turn.text == 'On 5 March 2026 you said: "My dog is called Bruno."'
     assert agent.chat("Write a limerick.", SAID).turn.text == "{}"
-    session = agent.hear(QUESTION, SAID, "s")
-    prepared = agent.responder.prepare(session)
+    heard = agent.hear(QUESTION, SAID, "s")
+    prepared = agent.responder.prepare(heard)
     formatted = prepared._replace(prompt=replace(prepared.prompt, format=JsonSchema({})))
     assert (bool(prepared.ready), formatted.ready) == (True, "")
-    assert agent.responder.answer(session).turn.text.startswith("On 5 March")
+    assert agent.responder.answer(heard).turn.text.startswith("On 5 March")

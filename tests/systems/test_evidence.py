@@ -235,3 +235,12 @@ def test_replies_are_shown_far_down_the_ranking_to_who_asks_for_them() -> None:
     assert ask(system, "Which trip tempts me?").text.count("Rule") == 2
     replies = sum("Rule" in text for text in live(system).values())
     assert ask(system, "Which trip of mine did you like?").text.count("Rule") == replies > 2
+
+
+def test_a_quotation_of_this_session_with_its_day_is_not_learned_again() -> None:
+    system = memory()
+    quotation = 'On 2 March 2026 you said: "My knee operation is a week on Friday (13 March 2026)."'
+    dialogue = session("My knee operation is a week on Friday.", "Good luck with it.", "When is it?", quotation)
+    for end in range(1, 5):
+        system.apply(system.observe_turn(Session(dialogue.id, dialogue.turns[:end])))
+    assert quotation not in "".join(live(system).values())

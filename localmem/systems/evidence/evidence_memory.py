@@ -67,7 +67,9 @@ class EvidenceMemory(Memory):
     def observe_turn(self, session: Session, recall: Recall | None = None) -> list[Change]:
         *earlier, place = places(session)
         today = place.turn.time.date()
-        texts = [dated_lines([hit.unit], today) for hit in (recall.hits if recall else ())]  # a reply may quote dates
+        in_sight = [unit for other in earlier if (unit := self._find(f"{other.unit_prefix}0"))]
+        recalled = [hit.unit for hit in (recall.hits if recall else ())]
+        texts = [dated_lines([unit], today) for unit in (*recalled, *in_sight)]  # a reply may quote dates
         texts += [other.turn.text for other in earlier]
         return self._learn(session, turn_units(session.id, place) if is_new(place, texts) else [])
 
