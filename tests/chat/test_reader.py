@@ -92,7 +92,7 @@ def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -
 def test_the_closest_is_quoted_beside_a_denial() -> None:
     class Unsure(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
-            return [0.6 for _ in texts]
+            return [0.35 for _ in texts]
 
     reply = Reader(Unsure("")).reply(asked(QUESTION), recall(unit("I have a dog. He is old.")))
     assert reply == f'{NOT_KNOWN[:-1]}, only this: On 5 March 2026 you said: "I have a dog."'
