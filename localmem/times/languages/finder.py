@@ -177,7 +177,7 @@ class Finder:
             joint = "to"
         if first.meaning.repeats and set(second.values) == {"weekday"}:
             again = find_recurring(second.values, Frame(self._day, ""))
-            meaning = again and join_weekly(first.meaning, again, joint == "to")
+            meaning = again and join_weekly(first.meaning, again, self._day if joint == "to" else None)
         elif joint == "to":
             meaning = self._range(first, second)
         else:

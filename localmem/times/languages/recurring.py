@@ -2,10 +2,8 @@
 
 from datetime import date
 
-from localmem.times.days import months_from, nth_weekday, one_day
+from localmem.times.days import WEEKDAY_CODES, months_from, nth_weekday, one_day
 from localmem.times.languages.meanings import BLOCKED, DAY, MEANINGS, WEEK, WEEKEND, Frame, Meaning, Values
-
-_CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 
 
 def find_recurring(values: Values, frame: Frame) -> Meaning | None:
@@ -18,7 +16,7 @@ def find_recurring(values: Values, frame: Frame) -> Meaning | None:
     if "weekday" in values:
         interval = f"INTERVAL={values['number']};" if values.get("number", 1) > 1 else ""
         first = one_day(day, (values["weekday"] - day.weekday()) % 7)
-        return Meaning((first,), "day", repeats=f"FREQ=WEEKLY;{interval}BYDAY={_CODES[values['weekday']]}")
+        return Meaning((first,), "day", repeats=f"FREQ=WEEKLY;{interval}BYDAY={WEEKDAY_CODES[values['weekday']]}")
     if "month" in values or "holiday" in values:
         return _yearly(values, frame)
     if "day" in values:
@@ -33,7 +31,7 @@ def _monthly(values: Values, day: date) -> Meaning:
     months = [months_from(day.year, day.month + offset).first for offset in range(14)]
     days = [nth_weekday(month.year, month.month, values["weekday"], values["ordinal"]) for month in months]
     first = next(candidate for candidate in days if candidate and candidate.first >= day)
-    return Meaning((first,), "day", repeats=f"FREQ=MONTHLY;BYDAY={values['ordinal']}{_CODES[values['weekday']]}")
+    return Meaning((first,), "day", repeats=f"FREQ=MONTHLY;BYDAY={values['ordinal']}{WEEKDAY_CODES[values['weekday']]}")
 
 
 def _yearly(values: Values, frame: Frame) -> Meaning | None:
@@ -55,14 +53,17 @@ def _repeat(meaning: str, values: Values, coming: Frame, rule: str) -> Meaning |
     return first and first._replace(repeats=rule)
 
 
-def join_weekly(first: Meaning, second: Meaning, through: bool) -> Meaning | None:
-    """Two weekdays that recur as one rule, with the days between them for "Mondays through Fridays"."""
+def join_weekly(first: Meaning, second: Meaning, day: date | None) -> Meaning | None:
+    """Two weekdays that recur as one rule; with the days between them, from `day` on, for "Mondays through Fridays"."""
     rules = [meaning.repeats.rpartition("BYDAY=") for meaning in (first, second)]
     if rules[0][0] != rules[1][0] or not rules[0][0].startswith("FREQ=WEEKLY"):
         return None
     codes = [code for _, _, days in rules for code in days.split(",")]
-    if through:
-        start, end = (_CODES.index(code) for code in (codes[0], codes[-1]))
-        codes = list(_CODES[start : end + 1])
+    following = min(first, second, key=lambda meaning: meaning.readings)
+    if day:
+        start, end = (WEEKDAY_CODES.index(code) for code in (codes[0], codes[-1]))
+        codes = list(WEEKDAY_CODES[start : end + 1])
+        if start <= day.weekday() <= end:
+            following = first._replace(readings=(one_day(day),))
     joined = rules[0][0] + "BYDAY=" + ",".join(codes)
-    return min(first, second, key=lambda meaning: meaning.readings)._replace(repeats=joined)
+    return following._replace(repeats=joined)
