@@ -8,6 +8,7 @@ from dateutil.easter import easter  # type: ignore[import-untyped]  # publishes 
 
 from localmem.types import DateRange
 
+WEEKDAY_CODES = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")  # as RFC 5545 writes them, Monday first
 _EASTER = 2000  # codes of named days from here on count from Easter Sunday
 _NTH = 3000  # and from here on name the nth weekday of a month
 

@@ -25,8 +25,8 @@ _PARTS = {1: (1, 10), 2: (11, 20), 3: (21, 31)}  # the days of the early, middle
 def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precision: Precision) -> Reading | None:
     """What recurs every year: of the year that is named, else by tense."""
     if scene.year is not None:
-        found = find(scene.year)
-        return reading_of([found] if found else [], precision)
+        days = find(scene.year)
+        return reading_of([days] if days else [], precision)
     remote = scene.tense == "past" and scene.is_remote
     return None if remote else reading_of(scene.choose(occurrences(scene.day, find), patience=SOON), precision)
 
@@ -34,8 +34,8 @@ def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precisio
 def iso_date(scene: Scene) -> Reading | None:
     """2019-03-04."""
     year, month, day = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
-    found = valid_day(year, month, day)
-    return reading_of([found] if found else [], "day")
+    days = valid_day(year, month, day)
+    return reading_of([days] if days else [], "day")
 
 
 def slashed_date(scene: Scene) -> Reading | None:
@@ -64,7 +64,7 @@ def _nearest(scene: Scene, month: int, day: int) -> Sequence[DateRange]:
 def _both_orders(scene: Scene, first: int, second: int, find: Callable[[int, int], DateRange | None]) -> Reading | None:
     orders = [(first, second)] if scene.day_first else [(second, first)] if scene.day_first is False else []
     valid = [(day, month) for day, month in orders or [(first, second), (second, first)] if month <= 12]
-    return reading_of(sorted({found for day, month in valid if (found := find(day, month))}), "day")
+    return reading_of(sorted({days for day, month in valid if (days := find(day, month))}), "day")
 
 
 def day_of_month(scene: Scene) -> Reading | None:
@@ -75,8 +75,8 @@ def day_of_month(scene: Scene) -> Reading | None:
     weekday = scene.value_or_none("WEEKDAY")
 
     def find(year: int) -> DateRange | None:
-        found = valid_day(year, month, day)
-        return found if found and weekday in (None, found.first.weekday()) else None
+        days = valid_day(year, month, day)
+        return days if days and weekday in (None, days.first.weekday()) else None
 
     if weekday is None or scene.year is not None:
         return _choose_year(scene, find, "day")
@@ -125,8 +125,8 @@ def nth_weekday_of_month(scene: Scene) -> Reading | None:
     weekday = 5 if weekend else scene.value("WEEKDAY")
 
     def find(year: int) -> DateRange | None:
-        found = nth_weekday(year, month, weekday, nth)
-        return DateRange(found.first, found.last + timedelta(1)) if found and weekend else found
+        days = nth_weekday(year, month, weekday, nth)
+        return DateRange(days.first, days.last + timedelta(1)) if days and weekend else days
 
     return _choose_year(scene, find, "day")
 
@@ -135,10 +135,10 @@ def nth_weekday_of_this_month(scene: Scene) -> Reading | None:
     """The second Saturday of next month, the last weekend of this month."""
     month = months_from(scene.day.year, scene.day.month + scene.all("LAST", "THIS", "NEXT")[-1].value).first
     weekend = bool(scene.all("WEEKEND"))
-    found = nth_weekday(month.year, month.month, 5 if weekend else scene.value("WEEKDAY"), scene.day_of_month or -1)
-    if found is None:
+    days = nth_weekday(month.year, month.month, 5 if weekend else scene.value("WEEKDAY"), scene.day_of_month or -1)
+    if days is None:
         return None
-    return Reading((DateRange(found.first, found.last + timedelta(weekend)),), "day")
+    return Reading((DateRange(days.first, days.last + timedelta(weekend)),), "day")
 
 
 def nth_day(scene: Scene) -> Reading | None:

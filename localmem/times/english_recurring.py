@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import date
 
 from localmem.times.days import (
+    WEEKDAY_CODES,
     months_from,
     named_day,
     nth_weekday,
@@ -16,8 +17,6 @@ from localmem.times.english_scene import Reading, Rule, Scene
 from localmem.times.english_tense import is_moved
 from localmem.types import DateRange
 
-_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-
 
 def _next_of(day: date, weekdays: list[int]) -> DateRange:
     """The first of some weekdays that is not before a day."""
@@ -27,7 +26,7 @@ def _next_of(day: date, weekdays: list[int]) -> DateRange:
 def weekly(scene: Scene) -> Reading | None:
     """Every Monday, on Tuesdays and Thursdays, Friday nights."""
     weekdays = sorted({word.value for word in scene.all("WEEKDAY", "WEEKDAYS")})
-    names = ",".join(_DAYS[weekday] for weekday in weekdays)
+    names = ",".join(WEEKDAY_CODES[weekday] for weekday in weekdays)
     if scene.has("other", "second", "two", "fortnight"):
         return alternate_weekdays(scene)
     return Reading((_next_of(scene.day, weekdays),), "day", f"FREQ=WEEKLY;BYDAY={names}")
@@ -39,14 +38,14 @@ def weekly_range(scene: Scene) -> Reading | None:
         return None
     first, last = (word.value for word in scene.all("WEEKDAYS"))
     weekdays = [(first + step) % 7 for step in range((last - first) % 7 + 1)]
-    names = ",".join(_DAYS[weekday] for weekday in sorted(weekdays))
+    names = ",".join(WEEKDAY_CODES[weekday] for weekday in sorted(weekdays))
     return Reading((_next_of(scene.day, weekdays),), "day", f"FREQ=WEEKLY;BYDAY={names}")
 
 
 def alternate_weekdays(scene: Scene) -> Reading | None:
     """Every other Tuesday."""
     weekday = scene.all("WEEKDAY", "WEEKDAYS")[0].value
-    return Reading((_next_of(scene.day, [weekday]),), "day", f"FREQ=WEEKLY;INTERVAL=2;BYDAY={_DAYS[weekday]}")
+    return Reading((_next_of(scene.day, [weekday]),), "day", f"FREQ=WEEKLY;INTERVAL=2;BYDAY={WEEKDAY_CODES[weekday]}")
 
 
 def daily(scene: Scene) -> Reading | None:
@@ -56,7 +55,7 @@ def daily(scene: Scene) -> Reading | None:
 
 def workdays(scene: Scene) -> Reading | None:
     """Every weekday, on weekdays."""
-    return Reading((_next_of(scene.day, [0, 1, 2, 3, 4]),), "day", f"FREQ=WEEKLY;BYDAY={','.join(_DAYS[:5])}")
+    return Reading((_next_of(scene.day, [0, 1, 2, 3, 4]),), "day", f"FREQ=WEEKLY;BYDAY={','.join(WEEKDAY_CODES[:5])}")
 
 
 def weekends(scene: Scene) -> Reading | None:
@@ -72,7 +71,7 @@ def monthly_weekday(scene: Scene) -> Reading | None:
     months = (months_from(scene.day.year, scene.day.month + offset).first for offset in range(2))
     days = (nth_weekday(month.year, month.month, weekday, nth) for month in months)
     first = next(day for day in days if day and day.first >= scene.day)
-    return Reading((first,), "day", f"FREQ=MONTHLY;BYDAY={nth}{_DAYS[weekday]}")
+    return Reading((first,), "day", f"FREQ=MONTHLY;BYDAY={nth}{WEEKDAY_CODES[weekday]}")
 
 
 def monthly_day(scene: Scene) -> Reading | None:

@@ -66,10 +66,10 @@ def _follows_now(words: Sequence[Word], start: int) -> bool:
 
 def _find_nearest(words: Sequence[Word], start: int, end: int, *, crossing: bool) -> Tense:
     opens = crossing or all(word.kind == "." for word in _before_lead(words, start))
-    left = _walk(words, range(start - 1, -1, -1), 0.0, crossing=crossing)
-    right = _walk(words, range(end, len(words)), _BEHIND, crossing=opens)
+    before = _walk(words, range(start - 1, -1, -1), 0.0, crossing=crossing)
+    after = _walk(words, range(end, len(words)), _BEHIND, crossing=opens)
     best: tuple[float, Tense] = (1e9, "none")
-    for cost, index in (*left, *right):
+    for cost, index in (*before, *after):
         if cost < best[0] and (tense := _tense_of(words, index)) is not None:
             best = (cost, tense)
     return best[1]
@@ -168,8 +168,8 @@ def _tense_of_contraction(after: str) -> Tense | None:
     """What "I'd" is by the word behind it: "I'd the", "I'd gone", or "I'd go"."""
     if after in ("a", "an", "the", "no", "my", "been"):
         return "past"
-    told = not after.isalpha() or after.endswith("ed") or after in verbs_of("past") | verbs_of("adverbs")
-    return None if told or after in verbs_of("same_in_past") else "future"
+    is_past = not after.isalpha() or after.endswith("ed") or after in verbs_of("past") | verbs_of("adverbs")
+    return None if is_past or after in verbs_of("same_in_past") else "future"
 
 
 def _tense_of_departure(words: Sequence[Word], index: int) -> Tense | None:
@@ -227,8 +227,9 @@ def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset
 def _names_day(words: Sequence[Word], start: int) -> bool:
     """Whether the time is what was said or given: "we said the middle of January", "they gave me the 4th"."""
     before = [word.text for word in words[max(0, start - 2) : start]]
-    given = len(before) == 2 and before[0] in ("gave", "given", "offered") and before[1] in ("me", "us", "him", "her")
-    return given or (bool(before) and before[-1] in verbs_of("names"))
+    pronouns = ("me", "us", "him", "her")
+    is_offered = len(before) == 2 and before[0] in ("gave", "given", "offered") and before[1] in pronouns
+    return is_offered or (bool(before) and before[-1] in verbs_of("names"))
 
 
 def is_moved(words: Sequence[Word], start: int) -> bool:

@@ -24,9 +24,6 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 _STEM = 5  # characters by which words are compared, so that "operate" is "operation"
 _CLOSED = re.compile(r"(?:did|do|does|is|are|was|were|have|has|can|could|will|would) ")  # opens a yes-or-no question
 _COUNTED = re.compile(r"\bhow many (?:more )?(\w+(?:\s\w+){0,2})", re.IGNORECASE)
-_TIMES_CLOSED = re.compile(
-    r"(?:did|do|does|is|are|was|were|have|has|can|could|will|would) "
-)  # opens a yes-or-no question
 _TIMES_COUNTED = re.compile(r"\bhow many (?:more )?(?:days|weeks|months|years)\b", re.IGNORECASE)
 _MONEY = re.compile(
     r"\b(?:how much|costs?|sav(?:e|ed|ing)s?|pay\w*|paid|spen[dt]\w*|prices?|bills?|fees?|money|charges?"
