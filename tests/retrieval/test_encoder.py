@@ -29,6 +29,20 @@ def encoder(starter_encoder_dir: Path) -> SentenceEncoder:
     return SentenceEncoder(starter_encoder_dir, name="minilm", batch_size=2, dtype="float32")
 
 
+@pytest.fixture
+def calls(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts each run of the network was for."""
+    counts: list[int] = []
+    run = encoder._batched._call
+
+    def spy(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
+        counts.append(len(texts))
+        return run(texts)
+
+    monkeypatch.setattr(encoder._batched, "_call", spy)
+    return counts
+
+
 def test_rows_are_of_unit_length_and_in_order(encoder: SentenceEncoder) -> None:
     rows = encoder.encode(TEXTS, "passage")
     assert rows.shape == (5, encoder.dimension) == (5, 384)
@@ -109,23 +123,12 @@ def test_prefixes_go_before_the_text_of_their_side(starter_encoder_dir: Path, en
     assert prefixed.encode(["dog"], "passage") == pytest.approx(encoder.encode(["passage: dog"], "query"), abs=1e-5)
 
 
-def test_texts_encoded_just_before_are_not_encoded_again(encoder: SentenceEncoder) -> None:
+def test_texts_encoded_just_before_are_not_encoded_again(encoder: SentenceEncoder, calls: list[int]) -> None:
     """A turn's sentences are compared with older ones, as queries, and indexed, as passages."""
-    calls: list[int] = []
-    run = encoder._batched._call
-
-    def spy(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
-        calls.append(len(texts))
-        return run(texts)
-
-    encoder._batched._call = spy
-    try:
-        first = encoder.encode(["I moved to Porto.", "It rains."], "query")
-        second = encoder.encode(["It rains.", "I moved to Porto. It rains.", "It rains."], "passage")
-        encoder.encode([f"{number} of many" for number in range(100)], "passage")
-        encoder.encode(["It rains."], "query")
-    finally:
-        encoder._batched._call = run
+    first = encoder.encode(["I moved to Porto.", "It rains."], "query")
+    second = encoder.encode(["It rains.", "I moved to Porto. It rains.", "It rains."], "passage")
+    encoder.encode([f"{number} of many" for number in range(100)], "passage")
+    encoder.encode(["It rains."], "query")
     assert calls == [2, 1, 100, 1]
     assert (second[[0, 2]] == first[[1, 1]]).all()
 
@@ -325,24 +328,13 @@ def test_a_query_over_the_window_is_cut_counted_and_warned_of(tmp_path: Path, ca
     ]
 
 
-def test_texts_of_the_background_let_questions_in_between(encoder: SentenceEncoder) -> None:
+def test_texts_of_the_background_let_questions_in_between(encoder: SentenceEncoder, calls: list[int]) -> None:
     """So a question waits for a few of them, not for all that a session's end encodes."""
-    calls: list[int] = []
-    run = encoder._batched._call
-
-    def spy(texts: list[str]) -> list[tuple[NDArray[np.float32], bool]]:
-        calls.append(len(texts))
-        return run(texts)
-
-    encoder._batched._call = spy
-    try:
-        texts = [f"text {number}" for number in range(10)]
-        waited_for = encoder.encode(texts, "passage")
-        encoder._recent.clear()
-        with in_background():
-            background = encoder.encode(texts, "passage")
-            assert encoder.encode([], "passage").shape == (0, encoder.dimension)
-    finally:
-        encoder._batched._call = run
+    texts = [f"text {number}" for number in range(10)]
+    waited_for = encoder.encode(texts, "passage")
+    encoder._recent.clear()
+    with in_background():
+        background = encoder.encode(texts, "passage")
+        assert encoder.encode([], "passage").shape == (0, encoder.dimension)
     assert calls == [10, 4, 4, 2]
     assert background == pytest.approx(waited_for, abs=1e-5)
