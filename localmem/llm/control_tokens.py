@@ -1,0 +1,31 @@
+"""Text that no chat template can take for its own marks: what is remembered, pasted or recalled stays words.
+
+A tokenizer turns "<|im_start|>" into the one token that begins a message, wherever it stands, so a remembered sentence
+could open a system message. An invisible space behind the first character keeps such marks readable and makes them
+plain text. The patterns cover the templates of the models in the manifest and their relatives; no tokenizer is needed,
+because a server encodes with one of its own.
+"""
+
+import re
+
+_INVISIBLE = "\u200b"  # zero width space: str.strip and the trim filter of chat templates keep it
+_MARKS = re.compile(
+    r"""
+    <(?!\u200b)(?=[|｜][^<>\n]{0,60}[|｜]>               # <|im_end|>, <|start_header_id|>, <｜User｜>
+       |\|[^<>\n|]{1,30}>|[^<>\n|]{1,30}\|>    # <|turn>, <turn|>
+       |/?(?:s|unk|pad|bos|eos|mask|cls|sep|image|audio)>
+       |/?(?:start|end)_of_\w{1,20}>|<?/?SYS>
+       |/?(?:think|tools?|tool_calls?|tool_responses?|functions?)>
+       |(?:repo_?name|filename|file_sep|gh_stars|empty_output|(?:issue|jupyter|fim|vision)_\w{1,20})>
+       |(?:unused|extra_id_|reserved_)\w{1,20}>
+    )
+    |\[(?=/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_\w{1,12}|IMG\w{0,6}|ARGS|CALL_ID|THINK|PREFIX|MIDDLE|SUFFIX
+       |CLS|SEP|MASK|UNK|PAD)\])
+    """,
+    re.VERBOSE,
+)
+
+
+def neutralize(text: str) -> str:
+    """The text with an invisible space inside each mark of a chat template; equal where there is none."""
+    return _MARKS.sub(lambda match: match[0] + _INVISIBLE, text)
