@@ -244,10 +244,15 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a prompt, in the form of chat models."""
+    """One message of a prompt, in the form of chat models.
 
-    role: Literal["system", "user", "assistant"]
+    `fields` are further fields in OpenAI's form: the `tool_calls` of an assistant, the `tool_call_id` of a tool's
+    result, and under `parts` what the content holds beside its text, such as images.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    fields: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +285,7 @@ class Prompt:
     A `background` prompt is one that no user waits for: it is scheduled behind the others.
     `inputs` are the values that the prompt file was rendered with, by input name. They are a record for whoever learns
     from the prompt: no backend sends them, and two prompts that differ in them alone are equal.
+    `prefill` is how the answer begins; the model continues it, and the completion holds only what it adds.
     The answer to an `open_ended` prompt may be longer than `max_tokens`, which are kept free for it: as long as the
     context allows.
     """
@@ -294,6 +300,7 @@ class Prompt:
     extra: Mapping[str, object] = field(default_factory=dict)
     background: bool = False
     open_ended: bool = False
+    prefill: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -311,14 +318,16 @@ class Completion:
     """An answer.
 
     `choices` holds log-probabilities, normalised over a Choice's options. `trimmed` is the number of tokens that were
-    cut from the prompt to make it fit.
+    cut from the prompt to make it fit. `tool_calls`, and the `logprobs` of the tokens, are in OpenAI's form.
     """
 
     text: str
-    finish: Literal["stop", "length"] = "stop"
+    finish: Literal["stop", "length", "tool_calls"] = "stop"
     usage: Usage = Usage()
     choices: Mapping[str, float] | None = None
     trimmed: int = 0
+    tool_calls: tuple[Mapping[str, object], ...] = ()
+    logprobs: tuple[Mapping[str, object], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, get_args
 
 from localmem.errors import BadInput, BadReply, PromptTooLong
+from localmem.llm.control_tokens import neutralize
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,10 @@ _MAX_QUOTE = 200
 _MAX_TEMPERATURE = 2.0
 
 
+Ability = Literal["tools", "logprobs", "images", "prefill"]
+ABILITIES: frozenset[Ability] = frozenset(get_args(Ability))
+
+
 class LLM(Protocol):
     """A chat model. Safe for use from many threads."""
 
@@ -37,6 +42,10 @@ class LLM(Protocol):
     @property
     def context_length(self) -> int:
         """Tokens of prompt and answer together."""
+
+    @property
+    def abilities(self) -> Collection[Ability]:
+        """What a prompt may ask for beyond a text; anything else is refused by name."""
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         """An answer for each prompt, in order.
@@ -56,23 +65,27 @@ class LLM(Protocol):
 
 
 def alternate(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Joins neighbouring messages of one role by an empty line: most chat templates require that roles alternate."""
+    """Joins neighbouring messages of one role by an empty line: most chat templates require that roles alternate.
+
+    Messages with fields, such as a tool's results, are not joined. No text in any of them is a mark of the template.
+    """
     merged: list[Message] = []
     for message in messages:
-        if merged and merged[-1].role == message.role:
-            merged[-1] = Message(message.role, f"{merged[-1].content}\n\n{message.content}")
+        content = neutralize(message.content)
+        if merged and merged[-1].role == message.role and not (merged[-1].fields or message.fields):
+            merged[-1] = Message(message.role, f"{merged[-1].content}\n\n{content}")
         else:
-            merged.append(message)
+            merged.append(replace(message, content=content))
     return tuple(merged)
 
 
 def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]], int]) -> tuple[Prompt, int]:
     """The prompt, trimmed to leave room for its answer, and the number of tokens that were cut.
 
-    `count` gives the tokens of messages under the chat template. The rule: the system message and the last message
-    stay; of the dialogue between them the oldest messages are dropped first. If that is not enough, the longest
-    remaining messages lose their middle, down to one common length. Raises PromptTooLong when the answer leaves no room
-    for a prompt.
+    `count` gives the tokens of messages under the chat template. The rule: the system message and the user's last stay,
+    with tools' calls and results after it; of the dialogue between them the oldest messages are dropped first. If that
+    is not enough, the longest remaining messages lose their middle, down to one common length. Raises PromptTooLong
+    when the answer leaves no room for a prompt.
     """
     room = context_length - prompt.max_tokens
     length = count(prompt.messages)
@@ -99,8 +112,27 @@ def _extend(prompt: Prompt, room: int) -> Prompt:
     return replace(prompt, max_tokens=room) if prompt.open_ended else prompt
 
 
-def check(prompt: Prompt) -> None:
-    """Raises BadInput for a prompt that no model can answer."""
+def required_abilities(prompt: Prompt) -> set[Ability]:
+    """What the prompt asks for beyond a text."""
+    fields = set[str]().union(*(message.fields for message in prompt.messages))
+    required: dict[Ability, object] = {
+        "tools": prompt.extra.get("tools") or fields & {"tool_calls", "tool_call_id"},
+        "logprobs": prompt.extra.get("logprobs"),
+        "images": "parts" in fields,
+        "prefill": prompt.prefill,
+    }
+    return {ability for ability, is_required in required.items() if is_required}
+
+
+def check_abilities(prompt: Prompt, abilities: Collection[Ability]) -> None:
+    """Raises BadInput that names what the prompt asks for and this backbone cannot do."""
+    if missing := sorted(required_abilities(prompt).difference(abilities)):
+        raise BadInput(f"this backbone cannot do {', '.join(missing)}; omit it, or serve a model behind llm.url")
+
+
+def check(prompt: Prompt, abilities: Collection[Ability] = ()) -> None:
+    """Raises BadInput for a prompt that no model can answer, or that this one, of these abilities, cannot."""
+    check_abilities(prompt, abilities)
     if not prompt.messages:
         raise BadInput(f"prompt {prompt.name!r} has no messages; give at least one")
     if prompt.max_tokens < 1:
@@ -137,14 +169,15 @@ def _without_oldest(
 ) -> tuple[Message, ...]:
     """Drops as few of the oldest dialogue messages as make the others fit, or all of them."""
     head = 1 if messages[0].role == "system" and len(messages) > 1 else 0
-    low, high = head, len(messages) - 1
+    last = max((index for index, message in enumerate(messages) if message.role == "user"), default=len(messages) - 1)
+    low, high = head, max(head, last)
     while low < high:  # every dropped message makes it shorter, so bisect
         middle = (low + high) // 2
         if count(messages[:head] + messages[middle:]) <= room:
             high = middle
         else:
             low = middle + 1
-    if messages[low].role == "assistant" and low < len(messages) - 1:
+    while messages[low].role in ("assistant", "tool") and low < last:
         low += 1  # many chat templates refuse a dialogue that begins with the assistant
     return messages[:head] + messages[low:]
 

@@ -5,11 +5,11 @@ Follows the contract of the real backends: formats are checked, stop strings cut
 
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import BadReply
-from localmem.llm.base import AnswerText, alternate, check, check_json, drain, fit
+from localmem.llm.base import Ability, AnswerText, alternate, check, check_json, drain, fit
 from localmem.types import Choice, Completion, Message, Prompt, Usage
 
 Script = Callable[[Prompt], str]
@@ -29,18 +29,20 @@ class ScriptedLLM:
         context_length: int = 8192,
         first_token: float = 0.0,
         per_token: float = 0.0,
+        abilities: Collection[Ability] = (),
     ) -> None:
         self._script = script
         self.name = name
         self.context_length = context_length
         self._first_token = first_token
         self._per_token = per_token
+        self.abilities = abilities
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         return results_or_raise([result_or_error(lambda each: drain(self.stream(each)), prompt) for prompt in prompts])
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
-        check(prompt)
+        check(prompt, self.abilities)
         fitted, trimmed = fit(prompt, self.context_length, self._count)
         words, cut = self._answer(fitted)
         for index, word in enumerate(words or [""]):

@@ -33,8 +33,11 @@ class ChatTokenizer:
         """Equal for two models whose prompts have the same form."""
         return sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
 
-    def encode(self, messages: Sequence[Message], template: Mapping[str, object]) -> list[int]:
-        """Token ids of the messages and of the start of the answer; `template` holds fields for the chat template."""
+    def encode(self, messages: Sequence[Message], template: Mapping[str, object], prefill: str = "") -> list[int]:
+        """Token ids of the messages and of the start of the answer, which continues with the words of `prefill`.
+
+        `template` holds fields for the chat template.
+        """
         ids: list[int] = self.tokenizer.apply_chat_template(
             [{"role": message.role, "content": message.content} for message in alternate(messages)],
             add_generation_prompt=True,
@@ -42,7 +45,7 @@ class ChatTokenizer:
             return_dict=False,
             **template,
         )
-        return ids
+        return [*ids, *self.tokenizer.encode(prefill, add_special_tokens=False)] if prefill else ids
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         if not texts:

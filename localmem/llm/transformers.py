@@ -7,7 +7,7 @@ rows here, and rows completions; the engine package does the steps.
 import ctypes
 import logging
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import LocalmemError, ModelMissing
 from localmem.llm.adapters import Adapters, warn_of_changes
-from localmem.llm.base import AnswerText, ChoiceMass, check, check_json, fit, steps_to_decide
+from localmem.llm.base import Ability, AnswerText, ChoiceMass, check, check_json, fit, steps_to_decide
 from localmem.llm.device import fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
 from localmem.llm.engine.decoder import Decoder, Turns
 from localmem.llm.engine.keyvalues import RowCache, use_row_attention
@@ -42,6 +42,8 @@ class TransformersLLM:
     rounding can change it. `adapters` maps a prompt's name, or the part before its slash, to the folder of a peft
     adapter.
     """
+
+    abilities: Collection[Ability] = frozenset({"prefill"})
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class TransformersLLM:
             self._adapters.load(name, path)
 
     def _row(self, prompt: Prompt) -> Row:
-        check(prompt)
+        check(prompt, self.abilities)
         self._warn_of_ignored_fields(prompt)
         fields = template_fields(prompt.extra)
         choice = prompt.format if isinstance(prompt.format, Choice) else None
@@ -117,9 +119,9 @@ class TransformersLLM:
         fitted, trimmed = fit(
             replace(prompt, max_tokens=limit, open_ended=prompt.open_ended and choice is None),
             self.context_length,
-            lambda messages: len(self._tokenizer.encode(messages, fields)),
+            lambda messages: len(self._tokenizer.encode(messages, fields, prompt.prefill)),
         )
-        ids = self._tokenizer.encode(fitted.messages, fields)
+        ids = self._tokenizer.encode(fitted.messages, fields, prompt.prefill)
         return Row(
             prompt=prompt,
             ids=ids,

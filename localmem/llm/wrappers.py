@@ -5,7 +5,7 @@ Each wrapper is an LLM itself and does not depend on the one it wraps.
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ from typing import cast
 
 from localmem.batching import results_or_raise
 from localmem.errors import LocalmemError, PartialFailure
-from localmem.llm.base import LLM
+from localmem.llm.base import LLM, Ability
 from localmem.types import Completion, Prompt
 
 
@@ -31,6 +31,10 @@ class Wrapper:
     @property
     def context_length(self) -> int:
         return self.inner.context_length
+
+    @property
+    def abilities(self) -> Collection[Ability]:
+        return self.inner.abilities
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
         try:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localmem.errors import BadInput, BadReply, PromptTooLong
-from localmem.llm.base import alternate, check, check_json, fit, route
+from localmem.llm.base import ABILITIES, alternate, check, check_json, fit, route
 from localmem.types import Message, Prompt
 from tests.llm.prompts import ask
 
@@ -151,3 +151,20 @@ def test_an_exact_name_has_precedence_over_its_first_part() -> None:
     assert route(adapters, "rsum/update") == "two"
     assert route(adapters, "rsum/respond") == "one"
     assert route(adapters, "rsumx/respond") is None
+
+
+def test_what_a_backbone_cannot_do_is_refused_by_name() -> None:
+    call = Message("assistant", "", {"tool_calls": [{}]})
+    prompt = replace(prompt_of([Message("user", "hi"), call], 9), extra={"logprobs": True}, prefill="Well")
+    with pytest.raises(BadInput, match="cannot do logprobs, prefill, tools"):
+        check(prompt)
+    check(prompt, ABILITIES)
+
+
+def test_a_trimmed_dialogue_keeps_the_results_of_tools_with_their_question() -> None:
+    question = Message("user", "q" * 20)
+    calls = [Message("assistant", "", {"tool_calls": [{}]}), Message("tool", "r" * 30, {"tool_call_id": "1"})]
+    messages = [Message("user", "a" * 90), calls[0], calls[1], Message("assistant", "b" * 90), question, *calls]
+    fitted, _ = fit(prompt_of(messages, 20), 130, count)
+    assert fitted.messages == (question, *calls)
+    assert alternate([*calls, calls[1]]) == (*calls, calls[1])

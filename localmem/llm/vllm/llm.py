@@ -7,7 +7,7 @@ of our own.
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import BadSettings, LLMError, LLMUnavailable
 from localmem.llm.adapters import warn_of_changes
-from localmem.llm.base import alternate, check, check_json, fit, route
+from localmem.llm.base import ABILITIES, Ability, alternate, check, check_json, fit, route
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
 from localmem.llm.vllm.vllm_server import ADAPTER_LIMIT, VllmServer
 from localmem.llm.vllm.wire import (
@@ -33,6 +33,7 @@ from localmem.llm.vllm.wire import (
     answer_limit,
     counter,
     finish,
+    join_tool_calls,
     read_choice,
     request_body,
 )
@@ -255,6 +256,8 @@ class VllmLLM:
     supports priorities, another one if `priorities` is set: without support it may reject a prompt that has one.
     """
 
+    abilities: Collection[Ability] = ABILITIES
+
     def __init__(
         self,
         url: str,
@@ -306,6 +309,8 @@ class VllmLLM:
             return completion
         fitted, trimmed = self._fit(prompt)
         pieces: list[str] = []
+        call_pieces: list[dict[str, object]] = []
+        logprobs: list[dict[str, object]] = []
         reason: str | None = None
         usage = WireUsage()
         with closing(self._client.events(prompt.name, self._body(fitted, stream=True))) as events:
@@ -313,12 +318,15 @@ class VllmLLM:
                 usage = event.usage or usage
                 for choice in event.choices[:1]:
                     reason = choice.finish_reason or reason
+                    call_pieces += choice.tool_calls or ()
+                    logprobs += choice.logprobs or ()
                     if choice.content:
                         pieces.append(choice.content)
                         yield choice.content
-        text = "".join(pieces)
-        check_json(prompt, text)
-        return Completion(text, finish(reason), usage.usage(), None, trimmed)
+        text, calls = "".join(pieces), join_tool_calls(call_pieces)
+        if not calls:
+            check_json(prompt, text)
+        return Completion(text, finish(reason), usage.usage(), None, trimmed, calls, tuple(logprobs))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         if self._tokenizer:
@@ -353,9 +361,11 @@ class VllmLLM:
         if isinstance(prompt.format, Choice):
             option, choices = read_choice(prompt, prompt.format.options, answer)
             return Completion(option, "stop", usage, choices, trimmed)
-        text = answer.content or ""
-        check_json(prompt, text)
-        return Completion(text, finish(answer.finish_reason), usage, None, trimmed)
+        text, calls = answer.content or "", tuple(answer.tool_calls or ())
+        if not calls:
+            check_json(prompt, text)
+        reason = finish(answer.finish_reason)
+        return Completion(text, reason, usage, None, trimmed, calls, tuple(answer.logprobs or ()))
 
     def _body(self, prompt: Prompt, *, stream: bool) -> dict[str, object]:
         model = route(self._adapters, prompt.name) or self.name
@@ -363,7 +373,7 @@ class VllmLLM:
         return body | {"priority": _BACKGROUND} if self._has_priorities and prompt.background else body
 
     def _fit(self, prompt: Prompt) -> tuple[Prompt, int]:
-        check(prompt)
+        check(prompt, self.abilities)
         limited = replace(prompt, max_tokens=answer_limit(prompt))
         if self._tokenizer is None and self._surely_fits(limited):
             return limited, 0

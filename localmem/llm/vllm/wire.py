@@ -3,7 +3,7 @@
 Opens no connection.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import AliasPath, BaseModel, Field
@@ -53,8 +53,10 @@ class WireUsage(BaseModel):
 class AnswerChoice(BaseModel):
     """One answer to a prompt."""
 
-    content: str | None = Field(validation_alias=AliasPath("message", "content"))
+    content: str | None = Field(None, validation_alias=AliasPath("message", "content"))
+    tool_calls: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("message", "tool_calls"))
     finish_reason: str | None = None
+    logprobs: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
     tokens: list[DecodedToken] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
 
 
@@ -69,7 +71,9 @@ class Delta(BaseModel):
     """A piece of a streamed answer."""
 
     content: str | None = Field(None, validation_alias=AliasPath("delta", "content"))
+    tool_calls: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("delta", "tool_calls"))
     finish_reason: str | None = None
+    logprobs: list[dict[str, object]] | None = Field(None, validation_alias=AliasPath("logprobs", "content"))
 
 
 class WireError(BaseModel):
@@ -118,10 +122,11 @@ def answer_limit(prompt: Prompt) -> int:
 
 def request_body(prompt: Prompt, messages: Iterable[Message], *, model: str, stream: bool) -> dict[str, object]:
     """The body of a chat completion request."""
+    prefill = [Message("assistant", prompt.prefill)] if prompt.prefill else []
     body: dict[str, object] = {name: value for name, value in prompt.extra.items() if name not in _OWN}
     body |= {
         "model": model,
-        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "messages": [message_body(message) for message in (*messages, *prefill)],
         "temperature": prompt.temperature,
         "stream": stream,
     }
@@ -133,6 +138,8 @@ def request_body(prompt: Prompt, messages: Iterable[Message], *, model: str, str
         body["stop"] = list(prompt.stop)
     if stream:
         body["stream_options"] = {"include_usage": True}
+    if prompt.prefill:
+        body |= {"continue_final_message": True, "add_generation_prompt": False}
     return body | _format_fields(prompt)
 
 
@@ -150,9 +157,30 @@ def _format_fields(prompt: Prompt) -> dict[str, object]:
     return {}
 
 
-def finish(reason: str | None) -> Literal["stop", "length"]:
+def message_body(message: Message) -> dict[str, object]:
+    """A message as servers take it; parts such as images follow the text."""
+    fields = {name: value for name, value in message.fields.items() if name != "parts"}
+    parts = message.fields.get("parts")
+    content = [{"type": "text", "text": message.content}, *parts] if isinstance(parts, Sequence) else message.content
+    return {"role": message.role, "content": content, **fields}
+
+
+def finish(reason: str | None) -> Literal["stop", "length", "tool_calls"]:
     """How an answer ended."""
-    return "length" if reason == "length" else "stop"
+    return "length" if reason == "length" else "tool_calls" if reason == "tool_calls" else "stop"
+
+
+def join_tool_calls(pieces: Iterable[Mapping[str, object]]) -> tuple[dict[str, object], ...]:
+    """The calls whose pieces were streamed, in the order of their indexes."""
+    calls: dict[object, dict[str, dict[str, str]]] = {}
+    for piece in pieces:
+        index, function = piece.get("index", 0), piece.get("function")
+        call = calls.setdefault(index, {"head": {}, "function": {"name": "", "arguments": ""}})
+        call["head"] |= {name: str(piece[name]) for name in ("id", "type") if piece.get(name)}
+        for name, words in function.items() if isinstance(function, Mapping) else ():
+            if name in call["function"] and words:
+                call["function"][name] += words
+    return tuple({"type": "function", **call["head"], "function": call["function"]} for call in calls.values())
 
 
 def read_choice(prompt: Prompt, options: tuple[str, ...], answer: AnswerChoice) -> tuple[str, dict[str, float]]:

@@ -547,3 +547,33 @@ def test_proxies_of_the_environment_are_not_used(peer: Peer, monkeypatch: pytest
     remote = VllmLLM(peer.url, name="model", context_length=4096)
     assert remote.generate([ask()])[0].text == "fine"
     remote.close()
+
+
+def test_tools_images_and_a_prefill_are_sent_and_calls_come_back(peer: Peer, remote: VllmLLM) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}
+    messages = (
+        Message("user", "Look:", {"parts": [image]}),
+        Message("assistant", "", {"tool_calls": [call]}),
+        Message("tool", "20 degrees", {"tool_call_id": "c1"}),
+        Message("tool", "sunny", {"tool_call_id": "c2"}),
+    )
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    pieces = [{"index": 0, "id": "c9", "type": "function", "function": {"name": "weather", "arguments": '{"ci'}}]
+    rest = [{"index": 0, "function": {"arguments": 'ty": 1}'}}]
+    events = [{"choices": [{"delta": {"tool_calls": part}}]} for part in (pieces, rest)]
+    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+    peer.reply = lambda path, body: (200, [*map(json.dumps, (*events, end)), "[DONE]"])
+    prompt = replace(ask("x"), messages=messages, extra={"tools": tools}, prefill="It is")
+    _, completion = collect(remote.stream(prompt))
+    (body,) = peer.bodies()
+    assert body["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "Look:"}, image]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": "20 degrees", "tool_call_id": "c1"},
+        {"role": "tool", "content": "sunny", "tool_call_id": "c2"},
+        {"role": "assistant", "content": "It is"},
+    ]
+    assert (body["tools"], body["continue_final_message"]) == (tools, True)
+    expected = {"type": "function", "id": "c9", "function": {"name": "weather", "arguments": '{"city": 1}'}}
+    assert (completion.finish, completion.tool_calls) == ("tool_calls", (expected,))
