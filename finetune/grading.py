@@ -20,7 +20,7 @@ from localmem.errors import BadReply
 from localmem.evaluation.datasets.segmented_dialogues import agreement
 from localmem.evaluation.metrics.text import rouge
 from localmem.llm.base import LLM
-from localmem.reporting.bootstrap import Estimate, estimate
+from localmem.reporting.intervals import Estimate, estimate
 from localmem.reporting.provenance import MachineMonitor
 from localmem.segmentation.segmenters import segments_between
 from localmem.types import Completion, Message

@@ -36,7 +36,7 @@ from localmem.evaluation.evidence_retrieval import (
     probes_with_evidence,
 )
 from localmem.llm.device import resolve_device
-from localmem.reporting.bootstrap import Estimate, difference
+from localmem.reporting.intervals import Estimate, difference
 from localmem.retrieval.base import Side
 from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever

@@ -26,7 +26,7 @@ from localmem.evaluation.metrics.text import (
     token_f1,
 )
 from localmem.llm.wrappers import PromptUsage
-from localmem.reporting.bootstrap import difference, estimate
+from localmem.reporting.intervals import difference, estimate
 from localmem.reporting.sections import BrowsableAnswer, Section, Table, pareto_plot, save_plot
 
 Item = TypeVar("Item")
@@ -139,10 +139,10 @@ def _tables(
 ) -> list[Table]:
     quality = [
         {"system": system, "answers": len(result.answers), "failed": sum(bool(row.error) for row in result.answers)}
-        | {name: _format_mean(_values(result.answers, scores[name])) for name in measures}
+        | {name: _format_mean(result.answers, scores[name]) for name in measures}
         for system, result in results.items()
     ]
-    tables = [Table.of(f"{dataset}: quality (mean and 95 % interval)", quality)]
+    tables = [Table.of(f"{dataset}: quality (mean and 95 % interval over conversations)", quality)]
     for baseline in against:
         if baseline in results and len(results) > 1:
             rows = [
@@ -151,7 +151,7 @@ def _tables(
                 for system, own in results.items()
                 if system != baseline
             ]
-            caption = f"{dataset}: difference from {baseline}, paired by answer (=: no difference beyond the interval)"
+            caption = f"{dataset}: difference from {baseline}, paired by answer (=: none beyond the interval)"
             tables.append(Table.of(caption, rows))
     for measure in measures[:1]:
         by = f"{dataset}: {measure} by {{}} (number of answers in brackets)"
@@ -182,8 +182,9 @@ def _values(answers: Iterable[Answer], scores: Mapping[Key, float]) -> list[floa
     return [scores[key(answer)] for answer in answers if key(answer) in scores]
 
 
-def _format_mean(values: Sequence[float]) -> str:
-    return estimate(values).as_text() if values else ""
+def _format_mean(answers: Sequence[Answer], scores: Mapping[Key, float]) -> str:
+    scored = [key(answer) for answer in answers if key(answer) in scores]
+    return estimate([scores[name] for name in scored], [name[2] for name in scored]).as_text() if scored else ""
 
 
 def _format_difference(ours: SystemResult, theirs: SystemResult, scores: Mapping[Key, float]) -> str:
@@ -194,8 +195,9 @@ def _format_difference(ours: SystemResult, theirs: SystemResult, scores: Mapping
     shared = [probe for probe in ours_by_probe if probe in theirs_by_probe]
     if not shared:
         return ""
-    mean = difference([ours_by_probe[probe] for probe in shared], [theirs_by_probe[probe] for probe in shared])
-    return f"{'= ' if mean.low <= 0 <= mean.high else ''}{mean.as_text('+')}"
+    ours_values, theirs_values = ([side[probe] for probe in shared] for side in (ours_by_probe, theirs_by_probe))
+    mean = difference(ours_values, theirs_values, [episode for _, episode, _ in shared])
+    return f"{'= ' if mean.spans_zero else ''}{mean.as_text('+')}"
 
 
 # -- plots and answers -------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from localmem.evaluation.judging.judges import RIGHT
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, generate_usable, record, string
 from localmem.prompts import render
-from localmem.reporting.bootstrap import Estimate, estimate
+from localmem.reporting.intervals import Estimate, estimate
 from localmem.text.dialogue import transcript
 from localmem.text.gate import is_usable
 from localmem.text.summarize import Summarizer
@@ -186,7 +186,7 @@ class SuccessRate:
 
 
 def success_rates(
-    systems: Sequence[str], answers: Iterable[Answer], judgements: Iterable[Judgement], *, seed: int = 0
+    systems: Sequence[str], answers: Iterable[Answer], judgements: Iterable[Judgement]
 ) -> list[SuccessRate]:
     """The success rate of each system, from its answers and one judge's verdicts on them (Table 4)."""
     verdicts = {judgement.case: judgement for judgement in judgements}
@@ -197,7 +197,10 @@ def success_rates(
         SuccessRate(
             system=system,
             questions=len(pairs),
-            rate=estimate([verdict.scores.get(RIGHT, 0.0) if verdict else 0.0 for _, verdict in pairs], seed=seed),
+            rate=estimate(
+                [verdict.scores.get(RIGHT, 0.0) if verdict else 0.0 for _, verdict in pairs],
+                [answer.work.episode for answer, _ in pairs],
+            ),
             abstained=sum(verdict is not None and verdict.label == "abstained" for _, verdict in pairs),
             failed=sum(bool(answer.error) for answer, _ in pairs),
             unjudged=sum(not answer.error and not (verdict and verdict.scores) for answer, verdict in pairs),

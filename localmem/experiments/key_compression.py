@@ -40,7 +40,7 @@ from localmem.experiments.retrieval_parts import (
     load_compressor,
 )
 from localmem.experiments.runs import Notify
-from localmem.reporting.bootstrap import Estimate, Resampling
+from localmem.reporting.intervals import Estimate, difference, estimate
 from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Report, Table, save_plot
 from localmem.retrieval.base import Encoder
@@ -89,6 +89,7 @@ class KeySet:
 class Cosines(NamedTuple):
     """Mean cosine of one question to keys of units with its evidence, and to all other keys."""
 
+    episode: str
     related: float
     unrelated: float
 
@@ -105,6 +106,11 @@ class KeySearch:
     def values(self, measure: str) -> list[float]:
         """The measure of each question."""
         return [row.measures[measure] for row in self.result.rows]
+
+    @property
+    def episodes(self) -> list[str]:
+        """The episode of each question."""
+        return [row.episode for row in self.result.rows]
 
 
 def measure_key_compression(
@@ -126,7 +132,7 @@ def measure_key_compression(
         parts = RetrievalParts(recipe.apply(settings), folder, stack, notify, recipe.chunk, recipe.seed)
         figures = {
             "data": describe_data(dataset, path),
-            **recipe.model_dump(include={"split", "limit", "seed", "resamples"}),
+            **recipe.model_dump(include={"split", "limit", "seed"}),
             "questions": len(probes),
             "unit": unit,
             **_measure(parts, dataset, recipe),
@@ -142,7 +148,6 @@ def measure_key_compression(
 
 def _measure(parts: RetrievalParts, dataset: Dataset, recipe: KeyCompressionRecipe) -> Figures:
     """The keys of all compressors and rates, searched by every retriever, as plain data."""
-    resampling = Resampling(recipe.seed, recipe.resamples)
     measures = [f"recall@{depth}" for depth in sorted(recipe.depths)]
     original, *_ = key_sets = _key_sets(parts, dataset, recipe)
     model, count = parts.token_counter
@@ -157,15 +162,14 @@ def _measure(parts: RetrievalParts, dataset: Dataset, recipe: KeyCompressionReci
     figures: Figures = {
         "compressors": {name: _weights_checksum(name) for name in recipe.compressors},
         "tokens_of": model,
-        "recall": [recall_figures(search, measures, resampling) for search in searches],
-        "differences": difference_figures(searches, RANDOM, measures, resampling),
+        "recall": [recall_figures(search, measures) for search in searches],
+        "differences": difference_figures(searches, RANDOM, measures),
     }
     if any(kind != "bm25" for kind in recipe.retrievers):
         cosines = [question_cosines(dataset, keys, parts.encoder) for keys in key_sets]
         figures["encoder"] = parts.encoder.identity
         figures["similarity"] = [
-            cosine_figures(keys, current, cosines[0], resampling)
-            for keys, current in zip(key_sets, cosines, strict=True)
+            cosine_figures(keys, current, cosines[0]) for keys, current in zip(key_sets, cosines, strict=True)
         ]
     return figures
 
@@ -232,7 +236,7 @@ def question_cosines(dataset: Dataset, keys: KeySet, encoder: Encoder) -> list[C
             for unit, cosine in zip(units, row, strict=True):
                 sides[not set(unit.sources).isdisjoint(probe.evidence)].append(cosine)
             if all(sides.values()):
-                cosines.append(Cosines(*(sum(values) / len(values) for values in sides.values())))
+                cosines.append(Cosines(episode.id, *(sum(values) / len(values) for values in sides.values())))
     return cosines
 
 
@@ -243,20 +247,19 @@ _SIDES: Mapping[str, Callable[[Cosines], float]] = {
 }
 
 
-def cosine_figures(
-    keys: KeySet, current: Sequence[Cosines], original: Sequence[Cosines], resampling: Resampling
-) -> Figures:
+def cosine_figures(keys: KeySet, current: Sequence[Cosines], original: Sequence[Cosines]) -> Figures:
     """Mean cosines with intervals, and their paired change by compression; `gap` is related - unrelated."""
     figures: Figures = {"compressor": keys.compressor, "rate": keys.rate}
+    episodes = [each.episode for each in current]
     for name, side in _SIDES.items():
         values = [side(each) for each in current]
-        figures[name] = resampling.mean(values)
+        figures[name] = estimate(values, episodes).as_dict()
         if keys.compressor != UNCOMPRESSED:
-            figures[f"{name}_change"] = resampling.difference(values, [side(each) for each in original])
+            figures[f"{name}_change"] = difference(values, [side(each) for each in original], episodes).as_dict()
     return figures
 
 
-def recall_figures(search: KeySearch, measures: Sequence[str], resampling: Resampling) -> Figures:
+def recall_figures(search: KeySearch, measures: Sequence[str]) -> Figures:
     """A retriever's recall with some keys, with intervals."""
     return {
         "retriever": search.retriever,
@@ -264,13 +267,11 @@ def recall_figures(search: KeySearch, measures: Sequence[str], resampling: Resam
         "rate": search.keys.rate,
         "kept": round(search.kept, 4),
         "units": search.result.units,
-        "measures": {name: resampling.mean(search.values(name)) for name in measures},
+        "measures": {name: estimate(search.values(name), search.episodes).as_dict() for name in measures},
     }
 
 
-def difference_figures(
-    searches: Sequence[KeySearch], control: str, measures: Sequence[str], resampling: Resampling
-) -> list[Figures]:
+def difference_figures(searches: Sequence[KeySearch], control: str, measures: Sequence[str]) -> list[Figures]:
     """Every compression minus none, and minus the control compressor at the same rate, paired by question."""
 
     def compares(ours: KeySearch, other: KeySearch) -> bool:
@@ -285,7 +286,7 @@ def difference_figures(
             "retriever": ours.retriever,
             "rate": ours.keys.rate,
             "measure": name,
-            **resampling.difference(ours.values(name), other.values(name)),
+            **difference(ours.values(name), other.values(name), ours.episodes).as_dict(),
         }
         for ours in searches
         for other in searches

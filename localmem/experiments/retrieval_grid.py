@@ -49,7 +49,7 @@ from localmem.experiments.retrieval_parts import (
 )
 from localmem.experiments.runs import Notify, Progress, counting, ignore_progress
 from localmem.files import read_jsonl, write_jsonl, writing
-from localmem.reporting.bootstrap import Estimate, Resampling
+from localmem.reporting.intervals import Estimate, difference, estimate
 from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Report, Table, save_plot
 
@@ -64,7 +64,7 @@ PLOT, ROWS = "recall.png", "rows.jsonl"
 _RANK_MEASURES = ("mrr", f"dcg@{DCG_TURNS}", "hit@5", "tokens@5", "tokens@10")
 
 
-def run_figures(result: RetrievalResult, resampling: Resampling) -> Figures:
+def run_figures(result: RetrievalResult) -> Figures:
     """Every measure of a run over all questions and by their type, with the percentiles of its search times."""
     rows = result.rows
     return {
@@ -72,18 +72,17 @@ def run_figures(result: RetrievalResult, resampling: Resampling) -> Figures:
         "units": result.units,
         "unit_tokens": round(result.unit_tokens, 1),
         "search_ms": {f"p{p}": round(float(np.percentile(result.milliseconds, p)), 2) for p in (50, 95)},
-        **_means(rows, resampling),
+        **_means(rows),
         "types": {
-            name: _means([row for row in rows if row.type == name], resampling)
-            for name in sorted({row.type for row in rows})
+            name: _means([row for row in rows if row.type == name]) for name in sorted({row.type for row in rows})
         },
     }
 
 
-def _means(rows: Sequence[ProbeResult], resampling: Resampling) -> Figures:
+def _means(rows: Sequence[ProbeResult]) -> Figures:
     return {
         "questions": len(rows),
-        "measures": {name: resampling.mean(_values(rows, name)) for name in rows[0].measures},
+        "measures": {name: estimate(_values(rows, name), _episodes(rows)).as_dict() for name in rows[0].measures},
     }
 
 
@@ -91,9 +90,11 @@ def _values(rows: Sequence[ProbeResult], measure: str) -> list[float]:
     return [row.measures[measure] for row in rows]
 
 
-def differences(
-    results: Sequence[RetrievalResult], resampling: Resampling, baselines: Sequence[Sequence[ProbeResult]] = ()
-) -> list[Figures]:
+def _episodes(rows: Sequence[ProbeResult]) -> list[str]:
+    return [row.episode for row in rows]
+
+
+def differences(results: Sequence[RetrievalResult], baselines: Sequence[Sequence[ProbeResult]] = ()) -> list[Figures]:
     """Every run minus every one before it and every baseline, in the compared measures, paired by question."""
     pairs: list[tuple[Sequence[ProbeResult], Sequence[ProbeResult]]] = [
         *combinations([result.rows for result in results], 2)
@@ -103,7 +104,7 @@ def differences(
         {
             "what": f"{later[0].run} - {earlier[0].run}",
             "measure": name,
-            **resampling.difference(_values(later, name), _values(earlier, name)),
+            **difference(_values(later, name), _values(earlier, name), _episodes(later)).as_dict(),
         }
         for earlier, later in pairs
         for name in COMPARED
@@ -266,10 +267,9 @@ def measure_grid(
         parts = RetrievalParts(settings, folder, stack, notify, grid.chunk, grid.seed, grid.segmenter, grid.compressor)
         results = _measure(configs, grid, dataset, parts, progress)
         about = _describe(grid, configs, dataset, path, parts)
-    resampling = Resampling(grid.seed, grid.resamples)
-    runs = [run_figures(result, resampling) for result in results]
+    runs = [run_figures(result) for result in results]
     baselines = read_baselines(against, results) if against else []
-    compared = differences(results, resampling, baselines)
+    compared = differences(results, baselines)
     figures = about | {"runs": runs, "differences": compared}
     notes = (
         f"{name}, split {grid.split or 'all'}: {about['questions']} questions over {about['sessions']} sessions",
@@ -331,7 +331,7 @@ def _describe(
         "sessions": len({session.id for episode in dataset.episodes for session in episode.sessions}),
         "questions": questions,
         "without_evidence": sum(len(episode.probes) for episode in dataset.episodes) - questions,
-        **grid.model_dump(include={"split", "gold", "query", "width", "limit", "pool", "seed", "resamples"}),
+        **grid.model_dump(include={"split", "gold", "query", "width", "limit", "pool", "seed"}),
         "configs": [asdict(config) for config in configs],
         "systems": {name: parts.options(name) for name in grid.systems},
         **parts.describe(configs),

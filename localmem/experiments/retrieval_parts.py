@@ -57,9 +57,7 @@ class SearchRecipe(ExperimentRecipe):
     chunk: Positive = 3
     """Exchanges of an even segment."""
     seed: int = 0
-    """Seed for resampling and random compression."""
-    resamples: Positive = 2000
-    """Bootstrap resamples of the 95 % intervals."""
+    """Seed for random compression."""
 
     def apply(self, settings: Settings) -> Settings:
         """The settings with the recipe's encoder."""

@@ -39,7 +39,7 @@ from localmem.files import JsonlLog
 from localmem.journal import NoJournal
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import LazyLLM
-from localmem.reporting.bootstrap import Estimate, Resampling
+from localmem.reporting.intervals import Estimate, estimate
 from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Chapter, Report, Table, read_section, write_pages
 
@@ -61,10 +61,6 @@ class ScenarioRecipe(ExperimentRecipe):
     """Put the questions to the backbone, too."""
     asked_again: int = Field(default=0, ge=0)
     """Ask and deny each single fact N times, then ask again."""
-    seed: int = 0
-    """Seed for the intervals."""
-    resamples: Positive = 2000
-    """Bootstrap resamples of the 95 % intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +93,23 @@ def measure_scenarios(
     by_system = {name: system_settings(settings, name) for name in dict.fromkeys(recipe.systems or [settings.system])}
     people = scenarios.read_people(path, recipe.authors)[: recipe.limit]
     data = scenarios.read(path)
-    about = describe_run(settings, by_system, [data], recipe.model_dump(exclude={"systems", "seed", "resamples"}))
+    about = describe_run(settings, by_system, [data], recipe.model_dump(exclude={"systems"}))
     if out:
         claim_run(out, about, resume=resume, results=PEOPLE)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-scenarios-")))
-        parts = RetrievalParts(settings, folder, stack, notify, chunk=1, seed=recipe.seed)
+        parts = RetrievalParts(settings, folder, stack, notify, chunk=1, seed=0)
         name, count = parts.token_counter
         llm = LazyLLM(lambda: open_backbone(settings, stack, notify), count)
         new_agent = agent_maker(by_system, lambda: parts.encoder)
         log = stack.enter_context(JsonlLog(folder / PEOPLE, _LINE))
         options = ScenarioOptions(count, recipe.answers, recipe.asked_again)
         measured = _measure(by_system, people, new_agent, llm, options, log, progress)
-    runs = _figures(measured, Resampling(recipe.seed, recipe.resamples))
-    figures = {**about, "tokens_of": name, **recipe.model_dump(include={"seed", "resamples"}), "runs": runs}
+    runs = _figures(measured)
+    figures = {**about, "tokens_of": name, "runs": runs}
     notes = (
         f"{path.name}: {len(people)} people, authors {', '.join(sorted({person.author for person in people}))}",
-        f"tokens of {name}; intervals of 95 % over people, seed {recipe.seed}, {recipe.resamples} resamples",
+        f"tokens of {name}; intervals of 95 % over people",
         f"git {versions().get('git', 'unknown')}",
         *data.notes,
     )
@@ -154,7 +150,7 @@ def _measure(
 # -- figures and tables ------------------------------------------------------------------------------------------------
 
 
-def _figures(measured: Sequence[MeasuredPerson], resampling: Resampling) -> list[Figures]:
+def _figures(measured: Sequence[MeasuredPerson]) -> list[Figures]:
     """The measures of each system and wording over all questions, by type and by language."""
     runs = []
     for system in dict.fromkeys(each.system for each in measured):
@@ -163,21 +159,22 @@ def _figures(measured: Sequence[MeasuredPerson], resampling: Resampling) -> list
             group = [row for row in rows if row.wording == wording]
             parts = {
                 name: {
-                    value: _means([row for row in group if getattr(row, field) == value], resampling)
+                    value: _means([row for row in group if getattr(row, field) == value])
                     for value in dict.fromkeys(getattr(row, field) for row in group)
                 }
                 for name, field in (("types", "type"), ("languages", "language"))
             }
-            runs.append({"system": system, "wording": wording, **_means(group, resampling), **parts})
+            runs.append({"system": system, "wording": wording, **_means(group), **parts})
     return runs
 
 
-def _means(rows: Sequence[ScenarioRow], resampling: Resampling) -> Figures:
+def _means(rows: Sequence[ScenarioRow]) -> Figures:
     """The mean of each measure over the questions that have it, with an interval over people."""
     measures = {}
     for name in dict.fromkeys(name for row in rows for name in row.measures):
-        values = [(row.person, row.measures[name]) for row in rows if name in row.measures]
-        measures[name] = {**resampling.cluster_mean(values), "questions": len(values)}
+        measured = [row for row in rows if name in row.measures]
+        mean = estimate([row.measures[name] for row in measured], [row.person for row in measured])
+        measures[name] = {**mean.as_dict(), "questions": len(measured)}
     return {"people": len({row.person for row in rows}), "questions": len(rows), "measures": measures}
 
 
@@ -225,5 +222,4 @@ def _table(caption: str, groups: Sequence[tuple[Figures, Mapping[str, str], Figu
 
 
 def _cell(name: str, figure: Mapping[str, float]) -> str:
-    estimate = Estimate.of(figure)
-    return f"{estimate.mean:.0f} [{estimate.low:.0f}, {estimate.high:.0f}]" if name == "tokens" else estimate.as_text()
+    return Estimate.of(figure).as_text(digits=0 if name == "tokens" else 3)

@@ -1,1 +1,1 @@
-"""Reports of measurements: sections and pages, plots, bootstrap intervals, and the machine measured on."""
+"""Reports of measurements: sections and pages, plots, intervals, and the machine measured on."""

@@ -1,66 +1,21 @@
-"""Percentile bootstrap intervals (Efron and Tibshirani, 1993, chapter 13) of means, differences and ratios.
+"""Percentile bootstrap intervals (Efron and Tibshirani, 1993, chapter 13) of ratios of two runs.
 
-Pure functions of numbers. `estimate` and `difference` resample values as if they were independent, which makes the
-intervals of questions about one conversation somewhat narrow. `cluster_estimate` and `cluster_ratio` resample whole
-clusters (hierarchical data: Davison and Hinkley, 1997, section 3.8): questions about one person, and requests of one
-conversation, depend on one another. A cluster that is in both samples is drawn for both at once, so that its length
-cancels out of the ratio.
+Pure functions of numbers. Whole clusters are resampled (hierarchical data: Davison and Hinkley, 1997, section 3.8),
+because requests of one conversation depend on one another. A cluster that is in both samples is drawn for both at once,
+so that its length cancels out of the ratio. Means and differences are in `intervals`.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localmem.errors import BadInput
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Clustered = Sequence[tuple[Hashable, float]]  # the cluster and the value of each observation
 
-_BLOCK = 256  # independent resamples at once
 _CLUSTER_BLOCK = 2_000_000  # weights in memory at once
-
-
-class Estimate(NamedTuple):
-    """A mean and its 95 % confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def as_dict(self) -> dict[str, float]:
-        """For JSON, with four decimals."""
-        return {name: round(value, 4) for name, value in self._asdict().items()}
-
-    @classmethod
-    def of(cls, figures: Mapping[str, float]) -> "Estimate":
-        """From what `as_dict` returned; other entries are ignored."""
-        return cls(figures["mean"], figures["low"], figures["high"])
-
-    def as_text(self, sign: str = "") -> str:
-        """For a table, such as 0.612 [0.580, 0.641]; `sign="+"` shows the sign."""
-        return f"{self.mean:{sign}.3f} [{self.low:{sign}.3f}, {self.high:{sign}.3f}]"
-
-
-class Resampling(NamedTuple):
-    """The seed and the number of resamples of every interval of a report; the results are for JSON."""
-
-    seed: int = 0
-    resamples: int = 2000
-
-    def mean(self, values: Sequence[float]) -> dict[str, float]:
-        """See `estimate`."""
-        return estimate(values, seed=self.seed, resamples=self.resamples).as_dict()
-
-    def cluster_mean(self, sample: Clustered) -> dict[str, float]:
-        """See `cluster_estimate`."""
-        return cluster_estimate(sample, seed=self.seed, resamples=self.resamples).as_dict()
-
-    def difference(self, ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
-        """See `difference`."""
-        return difference(ours, theirs, seed=self.seed, resamples=self.resamples).as_dict()
 
 
 class Ratio(NamedTuple):
@@ -80,36 +35,6 @@ class SortedSample(NamedTuple):
 
 # A statistic of a sample for each row of counts, shape (resamples, clusters): how often each cluster was drawn.
 Statistic = Callable[[SortedSample, Counts], Floats]
-
-
-def estimate(values: Sequence[float], *, seed: int = 0, resamples: int = 2000) -> Estimate:
-    """The mean of at least one value with its interval; the same seed gives the same interval. Raises BadInput."""
-    if not values:
-        raise BadInput("cannot take the mean of no values; give at least one value")
-    sample = np.asarray(values, dtype=np.float64)
-    low, high = np.quantile(_resampled_means(sample, seed, resamples), [0.025, 0.975])
-    return Estimate(float(sample.mean()), float(low), float(high))
-
-
-def difference(ours: Sequence[float], theirs: Sequence[float], *, seed: int = 0, resamples: int = 2000) -> Estimate:
-    """The mean of `ours` minus that of `theirs`, paired by position. Raises BadInput for different lengths."""
-    if len(ours) != len(theirs):
-        raise BadInput(f"{len(ours)} and {len(theirs)} values cannot be paired; give two runs over the same questions")
-    return estimate([a - b for a, b in zip(ours, theirs, strict=True)], seed=seed, resamples=resamples)
-
-
-def cluster_estimate(sample: Clustered, *, seed: int = 0, resamples: int = 2000) -> Estimate:
-    """The mean of at least one value, with the interval over whole clusters drawn again. Raises BadInput.
-
-    With one cluster the values themselves are drawn, which says nothing about other clusters.
-    """
-    clusters = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in sample))}
-    if len(clusters) < 2:
-        return estimate([value for _, value in sample], seed=seed, resamples=resamples)
-    values = _sort(sample, clusters)
-    blocks = _cluster_counts([values], len(clusters), seed, resamples)
-    low, high = np.quantile(np.concatenate([cluster_mean(values, counts) for counts in blocks]), [0.025, 0.975])
-    return Estimate(float(values.values.mean()), float(low), float(high))
 
 
 def cluster_ratio(
@@ -174,12 +99,3 @@ def _cluster_counts(samples: Sequence[SortedSample], clusters: int, seed: int, r
     even = np.full(clusters, 1 / clusters)
     for start in range(0, resamples, rows):
         yield random.multinomial(clusters, even, size=min(rows, resamples - start))
-
-
-def _resampled_means(sample: Floats, seed: int, resamples: int) -> Floats:
-    random = np.random.default_rng(seed)
-    means: list[Floats] = []
-    for start in range(0, resamples, _BLOCK):
-        places = random.integers(len(sample), size=(min(_BLOCK, resamples - start), len(sample)))
-        means.append(sample[places].mean(axis=1))
-    return np.concatenate(means)

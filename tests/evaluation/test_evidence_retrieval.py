@@ -19,12 +19,9 @@ from localmem.evaluation.evidence_retrieval import (
     merge_results,
 )
 from localmem.experiments.retrieval_grid import differences, read_baselines, run_figures, tables, write_results
-from localmem.reporting.bootstrap import Resampling
 from localmem.reporting.sections import Report, read_section, terminal
 from localmem.retrieval.bm25 import BM25Retriever
 from tests.evaluation.fixtures import LOCOMO, MTBENCHPLUS, write_records
-
-RESAMPLING = Resampling(0, 200)
 
 
 def count_words(texts: Sequence[str]) -> list[int]:
@@ -76,8 +73,8 @@ def test_the_query_can_include_the_dialogue(tmp_path: Path) -> None:
 def test_the_report_compares_runs_and_contains_no_words_of_the_data(tmp_path: Path) -> None:
     path = write_records(tmp_path, LOCOMO)
     results = [search(path), search(path, "sessions")]
-    runs = [run_figures(result, RESAMPLING) for result in results]
-    compared = differences(results, RESAMPLING)
+    runs = [run_figures(result) for result in results]
+    compared = differences(results)
     report = Report({"runs": runs}, tables(runs, compared))
     text = terminal(report.tables)
     for words in ("recall@5", "1000 tokens", "multi-hop", "sessions - turns", "p95 ms"):
@@ -102,9 +99,9 @@ def test_an_earlier_run_over_the_same_questions_can_be_compared_with(tmp_path: P
     previous, current = search(path), search(path, "sessions")
     write_results(tmp_path, Report({}, ()), [previous])
     baselines = read_baselines(tmp_path / "rows.jsonl", [current])
-    compared = differences([current], RESAMPLING, baselines)
+    compared = differences([current], baselines)
     assert {each["what"] for each in compared} == {"sessions - earlier turns"}
-    expected = differences([previous, current], RESAMPLING)
+    expected = differences([previous, current])
     assert [each["mean"] for each in compared] == [each["mean"] for each in expected]
     fewer = replace(current, rows=current.rows[1:])
     with pytest.raises(BadInput, match="has other questions"):

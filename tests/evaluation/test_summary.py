@@ -62,14 +62,17 @@ def test_a_failed_answer_scores_zero_and_is_counted(tmp_path: Path) -> None:
     quality = table(run_section(tmp_path), "quality")
     rows = {row[0]: dict(zip(quality.head, row, strict=True)) for row in quality.rows}
     assert rows["rsum"]["failed"] == "1"
-    assert rows["rsum"]["F1"].startswith("0.750 [")
-    assert rows["none"]["F1"].startswith("0.000 [")
+    assert rows["rsum"]["F1"] == "0.750"
+    assert rows["none"]["F1"] == "0.000"
 
 
 def test_differences_are_paired_and_those_within_the_interval_are_marked(tmp_path: Path) -> None:
-    differences = table(run_section(tmp_path), "difference from none")
-    assert differences.rows[0][1].startswith("+0.750 [")
-    similar: list[Line] = [*LINES[:6], *(answer("none", f"q{n}", "a red kite" if n else "red") for n in range(4))]
+    assert table(run_section(tmp_path), "difference from none").rows[0][1] == "= +0.750", "four say nothing"
+    apart: list[Line] = [
+        answer(system, f"q{n}", text) for system, text in (("rsum", "a red kite"), ("none", "no")) for n in range(8)
+    ]
+    assert table(run_section(tmp_path, apart), "difference from none").rows[0][1].startswith("+1.000 [+0.")
+    similar = [*apart[:8], *(answer("none", f"q{n}", "a red kite" if n else "red") for n in range(8))]
     assert table(run_section(tmp_path, similar), "difference from none").rows[0][1].startswith("= ")
 
 

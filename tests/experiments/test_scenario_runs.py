@@ -50,7 +50,7 @@ def test_every_measure_has_its_questions_and_an_interval(
     question, paraphrase = report.figures["runs"]
     assert (question["wording"], question["people"], paraphrase["questions"]) == ("question", 3, 3)
     recall = question["measures"]["recall@5"]
-    assert (recall["mean"], recall["low"], recall["high"], recall["questions"]) == (1.0, 1.0, 1.0, 5)
+    assert (recall["mean"], recall["low"], recall["high"], recall["questions"]) == (1.0, pytest.approx(0.2126, abs=1e-4), 1.0, 5)
     assert question["measures"]["came up"]["questions"] == question["measures"]["ordinary shown"]["questions"] - 1 == 2
     assert question["types"]["single-fact"]["measures"]["recall@5"]["questions"] == 2
     assert set(question["languages"]) == {"en", "de"}
@@ -69,7 +69,7 @@ def test_answers_are_scored_and_written_with_the_report(
     assert (measures["right"]["mean"], measures["false denial"]["mean"]) == (1.0, 0.0)
     saved = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert saved["runs"] == report.figures["runs"]
-    assert (saved["seed"], saved["authors"], bool(saved["versions"])) == (0, ["b"], True)
+    assert (saved["authors"], bool(saved["versions"])) == (["b"], True)
     page = (out / "report.md").read_text(encoding="utf-8")
     assert "| exchange_retrieval | paraphrase |" in page
     (line,) = (out / PEOPLE).read_text(encoding="utf-8").splitlines()

@@ -2,7 +2,7 @@
 
 Give two folders, for example those of two commits: `--prompts old=FOLDER --prompts new=FOLDER`. Each stage asks both
 versions about the same items at temperature 0 and gives each item a score; higher is better. `difference` is the second
-version minus the first, paired by item, with a 95 % bootstrap interval; `changed` counts items with another answer.
+version minus the first, paired by item, with a 95 % interval; `changed` counts items with another answer.
 
 - operation, link, continue: the probability of the correct option, and how often it was chosen
 - segment: SeCom's Score of each dialogue
@@ -45,7 +45,7 @@ from localmem.files import read_lines
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Recorder
 from localmem.prompts import render
-from localmem.reporting.bootstrap import difference
+from localmem.reporting.intervals import difference
 from localmem.reporting.provenance import versions
 from localmem.segmentation.segmenters import LLMSegmenter
 from localmem.systems.theanine.link import OTHER, RELATIONS
@@ -95,7 +95,7 @@ def compare(folders: Mapping[str, Path], stage: Stage) -> dict[str, object]:
             name: {"score": round(sum(result.scores) / len(result.scores), 4), **result.figures}
             for name, result in measured.items()
         },
-        "difference": difference(second.scores, first.scores, seed=SEED).as_dict(),
+        "difference": difference(second.scores, first.scores).as_dict(),
         "better": sum(change > 0 for change in changes),
         "worse": sum(change < 0 for change in changes),
         "changed": sum(ours != theirs for ours, theirs in zip(first.answers, second.answers, strict=True)),

@@ -1,60 +1,16 @@
-"""Bootstrap intervals: against theory where there is one, paired differences, and ratios resampled by cluster."""
+"""Bootstrap intervals of ratios, resampled by cluster."""
 
 import random
 
 import numpy as np
 import pytest
 
-from localmem.errors import BadInput
 from localmem.reporting.bootstrap import (
     SortedSample,
-    cluster_estimate,
     cluster_mean,
     cluster_percentile,
     cluster_ratio,
-    difference,
-    estimate,
 )
-
-
-def test_the_interval_of_many_values_matches_the_normal_distribution() -> None:
-    values = np.random.default_rng(5).normal(10, 2, size=1000)
-    interval = estimate(list(values), resamples=4000)
-    error = values.std() / np.sqrt(len(values))
-    assert interval.mean == pytest.approx(values.mean())
-    assert interval.low == pytest.approx(values.mean() - 1.96 * error, abs=error / 5)
-    assert interval.high == pytest.approx(values.mean() + 1.96 * error, abs=error / 5)
-
-
-def test_the_seed_decides_the_interval() -> None:
-    values = [0.0, 1.0, 1.0, 0.5] * 20
-    assert estimate(values, seed=3) == estimate(values, seed=3)
-    assert estimate(values, seed=3) != estimate(values, seed=4)
-    assert estimate([0.25] * 8) == (0.25, 0.25, 0.25)
-
-
-def test_pairing_removes_what_both_runs_share() -> None:
-    theirs = list(np.random.default_rng(1).uniform(size=60))
-    ours = [value + 0.05 for value in theirs]
-    assert difference(ours, theirs) == pytest.approx((0.05, 0.05, 0.05))
-    assert estimate(ours).low < estimate(theirs).high  # unpaired, the two could not be told apart
-
-
-def test_missing_or_unpaired_values_are_refused() -> None:
-    with pytest.raises(BadInput, match="mean of no values"):
-        estimate([])
-    with pytest.raises(BadInput, match="2 and 1 values"):
-        difference([1.0, 2.0], [1.0])
-
-
-def test_clusters_that_agree_within_widen_the_interval() -> None:
-    values = [float(person % 2) for person in range(10) for _ in range(20)]
-    people = [(person, values[20 * person + number]) for person in range(10) for number in range(20)]
-    apart, together = estimate(values), cluster_estimate(people)
-    assert together.mean == apart.mean == 0.5
-    assert together.high - together.low > 3 * (apart.high - apart.low)  # ten independent values, not two hundred
-    assert cluster_estimate([("ann", value) for value in values]) == apart
-    assert cluster_estimate([(n, value) for n, value in enumerate(values)]) == pytest.approx(apart, abs=0.02)
 
 
 def test_a_weighted_percentile_is_that_of_numpy() -> None:

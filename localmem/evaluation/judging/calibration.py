@@ -1,8 +1,9 @@
 """Agreement of a judge with labelled verdicts, from which it counts as believable or not.
 
-Words and pairs are measured by accuracy and Cohen's kappa, numbers and grades by Spearman's rank correlation. A judge
-is believable from `MIN_AGREEMENT` on ("substantial" agreement in Landis and Koch, 1977), if it also accepts at most
-`MAX_VAGUE_ACCEPTED` of the wrong answers that are vague.
+Words and pairs are measured by accuracy and Cohen's kappa, numbers and grades by Spearman's rank correlation. A verdict
+that is missing agrees with nothing: it is a word of its own, or the middle of the scale. A judge is believable from
+`MIN_AGREEMENT` on ("substantial" agreement in Landis and Koch, 1977), if the interval of its agreement begins at
+`MIN_LOW` or above ("moderate"), and if it accepts at most `MAX_VAGUE_ACCEPTED` of the wrong answers that are vague.
 
 Calibrations are stored in one file of the data directory. Each is valid for one judge with its samples, one version of
 its prompt and one model; any other combination has not been measured.
@@ -10,12 +11,13 @@ its prompt and one model; any other combination has not been measured.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -26,16 +28,21 @@ from localmem.evaluation.judging.verdicts import FLIPS, Verdict
 from localmem.files import parse_json, read_json, read_lines, read_text, write_json
 from localmem.llm.base import route
 from localmem.prompts import load
-from localmem.reporting.bootstrap import Estimate, estimate
+from localmem.reporting.intervals import Estimate, estimate
 from localmem.weights.folder import file_sums
 from localmem.weights.manifest import Manifest
 
 FILE = "calibration.json"
 MIN_AGREEMENT = 0.6
+MIN_LOW = 0.4
 MAX_VAGUE_ACCEPTED = 0.2
 VAGUE = "vague"
 _NO_VERDICT = "no verdict"
+_RESAMPLES = 500
 _CURE = "give JSON lines with item, label and kind"
+
+
+T = TypeVar("T")
 
 
 class Label(BaseModel):
@@ -76,6 +83,7 @@ class KindAgreement(NamedTuple):
 class Calibration:
     """The figures of one judge on one labelled set. `agreement` is the decisive one: kappa, or mean Spearman.
 
+    `low` and `high` are its 95 % percentile bootstrap interval over the items; none for fewer than five.
     `passed` is the share of wrong answers of each kind that were accepted as right. `flipped` is the share of samples
     that named one position in both orders, and `favoured` how these divide by position. `means` are the judge's mean
     numbers by labelled number. Figures that the judge's kind of verdict does not have are None or empty.
@@ -93,17 +101,21 @@ class Calibration:
     favoured: Mapping[str, float] = field(default_factory=dict)
     spearman: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
 
     @property
     def believable(self) -> bool:
         """Whether reports may rely on this judge."""
-        return self.agreement >= MIN_AGREEMENT and self.passed.get(VAGUE, 0.0) <= MAX_VAGUE_ACCEPTED
+        is_certain = self.low is not None and self.low >= MIN_LOW
+        return self.agreement >= MIN_AGREEMENT and is_certain and self.passed.get(VAGUE, 0.0) <= MAX_VAGUE_ACCEPTED
 
     @property
     def line(self) -> str:
         """A summary in a few words."""
         measure = "mean Spearman" if self.spearman else "kappa"
-        figures = f"{measure} {self.agreement:.2f}"
+        interval = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        figures = f"{measure} {self.agreement:.2f}{interval}"
         if self.passed.get(VAGUE, 0.0) > MAX_VAGUE_ACCEPTED:
             figures += f", and it accepts {self.passed[VAGUE]:.0%} of the vague wrong answers"
         return f"{'believable' if self.believable else 'not believable'}: {figures}"
@@ -124,10 +136,13 @@ def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verd
     unusable = sum(not verdict.usable for verdict in verdicts)
     counts = len(lines), unusable, sum(verdict.trimmed > 0 for verdict in verdicts)
     if isinstance(judge.verdict, Numbers):
-        pairs = {scale: _score_pairs(scale, lines, verdicts) for scale in judge.scales}
+        middle = (judge.verdict.low + judge.verdict.high) / 2
+        pairs = {scale: _score_pairs(scale, lines, verdicts, middle) for scale in judge.scales}
         spearman = {scale: _spearman(values) for scale, values in pairs.items()}
         means = {scale: _means(values) for scale, values in pairs.items()}
-        return Calibration(*counts, fmean(spearman.values()), spearman=spearman, means=means)
+        rows = list(zip(*pairs.values(), strict=True))
+        low, high = _interval(lambda drawn: fmean(map(_spearman, zip(*drawn, strict=True))), rows, seed)
+        return Calibration(*counts, fmean(spearman.values()), spearman=spearman, means=means, low=low, high=high)
     labels = [line.label for line in lines if line.label is not None]
     words = [verdict.label or _NO_VERDICT for verdict in verdicts]
     flipped, favoured = _flips(verdicts) if isinstance(judge.verdict, Pair) else (None, {})
@@ -136,16 +151,30 @@ def calibrate_judge(judge: Judge, labelled: LabelledSet, verdicts: Sequence[Verd
     for line, label, word in zip(lines, labels, words, strict=True):
         hits[line.kind].append(label == word)
         confusion[label][word] += 1
+    low, high = _interval(_kappa, list(zip(labels, words, strict=True)), seed)
     return Calibration(
         *counts,
-        agreement=_kappa(labels, words),
-        accuracy=estimate([float(label == word) for label, word in zip(labels, words, strict=True)], seed=seed),
+        agreement=_kappa(list(zip(labels, words, strict=True))),
+        accuracy=estimate([float(label == word) for label, word in zip(labels, words, strict=True)]),
         kinds={kind: KindAgreement(len(values), sum(values)) for kind, values in hits.items()},
         confusion={label: dict(row) for label, row in confusion.items()},
         passed=_acceptance(judge.verdict, lines, words) if isinstance(judge.verdict, Words) else {},
         flipped=flipped,
         favoured=favoured,
+        low=low,
+        high=high,
     )
+
+
+def _interval(
+    statistic: Callable[[Sequence[T]], float], items: Sequence[T], seed: int
+) -> tuple[float, float] | tuple[None, None]:
+    """The 95 % percentile bootstrap interval of a statistic of the items; none for fewer than five."""
+    if len(items) < 5:
+        return None, None
+    random = Random(seed)  # noqa: S311  # not used for security
+    values = sorted(statistic(random.choices(items, k=len(items))) for _ in range(_RESAMPLES))
+    return values[round(0.025 * _RESAMPLES)], values[round(0.975 * _RESAMPLES) - 1]
 
 
 def _parse_line(place: str, text: str, judge: Judge) -> Label:
@@ -160,17 +189,18 @@ def _parse_line(place: str, text: str, judge: Judge) -> Label:
     return line
 
 
-def _kappa(labels: Sequence[str], words: Sequence[str]) -> float:
-    """Cohen's kappa; 0 if only one word occurs on both sides, which shows nothing."""
+def _kappa(pairs: Sequence[tuple[str, str]]) -> float:
+    """Cohen's kappa of (label, word); 0 if only one word occurs on both sides, which shows nothing."""
     with requires("calibration needs scikit-learn", "eval"):
         from sklearn.metrics import cohen_kappa_score
+    labels, words = zip(*pairs, strict=True)
     if len({*labels, *words}) < 2:
         return 0.0
     return float(cohen_kappa_score(labels, words))
 
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Over the items with a verdict; 0 if one side is constant."""
+    """Of (labelled number, the judge's number); 0 if one side is constant."""
     with requires("calibration needs scipy", "eval"):
         from scipy.stats import spearmanr
     labels, scores = [label for label, _ in pairs], [score for _, score in pairs]
@@ -207,10 +237,12 @@ def _means(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
     return {f"{label:g}": fmean(values) for label, values in sorted(scores.items())}
 
 
-def _score_pairs(scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict]) -> list[tuple[float, float]]:
-    """(labelled number, the judge's number) of the items with a verdict."""
+def _score_pairs(
+    scale: str, lines: Sequence[Label], verdicts: Sequence[Verdict], missing: float
+) -> list[tuple[float, float]]:
+    """(labelled number, the judge's number) of each item, with `missing` where there is no verdict."""
     pairs = zip(lines, verdicts, strict=True)
-    return [(line.scores[scale], verdict.scores[scale]) for line, verdict in pairs if scale in verdict.scores]
+    return [(line.scores[scale], verdict.scores.get(scale, missing)) for line, verdict in pairs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def test_accuracy_kappa_and_what_is_let_pass() -> None:
     assert figures.passed == {"vague": 0.5, "irrelevant": 0.0}
     assert figures.kinds["vague"] == (2, 1)
     assert figures.confusion["incorrect"] == {"correct": 1, "incorrect": 2}
-    assert figures.line == "not believable: kappa 0.45, and it accepts 50% of the vague wrong answers"
+    assert figures.line == "not believable: kappa 0.45 [-0.50, 1.00], and it accepts 50% of the vague wrong answers"
 
 
 def test_an_abstention_that_is_taken_for_right_counts_as_passed_only_where_it_was_not() -> None:
@@ -80,7 +80,7 @@ def test_who_agrees_is_believed_but_not_who_passes_vague_answers() -> None:
     labels = ["correct"] * 10 + ["incorrect"] * 10
     lines = labelled_set(*(answer(label, "right" if label == "correct" else "wrong") for label in labels))
     figures = calibrate_judge(judge, lines, verdicts_for(judge, *labels))
-    assert (figures.believable, figures.line) == (True, "believable: kappa 1.00")
+    assert (figures.believable, figures.line) == (True, "believable: kappa 1.00 [1.00, 1.00]")
     vague = labelled_set(*lines.lines, *(answer("incorrect", "vague") for _ in range(4)))
     kind = calibrate_judge(judge, vague, verdicts_for(judge, *labels, "correct", "incorrect", "incorrect", "incorrect"))
     assert kind.agreement > 0.9
@@ -124,12 +124,14 @@ def test_position_bias_is_the_share_of_samples_that_flip_and_the_place_they_name
 def test_numbers_are_measured_by_their_order() -> None:
     judge = JUDGES["score"]
     item = {"question": "q", "answer": "a"}
-    lines = labelled_set(*(Label(item=item, scores={"score": score}) for score in (0, 0, 60, 100)))
-    figures = calibrate_judge(judge, lines, [Verdict(scores={"score": score}) for score in (5, 15, 20, 90)])
+    lines = labelled_set(*(Label(item=item, scores={"score": score}) for score in (0, 0, 60, 100) * 3))
+    figures = calibrate_judge(judge, lines, [Verdict(scores={"score": score}) for score in (5, 15, 20, 90) * 3])
     assert figures.agreement == figures.spearman["score"] > 0.9
     assert figures.means == {"score": {"0": 10.0, "60": 20.0, "100": 90.0}}
-    assert figures.line == f"believable: mean Spearman {figures.agreement:.2f}"
-    level = calibrate_judge(judge, lines, [Verdict(scores={"score": 60.0})] * 4)
+    assert figures.low is not None
+    assert 0.4 < figures.low < figures.agreement
+    assert figures.line.startswith(f"believable: mean Spearman {figures.agreement:.2f} [{figures.low:.2f}, ")
+    level = calibrate_judge(judge, lines, [Verdict(scores={"score": 60.0})] * 12)
     assert (level.agreement, level.believable) == (0.0, False)
 
 
@@ -283,3 +285,14 @@ def test_an_adapter_for_judges_makes_another_model(tmp_path: Path) -> None:
 def test_an_nli_model_in_a_folder_has_a_checksum_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_text("weights")
     assert len(nli_identity(str(tmp_path)).checksum) == 64
+
+
+def test_two_numbers_of_twenty_five_that_agree_are_not_believed() -> None:
+    judge = JUDGES["score"]
+    lines = labelled_set(
+        *(Label(item={"question": "q", "answer": "a"}, scores={"score": 4.0 * number}) for number in range(25))
+    )
+    verdicts = [Verdict(scores={"score": 4.0 * n}) if n in (0, 24) else Verdict() for n in range(25)]
+    figures = calibrate_judge(judge, lines, verdicts)
+    assert (figures.unusable, figures.believable) == (23, False)
+    assert figures.agreement < 0.6
