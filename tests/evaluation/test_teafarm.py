@@ -254,6 +254,8 @@ def test_success_is_the_share_of_all_questions_that_were_answered_rightly() -> N
     assert [item.system for item in rates] == ["b", "a"]
     b, a = rates
     assert (a.questions, a.rate.mean, a.abstained, a.failed, a.unjudged) == (5, 0.2, 1, 1, 1)
+    assert a.rate.low is not None
+    assert a.rate.high is not None
     assert a.rate.low <= 0.2 <= a.rate.high
     assert (b.rate.mean, b.failed, b.unjudged) == (1.0, 0, 0)
 

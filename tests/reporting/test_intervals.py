@@ -61,7 +61,7 @@ def test_clusters_that_agree_within_widen_the_interval() -> None:
 
 def test_fewer_than_five_values_have_no_interval() -> None:
     few = estimate([1.0, 0.0, 1.0, 1.0])
-    assert few == (0.75, None, None)
+    assert tuple(few) == (0.75, None, None)
     assert few.as_text() == "0.750"
     assert few.spans_zero
     assert Estimate.of(few.as_dict()) == few

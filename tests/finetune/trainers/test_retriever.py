@@ -82,7 +82,7 @@ def test_the_trained_encoder_finds_answers_in_other_groups(base: Path, tmp_path:
     result, (comparison,) = train(training, sources(tmp_path))
     assert comparison.before["recall@1"] < 0.6
     assert comparison.after["recall@1"] > 0.7
-    assert comparison.gain["recall@1"].low > 0
+    assert (comparison.gain["recall@1"].low or 0) > 0
     assert result.measures["mrr"] > 0.9
     gain = comparison.after["recall@1"] - comparison.before["recall@1"]
     assert comparison.gain["recall@1"].mean == pytest.approx(gain)
