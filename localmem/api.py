@@ -22,6 +22,7 @@ from localmem.config import Settings, load_settings
 from localmem.errors import BadInput
 from localmem.runtime import Runtime
 from localmem.store import Receipt, UnitHistory
+from localmem.text.pins import recall_with_pins
 from localmem.times.zones import in_zone
 from localmem.types import Hit, Message, Recall, Reply, Role, Session, Turn, Unit
 
@@ -96,7 +97,7 @@ class LocalMem:
         """What would be shown to the model if the user said `text` now, and the memories it is made of."""
         agent = self.agent(user)
         turn = Turn("recall.0", "user", agent.responder.speakers.user, text, time or self._now())
-        return agent.memory.recall_shown(Session("recall", (turn,)))
+        return recall_with_pins(agent.memory, Session("recall", (turn,)))
 
     def search(self, query: str, *, user: str | None = None, limit: int = 10) -> list[Hit]:
         """At most `limit` memories nearest to the query, best first. Empty for a system that keeps no single units."""

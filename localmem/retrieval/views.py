@@ -118,6 +118,15 @@ class ViewRetriever:
         if k <= 0:
             return [[] for _ in queries]
         depth = max(k, _DEPTH)
+        views = self._rank(queries, depth, scope)
+        return [_fuse(view, self._weights(query), depth)[:k] for query, view in zip(queries, views, strict=True)]
+
+    def search_views(self, query: str, k: int, scope: Scope | None = None) -> dict[str, list[Match]]:
+        """At most `k` matches of each view by itself, as they are before their ranks are fused."""
+        (views,) = self._rank([query], max(k, _DEPTH), scope)
+        return {name: list(matches)[:k] for name, matches in views.items()}
+
+    def _rank(self, queries: Sequence[str], depth: int, scope: Scope | None) -> list[dict[str, Sequence[Match]]]:
         dense, words, context = self._indexes
         lexical = {"words": words, "context": context}
         searches = {
@@ -130,7 +139,7 @@ class ViewRetriever:
         for name, search in searches.items():
             for view, matches in zip(views, search.result(), strict=True):
                 view[name] = matches
-        return [_fuse(view, self._weights(query), depth)[:k] for query, view in zip(queries, views, strict=True)]
+        return views
 
     def _weights(self, query: str) -> dict[str, float]:
         language = detect_language(query, words_of(query)) if self._languages else None

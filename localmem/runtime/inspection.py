@@ -11,6 +11,7 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Scope
 from localmem.store.sql import Store
 from localmem.text.dialogue import dated_lines
+from localmem.text.pins import recall_with_pins
 from localmem.times.annotate import over_since, spans_of
 from localmem.times.periods import NO_LIMIT, Periods
 from localmem.types import Hit, Recall, Session, Turn, Unit
@@ -31,7 +32,7 @@ def recall_text(
     """
     if scope.now and not periods and (scope.speaker, scope.since, scope.until) == (None, None, None):
         turn = Turn("probe.0", "user", user_name, text, scope.now)
-        return memory.recall_shown(Session("probe", (turn,)))
+        return recall_with_pins(memory, Session("probe", (turn,)))
     if not memory.keeps_units:
         raise BadInput("this memory system keeps no units to search; omit --speaker, --happened and --told")
     hits = tuple(sorted(search_within(memory, text, _HITS, scope, periods), key=lambda hit: hit.unit.time))

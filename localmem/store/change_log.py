@@ -165,6 +165,17 @@ class ChangeLog:
         rows = connection.execute(query.where(changes.c.time <= to_micros(until))).scalars()
         return list(_applicable(map(self.serializer.decode, rows)))
 
+    def note_versions(self, connection: Connection, user: str, system: str) -> list[SetNote]:
+        """The active texts of all notes, in order."""
+        query = (
+            select(changes.c.body)
+            .select_from(batches.join(changes, changes.c.batch == batches.c.number))
+            .where(of_bank(user, system), changes.c.type == "set_note")
+            .order_by(batches.c.number, changes.c.position)
+        )
+        decoded = map(self.serializer.decode, connection.execute(query).scalars())
+        return [change for change in decoded if isinstance(change, SetNote)]
+
     def of_batch(self, connection: Connection, user: str, number: int) -> tuple[Change, ...]:
         """The changes of one batch, in order."""
         query = select(changes.c.body).where(changes.c.user == user, changes.c.batch == number)

@@ -158,6 +158,13 @@ def session_of_turn(connection: Connection, user: str, turn_id: str) -> str | No
     return session
 
 
+def sessions_of_turns(connection: Connection, user: str, turn_ids: Collection[str]) -> dict[str, str]:
+    """The ids of the sessions that contain these turns, by turn."""
+    query = select(turns.c.id, turns.c.session).where(turns.c.user == user)
+    rows = (connection.execute(query.where(turns.c.id.in_(part))) for part in chunks(sorted(turn_ids)))
+    return {turn: session for part in rows for turn, session in part}
+
+
 def to_turn(row: RowMapping) -> Turn:
     """The turn of a row, with its time in the speaker's zone."""
     return Turn(row["id"], row["role"], row["speaker"], row["text"], from_micros(row["time"], row["zone"]))

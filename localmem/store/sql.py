@@ -7,7 +7,7 @@ for one user.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar
@@ -29,7 +29,7 @@ from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
 from localmem.store.turns import Append, Writer, require_name, to_row
 from localmem.store.vectors import EmbeddingTable, MemoryVectors
-from localmem.types import Change, Session, Turn
+from localmem.types import Change, Session, SetNote, Turn
 
 Result = TypeVar("Result")
 
@@ -211,6 +211,10 @@ class Store:
         """One session with its turns. Raises NotFound."""
         return self._read(user, lambda connection: sessions.load_session(connection, user, session_id))
 
+    def sessions_of_turns(self, user: str, ids: Collection[str]) -> dict[str, str]:
+        """The ids of the sessions that hold these turns, by turn."""
+        return self._read(user, lambda connection: sessions.sessions_of_turns(connection, user, ids))
+
     def open_sessions(self, user: str) -> list[Session]:
         """Sessions that are not closed, in order."""
         return self._read(user, lambda connection: sessions.open_sessions(connection, user))
@@ -277,6 +281,10 @@ class Store:
         What was added manually stays, unless it depends on something taken back. Returns the sessions, in order.
         """
         return self._change(user, lambda connection: undo.clear(connection, self._log, user, system))
+
+    def note_versions(self, user: str, system: str) -> list[SetNote]:
+        """All texts that the notes had, in order; without those that were taken back."""
+        return self._read(user, lambda connection: self._log.note_versions(connection, user, system))
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 

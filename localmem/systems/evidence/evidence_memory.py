@@ -62,6 +62,11 @@ class EvidenceMemory(Memory):
         self._day_first = parts.day_first
         self._reranker = parts.wrap(parts.load_reranker(options.reranker)) if options.reranker else None
 
+    @property
+    def floor(self) -> float:
+        """The probability of needing memory below which a request is shown none."""
+        return self._options.floor
+
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def observe_turn(self, session: Session, recall: Recall | None = None) -> list[Change]:

@@ -1,0 +1,122 @@
+"""What a person does to single memories: add, edit, pin, put away, undo, erase. The page and MCP are doors to it.
+
+Every change but an erasure is a batch of its own with a cause, by which it is taken back. An edit adds a unit and hides
+the one before it, which a rebuild keeps: hiding names a unit whether it is there or not. No HTTP here.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from localmem.bank import Bank
+from localmem.errors import BadInput, Conflict, NotFound
+from localmem.retrieval.views import SIDE_MARK
+from localmem.runtime import Runtime
+from localmem.server.session_manager import SessionManager
+from localmem.store import Receipt
+from localmem.text.pins import PINNED
+from localmem.types import AddUnit, Change, Hide, MarkUnit, Unit
+
+SOURCE = "api"  # in place of the session that a unit comes from
+
+
+class MemoryEditor:
+    """One user's memories. Methods return the cause by which `undo` takes the change back. Raise NotFound, BadInput."""
+
+    def __init__(self, runtime: Runtime, sessions: SessionManager, user: str) -> None:
+        self._runtime = runtime
+        self._sessions = sessions
+        self._user = user
+        self._system = runtime.settings.system
+
+    @property
+    def bank(self) -> Bank:
+        """The bank as the store holds it now."""
+        with self._sessions.current_agent(self._user) as agent:
+            return agent.memory.bank
+
+    def add(self, text: str, time: datetime, now: datetime) -> Unit:
+        """A memory by hand, of an event at `time`."""
+        name = f"note-{uuid.uuid4().hex[:12]}"
+        words = _require_text(text)
+        unit = Unit(name, words, words, "note", "", SOURCE, (), time, now)
+        with self._sessions.current_agent(self._user) as agent:
+            if not agent.memory.keeps_units:
+                raise BadInput(f"system {self._system!r} keeps no units to add to; serve another system")
+            agent.writer.commit(f"{SOURCE}:{name}", [AddUnit(unit, now)])
+        return unit
+
+    def edit(self, unit_id: str, text: str, now: datetime) -> Unit:
+        """Replace a unit's text; the unit before stays in the history. Its cause is `edit:` and the new unit's id."""
+        old, words = self._live(unit_id), _require_text(text)
+        prefix = f"{old.speaker}: " if old.speaker and old.text.startswith(f"{old.speaker}: ") else ""
+        side = SIDE_MARK + old.id.rpartition(SIDE_MARK)[2] if SIDE_MARK in old.id else ""
+        name, body = f"edit-{uuid.uuid4().hex[:12]}{side}", prefix + words
+        unit = replace(old, id=name, text=body, key=body, learned=now, spans=None)
+        self._commit(f"edit:{name}", [AddUnit(unit, now), Hide(old.id, name, now)])
+        return unit
+
+    def pin(self, unit_id: str, now: datetime, *, pinned: bool) -> str:
+        """Show a unit with every recall, or no longer."""
+        unit = self._live(unit_id)
+        return self._commit(f"pin:{uuid.uuid4().hex[:12]}", [MarkUnit(unit.id, PINNED, float(pinned), now)])
+
+    def never_recall(self, unit_id: str, now: datetime) -> str:
+        """Put this unit away; what else came from the same turns stays."""
+        unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
+        return self._commit(f"hide:{name}", [Hide(unit.id, f"hide-{name}", now)])
+
+    def forget(self, unit_id: str, now: datetime) -> str:
+        """Put this unit away with the turns it came from, and so all that comes from them, after a rebuild too."""
+        unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
+        return self._commit(f"hide:{name}", [Hide(item, f"hide-{name}", now) for item in (unit.id, *unit.sources)])
+
+    def undo(self, cause: str) -> None:
+        """Take back one of these changes. Raises Conflict for an edit that was edited again."""
+        edited = cause.partition(":")[2]
+        later = self.bank.hidden.get(edited)
+        if later is not None and later.by in self.bank.units:
+            raise Conflict("this edit was edited again; undo the later edit first")
+        with self._sessions.exclusive(self._user):
+            self._runtime.store.undo_batch(self._user, self._system, cause)
+
+    def erase(self, unit_id: str, *, sources: bool) -> list[Receipt]:
+        """Erase a unit for good, with the versions that it replaced by hand; `sources` also erases its turns."""
+        store, system = self._runtime.store, self._system
+        store.history(self._user, system, unit_id)
+        names, receipts = [unit_id, *_earlier_versions(self.bank, unit_id)], list[Receipt]()
+        with self._sessions.exclusive(self._user):
+            for name in names:
+                # The turns of this unit, once erased, may have taken an earlier version along.
+                if name == unit_id or name in store.bank(self._user, system).units:
+                    receipts.append(store.delete_unit(self._user, system, name, sources=sources))
+        return receipts
+
+    def _live(self, unit_id: str) -> Unit:
+        bank = self.bank
+        if not bank.is_live(unit_id):
+            raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, put away or erased")
+        return bank.units[unit_id]
+
+    def _commit(self, cause: str, changes: Sequence[Change]) -> str:
+        with self._sessions.current_agent(self._user) as agent:
+            agent.writer.commit(cause, changes)
+        return cause
+
+
+def _earlier_versions(bank: Bank, unit_id: str) -> list[str]:
+    """The units that edits by hand replaced on the way to this one, the last one first."""
+    by_edit = {hide.by: hide.item for hide in bank.hidden.values() if hide.by in bank.units}
+    versions = list[str]()
+    while (earlier := by_edit.get(unit_id)) is not None:
+        versions.append(earlier)
+        unit_id = earlier
+    return versions
+
+
+def _require_text(text: str) -> str:
+    words = text.strip()
+    if not words:
+        raise BadInput("the text is empty; write what to remember")
+    return words

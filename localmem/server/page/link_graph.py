@@ -1,0 +1,92 @@
+"""The links of a memory as timelines: each group of linked units in order of time, with arcs for its links.
+
+Pure functions; the template draws what they place, as SVG without a library.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from localmem.bank import Bank
+from localmem.server.page.memory_views import split_speaker
+from localmem.types import Link, Unit
+
+ROW = 64  # height of a unit's row
+AXIS = 260  # where the axis of time stands; arcs are on its left
+_LEVELS = 4  # how far arcs reach to the left, in steps
+_TEXT = 72  # characters of a unit's text on one line
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A unit on its timeline, `y` from the top."""
+
+    unit: Unit
+    label: str
+    y: int
+    is_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A link as a path, and where its label stands."""
+
+    path: str
+    label: str
+    x: int
+    y: int
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A group of linked units, oldest first, with its links."""
+
+    nodes: Sequence[Node]
+    arcs: Sequence[Arc]
+    height: int
+
+
+def group_links(bank: Bank) -> list[tuple[list[Unit], list[Link]]]:
+    """The groups of units that links connect, each oldest first with its links, the group changed last first."""
+    parents: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        parents.setdefault(name, name)
+        while parents[name] != name:
+            parents[name] = parents[parents[name]]
+            name = parents[name]
+        return name
+
+    for link in bank.links:
+        parents[root(link.source)] = root(link.target)
+    members: defaultdict[str, list[Unit]] = defaultdict(list)
+    links: defaultdict[str, list[Link]] = defaultdict(list)
+    for name in parents:
+        members[root(name)].append(bank.units[name])
+    for link in bank.links:
+        links[root(link.source)].append(link)
+    groups = [(sorted(units, key=lambda unit: unit.time), links[name]) for name, units in members.items()]
+    return sorted(groups, key=lambda group: max(unit.learned for unit in group[0]), reverse=True)
+
+
+def draw_timeline(units: Sequence[Unit], links: Iterable[Link], bank: Bank) -> Timeline:
+    """A group as rows on an axis of time, with an arc from each link's one end to the other."""
+    place = {unit.id: number * ROW + ROW // 2 for number, unit in enumerate(units)}
+    nodes = [Node(unit, _shorten(split_speaker(unit)[1]), place[unit.id], bank.is_live(unit.id)) for unit in units]
+    arcs = [_arc(link, place[link.source], place[link.target]) for link in dict.fromkeys(links)]
+    return Timeline(nodes, arcs, len(units) * ROW)
+
+
+def _arc(link: Link, start: int, end: int) -> Arc:
+    reach = AXIS - min(1 + abs(end - start) // ROW, _LEVELS) * 40
+    relation, _, _ = link.relation.partition(":")
+    label = relation if link.probability is None else f"{relation} {link.probability:.2f}"
+    path = f"M {AXIS} {start} C {reach} {start}, {reach} {end}, {AXIS} {end}"
+    return Arc(path, label, (AXIS + 3 * reach) // 4 - 8, (start + end) // 2, link.source, link.target)
+
+
+def _shorten(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _TEXT else f"{words[: _TEXT - 1]}…"

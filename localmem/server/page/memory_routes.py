@@ -1,0 +1,175 @@
+"""The memory's pages: the list with its filters and the slider of days, one memory, and what can be done to it."""
+
+from datetime import date, datetime, time
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import Depends, Query, Request
+from fastapi.responses import Response
+
+from localmem.bank import Bank
+from localmem.errors import BadInput
+from localmem.retrieval.base import Scope
+from localmem.runtime.inspection import search_within
+from localmem.server.dependencies import LocalTime, Services, SharedServices
+from localmem.server.memory_editor import MemoryEditor
+from localmem.server.page.memory_views import STATES, Filter, Row, detail_of, newest_first, page_of, row_of
+from localmem.server.page.rendering import memory_address, new_router, redirect, render
+from localmem.server.page.visitors import CurrentVisitor, Form, Visitor
+from localmem.times.periods import NO_LIMIT
+
+_PER_PAGE = 40
+_SEARCHED = 100  # units of a search by meaning
+
+router = new_router()
+
+
+class ListQuery:
+    """The fields of the list's form; an empty one is no limit. Raises BadInput for a day that is none."""
+
+    def __init__(
+        self,
+        q: str = "",
+        by: str = "words",
+        since: str = "",
+        until: str = "",
+        session: str = "",
+        kind: str = "",
+        state: str = "current",
+        as_of: str = "",
+        page: Annotated[int, Query(ge=1)] = 1,
+    ) -> None:
+        self.text, self.by, self.number = q.strip(), by, page
+        self.as_of = _read_day(as_of)
+        words = "" if by == "meaning" else self.text
+        shown = state if state in STATES else "current"
+        self.filter = Filter(words, _read_day(since), _read_day(until), session, kind, shown)
+
+    def moment(self, now: datetime) -> datetime | None:
+        """The end of the day to look at, None for now."""
+        if self.as_of is None or self.as_of >= now.date():
+            return None
+        return datetime.combine(self.as_of, time.max, now.tzinfo)
+
+
+ListFields = Annotated[ListQuery, Depends(ListQuery)]
+
+
+@router.get("/memory")
+def show_memories(
+    request: Request, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, query: ListFields
+) -> Response:
+    """The list, filtered; by meaning where that is asked for, which is of now alone."""
+    bank = _bank(services, visitor, query.moment(now))
+    if query.by == "meaning" and query.text and query.moment(now) is None:
+        rows, has_more = _search(services, visitor, query, now), False
+    else:
+        units = query.filter.select(newest_first(bank), bank)
+        rows, has_more = page_of(units, bank, (query.number - 1) * _PER_PAGE, _PER_PAGE)
+    first = min((unit.learned.date() for unit in bank.units.values()), default=now.date())
+    return render(
+        "memories.html",
+        visitor,
+        query=query,
+        rows=rows,
+        more=_next_address(request, query.number) if has_more else "",
+        kinds=sorted({unit.kind for unit in bank.units.values()}),
+        states=STATES,
+        live=sum(1 for _ in bank.live()),
+        first=first,
+        today=now.date(),
+        shown_day=query.as_of or now.date(),
+        is_past=query.moment(now) is not None,
+    )
+
+
+@router.post("/memory")
+def add(services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime) -> Response:
+    """Write a memory by hand."""
+    unit = _editor(services, visitor).add(form.get("text", ""), now, now)
+    return redirect(f"{memory_address(unit.id)}?done=added")
+
+
+@router.get("/memory/{memory_id:path}")
+def show_memory(
+    memory_id: str, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, done: str = "", undo: str = ""
+) -> Response:
+    """One memory. Raises NotFound. `done` and `undo` say what was just done to it and how it is taken back."""
+    history = services.runtime.store.history(visitor.user, services.settings.system, memory_id)
+    detail = detail_of(history, _bank(services, visitor, None), now.date())
+    return render("memory.html", visitor, detail=detail, done=_DONE.get(done, ""), undo=undo)
+
+
+@router.post("/memory/{memory_id:path}/edit")
+def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime) -> Response:
+    """Replace the text."""
+    unit = _editor(services, visitor).edit(memory_id, form.get("text", ""), now)
+    return _done(unit.id, "edited", f"edit:{unit.id}")
+
+
+@router.post("/memory/{memory_id:path}/{action}")
+def change(
+    memory_id: str, action: str, services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime
+) -> Response:
+    """Pin, unpin, put away, forget, undo or erase. Raises NotFound, BadInput."""
+    editor = _editor(services, visitor)
+    match action:
+        case "pin" | "unpin":
+            return _done(memory_id, f"{action}ned", editor.pin(memory_id, now, pinned=action == "pin"))
+        case "never":
+            return _done(memory_id, action, editor.never_recall(memory_id, now))
+        case "forget":
+            return _done(memory_id, action, editor.forget(memory_id, now))
+        case "undo":
+            editor.undo(form.get("cause", ""))
+            return redirect(f"{memory_address(form.get('to') or memory_id)}?done=undone")
+        case "erase":
+            receipts = editor.erase(memory_id, sources="sources" in form)
+            return render("receipt.html", visitor, receipts=receipts, back="/memory")
+    raise BadInput(f"there is no action {action!r}")
+
+
+_DONE = {
+    "added": "Added.",
+    "edited": "Saved. The version before it stays in the history.",
+    "pinned": "Pinned: every recall shows it.",
+    "unpinned": "No longer pinned.",
+    "never": "Put away: it is not recalled again.",
+    "forget": "Forgotten, with the messages it came from.",
+    "undone": "Taken back.",
+}
+
+
+def _done(memory_id: str, done: str, cause: str) -> Response:
+    return redirect(f"{memory_address(memory_id)}?{urlencode({'done': done, 'undo': cause})}")
+
+
+def _editor(services: Services, visitor: Visitor) -> MemoryEditor:
+    return MemoryEditor(services.runtime, services.sessions, visitor.user)
+
+
+def _bank(services: Services, visitor: Visitor, moment: datetime | None) -> Bank:
+    if moment is None:
+        return _editor(services, visitor).bank
+    return services.runtime.store.bank(visitor.user, services.settings.system, moment)
+
+
+def _search(services: Services, visitor: Visitor, query: ListQuery, now: datetime) -> list[Row]:
+    """The units nearest in meaning that the filter lets through, best first."""
+    with services.sessions.current_agent(visitor.user) as agent:
+        memory = agent.memory
+    hits = search_within(memory, query.text, _SEARCHED, Scope(now=now), NO_LIMIT)
+    return [
+        row_of(hit.unit, memory.bank, score=hit.score) for hit in hits if query.filter.holds(hit.unit, memory.bank)
+    ][:_PER_PAGE]
+
+
+def _read_day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise BadInput(f"{text!r} is not a day; write it as 2026-03-31") from error
+
+
+def _next_address(request: Request, number: int) -> str:
+    return f"/memory?{urlencode({**request.query_params, 'page': number + 1})}"

@@ -1,0 +1,201 @@
+"""What the page shows of a bank: rows of a list, and one memory with its history. Pure functions."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from itertools import islice
+
+from localmem.bank import Bank
+from localmem.store import Event, UnitHistory
+from localmem.text.pins import is_pinned
+from localmem.times.annotate import over_since
+from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, Restore, RetireUnit, Turn, Unit
+
+REPLACING = ("supersedes", "corrects")  # relations from a newer unit to what it replaces
+STATES = {"current": "In use", "pinned": "Pinned", "aside": "Put away or replaced", "all": "All"}
+_BY_HAND = ("edit:", "pin:", "hide:", "forget:")  # causes that can be taken back one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which memories to list. `words` must all occur; `since` and `until` bound the day of the event."""
+
+    words: str = ""
+    since: date | None = None
+    until: date | None = None
+    session: str = ""
+    kind: str = ""
+    state: str = "current"
+
+    def holds(self, unit: Unit, bank: Bank) -> bool:
+        """Whether the list shows this unit."""
+        if (self.kind and unit.kind != self.kind) or (self.session and unit.session != self.session):
+            return False
+        if (self.since and unit.time.date() < self.since) or (self.until and unit.time.date() > self.until):
+            return False
+        return self._has_state(unit, bank)
+
+    def _has_state(self, unit: Unit, bank: Bank) -> bool:
+        if self.state == "pinned":
+            return is_pinned(bank, unit.id) and bank.is_live(unit.id)
+        return self.state == "all" or bank.is_live(unit.id) == (self.state != "aside")
+
+    def select(self, units: Iterable[Unit], bank: Bank) -> Iterator[Unit]:
+        """The units that the list shows, in the order given."""
+        words = self.words.casefold().split()
+        for unit in units:
+            if words:
+                text = unit.text.casefold()
+                if not all(word in text for word in words):
+                    continue
+            if self.holds(unit, bank):
+                yield unit
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One memory in a list. `state` is a word or two, "" for a memory in use; `score` is that of a search."""
+
+    unit: Unit
+    text: str
+    speaker: str
+    state: str
+    is_pinned: bool
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One event of a history: what happened, when, and the cause by which it can be undone, "" if it cannot.
+
+    `other` is the unit on the other side, if it names one; `is_undone` says that the step was taken back.
+    """
+
+    text: str
+    time: datetime
+    session: str
+    other: str
+    cause: str
+    is_undone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One memory: its row, the turns it came from, its history, and what it replaced and was replaced by."""
+
+    row: Row
+    sources: Sequence[Turn]
+    steps: Sequence[Step]
+    replaces: Sequence[Row]
+    replaced_by: Sequence[Row]
+    over_since: date | None
+    can_change: bool
+
+
+def newest_first(bank: Bank) -> list[Unit]:
+    """All units, the one learned last first."""
+    return list(bank.units.values())[::-1]
+
+
+def page_of(units: Iterable[Unit], bank: Bank, start: int, count: int) -> tuple[list[Row], bool]:
+    """The rows of a page, and whether more follow."""
+    superseded = superseded_units(bank)
+    chosen = list(islice(units, start, start + count + 1))
+    return [row_of(unit, bank, superseded.__contains__) for unit in chosen[:count]], len(chosen) > count
+
+
+def superseded_units(bank: Bank) -> set[str]:
+    """The units of which a newer live unit replaces a part or all."""
+    return {link.target for link in bank.links if _replaces(link) and bank.is_live(link.source)}
+
+
+def row_of(
+    unit: Unit, bank: Bank, is_superseded: Callable[[str], bool] = lambda _: False, score: float | None = None
+) -> Row:
+    """A unit as a row."""
+    speaker, text = split_speaker(unit)
+    return Row(unit, text, speaker, _state(unit, bank, is_superseded), is_pinned(bank, unit.id), score)
+
+
+def split_speaker(unit: Unit) -> tuple[str, str]:
+    """Who said a unit's text, "" if that does not stand in it, and the text without the name."""
+    prefix = f"{unit.speaker}: "
+    if not (unit.speaker and unit.text.startswith(prefix)):
+        return "", unit.text
+    return unit.speaker, unit.text.removeprefix(prefix)
+
+
+def detail_of(history: UnitHistory, bank: Bank, today: date) -> Detail:
+    """One memory with all that is known of how it came to be."""
+    unit = history.unit
+    is_superseded = superseded_units(bank).__contains__
+    newer, older = list[str](), list[str]()
+    for link in bank.links:
+        if _replaces(link) and unit.id in (link.source, link.target):
+            (older if link.source == unit.id else newer).append(link.target if link.source == unit.id else link.source)
+    for change in (event.change for event in history.events if event.state == "active"):
+        if isinstance(change, Hide | RetireUnit):
+            item = change.item if isinstance(change, Hide) else change.unit
+            (newer if item == unit.id else older).append(change.by if item == unit.id else item)
+
+    def rows(names: Iterable[str]) -> list[Row]:
+        units = (bank.units[name] for name in dict.fromkeys(names) if name in bank.units and name != unit.id)
+        return [row_of(other, bank, is_superseded) for other in units]
+
+    return Detail(
+        row=row_of(unit, bank, is_superseded),
+        sources=history.sources,
+        steps=[_step(event, unit.id, bank) for event in history.events],
+        replaces=rows(older),
+        replaced_by=rows(newer),
+        over_since=over_since(unit, today),
+        can_change=bank.is_live(unit.id),
+    )
+
+
+def _replaces(link: Link) -> bool:
+    return link.relation.partition(":")[0] in REPLACING
+
+
+def _state(unit: Unit, bank: Bank, is_superseded: Callable[[str], bool]) -> str:
+    if not bank.is_live(unit.id):
+        hide = bank.hidden.get(unit.id)
+        return "replaced" if unit.id in bank.retired or (hide and hide.by in bank.units) else "put away"
+    return "partly replaced" if is_superseded(unit.id) else ""
+
+
+def _step(event: Event, unit_id: str, bank: Bank) -> Step:
+    text, other = _describe(event, unit_id)
+    is_undone = event.state != "active"
+    by_hand = event.session is None and event.cause.startswith(_BY_HAND) and not is_undone
+    other = other if other in bank.units and other != unit_id else ""
+    return Step(text, event.change.time, event.session or "", other, event.cause if by_hand else "", is_undone)
+
+
+def _describe(event: Event, unit_id: str) -> tuple[str, str]:
+    """What an event did, in words, and the other unit that it names."""
+    match event.change:
+        case AddUnit():
+            return ("Written by hand" if event.session is None else "Remembered"), ""
+        case RetireUnit(unit=item, by=by, reason=reason):
+            detail = f": {reason}" if reason else ""
+            return (f"Replaced{detail}", by) if item == unit_id else (f"Replaced an earlier memory{detail}", item)
+        case AddLink(link=link):
+            relation, _, _part = link.relation.partition(":")
+            percent = f" ({link.probability:.0%})" if link.probability is not None else ""
+            is_source = link.source == unit_id
+            words = f"Linked: it {relation}{percent}" if is_source else f"Linked: {relation} by a later memory{percent}"
+            words = words if relation in REPLACING else f"Linked: {relation}{percent}"
+            return words, link.target if is_source else link.source
+        case Hide(item=item, by=by):
+            if event.cause.startswith("edit:"):
+                return ("Edited by hand", by) if item == unit_id else ("Replaced the version before it", item)
+            return "Put away" if item == unit_id else "Put away with the message it came from", ""
+        case Restore():
+            return "Brought back", ""
+        case MarkUnit(mark="pinned", value=value):
+            return ("Pinned" if value else "No longer pinned"), ""
+        case MarkUnit(mark=mark, value=value):
+            return f"Marked: {mark} {value:g}", ""
+        case change:
+            return change.type.replace("_", " ").capitalize(), ""

@@ -1,0 +1,151 @@
+"""How the page's responses are made: templates, security headers, errors as pages, files.
+
+The Content-Security-Policy allows no inline script and no inline style; templates escape every value.
+"""
+
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from localmem.errors import LocalmemError, NotFound
+from localmem.server.errors import ApiError, to_api_error
+from localmem.server.page.visitors import COOKIE, LoginRequired, Visitor
+from localmem.text.dialogue import day
+
+_FOLDER = Path(__file__).parent
+_COOKIE_DAYS = 30
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, with the headers and the cookie of the page."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def respond(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except LoginRequired:
+                response = RedirectResponse("/login", status_code=303)
+            except (ApiError, LocalmemError) as error:
+                response = _error_page(to_api_error(error))
+            except RequestValidationError as error:
+                response = _error_page(
+                    ApiError(400, f"the address has a value that cannot be read: {error.errors()[0]['msg']}")
+                )
+            response.headers.update({name: value for name, value in _HEADERS.items() if name not in response.headers})
+            if cookie := getattr(request.state, "new_cookie", None):
+                set_cookie(request, response, cookie)
+            return response
+
+        return respond
+
+
+def new_router() -> APIRouter:
+    """A router of pages, which the API's schema leaves out."""
+    return APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=HTMLResponse)
+
+
+def render(template: str, visitor: Visitor | None, *, status: int = 200, **values: object) -> HTMLResponse:
+    """A page made of a template; `visitor` is None before a log-in."""
+    return HTMLResponse(render_text(template, visitor=visitor, **values), status_code=status)
+
+
+def render_text(template: str, **values: object) -> str:
+    """A template, filled in; every value is escaped."""
+    return _templates().get_template(template).render(values)
+
+
+def redirect(address: str) -> Response:
+    """Where the browser goes on after a form."""
+    return RedirectResponse(address, status_code=303)
+
+
+def set_cookie(request: Request, response: Response, cookie: str) -> None:
+    """Sent back by this page alone, and read by no script."""
+    response.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=_COOKIE_DAYS * 86400,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+
+
+def memory_address(unit_id: str) -> str:
+    """The address of one memory's page."""
+    return f"/memory/{quote(unit_id, safe='@:~.')}"
+
+
+def session_address(session_id: str) -> str:
+    """The address of one session's page."""
+    return f"/sessions/{quote(session_id, safe=':~.')}"
+
+
+def _clock(moment: datetime) -> str:
+    return f"{day(moment)}, {moment:%H:%M}"
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"day": day, "clock": _clock, "count": _count}
+    templates.globals |= {"memory_address": memory_address, "session_address": session_address, "asset": _asset}
+    return templates
+
+
+@cache
+def _asset(name: str) -> str:
+    """The address of a file of the page, which changes with its content."""
+    return f"/page/{sha256((_FOLDER / 'static' / name).read_bytes()).hexdigest()[:8]}/{name}"
+
+
+def _error_page(error: ApiError) -> HTMLResponse:
+    return render("error.html", None, status=error.status, error=error)
+
+
+router = new_router()
+
+
+@router.get("/page/{version}/{name}")
+def static_file(version: str, name: str) -> Response:  # noqa: ARG001  # it only makes the address new
+    """A script or a style sheet of the page. Raises NotFound."""
+    file = _FOLDER / "static" / name
+    if file.suffix not in _KINDS or file.parent != _FOLDER / "static" or not file.is_file():
+        raise NotFound(f"no file {name!r} here")
+    return FileResponse(file, media_type=_KINDS[file.suffix], headers={"cache-control": "max-age=604800"})

@@ -1,0 +1,134 @@
+"""Sessions with their text, what was refused and why, and notes with their versions."""
+
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import Annotated, NamedTuple
+
+from fastapi import Query
+from fastapi.responses import Response
+
+from localmem.server.dependencies import SharedServices
+from localmem.server.page.rendering import new_router, redirect, render, session_address
+from localmem.server.page.visitors import CurrentVisitor, Form
+from localmem.types import SetNote
+
+_PER_PAGE = 40
+_DONE = {"ended": "The session is over; it is being remembered.", "undone": "What it changed is taken back."}
+
+router = new_router()
+
+Page = Annotated[int, Query(ge=1)]
+
+
+@router.get("/sessions")
+def show_sessions(services: SharedServices, visitor: CurrentVisitor, page: Page = 1) -> Response:
+    """All sessions, the last first."""
+    infos = services.runtime.store.sessions(visitor.user)[::-1]
+    start = (page - 1) * _PER_PAGE
+    more = f"/sessions?page={page + 1}" if len(infos) > start + _PER_PAGE else ""
+    return render(
+        "sessions.html",
+        visitor,
+        infos=infos[start : start + _PER_PAGE],
+        count=len(infos),
+        more=more,
+        system=services.settings.system,
+    )
+
+
+@router.get("/sessions/{session_id}")
+def show_session(session_id: str, services: SharedServices, visitor: CurrentVisitor, done: str = "") -> Response:
+    """One session with its turns. Raises NotFound."""
+    session = services.runtime.store.session(visitor.user, session_id)
+    with services.sessions.current_agent(visitor.user) as agent:
+        bank = agent.memory.bank
+        is_open = any(other.id == session_id for other in agent.sessions)
+    units = [unit for unit in bank.units.values() if unit.session == session_id]
+    by_turn: dict[str, list[str]] = {}
+    for unit in units:
+        for turn in unit.sources[-1:]:
+            by_turn.setdefault(turn, []).append(unit.id)
+    return render(
+        "session.html",
+        visitor,
+        session=session,
+        is_open=is_open,
+        memories=by_turn,
+        hidden=set(bank.hidden),
+        done=_DONE.get(done, ""),
+    )
+
+
+@router.post("/sessions/{session_id}/end")
+def end(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
+    """Close the session, so that it is remembered. Raises NotFound."""
+    services.sessions.end(visitor.user, session_id)
+    return redirect(f"{session_address(session_id)}?done=ended")
+
+
+@router.post("/sessions/{session_id}/undo")
+def undo(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
+    """Take back what the memory made of the session. Raises NotFound."""
+    with services.sessions.exclusive(visitor.user):
+        services.runtime.store.undo(visitor.user, services.settings.system, session_id)
+    return redirect(f"{session_address(session_id)}?done=undone")
+
+
+@router.post("/sessions/{session_id}/erase")
+def erase(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
+    """Erase the session for good. Raises NotFound."""
+    with services.sessions.exclusive(visitor.user):
+        receipt = services.runtime.store.delete_session(visitor.user, session_id)
+    return render("receipt.html", visitor, receipts=[receipt], back="/sessions")
+
+
+@router.get("/refused")
+def show_refused(services: SharedServices, visitor: CurrentVisitor, page: Page = 1) -> Response:
+    """The texts of the backbone that did not become memory, the last first."""
+    with services.sessions.current_agent(visitor.user) as agent:
+        refused = agent.memory.bank.refused[::-1]
+    start = (page - 1) * _PER_PAGE
+    more = f"/refused?page={page + 1}" if len(refused) > start + _PER_PAGE else ""
+    shown = refused[start : start + _PER_PAGE]
+    sessions = services.runtime.store.sessions_of_turns(visitor.user, [turn for text in shown for turn in text.sources])
+    return render("refused.html", visitor, refused=shown, count=len(refused), more=more, sessions=sessions)
+
+
+class Piece(NamedTuple):
+    """Some words of a note's version; `is_new` where the version before does not have them."""
+
+    text: str
+    is_new: bool
+
+
+class Version(NamedTuple):
+    """A text of a note, and where it differs from the one before."""
+
+    note: SetNote
+    pieces: list[Piece]
+
+
+@router.get("/notes")
+def show_notes(services: SharedServices, visitor: CurrentVisitor) -> Response:
+    """Each note with its last versions, the newest first."""
+    versions: dict[str, list[SetNote]] = {}
+    for note in services.runtime.store.note_versions(visitor.user, services.settings.system):
+        versions.setdefault(note.name, []).append(note)
+    notes = {name: _compare(texts)[::-1] for name, texts in versions.items()}
+    return render("notes.html", visitor, notes=notes, system=services.settings.system)
+
+
+def _compare(notes: list[SetNote], last: int = 12) -> list[Version]:
+    """The last versions of a note, oldest first, each compared with the one before."""
+    first = [Version(notes[0], [Piece(notes[0].text, is_new=False)])] if len(notes) <= last else []
+    return first + [Version(new, _pieces(old.text, new.text)) for old, new in pairwise(notes[-last - 1 :])]
+
+
+def _pieces(old: str, new: str) -> list[Piece]:
+    before, after = old.split(" "), new.split(" ")
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    return [
+        Piece(" ".join(after[start:end]), is_new=kind != "equal")
+        for kind, _, _, start, end in matcher.get_opcodes()
+        if end > start
+    ]
