@@ -75,7 +75,7 @@ class Evidence:
     is_quoted: bool
 
 
-@router.get("/")
+@router.api_route("/", methods=["GET", "HEAD"])  # some clients look here whether a server is up
 def show_chat(services: SharedServices, visitor: CurrentVisitor, session: str = "") -> Response:
     """The dialogue of an open session, by default the page's last; else an empty one."""
     with services.sessions.current_agent(visitor.user) as agent:

@@ -1,0 +1,141 @@
+"""The memory's pages: find, edit, pin, put away, undo and erase, by forms alone."""
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from localmem.types import Session, Turn
+from tests.fakes import START
+from tests.server.conftest import LiveServer
+from tests.server.page.conftest import Visit
+
+
+def _remember(live: LiveServer, *texts: str, name: str = "s1") -> None:
+    pairs = [
+        turn
+        for number, text in enumerate(texts)
+        for turn in (
+            Turn(f"{name}.{2 * number}", "user", "User", text, START + timedelta(minutes=number)),
+            Turn(f"{name}.{2 * number + 1}", "assistant", "Assistant", "Noted.", START + timedelta(minutes=number)),
+        )
+    ]
+    live.runtime.agent("me").writer.read([Session(name, tuple(pairs))])
+
+
+def _recalled(live: LiveServer, text: str) -> str:
+    return str(live.http().post("/v1/memories/recall", json={"text": text}).json()["text"])
+
+
+def _results(page: str) -> str:
+    return page.partition('id="results"')[2].partition("</section>")[0]
+
+
+def test_the_list_is_searched_by_words_and_filtered(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.", "I play the cello on Sundays.")
+    assert "Clara" in visit.get("/memory")
+    by_word = _results(visit.get("/memory?q=CELLO"))
+    assert "cello" in by_word
+    assert "Clara" not in by_word
+    assert "Clara" in _results(visit.get("/memory?q=sister+Clara&by=meaning"))
+    assert "Clara" not in _results(visit.get("/memory?until=2026-01-01"))
+    assert "Clara" in _results(visit.get("/memory?session=s1&kind=statement"))
+    assert "Nothing" in _results(visit.get("/memory?state=pinned"))
+    assert visit.http.get("/memory?since=yesterday").status_code == 400
+
+
+def test_a_memory_shows_its_turn_and_history(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    page = visit.get("/memory/s1.0@u0")
+    assert "Where it comes from" in page
+    assert "/sessions/s1#s1.0" in page
+    assert "Remembered" in page
+
+
+def test_an_edit_changes_what_is_recalled_and_can_be_undone(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    response = visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Turin.")
+    assert "Saved" in response.text
+    assert "Turin" in _recalled(live, "Where does my sister Clara live?")
+    assert "Lyon" not in _recalled(live, "Where does my sister Clara live?")
+    assert "Lyon" in _results(visit.get("/memory?state=aside"))
+    edited = response.url.path
+    assert "Lyon" in visit.get(edited)
+    visit.send(f"{edited}/undo", cause=f"edit:{edited.removeprefix('/memory/')}", to="s1.0@u0")
+    assert "Lyon" in _recalled(live, "Where does my sister Clara live?")
+    assert "Turin" not in _recalled(live, "Where does my sister Clara live?")
+
+
+def test_a_pinned_memory_is_always_recalled(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "I am allergic to walnuts.", "My sister Clara lives in Lyon.")
+    assert "walnuts" not in _recalled(live, "Tell me a joke.")
+    visit.send("/memory/s1.0@u0/pin")
+    assert "walnuts" in _recalled(live, "Tell me a joke.")
+    assert "walnuts" in _results(visit.get("/memory?state=pinned"))
+    visit.send("/memory/s1.0@u0/unpin")
+    assert "walnuts" not in _recalled(live, "Tell me a joke.")
+
+
+@pytest.mark.parametrize("action", ["never", "forget"])
+def test_what_is_put_away_is_not_recalled_until_that_is_undone(live: LiveServer, visit: Visit, action: str) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    page = visit.send(f"/memory/s1.0@u0/{action}").text
+    assert "Lyon" not in _recalled(live, "Where does my sister Clara live?")
+    cause = re.search(r'name="cause" value="(hide:\w+)"', page)
+    assert cause
+    visit.send("/memory/s1.0@u0/undo", cause=cause[1])
+    assert "Lyon" in _recalled(live, "Where does my sister Clara live?")
+
+
+def test_an_erasure_shows_its_receipt_and_leaves_nothing(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.", "I play the cello on Sundays.")
+    edited = visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Turin.").url.path
+    page = visit.send(f"{edited}/erase", sources="on").text
+    assert "0 remain" in page
+    everything = "\n".join(live.runtime.store.export("me"))
+    assert "Clara" not in everything
+    assert "cello" in everything
+
+
+def test_a_day_in_the_past_shows_the_memory_of_then(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.")
+    live.clock.advance(days=30)
+    visit.add("I have a boat.")
+    assert "boat" in _results(visit.get("/memory"))
+    past = _results(visit.get("/memory?as_of=2026-03-10"))
+    assert "boat" not in past
+    assert "Clara" in past
+    assert "As it was" in past
+
+
+def test_texts_are_escaped_and_nothing_is_inline(live: LiveServer, visit: Visit) -> None:
+    name = visit.add('<script>alert(1)</script> & "quotes"')
+    for address in ("/memory", f"/memory/{name}", "/why?q=script", "/memory?q=%3Cb%3E"):
+        response = visit.http.get(address)
+        assert "<script>alert" not in response.text
+        assert "<b>" not in response.text
+        policy = response.headers["content-security-policy"]
+        assert "script-src 'self';" in policy
+        assert "unsafe" not in policy
+        assert " style=" not in response.text
+        assert not re.search(r"<script>|<style|\son\w+=", response.text)
+
+
+def test_a_form_without_the_token_changes_nothing(live: LiveServer, visit: Visit) -> None:
+    name = visit.add("I have a boat.")
+    for token in ("", "0" * 64):
+        response = visit.http.post(f"/memory/{name}/erase", data={"token": token})
+        assert response.status_code == 403
+    assert "boat" in visit.get(f"/memory/{name}")
+
+
+def test_missing_memories_and_pages_are_said_so_in_words(visit: Visit) -> None:
+    response = visit.http.get("/memory/none")
+    assert response.status_code == 404
+    assert "no unit" in unescape_text(response.text)
+    assert visit.http.get("/page/0/nothing.css").status_code == 404
+    assert visit.send("/memory/none/explode").status_code == 400
+
+
+def unescape_text(text: str) -> str:
+    return re.sub(r"<[^>]+>", "", text)

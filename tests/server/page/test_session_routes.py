@@ -1,0 +1,37 @@
+"""Sessions, refused texts and notes."""
+
+from localmem.types import RefuseText, SetNote
+from tests.fakes import START, session
+from tests.server.conftest import LiveServer
+from tests.server.page.conftest import Visit
+
+
+def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> None:
+    live.runtime.agent("me").writer.read([session("I have a boat.", "Nice.")])
+    assert "s1" in visit.get("/sessions")
+    page = visit.get("/sessions/s1")
+    assert "I have a boat." in page
+    assert "/memory/s1.0@u0" in page
+    assert "taken back" in visit.send("/sessions/s1/undo").text
+    assert "boat" not in visit.get("/memory").partition('id="results"')[2]
+    assert "0 remain" in visit.send("/sessions/s1/erase").text
+    assert visit.http.get("/sessions/s1").status_code == 404
+
+
+def test_refused_texts_stand_with_their_reason(live: LiveServer, visit: Visit) -> None:
+    agent = live.runtime.agent("me")
+    agent.writer.read([session("I have a boat.", "Nice.")])
+    agent.writer.commit("test", [RefuseText("Bob has a car.", "name", "rsum/summary", ("s1.0",), START, "Bob")])
+    page = visit.get("/refused")
+    assert "Bob has a car." in page
+    assert "name: Bob" in page
+    assert "/sessions/s1#s1.0" in page
+
+
+def test_versions_of_a_note_stand_side_by_side_with_new_words_marked(live: LiveServer, visit: Visit) -> None:
+    agent = live.runtime.agent("me")
+    agent.writer.commit("one", [SetNote("profile", "Has a boat.", START)])
+    agent.writer.commit("two", [SetNote("profile", "Has a blue boat.", START)])
+    page = visit.get("/notes")
+    assert "<ins>blue</ins>" in page
+    assert "Version 1" in page
