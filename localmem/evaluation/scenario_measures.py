@@ -19,7 +19,7 @@ from localmem.chat.conversation import Conversation
 from localmem.evaluation.datasets.readers import build_session
 from localmem.evaluation.datasets.scenarios import ABSTENTION, FORGOTTEN, Person, ScenarioProbe
 from localmem.evaluation.evidence_retrieval import recall_at, units_within
-from localmem.evaluation.metrics.text import abstains
+from localmem.evaluation.metrics.replies import abstains
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
 from localmem.text.dialogue import Count, utterance_units

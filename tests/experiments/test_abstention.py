@@ -4,7 +4,7 @@ import pytest
 
 from localmem.errors import BadInput
 from localmem.evaluation import DATA
-from localmem.evaluation.metrics.text import abstains
+from localmem.evaluation.metrics.replies import abstains
 from localmem.experiments.demo import read_cases
 
 QUESTIONS = DATA / "abstention" / "questions.yaml"

@@ -136,8 +136,8 @@ def abstention(flags: SettingsFlags, shipped: bool, as_json: bool) -> None:
     """Ask what a conversation does not answer.
 
     The questions are about shipped conversations. To those without an answer the right reply says that it does not
-    know; to the others that would be a false abstention. The rule for what counts as saying so is RULE in
-    localmem/evaluation/metrics/text.py.
+    know; to the others that would be a false abstention. What counts as saying so is a rule,
+    localmem/evaluation/metrics/replies.py.
     """
     from localmem.evaluation import DATA
     from localmem.experiments.demo import measure_abstention, read_cases

@@ -11,7 +11,6 @@ SeCom uses.
 
 import re
 import string
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -38,16 +37,6 @@ _LOCOMO_DROPPED = re.compile(r"\b(a|an|the|and)\b")
 _ABSTENTIONS = ("no information available", "not mentioned")
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")  # a letter that is not Latin
 _ANY_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")  # each Chinese character is a word
-# "I don't know …", "you haven't told me …", "I'm not sure …", "you never mentioned …", "I have no record of …" and
-# the like.
-RULE = re.compile(
-    r"\b(?:do(?:n't| not)|did(?:n't| not)|can(?:'t|not)|could(?:n't| not)|have(?:n't| not)|has(?:n't| not)|never|not)"
-    r"(?: (?:yet|really|actually|currently|ever|even|sure|seem to|been|think that you|think you))*"
-    r" (?:know|say|tell|told|mention(?:ed)?|recall|remember|sure|aware|talked about|find"
-    r"|have (?:any|that|this|the|enough) (?:information|record|memory|details?))\b"
-    r"|\bno (?:information|record|memory|idea|mention)\b|\b(?:unknown|unsure)\b",
-    re.IGNORECASE,
-)
 
 
 class Overlap(NamedTuple):
@@ -175,20 +164,6 @@ def distinct(texts: Iterable[str], order: int) -> float:
     return len(set(grams)) / len(grams) if grams else 0.0
 
 
-def contains_answer(text: str, accepted: Sequence[str], rejected: Sequence[str] = ()) -> bool:
-    """Whether the text contains one of the accepted answers, as whole words, and none of the rejected ones.
-
-    Case, accents, punctuation and spaces are ignored.
-    """
-    words = _plain_words(text)
-    return _contains_any(words, accepted) and not _contains_any(words, rejected)
-
-
-def abstains(reply: str) -> bool:
-    """Whether the reply says that it does not know, by `RULE`."""
-    return RULE.search(reply.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")) is not None
-
-
 def check_pairs(texts: Sequence[str], golds: Sequence[Gold]) -> None:
     """Raises BadInput unless there is one gold text, or one list of them, for each text."""
     if len(texts) != len(golds):
@@ -204,21 +179,9 @@ def _gold_lists(texts: Sequence[str], golds: Sequence[Gold]) -> list[list[str]]:
     return lists
 
 
-def _contains_any(words: str, answers: Sequence[str]) -> bool:
-    return any(_plain_words(answer) in words for answer in answers)
-
-
 def _words(text: str) -> list[str]:
     bare = "".join(" " if character in string.punctuation else character for character in text.lower())
     return _ARTICLES.sub(" ", bare).split()
-
-
-def _plain_words(text: str) -> str:
-    """The words separated by single spaces, with one at either end, so that `in` compares whole words."""
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
-    words = re.findall(r"\w+", letters.replace("'", ""))
-    return f" {' '.join(words)} "
 
 
 def _grams(words: Sequence[str], order: int) -> Iterable[tuple[str, ...]]:

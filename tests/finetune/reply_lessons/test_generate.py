@@ -9,7 +9,7 @@ from finetune.reply_lessons.generate import make_lessons
 from finetune.reply_lessons.vocabulary import DATA, Part, Topic, load_phrases, load_topics, load_values, select_share
 from finetune.traces.trace import Trace
 from localmem.evaluation import DATA as EVALUATION_DATA
-from localmem.evaluation.metrics.text import abstains
+from localmem.evaluation.metrics.replies import abstains
 from localmem.files import read_yaml
 from localmem.prompts import load
 
