@@ -1,9 +1,9 @@
 """Filtering of traces: drops what a student should not learn and divides conversations into parts, counting both.
 
-A conversation is in one part of every division. Facts of a text are approximated by words: a fact is a sentence, and
-those of a JSON answer are in its strings. A paraphrase with other words counts as missing, and a distortion with the
-same words as present: the figures compare models, they prove nothing. A local judge may score answers too, one at a
-time; its scores are stored, so that no answer is judged twice. Does not depend on any model.
+Where a human answer to a question is known, a reply must agree with it; otherwise its statements are compared with
+what the teacher was shown. Facts of a text are approximated by words: a fact is a sentence, and those of a JSON answer
+are in its strings. A paraphrase with other words counts as missing, and a distortion with the same words as present:
+the figures compare models, they prove nothing. Does not depend on any model.
 """
 
 import json
@@ -11,28 +11,24 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
-from pathlib import Path
-from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jsonschema  # type: ignore[import-untyped]  # its stubs are a separate package
-from pydantic import TypeAdapter
 
-from finetune.traces.trace import Trace
+from finetune.traces.division import PARTS, Part, divide
+from finetune.traces.near_duplicates import find_near_duplicates
+from finetune.traces.support import find_unsupported
+from finetune.traces.trace import Trace, question_id
 from localmem.errors import BadInput
-from localmem.evaluation.answers import JudgeSetup
-from localmem.evaluation.judging.judges import Item, Judge, get_judge
-from localmem.evaluation.judging.verdicts import Verdict
-from localmem.evaluation.metrics.text import match_sentences, rouge_similarities
-from localmem.files import JsonlLog
+from localmem.evaluation.metrics.replies import abstains, contains_answer
+from localmem.evaluation.metrics.text import match_sentences, rouge, rouge_similarities
 from localmem.text.parse import sentences
 
-Part = Literal["train", "valid", "test"]
 Reason = str
+Score = float | None
 
 GROUNDED = 0.5  # share of a text's content words that must occur in its source
-PARTS: tuple[Part, ...] = ("train", "valid", "test")
+RESPOND = "respond"
 TEXT_STAGES = frozenset({"summarize", "refine", "blend", "respond", "day", "events", "compress"})
 
 _WORD = re.compile(r"\w+")
@@ -52,32 +48,54 @@ def filter_traces(
     stage: str,
     *,
     seed: int = 0,
+    part_of: Callable[[Trace], Part] | None = None,
     reject: Callable[[Trace], Reason | None] = lambda _: None,
+    score: Callable[[Trace], Score] = lambda _: None,
 ) -> FilteredTraces:
-    """The traces that are complete, well-formed, grounded and new, divided 80 : 10 : 10 by conversation.
+    """The traces that are complete, well-formed, supported and new, each in its part.
 
-    `reject` may give a reason to drop a trace that passes all other checks. Raises BadInput if nothing remains.
+    `reject` may give a reason to drop a trace that passes all other checks. Of several answers of one teacher to one
+    prompt the one nearest to gold remains, else the one with the highest `score`, else the first. `part_of` gives the
+    part; by default these traces alone are divided. Raises BadInput if nothing remains.
     """
-    parts: dict[Part, list[Trace]] = {part: [] for part in PARTS}
+    remaining: dict[str, Trace] = {}
     dropped: Counter[Reason] = Counter()
-    ids: set[str] = set()
     for trace in traces:
-        reason = "duplicate" if trace.id in ids else find_problem(trace, stage) or reject(trace)
-        ids.add(trace.id)
+        reason = "duplicate" if trace.id in remaining else find_problem(trace, stage) or reject(trace)
         if reason:
             dropped[reason] += 1
         else:
-            parts[part_of(trace, seed)].append(trace)
-    if not any(parts.values()):
-        raise BadInput(f"none of {len(ids)} traces of {stage!r} can be learned from ({dict(dropped)}); collect more")
-    return FilteredTraces({part: tuple(remaining) for part, remaining in parts.items()}, dict(dropped))
+            remaining[trace.id] = trace
+    best = best_samples(remaining.values(), score)
+    near = find_near_duplicates(best)
+    dropped["another sample is better"] = len(remaining) - len(best)
+    dropped["near-duplicate"] = len(near)
+    selected = [trace for place, trace in enumerate(best) if place not in near]
+    if not selected:
+        raise BadInput(
+            f"none of {dropped.total()} traces of {stage!r} can be learned from ({dict(+dropped)}); collect more"
+        )
+    part_of = part_of or divide(selected, seed)
+    parts: dict[Part, list[Trace]] = {part: [] for part in PARTS}
+    for trace in selected:
+        parts[part_of(trace)].append(trace)
+    return FilteredTraces({part: tuple(members) for part, members in parts.items()}, dict(+dropped))
 
 
-def part_of(trace: Trace, seed: int = 0) -> Part:
-    """The part of the trace's conversation, whatever system read it."""
-    work = trace.metadata.work
-    number = sha256(f"{seed}/{work.dataset}/{work.episode}".encode()).digest()[0]
-    return "train" if number < 205 else "valid" if number < 230 else "test"  # of 256
+def best_samples(traces: Iterable[Trace], score: Callable[[Trace], Score] = lambda _: None) -> list[Trace]:
+    """One of a teacher's answers to each prompt, in order; the first one where nothing tells them apart."""
+    groups: dict[tuple[str, ...], list[Trace]] = {}
+    for trace in traces:
+        about = trace.metadata
+        key = (question_id(about.prompt, trace.context), about.teacher, about.adapter)
+        groups.setdefault(key, []).append(trace)
+    return [max(group, key=lambda trace: _quality(trace, score)) for group in groups.values()]
+
+
+def _quality(trace: Trace, score: Callable[[Trace], Score]) -> tuple[float, float, int]:
+    gold, rating = trace.metadata.gold, score(trace)
+    near = rouge([trace.answer], [gold], ["rougeL"])["rougeL"][0] if gold else 0.0
+    return near, rating if rating is not None else -1.0, -trace.metadata.sample
 
 
 def find_problem(trace: Trace, stage: str) -> Reason | None:
@@ -88,9 +106,38 @@ def find_problem(trace: Trace, stage: str) -> Reason | None:
         return "cut short"
     if not is_valid(trace.answer, trace):
         return "wrong format"
-    if stage in TEXT_STAGES and groundedness(trace) < GROUNDED:
+    return _find_falsehood(trace, stage) if stage in TEXT_STAGES else None
+
+
+def _find_falsehood(trace: Trace, stage: str) -> Reason | None:
+    gold, inputs = trace.metadata.gold, trace.metadata.inputs
+    if stage == RESPOND and gold is not None:
+        return None if agrees_with(trace.answer, gold) else "differs from gold"
+    if stage == RESPOND:
+        # A question states nothing; anything else that the user says is a source, too.
+        question = (sentences(trace.context[-1].content) or [""])[-1]
+        source = trace.context_text.rstrip()
+        source = source.removesuffix(question) if question.endswith("?") else source
+        return "not supported by the prompt" if find_unsupported(trace.answer, source, question=question) else None
+    source = "\n".join(inputs.values()) if inputs else trace.context_text
+    if groundedness(trace) < GROUNDED:
         return "not grounded in the prompt"
+    if any(find_unsupported(text, source) for text in texts_of(trace.answer)):
+        return "not supported by the prompt"
     return None
+
+
+def agrees_with(answer: str, gold: str) -> bool:
+    """Whether a reply gives the human answer: its words in a row, or its names, numbers and most of its other words.
+
+    A question without an answer ("" or a gold that admits not to know) needs a reply that admits it.
+    """
+    if not gold.strip() or abstains(gold):
+        return abstains(answer)
+    if contains_answer(answer, [gold]):
+        return True
+    words = {word.lower() for word in _WORD.findall(answer)}
+    return not abstains(answer) and names_and_numbers(gold) <= words and overlap(gold, [answer]) >= GROUNDED
 
 
 def is_valid(answer: str, trace: Trace) -> bool:
@@ -180,98 +227,3 @@ def _strings(value: object) -> Iterator[str]:
         case dict():
             for item in value.values():
                 yield from _strings(item)
-
-
-FOLDER = "opinions"
-
-# The scales of a verdict whose mean is its score, for the judges that look at a single answer.
-SCALES: dict[str, tuple[str, ...]] = {
-    "score": ("score",),
-    "rating": ("fluency", "coherence", "consistency"),
-    "entailment": ("entail",),
-    "correct": ("right",),
-}
-_BLOCK = 16  # answers that are judged before their scores are written
-
-
-@dataclass(frozen=True, slots=True)
-class StoredScore:
-    """A line of the file; `score` is None if the judge gave nothing usable, and `model` includes its checksum."""
-
-    trace: str
-    judge: str
-    model: str
-    score: float | None
-
-
-def find_answer_judge(criterion: str) -> Judge:
-    """The judge of this criterion. Raises BadInput for one that needs more than an answer and its prompt."""
-    judge = get_judge(criterion)
-    if criterion not in SCALES:
-        raise BadInput(
-            f"the judge {criterion!r} does not look at a single answer; use one of {', '.join(SCALES)} as --criterion"
-        )
-    return judge
-
-
-class StoredScores:
-    """A judge's scores of a collection's traces, requested as needed and stored in the collection."""
-
-    def __init__(self, judge: JudgeSetup, folder: Path, minimum: float) -> None:
-        self._judge, self._folder, self._minimum = judge, folder, minimum
-        self.judged = 0
-
-    def rejection(
-        self, traces: Iterable[Trace], stage: str, track: Callable[[int], object] = lambda _: None
-    ) -> Callable[[Trace], Reason | None]:
-        """A function that gives the reason to drop a trace: a score below the minimum, or none at all.
-
-        Earlier scores of the same judge and model are reused.
-        """
-        candidates = [trace for trace in traces if find_problem(trace, stage) is None]
-        key = (self._judge.judge.name, self._judge.model)
-        with JsonlLog(self._folder / FOLDER / f"{stage}.jsonl", TypeAdapter(StoredScore)) as log:
-            scores = {record.trace: record.score for record in log.records if (record.judge, record.model) == key}
-            missing = [trace for trace in candidates if trace.id not in scores and self._can_judge(trace)]
-            for start in range(0, len(missing), _BLOCK):
-                block = missing[start : start + _BLOCK]
-                for trace, score in zip(block, score_answers(self._judge, block), strict=True):
-                    scores[trace.id] = score
-                    log.append(StoredScore(trace.id, *key, score))
-                track(len(block))
-        self.judged += len(candidates)
-
-        def reason(trace: Trace) -> Reason | None:
-            score = scores.get(trace.id)
-            if score is None:
-                return "the judge gave no score"
-            return f"the judge gave less than {self._minimum:g}" if score < self._minimum else None
-
-        return reason
-
-    def _can_judge(self, trace: Trace) -> bool:
-        """Correctness can only be judged against gold."""
-        return self._judge.judge.name != "correct" or trace.metadata.gold is not None
-
-
-def score_answers(judge: JudgeSetup, traces: Sequence[Trace]) -> list[float | None]:
-    """A score for each answer, in order."""
-    verdicts = judge.ask([_judge_item(trace) for trace in traces])
-    return [_mean_score(judge.judge, verdict) for verdict in verdicts]
-
-
-def _judge_item(trace: Trace) -> Item:
-    """The last message is the question, what precedes it is the dialogue, and both are what is known."""
-    past = [message.content for message in trace.context if message.role != "system"]
-    return {
-        "question": trace.context[-1].content,
-        "dialogue": "\n".join(filter(None, past)),
-        "past": "\n".join(past),
-        "gold": trace.metadata.gold or "",
-        "answer": trace.answer,
-    }
-
-
-def _mean_score(judge: Judge, verdict: Verdict) -> float | None:
-    scores = [verdict.scores[name] for name in SCALES[judge.name] if name in verdict.scores]
-    return fmean(scores) if scores else None

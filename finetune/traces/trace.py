@@ -1,33 +1,26 @@
 """Traces: what a teacher was asked and answered in one stage of a memory system, as JSONL that trainers read.
 
 A line holds `messages` (the last one is the teacher's) and `metadata`: its origin, format and sampling, the values the
-prompt was rendered with, and the probability of each choice. A collector writes everything that a teacher is asked
-while a system reads conversations. Chats in JSONL, as files for fine-tuning hold them, are imported as traces of a
-stage, whatever teacher wrote them: the last message is the assistant's, and what a line says of itself (conversation,
-prompt, options, gold, …) is on the same level or in `metadata`. Does not depend on any model, system or data set.
+prompt was rendered with, the probability of each choice, and what answered at what cost. Does not depend on any model,
+system or data set.
 """
 
-import json
-import threading
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
 from hashlib import sha256
+from importlib.resources import files
 from json import dumps
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, Field, TypeAdapter
+from pydantic import TypeAdapter
 
-from localmem.errors import BadInput, BadSettings
+from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
-from localmem.files import JsonlLog, parse, read_lines, read_log, write_atomic
-from localmem.llm.base import LLM
-from localmem.llm.wrappers import Recorder
-from localmem.prompts import load
+from localmem.files import nearest, read_log, write_atomic
+from localmem.llm.base import route
 from localmem.types import Choice, Completion, FreeText, JsonSchema, Message, Prompt
 
 # The stage of a prompt by its name, otherwise by its task; other tasks are stages of their own name.
@@ -47,6 +40,9 @@ class TraceMetadata:
     number for. `inputs` are the values that the prompt was rendered with; None in traces of another origin, and in
     those collected before inputs were recorded. `source` is the file, with its checksum, that an answer was imported
     from; `gold` is a human answer. `whole` means that every message of the assistant is learned, not only the last one.
+    `session` and its `time` are what was read, or replied in, when this was asked. `adapter` is the name and checksum
+    of the LoRA weights that answered beside the teacher's own; the call took so many `seconds` (a batch is one call)
+    and tokens. `sample` numbers the answers of one teacher to one prompt.
     """
 
     prompt: str
@@ -68,6 +64,13 @@ class TraceMetadata:
     gold: str | None = None
     whole: bool = False
     inputs: Mapping[str, str] | None = None
+    session: str = ""
+    time: datetime | None = None
+    adapter: str = ""
+    seconds: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    sample: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +116,15 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """Name of the teacher, and the checksums of its weights and chat template, "" if unknown."""
+    """Name of the teacher, and the checksums of its weights and chat template, "" if unknown.
+
+    `adapters` names the LoRA weights that answer instead of the plain model, by prompt or system name.
+    """
 
     name: str
     sha256: str = ""
     template_sha256: str = ""
+    adapters: Mapping[str, str] = field(default_factory=dict)
 
 
 ADAPTER: TypeAdapter[Trace] = TypeAdapter(Trace)
@@ -131,7 +138,32 @@ def stage_of(prompt: str) -> str:
     return _STAGES.get(prompt, "respond" if task.startswith("respond") else task)
 
 
-def make_trace(prompt: Prompt, completion: Completion, digest: str, teacher: Teacher, work: Work) -> Trace:
+@cache
+def stages() -> frozenset[str]:
+    """Every stage that a shipped prompt belongs to."""
+    groups = [group for group in files("localmem.prompts").iterdir() if group.is_dir()]
+    names = [f"{group.name}/{file.name.removesuffix('.md')}" for group in groups for file in group.iterdir()]
+    return frozenset(stage_of(name) for name in names if not name.partition("/")[2].startswith("_"))
+
+
+def check_stage(stage: str) -> None:
+    """Raise BadInput for a name that is no stage."""
+    if stage not in stages():
+        raise BadInput(
+            f"there is no stage {stage!r}{nearest(stage, stages())}; use one of {', '.join(sorted(stages()))}"
+        )
+
+
+def make_trace(
+    prompt: Prompt,
+    completion: Completion,
+    digest: str,
+    teacher: Teacher,
+    work: Work,
+    *,
+    seconds: float | None = None,
+    sample: int = 0,
+) -> Trace:
     """A trace of one prompt and its answer; `digest` is that of the prompt file."""
     form = prompt.format
     choices = completion.choices
@@ -151,15 +183,30 @@ def make_trace(prompt: Prompt, completion: Completion, digest: str, teacher: Tea
         finish=completion.finish,
         stop=prompt.stop,
         inputs=prompt.inputs or None,
+        adapter=route(teacher.adapters, prompt.name) or "",
+        seconds=seconds,
+        input_tokens=completion.usage.input,
+        output_tokens=completion.usage.output,
+        sample=sample,
     )
     messages = (*prompt.messages, Message("assistant", completion.text))
-    return Trace(messages, metadata, trace_id(prompt.name, prompt.messages))
+    return identified(Trace(messages, metadata))
 
 
-def trace_id(prompt: str, context: Sequence[Message]) -> str:
+def identified(trace: Trace) -> Trace:
+    """The trace with the id of its question, of what answered, and of the sample, which does not depend on the time."""
+    metadata = trace.metadata
+    parts = [question_id(metadata.prompt, trace.context), metadata.teacher, metadata.adapter, metadata.sample]
+    return replace(trace, id=_digest(parts))
+
+
+def question_id(prompt: str, context: Sequence[Message]) -> str:
     """An id that is the same for the same words under the same prompt name, whoever is asked and whenever."""
-    texts = [[message.role, message.content] for message in context]
-    return sha256(dumps([prompt, texts]).encode()).hexdigest()[:16]
+    return _digest([prompt, [[message.role, message.content] for message in context]])
+
+
+def _digest(value: object) -> str:
+    return sha256(dumps(value).encode()).hexdigest()[:16]
 
 
 def read_traces(path: Path) -> list[Trace]:
@@ -170,145 +217,3 @@ def read_traces(path: Path) -> list[Trace]:
 def write_traces(path: Path, traces: Sequence[Trace]) -> None:
     """Replace the file by these traces. Raises BadInput."""
     write_atomic(path, (ADAPTER.dump_json(trace) + b"\n" for trace in traces), "choose another folder")
-
-
-class Collector:
-    """Writes traces into `folder`, one file for each stage; to be used with `with`. `stages`, if any, selects stages.
-
-    What was collected before is not written again, so an interrupted collection can be repeated. `counts` gives
-    the number of new traces by stage, and of those collected before as "STAGE: duplicate".
-    """
-
-    def __init__(self, folder: Path, teacher: Teacher, stages: Collection[str] = ()) -> None:
-        self._folder, self._teacher, self._stages = folder, teacher, frozenset(stages)
-        self._lock = threading.Lock()
-        self._stack = ExitStack()
-        self._logs: dict[str, JsonlLog[Trace]] = {}
-        self._ids: dict[str, set[str]] = {}
-        self.counts: Counter[str] = Counter()
-
-    def __enter__(self) -> "Collector":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def wrap(self, llm: LLM, work: Work) -> LLM:
-        """The LLM with its answers recorded as traces of this work."""
-        return Recorder(llm, partial(self._record, work))
-
-    def add(self, stage: str, trace: Trace) -> None:
-        """Write the trace unless it was collected before."""
-        with self._lock:
-            if stage not in self._logs:
-                log = JsonlLog(self._folder / f"{stage}.jsonl", ADAPTER)
-                self._logs[stage] = self._stack.enter_context(log)
-                self._ids[stage] = {earlier.id for earlier in log.records}
-            if trace.id in self._ids[stage]:
-                self.counts[f"{stage}: duplicate"] += 1
-                return
-            self._ids[stage].add(trace.id)
-            self._logs[stage].append(trace)
-            self.counts[stage] += 1
-
-    def _record(self, work: Work, prompt: Prompt, completion: Completion, _time: float) -> None:
-        stage = stage_of(prompt.name)
-        if not self._stages or stage in self._stages:
-            self.add(stage, make_trace(prompt, completion, load(prompt.name).digest, self._teacher, work))
-
-
-FORM = 'write {"messages": [{"role": …, "content": …}, …]}, ending with the assistant\'s message'
-
-
-_SAME_FIELDS = ("options", "choices", "temperature", "seed", "finish", "stop", "gold", "inputs")
-
-
-class _ChatMessage(BaseModel):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str
-
-
-class _Line(BaseModel):
-    messages: list[_ChatMessage] = Field(min_length=2)
-    metadata: dict[str, object] = Field(default_factory=dict)
-
-
-class _LineMetadata(BaseModel):
-    """What a line says about itself. `system` is the memory system that asked, `source` the data set it read."""
-
-    conversation: str | int | None = None
-    source: str | None = None
-    system: str = "given"
-    prompt: str | None = None
-    teacher: str | None = Field(None, validation_alias=AliasChoices("teacher", "model"))
-    options: tuple[str, ...] = ()
-    choices: Mapping[str, float] | None = None
-    form: Mapping[str, object] | None = Field(None, validation_alias="schema")
-    temperature: float = Field(0.0, ge=0)
-    seed: int | None = None
-    max_tokens: int | None = Field(None, ge=1)
-    finish: str = Field("stop", validation_alias=AliasChoices("finish", "finish_reason"))
-    stop: tuple[str, ...] = ()
-    gold: str | None = None
-    inputs: Mapping[str, str] | None = None
-
-
-def import_chats(path: Path, stage: str, teacher: str | None = None) -> list[Trace]:
-    """The file's lines as traces of the stage; a line without a conversation is a conversation of its own.
-
-    A line without the name of one of our prompts gets the stage's name. Raises BadInput with file and line.
-    """
-    lines = list(read_lines(path, "give JSONL with one chat per line"))
-    if not lines:
-        raise BadInput(f"{path} holds no line; {FORM}")
-    file = {"source": path.name, "source_sha256": sha256(path.read_bytes()).hexdigest()}
-    return [_import_line(place, line, stage, teacher or path.stem, file) for place, line in lines]
-
-
-def _import_line(place: str, text: str, stage: str, teacher: str, file: Mapping[str, Any]) -> Trace:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise BadInput(f"{place} is not JSON ({error}); {FORM}") from error
-    line = parse(place, value, _Line, FORM)
-    if "work" in line.metadata:  # a line of another collection
-        trace = parse(place, value, ADAPTER, FORM)
-        trace = replace(trace, id=trace_id(trace.metadata.prompt, trace.context))
-    else:
-        metadata = parse(place, {**value, **line.metadata}, _LineMetadata, FORM)
-        if line.messages[-1].role != "assistant":
-            raise BadInput(f"{place}: the last message has the role {line.messages[-1].role!r}; {FORM}")
-        messages = tuple(Message("system" if m.role == "developer" else m.role, m.content) for m in line.messages)
-        prompt, digest, tokens = _find_prompt(place, metadata.prompt, stage)
-        identity = trace_id(prompt, messages[:-1])
-        conversation = identity if metadata.conversation is None else str(metadata.conversation)
-        about = TraceMetadata(
-            prompt=prompt,
-            prompt_sha256=digest,
-            teacher=metadata.teacher or teacher,
-            teacher_sha256="",
-            template_sha256="",
-            work=Work(metadata.system, metadata.source or file["source"], conversation),
-            schema=metadata.form,
-            # If unknown, twice what the answer can need: English has about four letters a token.
-            max_tokens=metadata.max_tokens or max(tokens, len(messages[-1].content.encode()) // 2),
-            **{name: getattr(metadata, name) for name in _SAME_FIELDS},
-            **file,
-        )
-        trace = Trace(messages, about, identity)
-    name = trace.metadata.prompt
-    actual = stage_of(name) if "/" in name else name
-    if actual != stage:
-        raise BadInput(f"{place}: the prompt {name!r} belongs to the stage {actual!r}; use --stage {actual}")
-    return trace
-
-
-def _find_prompt(place: str, name: str | None, stage: str) -> tuple[str, str, int]:
-    """Name, digest and token limit of the prompt; a prompt that is not ours has no digest."""
-    if name is None:
-        return stage, "", 64
-    try:
-        file = load(name)
-    except BadSettings as error:
-        raise BadInput(f"{place}: {error}; use one of these names, or omit `prompt`") from error
-    return name, file.digest, file.max_tokens

@@ -15,6 +15,7 @@ from finetune.trainers.lora import merge as merge_adapter
 from finetune.trainers.training import base_folder, update_recipe
 from localmem.cli.finetune import command_line, make_job, out_option, print_result, resume_option
 from localmem.cli.options import (
+    DatasetFile,
     SettingsFlags,
     config_option,
     dataset_option,
@@ -61,8 +62,17 @@ def distill() -> None:
 
 
 @distill.command()
-@dataset_option
-@recipe_options(CollectionRecipe, flags=[("systems", "system"), ("stages", "stage")])
+@click.option(
+    "--dataset",
+    "--data",
+    "datasets",
+    type=DatasetFile(),
+    multiple=True,
+    help="Data set or log, and its file; jsonl=FILE for your own. Repeatable.",
+    metavar="NAME=FILE",
+)
+@click.option("--from-store", is_flag=True, help="Use the conversations that are stored here.")
+@recipe_options(CollectionRecipe, flags=[("systems", "system"), ("stages", "stage")], file=False)
 @click.option("--teacher", required=True, help="Backbone whose outputs are collected.", metavar="MODEL")
 @_collection_option
 @resume_option
@@ -70,6 +80,7 @@ def distill() -> None:
 @json_option
 def collect(
     datasets: Sequence[tuple[str, Path]],
+    from_store: bool,
     recipe: CollectionRecipe,
     teacher: str,
     out: Path,
@@ -79,12 +90,15 @@ def collect(
 ) -> None:
     """Collect a teacher's prompts and answers.
 
-    Runs memory systems over conversations and writes everything that the teacher is asked and answers, in a file for
-    each stage. The teacher runs in process, on its own vLLM, or on a server at llm.url. A failure loses nothing.
+    Runs memory systems over conversations, lets the teacher reply at every reply, and writes everything that it is
+    asked and answers, in a file for each stage. A log needs no questions. The teacher runs in process, on its own vLLM,
+    or on a server at llm.url. A failure loses nothing.
     """
     settings = settings_of(config, model=teacher)
     with step_progress() as progress:
-        counts = collect_traces(settings, recipe, dict(datasets), out, resume=resume, notify=note, progress=progress)
+        counts = collect_traces(
+            settings, recipe, dict(datasets), out, from_store=from_store, resume=resume, notify=note, progress=progress
+        )
     _print_counts(counts, out, as_json=as_json)
 
 
@@ -97,7 +111,8 @@ def collect(
 def import_(files: Sequence[Path], stage: str, teacher: str | None, out: Path, as_json: bool) -> None:
     """Import outputs that you already have.
 
-    FILE is JSONL with one chat per line, as files for fine-tuning hold them. No file is imported if any line is wrong.
+    FILE is JSONL with one chat per line: messages, ShareGPT's conversations, or prompt and completion. No file is
+    imported if any line is wrong.
     """
     _print_counts(import_traces(files, stage, teacher, out), out, as_json=as_json)
 

@@ -27,8 +27,12 @@ Flag = str | tuple[str, str]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def recipe_options(model: type[BaseModel], flags: Sequence[Flag] = ()) -> Callable[[Command], Command]:
+def recipe_options(
+    model: type[BaseModel], flags: Sequence[Flag] = (), *, file: bool = True
+) -> Callable[[Command], Command]:
     """Add --recipe FILE, --set KEY=VALUE and one option for each field in `flags`; pass `recipe=` to the command.
+
+    A command that would have too many options goes without `file`.
 
     A flag is the name of a field, dotted for a field of a nested model (`training.epochs` becomes --epochs), or a pair
     of field and option name where these differ: `("systems", "system")` makes a repeatable --system of a tuple field.
@@ -39,12 +43,12 @@ def recipe_options(model: type[BaseModel], flags: Sequence[Flag] = ()) -> Callab
     pairs = [(flag, flag.rpartition(".")[2]) if isinstance(flag, str) else flag for flag in flags]
     option_names = {key: name.replace("_", "-") for key, name in pairs}
     flag_options = [_flag_option(name, fields[key]) for key, name in option_names.items()]
-    options: list[Option] = [*flag_options, _file_option, _set_option(fields, option_names)]
+    options: list[Option] = [*flag_options, *([_file_option] if file else []), _set_option(fields, option_names)]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_recipe(
-            *args: object, recipe_file: Path | None, assignments: Sequence[str], **values: object
+            *args: object, recipe_file: Path | None = None, assignments: Sequence[str], **values: object
         ) -> object:
             flag_values = {key: values.pop(name.replace("-", "_")) for key, name in option_names.items()}
             recipe = build_recipe(model, recipe_file, assignments, flag_values)

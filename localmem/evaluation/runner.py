@@ -50,6 +50,7 @@ NewAgent = Callable[[AgentSpec], Conversation]
 Track = Callable[[int], None]  # receives the number of newly answered probes
 AnswerLikelihood = Callable[[Prompt, str], Likelihood | None]  # None where it cannot be computed
 WrapLLM = Callable[[LLM, Work], LLM]
+Enter = Callable[[Work, Episode, str, datetime], object]  # receives the session that is read, or asked or replied in
 
 
 def run_systems(
@@ -64,18 +65,20 @@ def run_systems(
     likelihood: AnswerLikelihood | None = None,
     retry_failed: bool = False,
     wrap: WrapLLM = lambda llm, _: llm,
+    enter: Enter = lambda *_: None,
 ) -> None:
     """Run every system over every episode; work that `answers` already contains is skipped.
 
-    With `retry_failed`, failed work is repeated. `likelihood` is computed for every gold answer, and `wrap` wraps the
-    LLM of each episode. On an interrupt the current steps finish and nothing new begins.
+    With `retry_failed`, failed work is repeated. `likelihood` is computed for every gold answer, `wrap` wraps the LLM
+    of each episode, and `enter` is called before each session and probe. On an interrupt the current steps finish and
+    nothing new begins.
     """
     previous: defaultdict[Work, list[Line]] = defaultdict(list)
     for line in successful(answers.records) if retry_failed else resolve(answers.records):
         previous[line.work].append(line)
     stop = threading.Event()
     tasks = [
-        _EpisodeTask(work, episode, previous[work], meter, wrap(meter, work), answers, track, stop, likelihood)
+        _EpisodeTask(work, episode, previous[work], meter, wrap(meter, work), answers, track, stop, likelihood, enter)
         for system in systems
         for dataset in datasets
         for episode in dataset.episodes
@@ -111,6 +114,7 @@ class _EpisodeTask:
     track: Track
     stop: threading.Event
     likelihood: AnswerLikelihood | None
+    enter: Enter
 
     @cached_property
     def _read(self) -> set[str]:
@@ -142,6 +146,7 @@ class _EpisodeTask:
     def _remember(self, agent: Conversation, session: Session, journal: "_CollectingJournal") -> None:
         if self.stop.is_set() or session.id in self._read:
             return
+        self.enter(self.work, self.episode, session.id, session.turns[0].time)
         before, start = self.meter.usage(), perf_counter()
         error = ""
         try:
@@ -171,7 +176,10 @@ class _EpisodeTask:
             assistant = responder.speakers.assistant
             if probe.speaker and probe.speaker != assistant:  # in some data sets either speaker may reply
                 responder.speakers = Speakers(assistant, probe.speaker)
-            answer = self._answer(responder, _probe_dialogue(responder.speakers.user, session, probe), answer)
+            dialogue = _probe_dialogue(responder.speakers.user, session, probe)
+            name = probe.sessions[-1] if probe.kind == "next" and probe.sessions else after
+            self.enter(self.work, self.episode, name, dialogue.turns[-1].time)
+            answer = self._answer(responder, dialogue, answer)
         except Exception as failure:  # noqa: BLE001  # any failure is a result about the system
             answer = replace(answer, error=self._log_failure(f"probe {probe.id} failed", failure))
         self.answers.append(answer)

@@ -3,31 +3,33 @@
 Prints nothing: notes and progress go to functions that the caller passes.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from finetune import students
-from finetune.traces.filtering import PARTS, StoredScores, filter_traces
-from finetune.traces.trace import Collector, Teacher, import_chats, read_traces, write_traces
+from finetune.traces.answer_scores import StoredScores
+from finetune.traces.chat_import import import_chats
+from finetune.traces.collector import Collector, Samples
+from finetune.traces.division import PARTS, conversation_of, describe_division, divide
+from finetune.traces.filtering import filter_traces
+from finetune.traces.trace import Teacher, Trace, check_stage, read_traces, write_traces
 from finetune.trainers import lora
 from finetune.trainers.training import TrainingJob, TrainingResult, update_recipe
 from localmem.config import Settings
 from localmem.errors import BadInput, LocalmemError
+from localmem.evaluation.answers import Work
+from localmem.evaluation.episodes import Episode
 from localmem.evaluation.judging.calibration import model_identity
-from localmem.experiments.runs import (
-    EvaluationRecipe,
-    ExperimentRecipe,
-    Notify,
-    Progress,
-    Split,
-    counting,
-    evaluate,
-    ignore_progress,
-)
+from localmem.evaluation.runner import Enter
+from localmem.experiments import runs
+from localmem.experiments.lesson_sources import read_sources
+from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, Split, counting, ignore_progress
 from localmem.experiments.student_comparison import calibration_line, open_judge
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.weights import model_path
@@ -45,9 +47,13 @@ class CollectionRecipe(ExperimentRecipe):
     stages: tuple[str, ...] = ()
     """Stage to keep; default: all."""
     split: Split | None = "choose"
-    """Half of the data: choose or report; null for both."""
+    """Half of a data set with questions: choose or report; null for both."""
     limit: int | None = Field(default=None, ge=1)
-    """Use only the first N questions per dataset."""
+    """Ask and reply only N times per data set."""
+    samples: int = Field(default=1, ge=1)
+    """Answers to take to each prompt; `distill sift` keeps the best."""
+    temperature: float = Field(default=0.8, gt=0, le=2)
+    """Temperature of the further answers."""
     sessions: int | None = Field(default=None, ge=1)
     """Use only the last N sessions of each episode."""
     threads: int = Field(default=8, ge=1)
@@ -60,21 +66,45 @@ def collect_traces(
     datasets: Mapping[str, Path],
     out: Path,
     *,
+    from_store: bool = False,
     resume: bool = False,
     notify: Notify = lambda _: None,
     progress: Progress = ignore_progress,
 ) -> dict[str, int]:
     """Run systems on the teacher (`settings.model`) and write everything it is asked and answers into `out`.
 
-    Returns the number of traces by stage. A failure loses nothing that was collected; `resume` continues and retries.
+    The teacher also replies at every reply of the conversations, which come from `datasets` and, with `from_store`,
+    from the memory of the settings. Returns the number of traces by stage. A failure loses nothing that was collected;
+    `resume` continues and retries.
     """
-    with Collector(out / TRACES, describe_teacher(settings), recipe.stages) as collector:
-        own = recipe.model_dump(include={"systems", "limit", "sessions", "split", "threads"})
-        evaluate(
-            settings, EvaluationRecipe(**own, retry_failed=True), datasets=datasets, out=out, baselines=(),
-            resume=resume, wrap=collector.wrap, notify=notify, progress=progress,
+    for stage in recipe.stages:
+        check_stage(stage)
+    selection = recipe.model_dump(include={"split", "limit", "sessions", "samples", "temperature"})
+    sources = read_sources(
+        settings, datasets, from_store=from_store, half=recipe.split, sessions=recipe.sessions, limit=recipe.limit,
+        notify=notify,
+    )  # fmt: skip
+    systems = {name: runs.system_settings(settings, name) for name in dict.fromkeys(recipe.systems)}
+    runs.claim_run(out, runs.describe_run(settings, systems, sources, selection), resume=resume)
+    samples = Samples(recipe.samples, recipe.temperature)
+    with ExitStack() as stack:
+        collector = stack.enter_context(Collector(out / TRACES, describe_teacher(settings), recipe.stages, samples))
+        llm, new_agent = runs.open_agents(settings, systems, stack, notify)
+        runs.answer_probes(
+            systems, sources, new_agent, llm, out, threads=recipe.threads, retry_failed=True, wrap=collector.wrap,
+            enter=_entering(collector), progress=progress,
         )  # fmt: skip
     return dict(collector.counts)
+
+
+def _entering(collector: Collector) -> Enter:
+    """A function that tells the collector where the work is, and the human answers to the questions there."""
+
+    def enter(work: Work, episode: Episode, session: str, time: datetime) -> None:
+        answers = {probe.question: probe.answer for probe in episode.probes if probe.kind == "question"}
+        collector.enter(work, session, time, answers)
+
+    return enter
 
 
 def import_traces(files: Sequence[Path], stage: str, teacher: str | None, out: Path) -> dict[str, int]:
@@ -93,7 +123,7 @@ def describe_teacher(settings: Settings) -> Teacher:
         template = ChatTokenizer(model_path(settings.model)).template_sha256
     except LocalmemError:
         template = ""
-    return Teacher(model.name, model.checksum, template)
+    return Teacher(model.name, model.checksum, template, runs.describe_adapters(settings))
 
 
 def filter_collection(
@@ -114,24 +144,40 @@ def filter_collection(
     files = sorted((folder / TRACES).glob("*.jsonl"))
     if not files:
         raise BadInput(f"{folder} holds no traces; run `localmem distill collect` first")
+    collected = {path.stem: read_traces(path) for path in files}
+    every = [trace for traces in collected.values() for trace in traces]
+    for line in describe_division(_count_sessions(every)):
+        notify(line)
+    part_of = divide(every, seed)
     rows: list[dict[str, Any]] = []
     with ExitStack() as stack:
         judge = open_judge(settings, criterion, stack, notify) if criterion else None
         scores = StoredScores(judge, folder, minimum) if judge else None
-        for path in files:
-            traces, stage = read_traces(path), path.stem
+        for stage, traces in collected.items():
             track = counting(progress, f"judging {stage}", len(traces))
             reject = scores.rejection(traces, stage, track) if scores else lambda _: None
-            result = filter_traces(traces, stage, seed=seed, reject=reject)
+            score = scores.score if scores else lambda _: None
+            result = filter_traces(traces, stage, part_of=part_of, reject=reject, score=score)
             for part in PARTS:
-                write_traces(folder / part / path.name, result.parts[part])
+                write_traces(folder / part / f"{stage}.jsonl", result.parts[part])
             counts: dict[str, int] = {part: len(result.parts[part]) for part in PARTS}
+            if empty := [part for part, count in counts.items() if not count]:
+                notify(
+                    f"{stage}: {', '.join(empty)} is empty; collect from more users or sessions, or use another --seed"
+                )
             reasons = dict(result.dropped)
             rows.append({"stage": stage, **counts, "dropped": sum(reasons.values()), "reasons": reasons})
     if not judge or not scores:
         return rows
     about = {"judge": judge.judge.name, "model": judge.model, "minimum": minimum, "answers": scores.judged}
     return [{**row, "judge": {**about, "calibration": calibration_line(judge)}} for row in rows]
+
+
+def _count_sessions(traces: Sequence[Trace]) -> dict[tuple[str, str], int]:
+    sessions: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for trace in traces:
+        sessions[conversation_of(trace)].add(trace.metadata.session)
+    return {name: len(own) for name, own in sessions.items()}
 
 
 def train_student(collection: Path, stages: Sequence[str], job: TrainingJob[lora.LoraRecipe]) -> TrainingResult:

@@ -22,7 +22,16 @@ from localmem.evaluation.datasets import read_dataset
 from localmem.evaluation.episodes import Dataset, Half
 from localmem.evaluation.file_scoring import MetricName, ScoringModels
 from localmem.evaluation.metrics.model_based import Likelihood, Scorer
-from localmem.evaluation.runner import AgentSpec, AnswerLikelihood, NewAgent, Track, WrapLLM, count_probes, run_systems
+from localmem.evaluation.runner import (
+    AgentSpec,
+    AnswerLikelihood,
+    Enter,
+    NewAgent,
+    Track,
+    WrapLLM,
+    count_probes,
+    run_systems,
+)
 from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, score_answers, section
 from localmem.files import read_json, write_json
 from localmem.llm.base import LLM
@@ -122,6 +131,7 @@ def answer_probes(
     retry_failed: bool = False,
     wrap: WrapLLM = lambda llm, _: llm,
     likelihood: AnswerLikelihood | None = None,
+    enter: Enter = lambda *_: None,
     progress: Progress,
 ) -> None:
     """Run systems over data sets and append to the answers in `out`, a folder that `claim_run` made."""
@@ -130,7 +140,7 @@ def answer_probes(
     with open_answers(out / ANSWERS) as answers:
         run_systems(
             names, datasets, new_agent, llm, answers, threads=threads, track=track, likelihood=likelihood,
-            retry_failed=retry_failed, wrap=wrap,
+            retry_failed=retry_failed, wrap=wrap, enter=enter,
         )  # fmt: skip
 
 
@@ -187,7 +197,7 @@ def describe_run(
     return {
         "model": settings.model,
         "checksum": entry.checksum if entry else None,
-        "adapters": _describe_adapters(settings),
+        "adapters": describe_adapters(settings),
         "llm": settings.llm.model_dump(mode="json", exclude={"api_key"}),
         "systems": {
             name: {
@@ -204,7 +214,7 @@ def describe_run(
     }
 
 
-def _describe_adapters(settings: Settings) -> dict[str, str]:
+def describe_adapters(settings: Settings) -> dict[str, str]:
     """Name and checksum of the adapters in use, shipped ones included, by the prompts that they answer."""
     from localmem.factory import adapters
 

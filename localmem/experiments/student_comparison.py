@@ -14,7 +14,7 @@ from pydantic import Field
 from finetune.grading import grade_teacher
 from finetune.run_folder import losses_by_epoch, plot_curves, read_log, write_card_section
 from finetune.students import Student, find_student, grade_student, trained_stage, with_adapters
-from finetune.traces.filtering import find_answer_judge, score_answers
+from finetune.traces.answer_scores import find_answer_judge, score_answers
 from finetune.traces.trace import read_traces
 from finetune.trainers.lora import merge
 from finetune.trainers.training import base_folder

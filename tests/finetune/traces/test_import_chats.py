@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from finetune.traces.chat_import import import_chats
 from finetune.traces.filtering import filter_traces, find_problem
-from finetune.traces.trace import import_chats, read_traces, write_traces
+from finetune.traces.trace import read_traces, write_traces
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
 from localmem.prompts import load
@@ -32,6 +33,33 @@ def test_a_chat_becomes_a_trace_with_its_source(tmp_path: Path) -> None:
     assert (about.work, about.teacher, about.prompt) == (Work("given", "log", "7"), "big", "respond")
     assert (about.source, len(about.source_sha256), about.prompt_sha256) == ("outputs.jsonl", 64, "")
     assert about.max_tokens >= 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"prompt": CONTEXT, "completion": [ANSWER]},
+        {"prompt": "Be brief. What flew in Porto?", "completion": ANSWER["content"]},
+        {
+            "conversations": [
+                {"from": "system", "value": "Be brief."},
+                {"from": "human", "value": "What flew in Porto?"},
+                {"from": "gpt", "value": ANSWER["content"]},
+            ]
+        },
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "What?"}]},
+                {"role": "assistant", "content": [{"type": "text", "text": ANSWER["content"]}]},
+            ]
+        },
+    ],
+)
+def test_other_forms_are_read(tmp_path: Path, line: dict[str, object]) -> None:
+    (trace,) = import_chats(write(tmp_path, {**line, "conversation": "c"}), "respond")
+    assert (trace.answer, trace.metadata.work.episode) == (ANSWER["content"], "c")
+    assert "Be brief." in trace.context_text
+    assert trace.context[-1].role == "user"
 
 
 def test_metadata_may_be_on_the_level_of_the_messages(tmp_path: Path) -> None:
@@ -78,6 +106,8 @@ def test_lines_without_a_conversation_are_divided_one_by_one(tmp_path: Path) -> 
         ({"messages": [{"role": "tool", "content": "x"}, ANSWER]}, "line 2: messages.0.role: Input should be"),
         ({"messages": [{"role": "user"}, ANSWER]}, "line 2: messages.0.content: Field required"),
         ({"text": "x"}, "line 2: messages: Field required"),
+        ({"messages": [{"role": "user", "content": [{"image": 1}]}, ANSWER]}, "line 2: messages.0.content"),
+        ({"conversations": [{"from": "tool", "value": "x"}, ANSWER]}, "line 2: messages.0.role"),
         (["x"], "line 2: Input should be"),
         ({"messages": [*CONTEXT, ANSWER], "metadata": {"prompt": "no/such"}}, "line 2: there is no prompt 'no/such'"),
         ({"messages": [*CONTEXT, ANSWER], "prompt": "theanine/link"}, "belongs to the stage 'link'; use --stage link"),

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from finetune.traces.filtering import filter_traces, find_problem, groundedness, is_valid, part_of
-from finetune.traces.trace import Collector, Teacher, Trace, TraceMetadata, make_trace, read_traces, stage_of
+from finetune.traces.collector import Collector
+from finetune.traces.division import divide
+from finetune.traces.filtering import filter_traces, find_problem, groundedness, is_valid
+from finetune.traces.trace import Teacher, Trace, TraceMetadata, make_trace, read_traces, stage_of
 from localmem.errors import BadInput, LLMUnavailable
 from localmem.evaluation.answers import Work
 from localmem.llm.scripted import ScriptedLLM
@@ -146,6 +148,7 @@ def test_a_conversation_is_in_one_part_and_parts_have_about_the_right_size() -> 
     assert episodes["train"].isdisjoint(episodes["test"] | episodes["valid"])
     assert episodes["valid"].isdisjoint(episodes["test"])
     assert 0.7 < len(parts["train"]) / 1200 < 0.9
+    part_of = divide(traces)
     assert part_of(replace(traces[0], metadata=metadata("e0", "rsum"))) == part_of(traces[0])  # whatever system read it
 
 

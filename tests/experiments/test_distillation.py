@@ -1,0 +1,114 @@
+"""Collecting one's own conversations: logs without questions, the store, several samples, what is said before."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from finetune.traces.trace import read_traces
+from localmem import factory
+from localmem.cli.distill import distill
+from localmem.errors import BadInput
+from localmem.llm.scripted import ScriptedLLM
+from localmem.store import Store
+from localmem.types import Prompt, Turn
+from tests.finetune.traces.test_division import START
+
+STARTER = "smollm2-135m-instruct"
+
+
+@pytest.fixture(autouse=True)
+def teacher(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(prompt: Prompt) -> str:
+        return f"Noted, number {prompt.seed}." if prompt.temperature else "Noted."
+
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(answer), lambda: None))
+
+
+def write_log(folder: Path, sessions: int, users: int = 1) -> Path:
+    lines = []
+    for user in range(users):
+        for day in range(1, sessions + 1):
+            turns = [
+                {"role": role, "text": f"{role} says {word} on day {day}."}
+                for word in ("kite", "boat")
+                for role in ("user", "assistant")
+            ]
+            lines.append(
+                {"user": f"u{user}", "id": f"u{user}d{day}", "time": f"2026-03-{day:02}T09:00Z", "turns": turns}
+            )
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(distill, list(words), catch_exceptions=False)
+
+
+def collect(out: Path, *words: str, system: str = "rsum") -> dict[str, Any]:
+    done = run("collect", "--system", system, "--teacher", STARTER, "--out", str(out), *words, "--json")
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout)["collected"])
+
+
+def test_a_log_without_questions_is_collected_at_every_reply(tmp_path: Path) -> None:
+    out = tmp_path / "lessons"
+    counts = collect(out, "--data", f"jsonl={write_log(tmp_path, 10)}")
+    assert counts == {"summarize": 10, "respond": 20}
+    replies = read_traces(out / "traces" / "respond.jsonl")
+    assert [trace.metadata.session for trace in replies[:3]] == ["u0d1", "u0d1", "u0d2"]
+    assert replies[0].context[-1].content.endswith("user says kite on day 1.")
+    assert "assistant says kite on day 1." in replies[1].context_text
+    assert "Noted." in replies[2].context_text  # the memory of the first session
+    assert replies[0].metadata.seconds is not None
+    assert replies[0].metadata.output_tokens > 0
+    run("sift", str(out))
+    parts = {part: read_traces(out / part / "summarize.jsonl") for part in ("train", "valid", "test")}
+    days = {part: {trace.metadata.session for trace in traces} for part, traces in parts.items()}
+    assert days["valid"] | days["test"] <= {"u0d9", "u0d10"}
+
+
+def test_an_empty_part_is_said_before_the_teacher_is_asked(tmp_path: Path) -> None:
+    words = ["collect", "--system", "rsum", "--teacher", STARTER, "--out", str(tmp_path / "x")]
+    done = run(*words, "--data", f"jsonl={write_log(tmp_path, 2)}")
+    assert "`valid` and `test` would be empty: no user has more than 2 sessions; collect from 3 sessions" in done.stderr
+    done = run(*words[:-1], str(tmp_path / "y"), "--data", f"jsonl={write_log(tmp_path, 1, users=5)}")
+    assert "5 users: lessons are divided by user" in done.stderr
+
+
+def test_the_stored_conversations_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALMEM_DATA", str(tmp_path / "data"))
+    with pytest.raises(BadInput, match="no conversation is stored"):
+        collect(tmp_path / "none", "--from-store")
+    with Store.open(tmp_path / "data") as store:
+        journal = store.journal("ana", "rsum")
+        texts = (("user", "I fly a kite."), ("assistant", "How nice."))
+        journal.add_turns("s1", [Turn(f"s1.{n}", role, role, text, START) for n, (role, text) in enumerate(texts)])  # type: ignore[arg-type]
+    assert collect(tmp_path / "lessons", "--from-store") == {"summarize": 1, "respond": 1}
+    (reply,) = read_traces(tmp_path / "lessons" / "traces" / "respond.jsonl")
+    assert (reply.metadata.work.dataset, reply.metadata.work.episode) == ("store", "ana")
+    assert "I fly a kite." in reply.context_text
+
+
+def test_nothing_to_collect_from_and_a_misspelt_stage_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="nothing to collect from"):
+        collect(tmp_path / "lessons")
+    log = write_log(tmp_path, 1)
+    with pytest.raises(BadInput, match=r"no stage 'respnd' .did you mean 'respond'"):
+        collect(tmp_path / "lessons", "--data", f"jsonl={log}", "--stage", "respnd")
+    with pytest.raises(BadInput, match=r"no stage 'summarise' .did you mean 'summarize'"):
+        run("import", str(log), "--stage", "summarise", "--out", str(tmp_path / "lessons"))
+
+
+def test_several_answers_to_a_prompt_are_collected_and_one_remains(tmp_path: Path) -> None:
+    out = tmp_path / "lessons"
+    log = f"jsonl={write_log(tmp_path, 3)}"
+    counts = collect(out, "--data", log, "--stage", "respond", "--set", "samples=3")
+    assert counts == {"respond": 18}
+    answers = {trace.answer for trace in read_traces(out / "traces" / "respond.jsonl")}
+    assert answers == {"Noted.", "Noted, number 1.", "Noted, number 2."}
+    (row,) = json.loads(run("sift", str(out), "--json").stdout)
+    assert row["reasons"]["another sample is better"] == 12
