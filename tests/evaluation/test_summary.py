@@ -147,3 +147,17 @@ def test_the_markdown_of_a_run_has_its_figures(tmp_path: Path) -> None:
     text = markdown("evaluation", [chapter], tmp_path)
     assert "](run/sample-tokens.png)" in text
     assert "| rsum | 4 | 1 | 0.750" in text
+
+
+def test_locomo_is_scored_with_and_without_what_was_never_said() -> None:
+    work = Work("rsum", "locomo", "c1")
+    golds = {"q1": ("single-hop", ("a red kite",)), "q2": ("adversarial", ("",)), "q3": ("adversarial", ("",))}
+    texts = {"q1": "a red kite", "q2": "You never mentioned that.", "q3": "a red kite"}
+    answers = [
+        replace(answer("rsum", probe, texts[probe]), work=work, about=about, gold=gold)
+        for probe, (about, gold) in golds.items()
+    ]
+    scores = score_answers(answers, [])
+    assert [scores["LoCoMo F1"][key(each)] for each in answers] == [1.0, 1.0, 0.0]
+    assert scores["LoCoMo F1 without adversarial"] == {key(answers[0]): 1.0}
+    assert set(scores["F1"]) == {key(answers[0])}, "without a gold answer there is no overlap"

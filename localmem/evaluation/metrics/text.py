@@ -18,6 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localmem.errors import BadInput, requires
+from localmem.evaluation.metrics.replies import abstains
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,10 +108,10 @@ def locomo_f1(text: str, gold: str, category: str) -> float:
 
     Words are stemmed. For a multi-hop question each of several gold answers is matched with the best part of the text,
     and the mean counts; an open-domain gold ends at its first semicolon; an adversarial question is right if the text
-    says that there is no information.
+    says that it does not know, in LoCoMo's two phrases or any other words.
     """
     if category == "adversarial":
-        return float(any(phrase in text.lower() for phrase in _ABSTENTIONS))
+        return float(abstains(text) or any(phrase in text.lower() for phrase in _ABSTENTIONS))
     if category == "multi-hop":
         parts, golds = text.split(","), gold.split(",")
         return sum(max(_stem_f1(part, answer) for part in parts) for answer in golds) / len(golds)
