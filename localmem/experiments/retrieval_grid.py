@@ -290,6 +290,8 @@ def _read_dataset(grid: RetrievalGrid, name: str, path: Path) -> Dataset:
         if name != "longmemeval":
             raise BadInput(f"`pool` applies to longmemeval only, not to {name}; omit it")
         dataset = longmemeval.draw_haystacks(dataset, grid.pool)
+    elif grid.split is None:
+        dataset = longmemeval.merge_pools(dataset)
     dataset, probes = grid.select(dataset, grid.gold)
     if grid.query == "dialogue" and not any(probe.dialogue for probe in probes):
         raise BadInput(f"questions of {name} have no dialogue before them; set query to question")

@@ -114,6 +114,16 @@ def draw_haystacks(dataset: Dataset, size: int) -> Dataset:
     return replace(dataset, episodes=episodes, notes=(*dataset.notes, note))
 
 
+def merge_pools(dataset: Dataset) -> Dataset:
+    """Both pools as one, which is harder to search than either; published haystacks stay as they are."""
+    if _POOL not in dataset.notes:
+        return dataset
+    sessions = {session.id: session for pool in dataset.episodes for session in pool.sessions}
+    probes = tuple(probe for pool in dataset.episodes for probe in pool.probes)
+    episode = Episode("all", dataset.episodes[0].half, _sort_sessions(sessions.values()), probes)
+    return replace(dataset, episodes=(episode,), notes=(*dataset.notes, "both halves are searched as one pool"))
+
+
 def _draw_sessions(pool: Episode, probe: Probe, size: int) -> tuple[Session, ...]:
     others = [session for session in pool.sessions if session.id not in probe.sessions]
     others.sort(key=lambda session: sha256(f"{probe.id}/{session.id}".encode()).digest())

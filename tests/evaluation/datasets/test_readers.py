@@ -66,6 +66,15 @@ def test_longmemeval_evidence_is_pooled_by_half(tmp_path: Path) -> None:
     assert "questions without evidence: 1" in data.notes
 
 
+def test_both_halves_can_be_searched_as_one_pool(tmp_path: Path) -> None:
+    data = read_dataset("longmemeval", write_records(tmp_path, EVIDENCE, lines=True))
+    (merged,) = longmemeval.merge_pools(data).episodes
+    assert {probe.id for probe in merged.probes} == {"q1", "q2", "q3_abs"}
+    assert set(merged.sessions) == {session for pool in data.episodes for session in pool.sessions}
+    haystacks = read_dataset("longmemeval", write_records(tmp_path, HAYSTACK))
+    assert longmemeval.merge_pools(haystacks) == haystacks
+
+
 def test_the_same_words_are_one_session_of_the_pool_and_evidence_of_both(tmp_path: Path) -> None:
     twice = [copy.deepcopy(EVIDENCE[0]), copy.deepcopy(EVIDENCE[0])]
     twice[1]["evidence_sessions"][0]["date"] = "2023/05/22 (Mon) 02:21"
