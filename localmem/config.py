@@ -131,6 +131,19 @@ class ChatSettings(Section):
         return read_zone(self.timezone) if self.timezone else None
 
 
+class KeySettings(Section):
+    """What an API key may do, where it is for more than one user's memory."""
+
+    user: str
+    """User of the key."""
+    trusted_users: bool = False
+    """The client is trusted to say which of its users asks: each has a memory of their own, named USER/ID."""
+    header: str = "X-OpenWebUI-User-Id"
+    """Header with the id of the client's user; without it, the field `user` of a chat request counts."""
+    operator: bool = False
+    """The key may act for any user, whom the header X-Localmem-User names."""
+
+
 class ServerSettings(Section):
     """`localmem serve`."""
 
@@ -138,8 +151,12 @@ class ServerSettings(Section):
     """Address to listen on; any other than loopback requires keys."""
     port: int = Field(default=8321, ge=0, le=65535)
     """Port to listen on; 0 picks a free one."""
-    keys: Mapping[str, str] = Field(default_factory=dict)
-    """User by API key; without keys everything belongs to the default user."""
+    keys: Mapping[str, str | KeySettings] = Field(default_factory=dict)
+    """User by API key, or {user, trusted_users, header, operator}; without keys all belongs to the default user."""
+    origins: tuple[str, ...] = ()
+    """Origins of web pages that may call the server from a browser, such as https://chat.example.org."""
+    access_log: bool = False
+    """Write a line for each request to the log: route, status and time, but no user and no text."""
     idle_minutes: float = Field(default=30.0, gt=0)
     """Minutes without a turn after which a session is over."""
     threads: int = Field(default=128, ge=1)
@@ -148,6 +165,8 @@ class ServerSettings(Section):
     """Seconds that replies may continue after the server was told to stop."""
     max_body_kb: int = Field(default=2048, ge=1)
     """Largest body of a request, in kB; larger ones are refused with status 413."""
+    max_import_mb: int = Field(default=256, ge=1)
+    """Largest body of an import or of past sessions, in MB."""
 
 
 class Settings(Section):
@@ -369,4 +388,7 @@ def _leaves(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, object
 def _mask(key: str, value: object) -> object:
     if key not in _SECRETS or not value:
         return value
-    return [f"*** ({user})" for user in sorted(value.values())] if isinstance(value, Mapping) else "***"
+    if not isinstance(value, Mapping):
+        return "***"
+    users = [key["user"] if isinstance(key, Mapping) else key for key in value.values()]
+    return [f"*** ({user})" for user in sorted(users)]

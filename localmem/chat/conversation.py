@@ -113,7 +113,8 @@ class Conversation:
 
         When the generator is closed early, the words so far are logged as the reply. `dialogue` is what the model sees
         where that differs from the log; it ends with the turn to answer. `adjust` may change the prompt's sampling.
-        `prepared` is the result of `responder.prepare` for the same dialogue and instructions, if there is one.
+        `prepared` is the result of `responder.prepare` for the same dialogue and instructions, if there is one. A reply
+        that calls tools is not logged: the one after their results is.
         Raises NotFound for a session that is not open.
         """
         dialogue = dialogue or self._open_session(session_id)
@@ -130,8 +131,12 @@ class Conversation:
             completed = True
         finally:
             if pieces and not completed:
-                self._log_reply(session_id, question, "".join(pieces), prepared.recall)
-        turn, is_new = self._log_reply(session_id, question, completion.text, prepared.recall)
+                self._log_reply(session_id, question, "".join((prepared.prompt.prefill, *pieces)), prepared.recall)
+        if completion.tool_calls:
+            turn = Turn(f"{question.id}.tools", "assistant", "", completion.text, question.time)
+            return Reply(turn, prepared.recall, prepared.prompt, completion)
+        text = prepared.prompt.prefill + completion.text
+        turn, is_new = self._log_reply(session_id, question, text, prepared.recall)
         if prepared.recall.reply:  # it speaks of what is forgotten
             self.writer.commit(f"forget:{turn.id}", [Hide(turn.id, question.id, turn.time)])
         elif is_new:

@@ -5,16 +5,17 @@ at a memory costs no backbone.
 """
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from localmem.chat.forgetting import NOT_CHANGED
 from localmem.chat.reader import Reader
-from localmem.llm.base import LLM, alternate
+from localmem.llm.base import LLM, alternate, required_abilities
 from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.text.dialogue import Count, day
+from localmem.text.pins import recall_with_pins
 from localmem.types import Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
@@ -50,7 +51,7 @@ class Sampling(NamedTuple):
 class PreparedReply(NamedTuple):
     """All that a reply needs before the backbone is asked. `content` is the prompt's last message.
 
-    A `reading` is the reader's reply, given in place of the backbone's wherever free text is asked for.
+    A `reading` is the reader's reply, given in place of the backbone's wherever no more than free text is asked for.
     """
 
     recall: Recall
@@ -61,7 +62,23 @@ class PreparedReply(NamedTuple):
     @property
     def ready(self) -> str:
         """The reply that needs no backbone, "" without one."""
-        return self.recall.reply or (self.reading if isinstance(self.prompt.format, FreeText) else "")
+        is_plain = isinstance(self.prompt.format, FreeText) and not required_abilities(self.prompt)
+        return self.recall.reply or (self.reading if is_plain else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """What a turn has beside its words: `parts` such as images, and what tools were asked and answered after it."""
+
+    parts: tuple[object, ...] = ()
+    following: tuple[Message, ...] = ()
+
+    def messages(self, turn: Message) -> tuple[Message, ...]:
+        """The turn's message with its parts, and those that follow it."""
+        return (replace(turn, fields={"parts": self.parts}) if self.parts else turn, *self.following)
+
+
+_NOTHING = Attachment()
 
 
 class Responder:
@@ -106,20 +123,24 @@ class Responder:
         recall: Recall | None = None,
         *,
         query: Session | None = None,
+        attachments: Mapping[int, Attachment] | None = None,
     ) -> PreparedReply:
         """The recalled memory and the prompt for the dialogue's last turn. Changes nothing and asks no backbone.
 
         `instructions` replace the responder's own; a `recall` given by the caller replaces the search. `query` is what
-        memory is searched by, where the dialogue holds more than was said.
+        memory is searched by, where the dialogue holds more than was said. `attachments` are by the place of
+        their turn in the dialogue, -1 for the last.
         """
         # Pending sessions are read before the bank: a session remembered in between then appears twice, never not at
         # all.
         pending = self._pending(dialogue)
         if recall is None:
-            recall = self._own_recall(query or dialogue) or self.memory.recall_shown(query or dialogue)
+            recall = self._own_recall(query or dialogue) or recall_with_pins(self.memory, query or dialogue)
         hidden = self.memory.bank.hidden
         reading = self._reader.reply(dialogue, recall, hidden) if self._reader and not recall.reply else ""
-        return PreparedReply(recall, *self._compose(dialogue, recall, instructions, pending), reading)
+        return PreparedReply(
+            recall, *self._compose(dialogue, recall, instructions, pending, attachments or {}), reading
+        )
 
     def stream(self, dialogue: Session, prepared: PreparedReply) -> Generator[str, None, Completion]:
         """The reply piece by piece; the generator returns the whole Completion. A ready one asks no backbone."""
@@ -148,7 +169,12 @@ class Responder:
         return Reply(turn, recall, prompt, completion)
 
     def _compose(
-        self, dialogue: Session, recall: Recall, instructions: str | None, pending: Sequence[Turn]
+        self,
+        dialogue: Session,
+        recall: Recall,
+        instructions: str | None,
+        pending: Sequence[Turn],
+        attachments: Mapping[int, Attachment],
     ) -> tuple[Prompt, str]:
         """The prompt, and the content of its last message: the user's turn with the memory shown there."""
         file = load(self.memory.response_prompt)
@@ -163,11 +189,16 @@ class Responder:
         in_turn = "" if self._in_system else self.shown.select_new(dialogue, recall.text)
         content = f"{file.section('memory', memory=in_turn, **values)}\n\n{last.text}" if in_turn else last.text
         hidden = self.memory.bank.hidden
-        earlier = [turn for turn in (*pending, *dialogue.turns[:-1]) if turn.id not in hidden]
+        before = (*pending, *dialogue.turns[:-1])
+        earlier = [(index - len(before) - 1, turn) for index, turn in enumerate(before) if turn.id not in hidden]
+        shown = [(place, Message(turn.role, self.shown.content(dialogue.id, turn))) for place, turn in earlier]
         messages = (
             Message("system", file.section("system", memory=in_system, **values)),
-            *(Message(turn.role, self.shown.content(dialogue.id, turn)) for turn in earlier),
-            Message("user", content),
+            *(
+                message
+                for place, own in (*shown, (-1, Message("user", content)))
+                for message in attachments.get(place, _NOTHING).messages(own)
+            ),
         )
         prompt = Prompt(
             name=file.name,

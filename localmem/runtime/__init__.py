@@ -28,6 +28,7 @@ from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
 from localmem.store import SessionJob, Store
 from localmem.systems import Wrap, no_wrap
+from localmem.types import Session
 
 __all__ = ["MAX_ATTEMPTS", "Reindexed", "Runtime"]
 
@@ -74,6 +75,7 @@ class Runtime:
         self._wrap = wrap
         self._started: factory.Backbone | None = None
         self._lock = threading.Lock()
+        self._past: set[tuple[str, str]] = set()  # sessions that were logged as a whole: nobody observed their turns
         self._agents = AgentCache(self._new_agent, max_bytes=settings.retrieval.memory_mb << 20)
         self._worker = Worker(self)
 
@@ -169,9 +171,10 @@ class Runtime:
         try:
             agent = self.agent(job.user)
             session = self.store.session(job.user, job.session)
-            if replay:
+            if replay or (job.user, job.session) in self._past:
                 agent.writer.replay(session)
             agent.end_session(session)
+            self._past.discard((job.user, job.session))
             return True
         except EncoderMismatch as error:  # not the session's fault, so not counted as an attempt
             self.store.release(job)
@@ -184,6 +187,18 @@ class Runtime:
                 "session %s of %s: attempt %d failed: %s", job.session, job.user, attempts, error, exc_info=defect
             )
             return False
+
+    def read_later(self, user: str, sessions: Iterable[Session]) -> None:
+        """Log past sessions, durably on return; the threads then remember them as if they had been held here.
+
+        Raises BadInput, OutOfOrder; the sessions before the one at fault are logged.
+        """
+        journal = self.store.journal(user, self.settings.system)
+        for session in sessions:
+            self._past.add((user, session.id))
+            journal.add_turns(session.id, session.turns)
+            journal.close(session.id)
+        self.nudge()
 
     def nudge(self) -> None:
         """Look for jobs at once: a session was closed."""

@@ -12,15 +12,19 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server import errors
 from localmem.server.body_limit import BodyLimit
-from localmem.server.dependencies import Clock, Services
+from localmem.server.chat_service import SESSION_HEADER, TRIMMED_HEADER
+from localmem.server.dependencies import Clock, Services, check_query
 from localmem.server.metrics import RequestCounter
-from localmem.server.routes import completions, health, memories, openai
+from localmem.server.page.install import install as install_page
+from localmem.server.routes import completions, health, memories, messages, ollama, openai, responses, sessions
+from localmem.server.routes.sessions import IMPORT_PATHS
 from localmem.server.session_manager import SessionManager
 from localmem.store import SessionInfo
 from localmem.types import Session
@@ -37,13 +41,23 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
     """The app of a runtime that the caller opens and closes."""
     services = Services.create(runtime, now)
     # The framework's documentation pages load scripts from the network, so they are off.
-    app = FastAPI(title="localmem", docs_url=None, redoc_url=None, lifespan=_lifespan)
+    app = FastAPI(
+        title="localmem", docs_url=None, redoc_url=None, lifespan=_lifespan, dependencies=[Depends(check_query)]
+    )
     app.state.services = services
-    for module in (completions, openai, memories, health):
+    for module in (completions, responses, messages, ollama, openai, memories, sessions, health):
         app.include_router(module.router)
+    install_page(app, services)
     errors.install(app)
-    app.add_middleware(BodyLimit, max_bytes=services.settings.server.max_body_kb << 10)
-    app.add_middleware(RequestCounter, metrics=services.metrics)
+    server = services.settings.server
+    limits = dict.fromkeys(IMPORT_PATHS, server.max_import_mb << 20)
+    app.add_middleware(BodyLimit, max_bytes=server.max_body_kb << 10, limits=limits)
+    app.add_middleware(RequestCounter, metrics=services.metrics, logs=server.access_log)
+    if server.origins:
+        shown = [SESSION_HEADER, TRIMMED_HEADER]
+        app.add_middleware(
+            CORSMiddleware, allow_origins=server.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=shown
+        )
     return app
 
 

@@ -6,22 +6,21 @@ knows HTTP.
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from time import perf_counter
 
 from localmem.chat.conversation import hear_and_prepare
 from localmem.chat.forgetting import NOT_CHANGED
-from localmem.chat.responder import PreparedReply, Responder, say
+from localmem.chat.responder import Attachment, PreparedReply, Responder, say
 from localmem.llm.base import tee_pieces
 from localmem.server.client_tasks import find_task, split_messages
 from localmem.server.dependencies import Services
 from localmem.server.reply_stream import Pieces, ReplyStream
-from localmem.server.schemas import ChatInput, ChatRequest, MemoryMode, apply_sampling
+from localmem.server.schemas import ChatInput, ChatRequest, MemoryMode, apply_options, check_backbone
 from localmem.server.session_manager import MatchedRequest
 from localmem.text.forget_requests import read_forget_request
-from localmem.types import Message, Recall, Reply, Turn
+from localmem.types import Completion, Message, Prompt, Recall, Reply, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,14 @@ class ChatJob:
         stream.mode = self.header or ("off" if task else "read" if self.body.store is False else "write")
         self.services.metrics.chats.labels(stream.mode).inc()
         try:
+            check_backbone(self.body, self.input, self.services.runtime.llm)
             if stream.mode == "write":
-                return (yield from self._reply(stream))
-            self.services.sessions.track(self.user, stream)
-            return (yield from self._reply_unlogged(stream.mode, is_task=task is not None))
+                reply = yield from self._reply(stream)
+            else:
+                self.services.sessions.track(self.user, stream)
+                reply = yield from self._reply_unlogged(stream.mode, is_task=task is not None)
+            stream.alternatives = self._generate_alternatives(reply)
+            return reply
         except BaseException:
             if stream.session or stream.mode != "write":  # otherwise nothing was logged
                 self.services.metrics.broken_off.inc()
@@ -76,7 +79,7 @@ class ChatJob:
             yield from logged.agent.reply(
                 logged.dialogue.id,
                 dialogue=logged.dialogue,
-                adjust=partial(apply_sampling, self.body),
+                adjust=self._adjust,
                 prepared=prepared or self._prepare(logged),
             )
         )
@@ -93,8 +96,9 @@ class ChatJob:
             matched = sessions.detach(self.user, self.input.messages, self.time)
             own = matched.agent.responder
             memoryless = Responder(memory=own.memory, llm=llm, speakers=own.speakers, sampling=own.sampling)
-            prepared = memoryless.prepare(matched.prompted, self._instructions() or "", Recall())
-        prompt = apply_sampling(self.body, prepared.prompt)
+            instructions, attachments = self._instructions() or "", self._attachments()
+            prepared = memoryless.prepare(matched.prompted, instructions, Recall(), attachments=attachments)
+        prompt = self._adjust(prepared.prompt)
         try:
             asks_to_forget = not is_task and read_forget_request(question.content)
             ready = NOT_CHANGED if asks_to_forget else prepared._replace(prompt=prompt).ready
@@ -102,14 +106,32 @@ class ChatJob:
         finally:
             if not is_task:
                 sessions.unlogged.add(self.user, question)
-                sessions.unlogged.add(self.user, Message("assistant", "".join(pieces)))
+                sessions.unlogged.add(self.user, Message("assistant", "".join((self.input.prefill, *pieces))))
         last, speaker = matched.dialogue.turns[-1], matched.agent.responder.speakers.assistant
         turn = Turn(f"{uuid.uuid4().hex[:12]}.0", "assistant", speaker, completion.text, last.time)
         return Reply(turn, prepared.recall, prompt, completion)
 
     def _prepare(self, matched: MatchedRequest) -> PreparedReply:
         responder = matched.agent.responder
-        return responder.prepare(matched.prompted, self._instructions(), query=matched.dialogue)
+        instructions, attachments = self._instructions(), self._attachments()
+        return responder.prepare(matched.prompted, instructions, query=matched.dialogue, attachments=attachments)
+
+    def _adjust(self, prompt: Prompt) -> Prompt:
+        return apply_options(self.body, self.input, prompt)
+
+    def _attachments(self) -> dict[int, Attachment]:
+        """What the messages carry beside their words, by their place from the end."""
+        size = len(self.input.messages)
+        return {index - size: attachment for index, attachment in self.input.attachments.items()}
+
+    def _generate_alternatives(self, reply: Reply) -> tuple[Completion, ...]:
+        """The other replies that the request asks for; they are stored nowhere. A ready reply has no others."""
+        count = (self.body.n or 1) - 1
+        if not count or not reply.completion.usage.output:
+            return (reply.completion,) * count
+        seed = reply.prompt.seed
+        seeds = [None if seed is None else seed + number for number in range(1, count + 1)]
+        return tuple(self.services.runtime.llm.generate([replace(reply.prompt, seed=seed) for seed in seeds]))
 
     def _instructions(self) -> str | None:
         """The operator's instructions, then the client's. None leaves the agent its own, which are the operator's."""

@@ -1,17 +1,21 @@
 """What the routes share, and how a route receives it. Created once per server with the app; nothing is global."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from secrets import token_urlsafe
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
+from fastapi.dependencies.utils import get_flat_dependant
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 
 from localmem.config import Settings
 from localmem.errors import BadInput
+from localmem.files import nearest
 from localmem.runtime import Runtime
 from localmem.server.auth import Authenticator
 from localmem.server.errors import ApiError
@@ -61,12 +65,40 @@ async def get_services(request: Request) -> Services:
 SharedServices = Annotated[Services, Depends(get_services)]
 
 
-async def get_user(request: Request, services: SharedServices) -> str:
+# Only describes the scheme to readers of the API; the Authenticator reads the header itself.
+_SCHEME = Security(HTTPBearer(auto_error=False, description="An API key of server.keys; none on this machine."))
+
+
+async def get_user(request: Request, services: SharedServices, _key: Annotated[object, _SCHEME] = None) -> str:
     """The user whose memory the request is about. Raises ApiError without a valid key."""
     return services.auth.user(request)
 
 
+async def check_key(request: Request, services: SharedServices, _key: Annotated[object, _SCHEME] = None) -> None:
+    """For what is the same for all users. Raises ApiError without a valid key."""
+    services.auth.check(request)
+
+
+async def check_operator(request: Request, services: SharedServices, _key: Annotated[object, _SCHEME] = None) -> None:
+    """Raises ApiError without an operator's key."""
+    services.auth.check_operator(request)
+
+
 User = Annotated[str, Depends(get_user)]
+KeyOnly = Depends(check_key)
+OperatorOnly = Depends(check_operator)
+
+
+async def check_query(request: Request) -> None:
+    """Raises ApiError for a query parameter that the route does not know: a misspelt one would be ignored."""
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute) or not request.query_params:
+        return
+    known = [field.alias for field in get_flat_dependant(route.dependant).query_params]
+    for name in request.query_params:
+        if name not in known:
+            message = f"unknown query parameter {name!r}{nearest(name, known)}; known are {', '.join(known) or 'none'}"
+            raise ApiError(400, message, param=name, code="unknown_parameter")
 
 
 async def get_local_time(request: Request, services: SharedServices) -> datetime:
@@ -79,3 +111,33 @@ async def get_local_time(request: Request, services: SharedServices) -> datetime
 
 
 LocalTime = Annotated[datetime, Depends(get_local_time)]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a chat request, and when by their clock, with the services of the server."""
+
+    services: Services
+    request: Request
+    user: str
+    time: datetime
+
+    @property
+    def unix_time(self) -> int:
+        """The present in seconds."""
+        return int(self.services.now().timestamp())
+
+
+async def get_caller(
+    request: Request, services: SharedServices, time: LocalTime, _key: Annotated[object, _SCHEME] = None
+) -> Caller:
+    """The caller; a key that is trusted with users may name one in the body's field `user`. Raises ApiError."""
+    try:
+        body = await request.json()  # read already, for the route's own body
+    except ValueError:
+        body = None
+    named = body.get("user") if isinstance(body, Mapping) else None
+    return Caller(services, request, services.auth.user(request, named if isinstance(named, str) else ""), time)
+
+
+RequestCaller = Annotated[Caller, Depends(get_caller)]

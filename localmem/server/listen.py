@@ -5,6 +5,7 @@ to close the runtime.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -28,11 +29,22 @@ _ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # each wit
 def serve(runtime: Runtime, notify: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. Raises BadSettings for an address that may not be served, and loading errors."""
     check_binding(runtime.settings)
+    if runtime.settings.server.access_log:
+        _show_access_log()
     with open_listener(runtime) as listener:
         server = Server(runtime, notify)
         server.run_on(listener)
     if server.load_error:
         raise server.load_error
+
+
+def _show_access_log() -> None:
+    """Write the lines of requests to stderr, each with its time."""
+    handler, access = logging.StreamHandler(), logging.getLogger("localmem.access")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    access.addHandler(handler)
+    access.setLevel(logging.INFO)
+    access.propagate = False
 
 
 @contextmanager

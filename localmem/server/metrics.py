@@ -4,6 +4,7 @@ They name no user and no text. Counts are kept here, or read from the meter and 
 nothing is global.
 """
 
+import logging
 from collections import Counter as StateCounts
 from collections.abc import Iterator
 from time import perf_counter
@@ -15,6 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localmem.runtime import MAX_ATTEMPTS, Runtime
 from localmem.server.session_manager import SessionManager
+
+log = logging.getLogger("localmem.access")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _NO_LIMIT = 1_000_000
@@ -55,11 +58,15 @@ class Metrics:
 
 
 class RequestCounter:
-    """Middleware: counts each request under the pattern of its route, so that no id gets into a label."""
+    """Middleware: counts each request under the pattern of its route, so that no id gets into a label.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    With `logs` it also logs a line for each.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, logs: bool = False) -> None:
         self._app = app
         self._metrics = metrics
+        self._logs = logs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -77,7 +84,10 @@ class RequestCounter:
             await self._app(scope, receive, send_noting_status)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.observe_request(route, scope["method"], status, perf_counter() - start)
+            seconds = perf_counter() - start
+            self._metrics.observe_request(route, scope["method"], status, seconds)
+            if self._logs:
+                log.info("%s %s %s %.0f ms", scope["method"], route, status, 1000 * seconds)
 
 
 class _StateCollector(Collector):

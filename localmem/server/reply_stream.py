@@ -12,7 +12,7 @@ from contextlib import closing
 
 from localmem.server.errors import ApiError
 from localmem.server.schemas import MemoryMode
-from localmem.types import Reply
+from localmem.types import Completion, Reply
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ class ReplyStream:
     def __init__(self) -> None:
         self.session = ""  # empty until the user's turn is durable, and for good when nothing is logged
         self.mode: MemoryMode = "write"  # what memory does with the request, as soon as that is decided
+        self.alternatives: tuple[Completion, ...] = ()  # further replies to the same request, complete at its end
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[str | Reply | Exception] = asyncio.Queue()
         self._stop = threading.Event()

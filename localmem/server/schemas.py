@@ -1,21 +1,26 @@
 """Request bodies, and what they mean for a prompt. Does not depend on HTTP or the agent.
 
 A chat request may hold fields that are not listed here: they are sampling fields of the backbone's own server and are
-passed on unchanged. Fields whose result localmem could not return (tools, several choices, log-probabilities) are
-refused instead of ignored.
+passed on unchanged. Fields whose result localmem could not return, such as audio, are refused instead of ignored. The
+other protocols (`routes`) are translated into these requests.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal, cast, get_args
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, NamedTuple, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from localmem.chat.responder import Attachment
+from localmem.llm.base import LLM, check_abilities, required_abilities
 from localmem.server.errors import ApiError
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
 
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,99}$"
 MODE_HEADER = "x-localmem"
+_IMAGE = "[image]"  # the words of a message that is an image only
 
 MemoryMode = Literal["off", "read", "write"]
 
@@ -25,7 +30,7 @@ class _Open(BaseModel):
 
 
 class Part(_Open):
-    """One part of a message; only those of type text can be used."""
+    """One part of a message: a text, or an image in OpenAI's form."""
 
     type: str
     text: str | None = None
@@ -37,6 +42,8 @@ class SentMessage(_Open):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
     name: str | None = None
+    tool_calls: list[dict[str, object]] | None = None
+    tool_call_id: str | None = None
 
 
 class StreamOptions(_Open):
@@ -60,6 +67,13 @@ class ResponseFormat(_Open):
     json_schema: JsonSchemaFormat | None = None
 
 
+class Tool(_Open):
+    """A function that the model may call."""
+
+    type: Literal["function"]
+    function: dict[str, object]
+
+
 class ChatRequest(_Open):
     """POST /v1/chat/completions. Fields that are not listed are passed to the backbone."""
 
@@ -75,8 +89,8 @@ class ChatRequest(_Open):
     response_format: ResponseFormat | None = None
     metadata: dict[str, object] | None = None
     user: str | None = None
-    n: int | None = None
-    tools: list[object] | None = None
+    n: Annotated[int, Field(ge=1, le=16)] | None = None
+    tools: list[Tool] | None = None
     functions: list[object] | None = None
     tool_choice: object = None
     function_call: object = None
@@ -92,30 +106,110 @@ class ChatInput:
     """The dialogue of a chat request without its system messages, and those joined (None without any).
 
     `examples` are the positions of messages that were sent under the name of an example, such as `example_user`.
+    `attachments` are, by position, a message's images, and the calls and results of tools after it. The reply continues
+    `prefill`.
     """
 
     messages: Sequence[Message]
     instructions: str | None
     examples: frozenset[int] = frozenset()
+    attachments: Mapping[int, Attachment] = field(default_factory=dict)
+    prefill: str = ""
 
 
 def parse_chat(request: ChatRequest) -> ChatInput:
     """The dialogue of a request. Raises ApiError for features that localmem does not support."""
-    _check_abilities(request)
-    texts = [(message.role, _text(message, number)) for number, message in enumerate(request.messages)]
-    system = [text for role, text in texts if role in ("system", "developer") and text.strip()]
-    # A client that stopped a reply before its first word resends it empty: it was never shown.
-    dialogue = [
-        (Message(role, text), sent.name)
-        for (role, text), sent in zip(texts, request.messages, strict=True)
-        if role in ("user", "assistant") and text.strip()
-    ]
-    last_role, last_text = texts[-1]
-    if last_role != "user" or not last_text.strip():
-        raise ApiError(400, "the last message must be from the user and contain text", param="messages")
-    examples = (index for index, (_, name) in enumerate(dialogue) if name and name.startswith("example"))
-    messages = [message for message, _ in dialogue]
-    return ChatInput(messages, "\n\n".join(system) if system else None, frozenset(examples))
+    _check_features(request)
+    reader = _DialogueReader()
+    for number, sent in enumerate(request.messages):
+        reader.add(sent, number)
+    return reader.finish(request.messages[-1])
+
+
+class _DialogueReader:
+    """Tells the messages of people and assistants from those of systems and tools."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._system: list[str] = []
+        self._examples: set[int] = set()
+        self._attachments: dict[int, Attachment] = {}
+
+    def add(self, sent: SentMessage, number: int) -> None:
+        """The next message. Raises ApiError."""
+        text, images = _read_content(sent, number)
+        if sent.role in ("system", "developer"):
+            self._system += [text] if text.strip() else []
+        elif sent.role == "tool" or sent.tool_calls:
+            self._add_tool_message(sent, text, number)
+        # A client that stopped a reply before its first word resends it empty: it was never shown.
+        elif text.strip() or images:
+            position = len(self._messages)
+            self._messages.append(Message("user" if sent.role == "user" else "assistant", text or _IMAGE))
+            if images:
+                self._attachments[position] = Attachment(tuple(images))
+            if sent.name and sent.name.startswith("example"):
+                self._examples.add(position)
+
+    def finish(self, last: SentMessage) -> ChatInput:
+        """The dialogue, `last` being the last message of the request. Raises ApiError."""
+        messages, prefill = self._messages, ""
+        if last.role == "assistant" and not last.tool_calls and messages and messages[-1].role == "assistant":
+            prefill = messages.pop().content
+        is_answerable = last.role in ("user", "tool") or bool(prefill)
+        has_text = last.role != "user" or bool(_read_content(last, 0)[0].strip() or _read_content(last, 0)[1])
+        if not (is_answerable and has_text and messages and messages[-1].role == "user"):
+            cure = "the last message must be from the user and contain text, or hold a tool's result"
+            raise ApiError(400, cure, param="messages")
+        system = "\n\n".join(self._system) if self._system else None
+        return ChatInput(messages, system, frozenset(self._examples), self._attachments, prefill)
+
+    def _add_tool_message(self, sent: SentMessage, text: str, number: int) -> None:
+        """A call of tools or a result; it goes with the last message before it."""
+        if not self._messages:
+            raise ApiError(400, f"message {number} is about tools and has no user message before it", param="messages")
+        fields = {"tool_call_id": sent.tool_call_id} if sent.role == "tool" else {"tool_calls": sent.tool_calls}
+        message = Message("tool" if sent.role == "tool" else "assistant", text, fields)
+        position = len(self._messages) - 1
+        own = self._attachments.get(position, Attachment())
+        self._attachments[position] = replace(own, following=(*own.following, message))
+
+
+class ToolCall(NamedTuple):
+    """A call of a tool; `arguments` as an object. What a model wrote that is no JSON object is under `arguments`."""
+
+    id: str
+    name: str
+    arguments: dict[str, object]
+
+    @classmethod
+    def read(cls, call: Mapping[str, object]) -> "ToolCall":
+        """A call in OpenAI's form, or Ollama's, which has no id."""
+        function = call.get("function")
+        fields = function if isinstance(function, Mapping) else {}
+        arguments = fields.get("arguments") or {}
+        try:
+            value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        except ValueError:
+            value = arguments
+        identity = str(call.get("id") or f"call_{uuid.uuid4().hex[:12]}")
+        own = dict(value) if isinstance(value, Mapping) else {"arguments": value}
+        return cls(identity, str(fields.get("name") or ""), own)
+
+    def body(self) -> dict[str, object]:
+        """The call in OpenAI's form."""
+        function = {"name": self.name, "arguments": json.dumps(self.arguments, ensure_ascii=False)}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+def translate_chat(fields: Mapping[str, object]) -> ChatRequest:
+    """The chat request that another protocol's means. Raises ApiError for a value that is wrong in it."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ApiError(400, f"{name}: {first['msg']}", param=name, code=str(first["type"])) from error
 
 
 def parse_mode(header: str | None) -> MemoryMode | None:
@@ -130,11 +224,10 @@ def parse_mode(header: str | None) -> MemoryMode | None:
     return cast(MemoryMode | None, mode)
 
 
-def apply_sampling(request: ChatRequest, prompt: Prompt) -> Prompt:
-    """The reply's prompt with the request's sampling fields. Without a seed the backbone picks one."""
+def apply_options(request: ChatRequest, chat: ChatInput, prompt: Prompt) -> Prompt:
+    """The reply's prompt with the request's sampling fields and tools. Without a seed the backbone picks one."""
     stops = [request.stop] if isinstance(request.stop, str) else request.stop
     limit = request.max_completion_tokens or request.max_tokens
-    extra = {key: value for key, value in (request.model_extra or {}).items() if value is not None}
     return replace(
         prompt,
         max_tokens=limit or prompt.max_tokens,
@@ -143,23 +236,44 @@ def apply_sampling(request: ChatRequest, prompt: Prompt) -> Prompt:
         seed=request.seed,
         stop=prompt.stop if stops is None else (*prompt.stop, *(stop for stop in stops if stop)),
         format=_format(request.response_format),
-        extra={**prompt.extra, **extra},
+        extra={**prompt.extra, **extra_fields(request)},
+        prefill=chat.prefill,
     )
 
 
-def _text(message: SentMessage, number: int) -> str:
-    if message.role in ("tool", "function"):
-        raise ApiError(400, f"message {number} has role {message.role!r}; tools are not supported", param="messages")
+def extra_fields(request: ChatRequest) -> dict[str, object]:
+    """What only the backbone's own server understands: further sampling fields, tools, log-probabilities."""
+    fields = request.model_dump(include={"tools", "tool_choice", "logprobs", "top_logprobs"}, exclude_none=True)
+    if not request.tools:
+        fields = {name: value for name, value in fields.items() if not name.startswith("tool")}
+    fields = {name: value for name, value in fields.items() if value is not False}
+    return {**{key: value for key, value in (request.model_extra or {}).items() if value is not None}, **fields}
+
+
+def check_backbone(request: ChatRequest, chat: ChatInput, llm: LLM) -> None:
+    """Raises BadInput for what the backbone cannot do, before anything is stored."""
+    attached = [message for own in chat.attachments.values() for message in own.messages(Message("user", ""))]
+    probe = Prompt("chat/reply", tuple(attached), extra=extra_fields(request), prefill=chat.prefill)
+    if required_abilities(probe):  # a backbone that is not loaded need not be for a plain request
+        check_abilities(probe, llm.abilities)
+
+
+def _read_content(message: SentMessage, number: int) -> tuple[str, list[dict[str, object]]]:
+    """The text of a message, and its images. Raises ApiError for any other part."""
+    if message.role == "function":
+        raise ApiError(400, f"message {number} has role 'function'; use tools in place of functions", param="messages")
     if not isinstance(message.content, list):
-        return message.content or ""
+        return message.content or "", []
+    texts, images = [], []
     for part in message.content:
-        if part.type != "text" or part.text is None:
-            raise ApiError(
-                400,
-                f"message {number} has a part of type {part.type!r}; only text is supported, remove it",
-                param=f"messages.{number}.content",
-            )
-    return "\n".join(part.text or "" for part in message.content)
+        if part.type == "image_url":
+            images.append(part.model_dump(exclude_none=True))
+        elif part.type == "text" and part.text is not None:
+            texts.append(part.text)
+        else:
+            complaint = f"message {number} has a part of type {part.type!r}; only text and image_url are supported"
+            raise ApiError(400, complaint, param=f"messages.{number}.content")
+    return "\n".join(texts), images
 
 
 def _format(requested: ResponseFormat | None) -> Format:
@@ -172,16 +286,15 @@ def _format(requested: ResponseFormat | None) -> Format:
     return JsonSchema(requested.json_schema.definition)
 
 
-def _check_abilities(request: ChatRequest) -> None:
+def _check_features(request: ChatRequest) -> None:
     _format(request.response_format)
     unsupported = {
-        "n": request.n not in (None, 1),
-        "tools": bool(request.tools),
         "functions": bool(request.functions),
-        "logprobs": bool(request.logprobs),
         "modalities": request.modalities not in (None, [], ["text"]),
         "audio": request.audio is not None,
     }
     for name, is_requested in unsupported.items():
         if is_requested:
-            raise ApiError(400, f"{name} is not supported: replies are one text; omit {name}", param=name)
+            raise ApiError(
+                400, f"{name} is not supported: replies are text and calls of tools; omit {name}", param=name
+            )

@@ -22,6 +22,7 @@ from localmem.chat.conversation import Announce, Conversation, not_before_last
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.runtime import Runtime
 from localmem.server.client_tasks import ClientMessage, HasLogged
+from localmem.server.past_dialogues import PastDialogues
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import SESSION_ID
 from localmem.server.session_matching import (
@@ -63,6 +64,7 @@ class SessionManager:
         self._locks: dict[str, threading.Lock] = {}
         self._streams: dict[str, set[ReplyStream]] = {}
         self.unlogged = UnloggedMessages()
+        self.dialogues = PastDialogues()
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -193,6 +195,7 @@ class SessionManager:
                 yield
             finally:
                 self._runtime.forget_agent(user)
+                self.dialogues.forget(user)
         self._runtime.nudge()
 
     # -- internals ---------------------------------------------------------------------------------------------------

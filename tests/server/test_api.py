@@ -17,7 +17,7 @@ HELLO = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
 
 def test_models_are_listed_and_looked_up(live: LiveServer) -> None:
     client = live.openai()
-    assert [model.id for model in client.models.list()] == [MODEL, ENCODER]
+    assert [model.id for model in client.models.list()] == [MODEL, "localmem", ENCODER]
     assert client.models.retrieve(MODEL).owned_by == "localmem"
     with pytest.raises(openai.NotFoundError, match="not served here"):
         client.models.retrieve("gpt-4o")
@@ -65,15 +65,19 @@ REFUSED = [
     ({"messages": []}, "messages"),
     ({"messages": [{"role": "user"}]}, "messages"),
     ({"messages": [{"role": "user", "content": "  "}]}, "messages"),
-    ({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}]}, "messages"),
+    ({"messages": [{"role": "tool", "content": "20", "tool_call_id": "c1"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": "hi"}, {"role": "function", "content": "ho"}]}, "messages"),
     ({"messages": [{"role": "tool", "content": "hi"}]}, "messages"),
     ({"messages": [{"role": "robot", "content": "hi"}]}, "messages.0.role"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages.0.content"),
+    ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "messages.0.content"),
     ({"temperature": 9}, "temperature"),
     ({"max_tokens": 0}, "max_tokens"),
-    ({"n": 2}, "n"),
-    ({"tools": [{"type": "function"}]}, "tools"),
-    ({"logprobs": True}, "logprobs"),
+    ({"n": 0}, "n"),
+    ({"tools": [{"type": "function"}]}, "tools.0.function"),
+    ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
+    ({"functions": [{"name": "weather"}]}, "functions"),
+    ({"audio": {"voice": "alloy"}}, "audio"),
     ({"response_format": {"type": "xml"}}, "response_format.type"),
     ({"response_format": {"type": "json_schema"}}, "response_format"),
 ]
@@ -156,3 +160,44 @@ def test_an_unexpected_error_reveals_nothing(live: LiveServer) -> None:
         live.openai().chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "Hello"}])
     assert "secret" not in str(raised.value)
     assert raised.value.code == "internal_error"
+
+
+REFUSED_BY_BACKBONE = [
+    ({"tools": [{"type": "function", "function": {"name": "weather"}}]}, "tools"),
+    ({"logprobs": True}, "logprobs"),
+    ({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "It is"}]}, "prefill"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]},
+        "images",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "ability"), REFUSED_BY_BACKBONE)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_backbone_cannot_do_is_refused_by_name_and_not_stored(
+    live: LiveServer, change: dict[str, object], ability: str, stream: bool
+) -> None:
+    answer = live.http().post("/v1/chat/completions", json={**HELLO, **change, "stream": stream})
+    assert answer.status_code == 400
+    assert f"cannot do {ability};" in answer.json()["error"]["message"]
+    assert live.log() == []
+
+
+def test_an_unknown_query_parameter_is_refused(live: LiveServer) -> None:
+    answer = live.http().get("/v1/memories?limt=3")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "limt"
+    assert "did you mean 'limit'" in answer.json()["error"]["message"]
+    assert live.http().get("/v1/memories?limit=3").status_code == 200
+
+
+def test_the_api_describes_its_bodies_and_its_keys(live: LiveServer) -> None:
+    document = live.http().get("/openapi.json").json()
+    assert document["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    for path, body in (("/v1/chat/completions", "ChatRequest"), ("/v1/messages", "MessagesRequest")):
+        operation = document["paths"][path]["post"]
+        assert operation["security"] == [{"HTTPBearer": []}]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        assert schema == {"$ref": f"#/components/schemas/{body}"}
+        assert body in document["components"]["schemas"]

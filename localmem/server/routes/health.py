@@ -1,4 +1,4 @@
-"""/health/live, /health/ready and /metrics, for monitoring. They name no user and no text."""
+"""/health, /health/live, /health/ready and /metrics, for monitoring. They name no user and no text."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -16,6 +16,7 @@ async def live() -> dict[str, str]:
     return {"status": "ok"}
 
 
+@router.get("/health")
 @router.get("/health/ready")
 def ready(services: SharedServices) -> JSONResponse:
     """200 when backbone and store answer; before that 503 with the reason."""

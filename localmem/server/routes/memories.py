@@ -18,17 +18,16 @@ from localmem.retrieval.base import Scope
 from localmem.runtime.inspection import memory_document, recall_document, recall_text, search_within, unit_document
 from localmem.server.dependencies import LocalTime, Services, SharedServices, User
 from localmem.server.errors import ApiError
+from localmem.server.memory_editor import MemoryEditor
 from localmem.text.forget_requests import request_about
 from localmem.times.periods import Periods, parse_periods
-from localmem.types import AddUnit, Hide, Session, Turn, Unit
+from localmem.types import Hide, Session, Turn, Unit
 
 Json = dict[str, object]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Learned = Annotated[str | None, Query(alias="told")]
 
 router = APIRouter(prefix="/v1/memories")
-
-SOURCE = "api"  # in place of the session that a unit comes from
 
 
 class _Filtered(BaseModel):
@@ -88,6 +87,14 @@ class NewMemory(BaseModel):
 
     text: Annotated[str, Field(min_length=1)]
     time: AwareDatetime | None = None
+
+
+class EditedMemory(BaseModel):
+    """PATCH /v1/memories/ID."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(min_length=1)]
 
 
 @router.get("")
@@ -166,15 +173,9 @@ def read_bank(
 @router.post("", status_code=201)
 def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Add a memory by hand. Raises ApiError for a system that keeps no units."""
-    name, text = f"note-{uuid.uuid4().hex[:12]}", body.text.strip()
-    if not text:
-        raise ApiError(400, "text is empty; write what to remember", param="text")
-    unit = Unit(name, text, text, "note", "", SOURCE, (), body.time or now, now)
-    with services.sessions.current_agent(user) as agent:
-        if not agent.memory.keeps_units:
-            raise ApiError(400, f"system {services.settings.system!r} keeps no units to add to; serve another system")
-        agent.writer.commit(f"{SOURCE}:{name}", [AddUnit(unit, now)])
-        return _memory(unit, agent.memory.bank, now)
+    editor = MemoryEditor(services.runtime, services.sessions, user)
+    unit = editor.add(body.text, body.time or now, now)
+    return _memory(unit, editor.bank, now)
 
 
 @router.post("/forget")
@@ -215,6 +216,14 @@ def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime)
     if memory_id not in bank.units:
         raise NotFound(f"no memory {memory_id!r}; GET /v1/memories lists them")
     return _memory(bank.units[memory_id], bank, now)
+
+
+@router.patch("/{memory_id:path}")
+def edit(memory_id: str, body: EditedMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
+    """Replace the text of a unit: a new unit, by a new id; the one before stays in its history. Raises NotFound."""
+    editor = MemoryEditor(services.runtime, services.sessions, user)
+    unit = editor.edit(memory_id, body.text, now)
+    return {**_memory(unit, editor.bank, now), "replaces": memory_id}
 
 
 @router.delete("")

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.retrieval.base import Encoder
 from localmem.retrieval.encoder import CachedEncoder
-from localmem.server.dependencies import Services, SharedServices, User
+from localmem.server.chat_service import ALIAS
+from localmem.server.dependencies import KeyOnly, Services, SharedServices, User
 from localmem.server.errors import ApiError
-from localmem.server.routes.completions import ALIAS
 
 Json = dict[str, object]
 
@@ -49,22 +49,22 @@ class CountsTokens(Protocol):
         ...
 
 
-@router.get("/models")
-def models(services: SharedServices, _user: User) -> Json:
-    """The backbone and the encoder."""
+@router.get("/models", dependencies=[KeyOnly])
+def models(services: SharedServices) -> Json:
+    """What can be chatted with: the backbone, also by the name `localmem`; and the encoder."""
     return {"object": "list", "data": [_model(services, name) for name in _served_names(services)]}
 
 
-@router.get("/models/{name}")
-def model(name: str, services: SharedServices, _user: User) -> Json:
+@router.get("/models/{name}", dependencies=[KeyOnly])
+def model(name: str, services: SharedServices) -> Json:
     """One model. Raises ApiError for an unknown name."""
-    if name not in (*_served_names(services), ALIAS):
+    if name not in _served_names(services):
         raise _unknown_model(services, name)
     return _model(services, name)
 
 
-@router.post("/embeddings")
-def embeddings(body: EmbeddingsRequest, services: SharedServices, _user: User) -> Json:
+@router.post("/embeddings", dependencies=[KeyOnly])
+def embeddings(body: EmbeddingsRequest, services: SharedServices) -> Json:
     """Unit vectors of the texts; nothing is stored."""
     if body.model not in (services.settings.retrieval.encoder, ALIAS):
         raise _unknown_model(services, body.model)
@@ -110,8 +110,8 @@ def _encode_vector(row: NDArray[np.float32], encoding: str | None) -> str | list
     return floats
 
 
-def _served_names(services: Services) -> tuple[str, str]:
-    return services.settings.model, services.settings.retrieval.encoder
+def _served_names(services: Services) -> tuple[str, ...]:
+    return services.settings.model, ALIAS, services.settings.retrieval.encoder
 
 
 def _model(services: Services, name: str) -> Json:
@@ -119,5 +119,5 @@ def _model(services: Services, name: str) -> Json:
 
 
 def _unknown_model(services: Services, name: str) -> ApiError:
-    names = " or ".join(map(repr, (*_served_names(services), ALIAS)))
+    names = " or ".join(map(repr, _served_names(services)))
     return ApiError(404, f"the model {name!r} is not served here; use {names}", param="model", code="model_not_found")

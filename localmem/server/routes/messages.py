@@ -1,0 +1,270 @@
+"""Anthropic's POST /v1/messages and /v1/messages/count_tokens, translated to chat requests and back.
+
+A key may come in the header x-api-key. A last message of the assistant is the beginning of the reply.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from localmem.server.chat_service import Json, respond, to_event
+from localmem.server.dependencies import KeyOnly, RequestCaller, SharedServices
+from localmem.server.errors import ApiError
+from localmem.server.reply_stream import ReplyStream
+from localmem.server.routes.completions import recall_body
+from localmem.server.schemas import ToolCall, translate_chat
+from localmem.types import Completion, Reply
+
+_STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+router = APIRouter(prefix="/v1/messages")
+
+
+class Block(BaseModel):
+    """A block of a message: text, image, tool_use, tool_result or thinking; further fields are by type."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    text: str = ""
+
+    def get(self, name: str) -> object:
+        """A field of its type; None without it."""
+        return (self.model_extra or {}).get(name)
+
+
+Content = str | list[Block]
+Beta = Annotated[bool | None, Query(alias="beta")]  # clients send it for what is new; nothing depends on it
+
+
+class AnthropicMessage(BaseModel):
+    """A message as Anthropic's clients send it."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Content
+
+
+class ToolChoice(BaseModel):
+    """Which tools the model may or must call."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool = False
+
+
+class AnthropicTool(BaseModel):
+    """A tool of the client."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: str | None = None
+    name: str
+    description: str = ""
+    input_schema: dict[str, object] | None = None
+
+
+class CountRequest(BaseModel):
+    """What makes up a prompt."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str
+    messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
+    system: Content = ""
+    tools: list[AnthropicTool] = []
+    tool_choice: ToolChoice | None = None
+
+
+class MessagesRequest(CountRequest):
+    """POST /v1/messages."""
+
+    max_tokens: Annotated[int, Field(ge=1)]
+    stream: bool = False
+    stop_sequences: list[str] | None = None
+    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    thinking: dict[str, object] | None = None
+
+
+@router.post("")
+async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = None) -> Response:
+    """The reply to a dialogue. Raises ApiError."""
+    if body.thinking and body.thinking.get("type") == "enabled":
+        raise ApiError(400, "thinking is not supported: replies come without thoughts; omit it", param="thinking")
+    fields = {
+        "model": body.model,
+        "messages": [*_system_messages(body.system), *(out for sent in body.messages for out in _translate(sent))],
+        "max_tokens": body.max_tokens,
+        "stream": body.stream,
+        "stop": body.stop_sequences,
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_k": body.top_k,
+        **_tool_fields(body),
+    }
+    form = MessageFormat(f"msg_{uuid.uuid4().hex[:24]}", caller.services.settings.model)
+    return await respond(caller, translate_chat(fields), form)
+
+
+@router.post("/count_tokens", dependencies=[KeyOnly])
+def count_tokens(body: CountRequest, services: SharedServices, _beta: Beta = None) -> Json:
+    """The tokens of what the client sends; those of the memory that a reply gets come on top."""
+    messages = [*_system_messages(body.system), *(out for sent in body.messages for out in _translate(sent))]
+    texts = [_text_of(message["content"]) for message in messages]
+    texts += [tool.model_dump_json(exclude_none=True) for tool in body.tools]
+    return {"input_tokens": sum(services.runtime.llm.count_tokens([text for text in texts if text]))}
+
+
+@dataclass(slots=True)
+class MessageFormat:
+    """Anthropic's messages; a stream tells its events by name. Words go into block 0, each call into one of its own."""
+
+    id: str
+    model: str
+    media_type: str = "text/event-stream"
+    _has_words: bool = field(default=False, init=False)
+
+    def document(self, reply: Reply, stream: ReplyStream) -> Json:
+        """The message as one document."""
+        completion = reply.completion
+        text: list[Json] = [{"type": "text", "text": completion.text}] if completion.text else []
+        content = [*text, *map(_tool_use, completion.tool_calls)]
+        return {**self._message(content, completion), "localmem": recall_body(reply, stream)}
+
+    def begin(self) -> str:
+        """The message without content; the tokens of the prompt are known at the end only."""
+        message = self._message([], None)
+        return to_event({"type": "message_start", "message": message}, "message_start")
+
+    def words(self, text: str) -> str:
+        """Some words."""
+        start = "" if self._has_words else _block_start(0, {"type": "text", "text": ""})
+        self._has_words = True
+        return start + _block_delta(0, {"type": "text_delta", "text": text})
+
+    def end(self, reply: Reply, stream: ReplyStream) -> str:
+        """The calls of tools, the reason of the stop and the usage."""
+        completion, first = reply.completion, int(self._has_words)
+        events = [_block_stop(0)] if self._has_words else []
+        for index, call in enumerate(map(_tool_use, completion.tool_calls), start=first):
+            delta: Json = {"type": "input_json_delta", "partial_json": json.dumps(call["input"], ensure_ascii=False)}
+            events += [_block_start(index, {**call, "input": {}}), _block_delta(index, delta), _block_stop(index)]
+        stop: Json = {"stop_reason": _STOP_REASONS[completion.finish], "stop_sequence": None}
+        body: Json = {"type": "message_delta", "delta": stop, "usage": _usage(completion)}
+        last = to_event({**body, "localmem": recall_body(reply, stream)}, "message_delta")
+        return "".join(events) + last + to_event({"type": "message_stop"}, "message_stop")
+
+    def error(self, error: ApiError) -> str:
+        """An error, which Anthropic's clients raise."""
+        return to_event(error.anthropic_body(), "error")
+
+    def _message(self, content: list[Json], completion: Completion | None) -> Json:
+        reason = _STOP_REASONS[completion.finish] if completion else None
+        head: Json = {"id": self.id, "type": "message", "role": "assistant", "model": self.model}
+        stop: Json = {"stop_reason": reason, "stop_sequence": None}
+        return {**head, "content": content, **stop, "usage": _usage(completion or Completion(""))}
+
+
+def _usage(completion: Completion) -> Json:
+    """Tokens as Anthropic counts them: those of the prompt without what came from the cache."""
+    usage = completion.usage
+    cache = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": usage.cached}
+    return {"input_tokens": usage.input - usage.cached, **cache, "output_tokens": usage.output}
+
+
+def _tool_use(call: Mapping[str, object]) -> Json:
+    own = ToolCall.read(call)
+    return {"type": "tool_use", "id": own.id, "name": own.name, "input": own.arguments}
+
+
+def _block_start(index: int, block: Json) -> str:
+    event = "content_block_start"
+    return to_event({"type": event, "index": index, "content_block": block}, event)
+
+
+def _block_delta(index: int, delta: Json) -> str:
+    event = "content_block_delta"
+    return to_event({"type": event, "index": index, "delta": delta}, event)
+
+
+def _block_stop(index: int) -> str:
+    return to_event({"type": "content_block_stop", "index": index}, "content_block_stop")
+
+
+# -- to a chat request ---------------------------------------------------------------------------------------------
+
+
+def _system_messages(system: Content) -> list[Json]:
+    text = system if isinstance(system, str) else "\n\n".join(block.text for block in system)
+    return [{"role": "system", "content": text}] if text else []
+
+
+def _translate(sent: AnthropicMessage) -> Iterator[Json]:
+    """A message as OpenAI's messages: results of tools become messages of their own, before the words."""
+    if isinstance(sent.content, str) or sent.role == "system":
+        text = sent.content if isinstance(sent.content, str) else "\n\n".join(block.text for block in sent.content)
+        yield {"role": sent.role, "content": text}
+        return
+    for block in sent.content:
+        if block.type == "tool_result":
+            result = _text_of(block.get("content"))
+            yield {"role": "tool", "tool_call_id": str(block.get("tool_use_id")), "content": result}
+    parts = [part for block in sent.content for part in _parts(block)]
+    calls = [_tool_call(block) for block in sent.content if block.type == "tool_use"]
+    if calls:
+        yield {"role": "assistant", "content": _text_of(parts), "tool_calls": calls}
+    elif parts:
+        yield {"role": sent.role, "content": parts}
+
+
+def _parts(block: Block) -> Iterator[Json]:
+    """The texts and images of a block. Raises ApiError for what is neither, nor a call, a result or a thought."""
+    if block.type == "text":
+        yield {"type": "text", "text": block.text}
+    elif block.type == "image":
+        source = block.get("source")
+        fields = source if isinstance(source, Mapping) else {}
+        url = fields.get("url") or f"data:{fields.get('media_type')};base64,{fields.get('data')}"
+        yield {"type": "image_url", "image_url": {"url": url}}
+    elif block.type not in ("tool_use", "tool_result", "thinking", "redacted_thinking"):
+        raise ApiError(400, f"a block of type {block.type!r} is not supported; send text or images", param="messages")
+
+
+def _tool_call(block: Block) -> Json:
+    arguments = block.get("input")
+    fields = dict(arguments) if isinstance(arguments, Mapping) else {}
+    return ToolCall(str(block.get("id")), str(block.get("name")), fields).body()
+
+
+def _text_of(content: object) -> str:
+    """The texts of a content in any of its forms."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, Sequence) else []
+    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
+
+
+def _tool_fields(body: CountRequest) -> Json:
+    """Tools and the choice among them, in OpenAI's form. Raises ApiError for tools of Anthropic's own servers."""
+    tools = []
+    for tool in body.tools:
+        if tool.input_schema is None:
+            kind = tool.type or tool.name
+            raise ApiError(400, f"the tool {kind!r} runs on Anthropic's servers; send tools of yours", param="tools")
+        function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        tools.append({"type": "function", "function": function})
+    choice = body.tool_choice
+    if choice is None or not tools:
+        return {"tools": tools}
+    named = {"type": "function", "function": {"name": choice.name}}
+    chosen: Json = {"tools": tools, "tool_choice": _CHOICES.get(choice.type, named)}
+    return chosen | ({"parallel_tool_calls": False} if choice.disable_parallel_tool_use else {})

@@ -1,0 +1,273 @@
+"""Ollama's protocol: /api/chat and /api/generate, streamed unless a client says no, and what its clients ask first.
+
+Requests are translated to chat requests and back. Ollama names models NAME:TAG; the tag `latest` may be left out.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import perf_counter_ns
+from typing import Literal
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+
+from localmem.server.chat_service import ALIAS, Json, check_model, respond
+from localmem.server.dependencies import Caller, KeyOnly, RequestCaller, Services, SharedServices
+from localmem.server.errors import ApiError
+from localmem.server.reply_stream import ReplyStream
+from localmem.server.routes.completions import recall_body
+from localmem.server.schemas import ToolCall, translate_chat
+from localmem.types import Completion, Reply
+
+_VERSION = "0.12.0"  # of the protocol that is spoken here: clients compare it
+_LATEST = ":latest"
+# Ollama's options by the names of OpenAI and vLLM; others, such as num_ctx, are settings of the server here.
+_OPTIONS = {
+    "temperature": "temperature",
+    "num_predict": "max_tokens",
+    "seed": "seed",
+    "stop": "stop",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repeat_penalty": "repetition_penalty",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+
+router = APIRouter(prefix="/api")
+
+
+class OllamaMessage(BaseModel):
+    """A message; images are base64."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    images: list[str] | None = None
+    tool_calls: list[dict[str, object]] | None = None
+
+
+class _Generation(BaseModel):
+    """What chats and single prompts have in common."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str
+    stream: bool = True
+    format: Literal["json", ""] | dict[str, object] | None = None
+    options: dict[str, object] | None = None
+
+
+class OllamaChatRequest(_Generation):
+    """POST /api/chat."""
+
+    messages: list[OllamaMessage] = []
+    tools: list[dict[str, object]] | None = None
+
+
+class GenerateRequest(_Generation):
+    """POST /api/generate. An empty prompt only loads the model."""
+
+    prompt: str = ""
+    system: str = ""
+    suffix: str = ""
+    images: list[str] | None = None
+
+
+class ShowRequest(BaseModel):
+    """POST /api/show; older clients say `name`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str = ""
+    name: str = ""
+
+
+@router.post("/chat")
+async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
+    """The reply to a dialogue. Raises ApiError."""
+    form = OllamaFormat(_name(body.model), is_chat=True)
+    if not body.messages:
+        return JSONResponse(form.loaded())
+    return await _respond(caller, body, translate_messages(body.messages), form, tools=body.tools)
+
+
+@router.post("/generate")
+async def generate(body: GenerateRequest, caller: RequestCaller) -> Response:
+    """The reply to a prompt. Raises ApiError."""
+    if body.suffix:
+        raise ApiError(400, "suffix is not supported; omit it", param="suffix")
+    form = OllamaFormat(_name(body.model), is_chat=False)
+    if not body.prompt:
+        return JSONResponse(form.loaded())
+    system = [OllamaMessage(role="system", content=body.system)] if body.system else []
+    prompt = OllamaMessage(role="user", content=body.prompt, images=body.images)
+    return await _respond(caller, body, translate_messages([*system, prompt]), form)
+
+
+async def _respond(
+    caller: Caller,
+    body: _Generation,
+    messages: Sequence[Json],
+    form: "OllamaFormat",
+    tools: Sequence[object] | None = None,
+) -> Response:
+    sampling = {_OPTIONS[name]: value for name, value in (body.options or {}).items() if name in _OPTIONS}
+    limit = sampling.get("max_tokens")
+    if isinstance(limit, int) and limit < 1:  # -1 and -2: as much as fits
+        del sampling["max_tokens"]
+    fields = {
+        **sampling,
+        "model": body.model.removesuffix(_LATEST),
+        "messages": messages,
+        "stream": body.stream,
+        "tools": tools,
+        "response_format": _response_format(body.format),
+    }
+    return await respond(caller, translate_chat(fields), form)
+
+
+@router.get("/tags", dependencies=[KeyOnly])
+def tags(services: SharedServices) -> Json:
+    """The models that can be chatted with."""
+    return {"models": [_model(services, name) for name in (ALIAS, services.settings.model)]}
+
+
+@router.get("/ps", dependencies=[KeyOnly])
+def loaded_models(services: SharedServices) -> Json:
+    """The models that are loaded."""
+    return {"models": [_model(services, services.settings.model)] if services.warm.is_set() else []}
+
+
+@router.post("/show", dependencies=[KeyOnly])
+def show(body: ShowRequest, services: SharedServices) -> Json:
+    """What is known of a model. Raises ApiError for another."""
+    check_model(services, (body.model or body.name).removesuffix(_LATEST))
+    llm = services.runtime.llm
+    abilities = {"tools": "tools", "images": "vision"}
+    capabilities = ["completion", *(name for ability, name in abilities.items() if ability in llm.abilities)]
+    info = {"general.architecture": ALIAS, f"{ALIAS}.context_length": llm.context_length}
+    model = _model(services, services.settings.model)
+    return {**model, "capabilities": capabilities, "model_info": info, "template": "", "parameters": ""}
+
+
+@router.get("/version")
+async def version() -> Json:
+    """The version of Ollama whose protocol this is."""
+    return {"version": _VERSION}
+
+
+@dataclass(slots=True)
+class OllamaFormat:
+    """Ollama's responses: JSON lines, the last of which has the numbers; durations are in nanoseconds."""
+
+    model: str
+    is_chat: bool
+    media_type: str = "application/x-ndjson"
+    _start: int = field(default_factory=perf_counter_ns)
+
+    def document(self, reply: Reply, stream: ReplyStream) -> Json:
+        """The reply as one document."""
+        return {**self._piece(reply.completion.text, reply.completion), **self._last(reply, stream)}
+
+    def begin(self) -> str:
+        """Nothing comes before the words."""
+        return ""
+
+    def words(self, text: str) -> str:
+        """Some words."""
+        return _line({**self._piece(text), "done": False})
+
+    def end(self, reply: Reply, stream: ReplyStream) -> str:
+        """The calls of tools, then the numbers."""
+        calls = _line({**self._piece("", reply.completion), "done": False}) if reply.completion.tool_calls else ""
+        return calls + _line({**self._piece(""), **self._last(reply, stream)})
+
+    def error(self, error: ApiError) -> str:
+        """An error, which Ollama's clients raise."""
+        return _line({"error": error.message})
+
+    def loaded(self) -> Json:
+        """The answer to a request without words."""
+        return {**self._piece(""), "done": True, "done_reason": "load"}
+
+    def _piece(self, text: str, completion: Completion | None = None) -> Json:
+        head: Json = {"model": self.model, "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+        if not self.is_chat:
+            return {**head, "response": text}
+        message: Json = {"role": "assistant", "content": text}
+        calls = [_to_ollama_call(call) for call in completion.tool_calls] if completion else []
+        return {**head, "message": {**message, "tool_calls": calls} if calls else message}
+
+    def _last(self, reply: Reply, stream: ReplyStream) -> Json:
+        usage, duration = reply.completion.usage, perf_counter_ns() - self._start
+        return {
+            "done": True,
+            "done_reason": "length" if reply.completion.finish == "length" else "stop",
+            "total_duration": duration,
+            "load_duration": 0,
+            "prompt_eval_count": usage.input,
+            "prompt_eval_duration": 0,
+            "eval_count": usage.output,
+            "eval_duration": duration,
+            "localmem": recall_body(reply, stream),
+        }
+
+
+def translate_messages(messages: Sequence[OllamaMessage]) -> list[Json]:
+    """The messages in OpenAI's form. Ollama's calls have no ids: results belong to them in their order."""
+    translated: list[Json] = []
+    waiting: list[str] = []
+    for message in messages:
+        body: Json = {"role": message.role, "content": message.content}
+        if message.images:
+            body["content"] = [{"type": "text", "text": message.content}, *map(_image, message.images)]
+        if message.tool_calls:
+            calls = [ToolCall.read(call) for call in message.tool_calls]
+            waiting = [call.id for call in calls]
+            body["tool_calls"] = [call.body() for call in calls]
+        if message.role == "tool":
+            body["tool_call_id"] = waiting.pop(0) if waiting else f"call_{uuid.uuid4().hex[:12]}"
+        translated.append(body)
+    return translated
+
+
+def _to_ollama_call(call: Mapping[str, object]) -> Json:
+    own = ToolCall.read(call)
+    return {"id": own.id, "function": {"name": own.name, "arguments": own.arguments}}
+
+
+def _image(data: str) -> Json:
+    """An image as a URL; its type is told by how its base64 begins."""
+    starts = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}
+    kind = next((kind for start, kind in starts.items() if data.startswith(start)), "png")
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
+
+
+def _response_format(form: str | Mapping[str, object] | None) -> Json | None:
+    if not form:
+        return None
+    if isinstance(form, str):
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(form)}}
+
+
+def _name(model: str) -> str:
+    return model if ":" in model else model + _LATEST
+
+
+def _model(services: Services, name: str) -> Json:
+    started = datetime.fromtimestamp(services.started, UTC).isoformat().replace("+00:00", "Z")
+    details = {"format": "", "family": ALIAS, "families": [ALIAS], "parameter_size": "", "quantization_level": ""}
+    names: Json = {"name": _name(name), "model": _name(name), "modified_at": started}
+    return {**names, "size": 0, "digest": "", "details": details}
+
+
+def _line(body: Json) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n"

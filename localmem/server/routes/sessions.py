@@ -1,0 +1,215 @@
+"""Sessions and users as a whole: list, read, add past ones, wait until they are remembered, export, import, erase.
+
+POST /v1/sessions logs past sessions durably and answers; they are remembered in the background, and GET /v1/jobs waits
+for it. Sending a session again changes nothing.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from time import monotonic
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from localmem.errors import Conflict, NotFound
+from localmem.server.dependencies import OperatorOnly, Services, SharedServices, User
+from localmem.server.errors import ApiError
+from localmem.store import SessionInfo
+from localmem.transfer.drafts import FileDefaults
+from localmem.transfer.session_lines import parse_session
+from localmem.types import Session
+
+Json = dict[str, object]
+
+IMPORT_PATHS = ("/v1/sessions", "/v1/import")  # whose bodies may be larger than others
+_WORDS = 80  # characters of a session's first words
+_POLL_SECONDS = 0.2
+
+router = APIRouter(prefix="/v1")
+
+
+class PastTurn(BaseModel):
+    """A message of a past session; without `time` it has that of its session."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["user", "assistant", "system"]
+    text: str
+    time: str | None = None
+    speaker: str | None = None
+
+
+class PastSession(BaseModel):
+    """A past session; without `id` it gets one from its content. Times are ISO 8601."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str | None = None
+    time: str | None = None
+    turns: Annotated[list[PastTurn], Field(min_length=1)]
+
+
+class PastSessions(BaseModel):
+    """POST /v1/sessions."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sessions: Annotated[list[PastSession], Field(min_length=1)]
+
+
+@router.get("/sessions")
+def list_sessions(
+    services: SharedServices,
+    user: User,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    before: str | None = None,
+    state: Literal["open", "closed"] | None = None,
+) -> Json:
+    """The user's sessions, the latest first, with times and first words; from the one `before` a session on."""
+    infos = [info for info in reversed(services.runtime.store.sessions(user, state)) if info.turns]
+    if before is not None:
+        places = [place for place, info in enumerate(infos) if info.id == before]
+        if not places:
+            raise NotFound(f"no session {before!r} to continue before; omit before to start at the latest")
+        infos = infos[places[0] + 1 :]
+    data = [_describe(services, user, info) for info in infos[:limit]]
+    return {"object": "list", "data": data, "has_more": len(infos) > limit}
+
+
+@router.post("/sessions", status_code=202)
+def add_past_sessions(body: PastSessions, services: SharedServices, user: User) -> Json:
+    """Log past sessions, all or none. Raises ApiError, Conflict for an id that another session has."""
+    chat, store = services.settings.chat, services.runtime.store
+    defaults = FileDefaults(chat.user_name, chat.assistant_name, chat.zone)
+    sent = [
+        parse_session(json.dumps(session.model_dump(exclude_none=True)), f"sessions.{number}", defaults)
+        for number, session in enumerate(body.sessions)
+    ]
+    known = {info.id for info in store.sessions(user)}
+    for session in sent:
+        if session.id in known and _words(store.session(user, session.id)) != _words(session):
+            raise Conflict(f"session {session.id!r} exists with other turns; send it under another id")
+    new = [session for session in sent if session.id not in known]
+    services.runtime.read_later(user, new)
+    added = {session.id for session in new}
+    data = [{"id": session.id, "status": "added" if session.id in added else "present"} for session in sent]
+    return {"object": "list", "data": data}
+
+
+@router.get("/sessions/{session_id}")
+def read_session(session_id: str, services: SharedServices, user: User) -> Json:
+    """One session with its turns, without those that are put away. Raises NotFound."""
+    session = _visible(services, user, session_id)
+    info = next(info for info in services.runtime.store.sessions(user) if info.id == session_id)
+    turns = [asdict(turn) for turn in session.turns]
+    return {**_describe(services, user, info, session), "data": turns}
+
+
+@router.delete("/sessions/{session_id}")
+def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
+    """Erase a session and all that came from it. Raises NotFound."""
+    with services.sessions.exclusive(user):
+        receipt = services.runtime.store.delete_session(user, session_id)
+    return {"object": "erasure", **asdict(receipt)}
+
+
+@router.get("/jobs")
+async def list_jobs(
+    services: SharedServices,
+    user: User,
+    session: str | None = None,
+    wait: Annotated[float, Query(ge=0, le=60)] = 0,
+) -> Json:
+    """The closed sessions that are not remembered yet, or one session; `wait` is for how many seconds to wait for them.
+
+    `done` tells whether they are. Raises NotFound.
+    """
+    end = monotonic() + wait
+    jobs = await asyncio.to_thread(_jobs, services, user, session)
+    while any(job["status"] != "done" for job in jobs) and monotonic() < end:
+        await asyncio.sleep(_POLL_SECONDS)
+        jobs = await asyncio.to_thread(_jobs, services, user, session)
+    return {"object": "list", "data": jobs, "done": all(job["status"] == "done" for job in jobs)}
+
+
+@router.get("/export")
+def export(services: SharedServices, user: User) -> StreamingResponse:
+    """Everything of the user, as the lines of `localmem export`. Raises NotFound."""
+    if user not in services.runtime.store.users():
+        raise NotFound(f"user {user!r} has no memory to export")
+
+    def lines() -> Iterator[str]:
+        for line in services.runtime.store.export(user):
+            yield line + "\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+@router.post("/import", status_code=201)
+async def import_lines(request: Request, services: SharedServices, user: User) -> Json:
+    """Take in the lines of an export, all or nothing, for a user without a memory. Raises ApiError, BadInput."""
+    try:
+        text = (await request.body()).decode()
+    except UnicodeDecodeError as error:
+        raise ApiError(400, f"the body is not UTF-8 ({error}); send the lines of an export") from error
+
+    def restore() -> Json:
+        with services.sessions.exclusive(user):
+            return {"object": "import", **asdict(services.runtime.store.restore(text.split("\n"), "the body", user))}
+
+    return await asyncio.to_thread(restore)
+
+
+@router.get("/users", dependencies=[OperatorOnly])
+def list_users(services: SharedServices) -> Json:
+    """All users, for an operator."""
+    return {"object": "list", "data": [{"id": user, "object": "user"} for user in services.runtime.store.users()]}
+
+
+@router.delete("/users/{name:path}", dependencies=[OperatorOnly])
+def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
+    """Erase a user with everything, for an operator; `confirm` is the name again. Raises NotFound, ApiError."""
+    if confirm != name:
+        raise ApiError(400, "this erases everything of this user for good; add ?confirm=USER", param="confirm")
+    with services.sessions.exclusive(name):
+        receipt = services.runtime.store.delete_user(name)
+    return {"object": "erasure", **asdict(receipt)}
+
+
+def _describe(services: Services, user: str, info: SessionInfo, session: Session | None = None) -> Json:
+    session = session or _visible(services, user, info.id)
+    first = next((turn.text for turn in session.turns if turn.role == "user"), "")
+    words = " ".join(first.split())
+    return {
+        "id": info.id,
+        "object": "session",
+        "state": info.state,
+        "started": info.started,
+        "ended": info.ended,
+        "turns": len(session.turns),
+        "first_words": words if len(words) <= _WORDS else words[: _WORDS - 1] + "…",
+        "remembered": info.jobs.get(services.settings.system) == "done",
+    }
+
+
+def _visible(services: Services, user: str, session_id: str) -> Session:
+    with services.sessions.current_agent(user) as agent:
+        return agent.memory.bank.visible(services.runtime.store.session(user, session_id))
+
+
+def _words(session: Session) -> Sequence[tuple[str, str]]:
+    return [(turn.role, turn.text) for turn in session.turns]
+
+
+def _jobs(services: Services, user: str, session_id: str | None) -> list[Json]:
+    system, infos = services.settings.system, services.runtime.store.sessions(user)
+    states = {info.id: info.jobs.get(system, "open" if info.state == "open" else "pending") for info in infos}
+    if session_id is not None and session_id not in states:
+        raise NotFound(f"no session {session_id!r}; GET /v1/sessions lists them")
+    waiting = {info.id for info in infos if info.turns and info.state == "closed" and states[info.id] != "done"}
+    chosen = sorted(waiting, key=list(states).index) if session_id is None else [session_id]
+    return [{"object": "job", "session": name, "status": states[name]} for name in chosen]
