@@ -9,7 +9,7 @@ and sets t back to 0. A piece whose retention is below a threshold is forgotten.
 Follows the paper, not its published code, where the two differ: that code computes exp(-t*S/5), by which a piece fades
 faster the more often it is recalled.
 
-Differs from the paper: it gives no threshold (ours is in configs/systems/memorybank.yaml), and forgetting is by the
+Differs from the paper: it gives no threshold, so that nothing is forgotten unless one is set, and forgetting is by the
 threshold alone, not by chance. Of the pieces that search finds, those with the highest score times retention are shown.
 A day of several sessions has a summary for each of them.
 """
