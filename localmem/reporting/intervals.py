@@ -54,18 +54,14 @@ class Estimate(NamedTuple):
 
 def estimate(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Estimate:
     """The mean of at least one value. `clusters` names the cluster of each; without it, or with a single cluster,
-    values count as independent. Raises BadInput.
+    values count as independent. Where all values are from 0 to 1, so is the interval. Raises BadInput.
     """
     if not values:
         raise BadInput("cannot take the mean of no values; give at least one value")
-    sample = np.asarray(values, dtype=np.float64)
-    mean = float(sample.mean())
-    if len(sample) < _LEAST:
-        return Estimate(mean, None, None)
-    error, quantile = _error(sample, mean, _numbers(clusters, len(sample)))
-    if set(np.unique(sample)) <= {0.0, 1.0}:
-        return Estimate(mean, *_wilson(mean, error, len(sample), quantile))
-    return Estimate(mean, mean - quantile * error, mean + quantile * error)
+    result = _estimate(values, clusters)
+    if result.low is None or result.high is None or min(values) < 0 or max(values) > 1:
+        return result
+    return Estimate(result.mean, max(0.0, result.low), min(1.0, result.high))
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Estimate:
@@ -76,14 +72,27 @@ def difference(ours: Sequence[float], theirs: Sequence[float], clusters: Sequenc
     """
     if len(ours) != len(theirs):
         raise BadInput(f"{len(ours)} and {len(theirs)} values cannot be paired; give two runs over the same questions")
+    if not ours:
+        raise BadInput("cannot compare no values; give at least one pair")
     values = [a - b for a, b in zip(ours, theirs, strict=True)]
-    result = estimate(values, clusters)
+    result = _estimate(values, clusters)
     if result.low is None or result.high is None or not {*ours, *theirs} <= {0.0, 1.0}:
         return result
     count = len(values) + 2
     up, down = ((values.count(sign) + 1) / count for sign in (1.0, -1.0))
     least = 1.96 * sqrt((up + down - (up - down) ** 2) / count)
     return Estimate(result.mean, min(result.low, result.mean - least), max(result.high, result.mean + least))
+
+
+def _estimate(values: Sequence[float], clusters: Sequence[Hashable] | None) -> Estimate:
+    sample = np.asarray(values, dtype=np.float64)
+    mean = float(sample.mean())
+    if len(sample) < _LEAST:
+        return Estimate(mean, None, None)
+    error, quantile = _error(sample, mean, _numbers(clusters, len(sample)))
+    if set(np.unique(sample)) <= {0.0, 1.0}:
+        return Estimate(mean, *_wilson(mean, error, len(sample), quantile))
+    return Estimate(mean, mean - quantile * error, mean + quantile * error)
 
 
 def _numbers(clusters: Sequence[Hashable] | None, count: int) -> NDArray[np.int64]:
@@ -108,4 +117,4 @@ def _wilson(share: float, error: float, count: int, quantile: float) -> tuple[fl
     weight = quantile**2 / independent
     middle = (share + weight / 2) / (1 + weight)
     half = sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return middle - half, middle + half

@@ -59,6 +59,12 @@ def test_clusters_that_agree_within_widen_the_interval() -> None:
     assert estimate(values, range(200)) == apart
 
 
+def test_shares_stay_shares_and_differences_do_not() -> None:
+    near_one = [1.0] * 9 + [0.5]
+    assert estimate(near_one).high == 1.0
+    assert (difference(near_one, [0.0] * 10).high or 0) > 1.0
+
+
 def test_fewer_than_five_values_have_no_interval() -> None:
     few = estimate([1.0, 0.0, 1.0, 1.0])
     assert tuple(few) == (0.75, None, None)
@@ -88,3 +94,5 @@ def test_missing_or_unpaired_values_are_refused() -> None:
         estimate([])
     with pytest.raises(BadInput, match="2 and 1 values"):
         difference([1.0, 2.0], [1.0])
+    with pytest.raises(BadInput, match="compare no values"):
+        difference([], [])
