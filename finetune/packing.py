@@ -49,6 +49,11 @@ class PackedRow:
     soft: tuple[SoftTarget, ...] = ()
     prompt: str = ""
 
+    @property
+    def traces(self) -> int:
+        """The number of traces in the row."""
+        return max(self.branches)
+
 
 def encode(trace: Trace, chat: ChatTokenizer) -> PackedRow:
     """A row of one trace: the prompt under the chat template, the answer, and the token that ends a turn.

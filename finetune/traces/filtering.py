@@ -106,6 +106,9 @@ def find_problem(trace: Trace, stage: str) -> Reason | None:
         return "cut short"
     if not is_valid(trace.answer, trace):
         return "wrong format"
+    gold = trace.metadata.gold
+    if gold in trace.metadata.options and trace.answer != gold:
+        return "differs from gold"
     return _find_falsehood(trace, stage) if stage in TEXT_STAGES else None
 
 

@@ -6,6 +6,7 @@ that, too (Hinton et al., 2015). `finetune.grading` measures the result.
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +18,7 @@ from finetune.traces.trace import read_traces
 from finetune.trainers import training
 from finetune.trainers.training import Notify, TrainingJob, TrainingRecipe, TrainingResult, require_modules
 from localmem.errors import BadInput, MissingExtra
+from localmem.files import read_json
 from localmem.llm.adapters import AdapterNotes, read_notes, save_notes
 from localmem.llm.tokenizer import ChatTokenizer
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     import torch
     from peft import PeftModel
     from transformers import PreTrainedModel, Trainer
+
+
+FEW_TRACES, FEW_STEPS = 32, 30  # below these, nothing is learned that another seed would not undo
 
 
 class LoraRecipe(TrainingRecipe):
@@ -41,6 +46,8 @@ class LoraRecipe(TrainingRecipe):
     """Adapter to continue from: the --out of a finished run, whose rank stays as it is."""
     rank: int = Field(16, ge=1)
     """Rank of the adapter."""
+    alpha: int | None = Field(None, ge=1)
+    """What the adapter is multiplied by, over its rank; null for twice the rank."""
     dora: bool = False
     """Learn direction and length of the weights separately (Liu et al., 2024); served only when merged."""
     four_bit: bool = False
@@ -69,8 +76,11 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
 
     base = training.base_folder(recipe.base)
     chat = ChatTokenizer(base)
-    training.check_checkpoints(job)
+    training.check_checkpoints(job, chat.template_sha256)
     learned, checked = (_read_rows(paths, recipe, chat, job.notify) for paths in (recipe.train, recipe.valid))
+    caution = describe_too_little(recipe, sum(row.traces for row in learned), len(learned))
+    if caution:
+        job.notify(caution)
     set_seed(recipe.seed)
     model = _make_student(base, recipe)
     arguments = training.trainer_arguments(job, "loss") | {
@@ -92,8 +102,19 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     job.notify(f"{len(learned)} training rows, {len(checked)} validation rows, {trained:,} trained parameters")
     result = training.run_trainer(trainer, job.out)
-    _save_adapter(job, base.name, model, chat, result)
+    _save_adapter(job, base.name, model, chat, result, caution)
     return result
+
+
+def describe_too_little(recipe: LoraRecipe, traces: int, rows: int) -> str:
+    """That so few traces or steps teach nothing; "" for more."""
+    steps = ceil(ceil(rows / (recipe.batch_size * recipe.accumulate)) * recipe.epochs)
+    if traces >= FEW_TRACES and steps >= FEW_STEPS:
+        return ""
+    return (
+        f"{steps} steps on {traces} traces in {rows} rows teach nothing, whatever is measured: this only tries the "
+        f"commands out; collect {FEW_TRACES} traces or more, and train {FEW_STEPS} steps or more"
+    )
 
 
 def merge(adapter: Path, base: Path, out: Path) -> None:
@@ -140,13 +161,14 @@ def _make_student(base: Path, recipe: LoraRecipe) -> "PeftModel":
     plain.config.use_cache = False  # no token is read twice
     if recipe.start:
         _require_adapter(recipe.start)
+        _check_rank(recipe.start, recipe)
         try:
             return PeftModel.from_pretrained(plain, str(recipe.start), is_trainable=True)
         except (RuntimeError, ValueError) as error:
             _reject_adapter(recipe.start, base, error)
     config = LoraConfig(
         r=recipe.rank,
-        lora_alpha=2 * recipe.rank,
+        lora_alpha=recipe.alpha or 2 * recipe.rank,
         lora_dropout=0.0,
         target_modules="all-linear",
         use_dora=recipe.dora,
@@ -159,6 +181,18 @@ def _make_student(base: Path, recipe: LoraRecipe) -> "PeftModel":
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
     return model
+
+
+def _check_rank(start: Path, recipe: LoraRecipe) -> None:
+    """Raise BadInput if the recipe asks for another rank or alpha than those of the adapter that it continues."""
+    config = read_json(start / "adapter_config.json", dict[str, object], "use the --out of a finished run")
+    for name, key in (("rank", "r"), ("alpha", "lora_alpha")):
+        value = getattr(recipe, name)
+        if name in recipe.model_fields_set and value is not None and value != config.get(key):
+            raise BadInput(
+                f"{name} {value} is asked for, and the adapter in {start} has {name} {config.get(key)}, which stays; "
+                f"leave out {name}, or train without start"
+            )
 
 
 def _require_adapter(folder: Path) -> None:
@@ -259,7 +293,12 @@ def divergence(
 
 
 def _save_adapter(
-    job: TrainingJob[LoraRecipe], base: str, model: "PeftModel", chat: ChatTokenizer, result: TrainingResult
+    job: TrainingJob[LoraRecipe],
+    base: str,
+    model: "PeftModel",
+    chat: ChatTokenizer,
+    result: TrainingResult,
+    caution: str,
 ) -> None:
     """Save the adapter in bfloat16 (half the size, and the servers' format) with card, curves, and serving notes.
 
@@ -275,19 +314,21 @@ def _save_adapter(
     teachers = ", ".join(sorted({trace.metadata.teacher for trace in traces}))
     prompts = {trace.metadata.prompt: trace.metadata.prompt_sha256 for trace in traces if trace.metadata.prompt_sha256}
     notes = AdapterNotes(base=base, prompts=prompts, template_sha256=chat.template_sha256)
+    rank = next(iter(model.peft_config.values())).r
     card = Card(
         title=f"Student for {', '.join(sorted({path.stem for path in recipe.train}))}",
-        what=f"A LoRA adapter of rank {recipe.rank} on {base}, trained on outputs of {teachers}.",
+        what=f"A LoRA adapter of rank {rank} on {base}, trained on outputs of {teachers}.",
         base=base,
         data=[*recipe.train, *recipe.valid],
         settings={"start": recipe.start.name if recipe.start else None},
         more=[
+            *([f"**Caution:** {caution}.\n"] if caution else []),
             "## Served with\n",
             f"The base model {notes.base}, under the setting `llm.adapters`. Loading it warns if these have changed:\n",
             *(f"- prompt `{name}`, sha256 `{digest[:16]}`" for name, digest in sorted(notes.prompts.items())),
             f"- chat template, sha256 `{notes.template_sha256[:16]}`",
         ],
     )
-    save_run(job, model, None, card, result, {"traces": len(traces), **notes.model_dump()})
+    save_run(job, model, None, card, result, {"traces": len(traces), "caution": caution, **notes.model_dump()})
     if is_first_process():
         save_notes(job.out, notes)

@@ -4,6 +4,7 @@ Does not depend on any task: a trainer passes a model, encoded examples and a me
 code trains on several GPUs.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from finetune import resuming
 from localmem.errors import BadInput, MissingExtra
 from localmem.llm.device import no_progress_bar
 from localmem.weights import model_path
@@ -35,6 +37,7 @@ Notify = Callable[[str], None]
 Example = Mapping[str, object]
 Measure = Callable[["NDArray[np.float32]", "NDArray[np.int64]"], dict[str, float]]  # (logits, labels) -> named measures
 
+_NO_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|CUBLAS_STATUS_ALLOC_FAILED")
 CHECKPOINTS = "checkpoints"
 REPORT = "run.json"
 
@@ -185,7 +188,7 @@ def run_trainer(trainer: "Trainer", out: Path) -> TrainingResult:
     _check_memory(trainer.model)
     checkpoint = _last_checkpoint(out)
     start = perf_counter()
-    with without_progress():
+    with without_progress(), _enough_memory(trainer):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         seconds = perf_counter() - start
         metrics = trainer.evaluate()
@@ -194,12 +197,21 @@ def run_trainer(trainer: "Trainer", out: Path) -> TrainingResult:
     return TrainingResult(measures, trainer.state.log_history, seconds, trainer.state.global_step)
 
 
-def check_checkpoints(job: TrainingJob[Recipe]) -> None:
-    """Raise BadInput if the job's folder holds a finished run, or checkpoints and the job does not resume."""
+def check_checkpoints(job: TrainingJob[Recipe], template: str = "") -> None:
+    """Record what the run begins with, or compare it with what an earlier run in the folder began with.
+
+    `template` is the checksum of the chat template, if the base has one. Raises BadInput if the job's folder holds a
+    finished run, checkpoints and the job does not resume, or checkpoints of other data, settings or models.
+    """
     if (job.out / REPORT).exists():
         raise BadInput(f"{job.out} holds a finished run; choose another --out")
-    if _last_checkpoint(job.out) and not job.resume:
+    resumes = _last_checkpoint(job.out) is not None
+    if resumes and not job.resume:
         raise BadInput(f"{job.out} holds checkpoints of an unfinished run; use --resume, or choose another --out")
+    base = Path(job.recipe.base)
+    if not base.is_dir():
+        base = model_path(job.recipe.base) if ":" not in job.recipe.base else base
+    resuming.compare_or_record(job.out / CHECKPOINTS, job.recipe, base, template, resumes=resumes)
 
 
 def require_modules(*modules: str) -> None:
@@ -273,6 +285,23 @@ def _check_memory(model: "torch.nn.Module") -> None:
             f"training needs {needed / 1e9:.1f} GB besides the weights and {free / 1e9:.1f} GB are free; use a smaller "
             "base model or a machine with more memory"
         )
+
+
+@contextmanager
+def _enough_memory(trainer: "Trainer") -> Iterator[None]:
+    """Turns the errors of an allocator into a BadInput of one line."""
+    import torch
+
+    try:
+        yield
+    except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not _NO_MEMORY.search(str(error)):
+            raise
+        rows, step = trainer.args.per_device_train_batch_size, trainer.state.global_step
+        raise BadInput(
+            f"out of memory at step {step} with batch_size {rows}; use --set batch_size={max(1, rows // 2)} with a "
+            "higher accumulate, shorter rows, a smaller base model or --set four_bit=true, in another --out"
+        ) from error
 
 
 def _last_checkpoint(out: Path) -> Path | None:

@@ -23,6 +23,7 @@ RECIPES: dict[str, type[Recipe]] = {
     "segmenter": SegmenterRecipe,
     "texttiling": TextTilingRecipe,
 }
+VARIANTS: dict[str, type[Recipe]] = {"lora-carecall": LoraRecipe}  # other values of the same fields
 
 
 def _file(name: str) -> Path:
@@ -30,7 +31,7 @@ def _file(name: str) -> Path:
 
 
 def test_every_trainer_has_a_recipe() -> None:
-    assert {path.stem for path in resource("configs/finetune").glob("*.yaml")} == set(RECIPES)
+    assert {path.stem for path in resource("configs/finetune").glob("*.yaml")} == {*RECIPES, *VARIANTS}
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -38,6 +39,11 @@ def test_a_shipped_recipe_states_the_defaults(name: str) -> None:
     values = read_yaml(_file(name))
     assert list(values) == list(RECIPES[name].model_fields)
     assert RECIPES[name].model_validate(values) == RECIPES[name]()
+
+
+def test_the_paper_s_recipe_has_its_rank_and_alpha() -> None:
+    recipe = LoraRecipe.model_validate(read_yaml(_file("lora-carecall")))
+    assert (recipe.rank, recipe.alpha, recipe.weight_decay, recipe.batch_size) == (4, 32, 0.1, 8)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -1,10 +1,12 @@
 """LoRA students: packed rows give the loss of separate ones, only the assistant's tokens count, runs resume."""
 
+import json
 import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from finetune.grading import grade, score_answer
 from finetune.packing import IGNORED, PackedRow, collate, encode, pack
 from finetune.run_folder import Card, hash_files, register, save_run
 from finetune.traces.trace import Teacher, Trace, make_trace, write_traces
-from finetune.trainers.lora import LoraRecipe, divergence, merge, token_loss, train
+from finetune.trainers.lora import LoraRecipe, describe_too_little, divergence, merge, token_loss, train
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Work
@@ -234,6 +236,82 @@ def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, ep
     for resume in (False, True):
         with pytest.raises(BadInput, match="holds a finished run"):
             train(replace(complete, resume=resume))
+
+
+@pytest.fixture
+def interrupted(base: Path, tmp_path: Path) -> TrainingJob[LoraRecipe]:
+    """A run to resume that stopped after two epochs of four."""
+    training = job(base, tmp_path / "begun", epochs=4, patience=9)
+    _stop_after(training, 2.0)
+    return replace(training, resume=True)
+
+
+def test_a_resumed_run_with_other_settings_is_refused_by_their_names(interrupted: TrainingJob[LoraRecipe]) -> None:
+    changed = interrupted.recipe.model_copy(update={"rank": 4, "learning_rate": 1e-3})
+    with pytest.raises(
+        BadInput, match=r"begun with another learning_rate \(0\.02\) now \(0\.001\), rank \(8\) now \(4\)"
+    ):
+        train(interrupted.with_recipe(changed))
+
+
+def test_a_resumed_run_with_other_data_is_refused(interrupted: TrainingJob[LoraRecipe]) -> None:
+    write_traces(interrupted.recipe.train[0], TRACES[:4])
+    with pytest.raises(BadInput, match="begun with another data of train ") as error:
+        train(interrupted)
+    assert "\n" not in str(error.value)
+    assert "rank" not in str(error.value)
+
+
+def test_a_resumed_run_with_another_base_or_template_is_refused(
+    base: Path, interrupted: TrainingJob[LoraRecipe], tmp_path: Path
+) -> None:
+    other = small_chat(tmp_path / "other", [*WORDS, "more"])
+    with pytest.raises(BadInput, match=r"another base model .* now .*base \("):
+        train(interrupted.with_recipe(interrupted.recipe.model_copy(update={"base": str(other)})))
+    original = (base / "chat_template.jinja").read_text(encoding="utf-8")
+    try:
+        (base / "chat_template.jinja").write_text(original.replace("<end>", "<end>" * 2), encoding="utf-8")
+        with pytest.raises(BadInput, match=r"begun with another chat template \(\w{12}\) now \(\w{12}\);"):
+            train(interrupted)
+    finally:
+        (base / "chat_template.jinja").write_text(original, encoding="utf-8")
+
+
+def test_out_of_memory_is_one_line(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import Trainer
+
+    def fail(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has ...")
+
+    monkeypatch.setattr(Trainer, "training_step", fail)
+    with pytest.raises(BadInput, match="out of memory at step 0 with batch_size 1; use") as error:
+        train(job(base, tmp_path))
+    assert "\n" not in str(error.value)
+
+
+def test_the_rank_of_an_adapter_that_is_continued_stays(base: Path, student: Path, tmp_path: Path) -> None:
+    fields: dict[str, Any]
+    for field, value in (("rank", 4), ("alpha", 32)):
+        fields = {field: value}
+        with pytest.raises(BadInput, match=f"{field} {value} is asked for, and the adapter in .* which stays"):
+            train(job(base, tmp_path / field, start=student, **fields))
+
+
+def test_rank_and_alpha_are_those_of_the_recipe(base: Path, tmp_path: Path) -> None:
+    training = job(base, tmp_path, rank=4, alpha=32, epochs=1)
+    train(training)
+    config = json.loads((training.out / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (config["r"], config["lora_alpha"]) == (4, 32)
+
+
+def test_six_steps_on_two_rows_are_said_to_be_nothing(base: Path, tmp_path: Path) -> None:
+    notes: list[str] = []
+    training = replace(job(base, tmp_path, TRACES[:2], epochs=3, row_tokens=9), notify=notes.append)
+    write_traces(training.recipe.train[0], TRACES[:2])
+    train(training)
+    assert any("6 steps on 2 traces in 2 rows teach nothing" in line for line in notes)
+    assert "**Caution:** 6 steps" in (training.out / "README.md").read_text(encoding="utf-8")
+    assert not describe_too_little(training.recipe, traces=400, rows=40)
 
 
 def _stop_after(training: TrainingJob[LoraRecipe], epochs: float) -> None:

@@ -1,0 +1,79 @@
+"""What a training was begun with: its settings, data, base model and chat template, compared when it is resumed.
+
+A run that goes on with other data ends with weights that belong to neither; so a difference is refused by its name.
+Does not depend on any task.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from localmem.errors import BadInput
+from localmem.files import read_json, write_json
+
+FILE = "begin.json"
+_HEAD = 1 << 20  # bytes of each file of weights that are compared, besides its size
+
+
+def compare_or_record(folder: Path, recipe: BaseModel, base: Path | None, template: str, *, resumes: bool) -> None:
+    """Record in `folder`, that of the checkpoints, what a training begins with; or compare it where one goes on.
+
+    Raises BadInput that names each setting, file, base model or chat template that differs. A run of an earlier version
+    recorded nothing and is not compared.
+    """
+    current = _describe(recipe, base, template)
+    path = folder / FILE
+    if resumes:
+        if path.exists():
+            _compare(folder.parent, read_json(path, dict[str, object]), current)
+        return
+    if int(os.environ.get("RANK", "0")) == 0:
+        write_json(path, current, "choose another --out")
+
+
+def _describe(recipe: BaseModel, base: Path | None, template: str) -> dict[str, object]:
+    values: dict[str, object] = {"chat template": template, "base model": _weights(base) if base else ""}
+    for name, value in recipe:
+        paths = [item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, Path)]
+        if paths:
+            values[f"data of {name}"] = _content(paths)
+        elif name != "licence":
+            values[name] = recipe.model_dump(mode="json", include={name})[name]
+    return values
+
+
+def _compare(out: Path, previous: Mapping[str, object], current: Mapping[str, object]) -> None:
+    names = [name for name in {**previous, **current} if previous.get(name) != current.get(name)]
+    if not names:
+        return
+    pairs = (f"{name} {_shorten(previous.get(name))} now {_shorten(current.get(name))}" for name in names)
+    raise BadInput(f"{out} was begun with another {', '.join(pairs)}; restore that, or choose another --out")
+
+
+def _shorten(value: object) -> str:
+    return f"({value})" if not isinstance(value, str) else f"({value[:12]})" if value else "(none)"
+
+
+def _content(paths: list[Path]) -> str:
+    digest = sha256()
+    for path in paths:
+        for file in _files(path):
+            digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _weights(folder: Path) -> str:
+    """Of the configuration, and of each file of weights its name, size and beginning: a whole one may have 20 GB."""
+    digest = sha256()
+    for file in _files(folder):
+        if file.suffix in (".safetensors", ".bin", ".gguf") or file.name == "config.json":
+            with file.open("rb") as stream:
+                digest.update(f"{file.name} {file.stat().st_size} ".encode() + stream.read(_HEAD))
+    return digest.hexdigest()
+
+
+def _files(path: Path) -> Iterator[Path]:
+    yield from [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
