@@ -5,6 +5,7 @@ the people that it was trained on, so each author's candidates are scored by one
 models are also measured on each author, with weights fitted on the others only.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from localmem.evaluation.datasets.scenarios import FORGOTTEN, Person
 from localmem.files import writing
 from localmem.llm.scripted import ScriptedLLM
 from localmem.retrieval.base import Encoder
+from localmem.systems.evidence import relevance
 from localmem.systems.evidence.evidence_memory import EvidenceMemory
 from localmem.systems.evidence.relevance import describe_request
 
@@ -55,6 +57,7 @@ class Request(NamedTuple):
 def fit_ranking(settings: Settings, folders: Iterable[Path], rerankers: Mapping[str, str], out: Path) -> list[Figures]:
     """Fit both models on the people of these folders and write ranking.yaml and relevance.yaml to `out`.
 
+    Each may take the place of the package's own: relevance.yaml keeps the cues. Its `floor` is for the settings.
     `rerankers` are names or folders by author, default: that of the settings. Returns the measures on each author.
     Raises BadInput.
     """
@@ -74,11 +77,24 @@ def fit_ranking(settings: Settings, folders: Iterable[Path], rerankers: Mapping[
     requests = [request for person in people for request in _read_requests(person)]
     with writing(out, "choose another --out"):
         out.mkdir(parents=True, exist_ok=True)
-        need = {**fit_need(requests), "floor": _choose_floor(requests)}
-        for name, weights in (("ranking", fit_order(questions)), ("relevance", need)):
-            rounded = {key: round(value, 2) for key, value in weights.items()}
-            (out / f"{name}.yaml").write_text(yaml.safe_dump(rounded, sort_keys=False), encoding="utf-8")
+        (out / "ranking.yaml").write_text(_dump(_rounded(fit_order(questions))), encoding="utf-8")
+        need = _rounded(fit_need(requests))
+        model = {BIAS: need.pop(BIAS), "weights": need, "floor": round(_choose_floor(requests), 2)}
+        (out / "relevance.yaml").write_text(f"{_cues_text()}{_dump(model)}", encoding="utf-8")
     return [_measure(author, questions, requests) for author in authors]
+
+
+def _cues_text() -> str:
+    """What stands before the model in the package's relevance.yaml: the cues, and what is said of them."""
+    return re.split(r"(?m)^bias:", Path(relevance.__file__).with_suffix(".yaml").read_text(encoding="utf-8"))[0]
+
+
+def _rounded(weights: Weights) -> Weights:
+    return {name: round(value, 2) for name, value in weights.items()}
+
+
+def _dump(value: object) -> str:
+    return str(yaml.safe_dump(value, sort_keys=False))
 
 
 def _read_questions(
@@ -98,13 +114,13 @@ def _read_questions(
         memory.apply(memory.end_session(session))
     exchanges = [exchange.turns() for session in person.sessions for exchange in session.exchanges()]
     for probe, turns in zip(person.probes, person.evidence, strict=True):
-        wanted = {own[0].id for own in exchanges if any(turn.id in turns for turn in own)}
-        if not wanted or probe.type == FORGOTTEN:
+        evidence = {own[0].id for own in exchanges if any(turn.id in turns for turn in own)}
+        if not evidence or probe.type == FORGOTTEN:
             continue
         for text in filter(None, (probe.question, probe.paraphrase)):
-            found = memory.describe_candidates(text)
-            right = [units[0].sources[0] in wanted for units, _ in found]
-            yield RankedQuestion(person.author, [features for _, features in found], right, len(wanted))
+            candidates = memory.describe_candidates(text)
+            right = [units[0].sources[0] in evidence for units, _ in candidates]
+            yield RankedQuestion(person.author, [features for _, features in candidates], right, len(evidence))
 
 
 def _read_requests(person: Person) -> Iterable[Request]:

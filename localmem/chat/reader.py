@@ -9,7 +9,7 @@ is told by words alone, and in English only. Writes nothing and asks no backbone
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
-from math import inf, log
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from localmem.files import read_yaml
 from localmem.retrieval.base import Reranker
+from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import day
@@ -28,7 +29,7 @@ NOT_KNOWN = "You haven't told me that."
 _CLOSEST = "You haven't told me that, only this: "
 _QUOTED = 3  # sentences
 _QUOTE = 'On {day} {speaker} said: "{sentence}"'
-_LEAST = 1e-4  # a probability of 0 has no log-odds
+_LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
 _IN_SIGHT = 40  # turns of the dialogue that are read, the last ones
 
@@ -74,8 +75,8 @@ class Reader:
             return _say_working(recall.workings[0])
         sentences = list(_sentences([*recall.hits, *_hits_in_sight(dialogue, hidden)], today))
         scores = self._scorer.score(question, [_scored_text(sentence) for sentence in sentences])
-        odds = [_log_odds(score) for score in scores]
-        unit_odds = [_log_odds(sentence.likely) for sentence in sentences]
+        odds = [log_odds(score, _LEAST) for score in scores]
+        unit_odds = [log_odds(sentence.likely, _LEAST) for sentence in sentences]
         ranks = [own + table.place * unit for own, unit in zip(odds, unit_odds, strict=True)]
         order = sorted(range(len(ranks)), key=lambda number: -ranks[number])
         sure = max((own + table.sure_place * unit for own, unit in zip(odds, unit_odds, strict=True)), default=-inf)
@@ -136,11 +137,6 @@ def _scored_text(sentence: _Sentence) -> str:
 
 def _say_working(working: Working) -> str:
     return working.text[:1].upper() + working.text[1:].rstrip(".") + "."
-
-
-def _log_odds(score: float) -> float:
-    likely = min(max(score, _LEAST), 1 - _LEAST)
-    return log(likely / (1 - likely))
 
 
 @cache

@@ -137,6 +137,10 @@ class EvidenceMemory(Memory):
         recall = recall_hits(hits, today)
         return replace(recall, text=f"{recall.text}\n{lines}", workings=tuple(workings)) if workings else recall
 
+    def recall_shown(self, session: Session) -> Recall:
+        """What `recall` returns: the dates stand there already."""
+        return self.recall(session)
+
     def _work_out(self, question: str, day: date, exchanges: list[list[Hit]]) -> list[Working]:
         """What the exchanges allow to be worked out; nothing where they may be out of date, or nothing ranks them."""
         if not self._options.work_out or self._reranker is None or asks_about_past(question):
@@ -172,9 +176,9 @@ class EvidenceMemory(Memory):
     def _find_exchanges(
         self, text: str, count: int, scope: Scope | None = None, present: Set[str] = frozenset()
     ) -> list[list[Unit]]:
-        found = [self._exchange(hit.unit.id) for hit in super().search(text, count, scope)]
-        exchanges = [[unit for unit in units if _may_answer(unit, text, present)] for units in found]
-        return [units for units in exchanges if units]
+        exchanges = [self._exchange(hit.unit.id) for hit in super().search(text, count, scope)]
+        candidates = [[unit for unit in units if _may_answer(unit, text, present)] for units in exchanges]
+        return [units for units in candidates if units]
 
     def _exchange(self, unit_id: str) -> list[Unit]:
         """The live units of an exchange: this one, and the first passage of the other side."""
@@ -191,9 +195,9 @@ class EvidenceMemory(Memory):
         return ordered + [[Hit(unit, 0.0) for unit in units] for units in exchanges[len(candidates) :]]
 
     def _features(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[dict[str, float]]:
-        told = ["\n".join(unit.text for unit in units if unit.kind == STATEMENT) for units in exchanges]
+        statements = ["\n".join(unit.text for unit in units if unit.kind == STATEMENT) for units in exchanges]
         scores = self._reranker.score(text, list(map(_whole_key, exchanges))) if self._reranker else None
-        return describe(told, scores)
+        return describe(statements, scores)
 
     def _current(self, text: str, exchanges: list[list[Hit]], present: Set[str]) -> list[list[Hit]]:
         """The exchanges as they stand now, unless the text asks for what was."""

@@ -17,7 +17,7 @@ from localmem.retrieval.bm25 import words
 from localmem.retrieval.views import FUSION_CONSTANT
 
 RERANKER, PLACE, SHARED = "reranker", "place", "shared"
-_LEAST = 1e-6  # a probability of 0 has no log-odds
+_LEAST = 1e-6  # the least probability of a score
 _FIRST = 3  # exchanges that the second hop starts from
 _RARE = 3  # exchanges that may hold a word which counts as a name or a thing
 _STEM = 5  # letters of a word that are compared: the endings of longer ones do not matter
@@ -26,7 +26,7 @@ _STEM = 5  # letters of a word that are compared: the endings of longer ones do 
 def describe(statements: Sequence[str], scores: Sequence[float] | None) -> list[dict[str, float]]:
     """The features of exchanges in the order of the search: what the user said there, and the reranker's scores."""
     shared = shared_words(statements)
-    odds = [_log_odds(score) for score in scores] if scores is not None else [0.0] * len(statements)
+    odds = [log_odds(score, _LEAST) for score in scores] if scores is not None else [0.0] * len(statements)
     places = [FUSION_CONSTANT / (FUSION_CONSTANT + rank) for rank in range(1, len(statements) + 1)]
     return [
         {RERANKER: own, PLACE: place, SHARED: log1p(count)}
@@ -51,8 +51,9 @@ def probability(features: Mapping[str, float]) -> float:
     return 1 / (1 + exp(-_weights()["bias"] - sum(_weights()[name] * value for name, value in features.items())))
 
 
-def _log_odds(score: float) -> float:
-    likely = min(max(score, _LEAST), 1 - _LEAST)
+def log_odds(score: float, least: float) -> float:
+    """The log-odds of a probability, as if it were at least `least` and at most 1 - `least`: 0 and 1 have none."""
+    likely = min(max(score, least), 1 - least)
     return log(likely / (1 - likely))
 
 

@@ -16,7 +16,9 @@ from localmem.files import read_yaml
 from localmem.retrieval.bm25 import words
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """The content of relevance.yaml."""
+
     cues: dict[str, str]
     bias: float
     weights: dict[str, float]
@@ -35,8 +37,8 @@ def probability_of_need(text: str) -> float:
 
 
 @cache
-def _table() -> _Table:
-    return _Table.model_validate(read_yaml(Path(__file__).with_suffix(".yaml")))
+def _table() -> Table:
+    return Table.model_validate(read_yaml(Path(__file__).with_suffix(".yaml")))
 
 
 @cache

@@ -9,6 +9,7 @@ import yaml
 from finetune.trainers.ranking import BIAS, RankedQuestion, Request, fit_need, fit_order, fit_ranking
 from localmem.config import load_settings
 from localmem.errors import BadInput
+from localmem.systems.evidence import relevance
 from localmem.systems.evidence.ranking import PLACE, RERANKER, SHARED
 
 FACTS = ("My boat lies in Oban.", "My dentist is called Mairi.", "My loft key hangs behind the clock.")
@@ -62,5 +63,6 @@ def test_a_run_measures_each_author_and_writes_both_files(tmp_path: Path, starte
     order, need = (yaml.safe_load((tmp_path / "out" / f"{name}.yaml").read_text()) for name in ("ranking", "relevance"))
     assert list(order) == [BIAS, RERANKER, PLACE, SHARED]
     assert 0 < need["floor"] < 1
+    assert relevance.Table.model_validate(need).weights.keys() == need["cues"].keys()
     with pytest.raises(BadInput, match="the authors are a, b, c: no author 'x'"):
         fit_ranking(settings, [tmp_path], {"x": "folder"}, tmp_path / "out")
