@@ -1,7 +1,8 @@
 """What a person does to single memories: add, edit, pin, put away, undo, erase. The page and MCP are doors to it.
 
 Every change but an erasure is a batch of its own with a cause, by which it is taken back. An edit adds a unit and hides
-the one before it, which a rebuild keeps: hiding names a unit whether it is there or not. No HTTP here.
+the one before it, which a rebuild keeps: hiding names a unit whether it is there or not. Replies that quoted a unit are
+put away or erased with it, or it would come back through them. No HTTP here.
 """
 
 import uuid
@@ -11,13 +12,15 @@ from datetime import datetime
 
 from localmem.bank import Bank
 from localmem.errors import BadInput, Conflict, NotFound
-from localmem.retrieval.views import SIDE_MARK
+from localmem.retrieval.views import SIDE_MARK, split_sentences
 from localmem.runtime import Runtime
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
 from localmem.text.pins import PINNED
-from localmem.types import AddUnit, Change, Hide, MarkUnit, Unit
+from localmem.times.annotate import show_times
+from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, Unit
 
+_TELLING = 20  # characters of a sentence that nobody says by chance; a shorter one counts in quotation marks
 SOURCE = "api"  # in place of the session that a unit comes from
 
 
@@ -54,7 +57,15 @@ class MemoryEditor:
         side = SIDE_MARK + old.id.rpartition(SIDE_MARK)[2] if SIDE_MARK in old.id else ""
         name, body = f"edit-{uuid.uuid4().hex[:12]}{side}", prefix + words
         unit = replace(old, id=name, text=body, key=body, learned=now, spans=None)
-        self._commit(f"edit:{name}", [AddUnit(unit, now), Hide(old.id, name, now)])
+        self._commit(f"edit:{name}", [AddUnit(unit, now), *self._hides((old.id,), old, name, now)])
+        ends = {old.id: name}
+        links = [
+            replace(link, source=ends.get(link.source, link.source), target=ends.get(link.target, link.target))
+            for link in self.bank.links
+            if old.id in (link.source, link.target)
+        ]
+        if links:  # apart from the edit: they depend on what sessions made, which a rebuild makes again
+            self._commit(f"links:{name}", [AddLink(link, now) for link in links])
         return unit
 
     def pin(self, unit_id: str, now: datetime, *, pinned: bool) -> str:
@@ -65,12 +76,12 @@ class MemoryEditor:
     def never_recall(self, unit_id: str, now: datetime) -> str:
         """Put this unit away; what else came from the same turns stays."""
         unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
-        return self._commit(f"hide:{name}", [Hide(unit.id, f"hide-{name}", now)])
+        return self._commit(f"hide:{name}", self._hides((unit.id,), unit, f"hide-{name}", now))
 
     def forget(self, unit_id: str, now: datetime) -> str:
         """Put this unit away with the turns it came from, and so all that comes from them, after a rebuild too."""
         unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
-        return self._commit(f"hide:{name}", [Hide(item, f"hide-{name}", now) for item in (unit.id, *unit.sources)])
+        return self._commit(f"hide:{name}", self._hides((unit.id, *unit.sources), unit, f"hide-{name}", now))
 
     def undo(self, cause: str) -> None:
         """Take back one of these changes. Raises Conflict for an edit that was edited again."""
@@ -82,14 +93,22 @@ class MemoryEditor:
             self._runtime.store.undo_batch(self._user, self._system, cause)
 
     def erase(self, unit_id: str, *, sources: bool) -> list[Receipt]:
-        """Erase a unit for good, with the versions that it replaced by hand; `sources` also erases its turns."""
+        """Erase a unit for good, with the versions that it replaced by hand.
+
+        `sources` also erases its turns, the replies to them, and the replies that quoted it.
+        """
         store, system = self._runtime.store, self._system
-        store.history(self._user, system, unit_id)
+        time = store.history(self._user, system, unit_id).unit.learned
         names, receipts = [unit_id, *_earlier_versions(self.bank, unit_id)], list[Receipt]()
+        request, units = f"erase-{uuid.uuid4().hex[:12]}", [self.bank.units[name] for name in names]
+        quoting = [Hide(turn, request, time) for unit in units for turn in self._quoting_replies(unit) if sources]
+        if quoting:
+            self._commit(f"hide:{request}", list(dict.fromkeys(quoting)))
+            names.append(request)
         with self._sessions.exclusive(self._user):
             for name in names:
                 # The turns of this unit, once erased, may have taken an earlier version along.
-                if name == unit_id or name in store.bank(self._user, system).units:
+                if name in (unit_id, request) or name in store.bank(self._user, system).units:
                     receipts.append(store.delete_unit(self._user, system, name, sources=sources))
         return receipts
 
@@ -99,6 +118,18 @@ class MemoryEditor:
             raise NotFound(f"no memory {unit_id!r} that is in use; it may have been replaced, put away or erased")
         return bank.units[unit_id]
 
+    def _hides(self, items: Sequence[str], unit: Unit, by: str, now: datetime) -> list[Hide]:
+        """Hides what is named, and the replies that quoted the unit."""
+        return [Hide(item, by, now) for item in dict.fromkeys((*items, *self._quoting_replies(unit)))]
+
+    def _quoting_replies(self, unit: Unit) -> list[str]:
+        """The replies that hold a sentence of a unit word for word, with the dates that a recall shows or without."""
+        texts = [text for form in (unit.text, show_times(unit, unit.time.date())) for text in split_sentences(form)]
+        texts = [text.removeprefix(f"{unit.speaker}: ").replace('"', "'") for text in texts]
+        quotes = dict.fromkeys(text if len(text) >= _TELLING else f'"{text}' for text in texts)
+        replies = self._runtime.store.replies_with(self._user, list(quotes))
+        return [turn for turn in replies if turn not in unit.sources]
+
     def _commit(self, cause: str, changes: Sequence[Change]) -> str:
         with self._sessions.current_agent(self._user) as agent:
             agent.writer.commit(cause, changes)
@@ -107,7 +138,7 @@ class MemoryEditor:
 
 def _earlier_versions(bank: Bank, unit_id: str) -> list[str]:
     """The units that edits by hand replaced on the way to this one, the last one first."""
-    by_edit = {hide.by: hide.item for hide in bank.hidden.values() if hide.by in bank.units}
+    by_edit = {hide.by: hide.item for hide in bank.hidden.values() if {hide.by, hide.item} <= bank.units.keys()}
     versions = list[str]()
     while (earlier := by_edit.get(unit_id)) is not None:
         versions.append(earlier)

@@ -151,6 +151,17 @@ def replies_to(connection: Connection, user: str, ids: Collection[str]) -> set[s
     return replies
 
 
+def replies_with(connection: Connection, user: str, texts: Collection[str]) -> list[str]:
+    """The ids of the assistant's turns that contain one of these texts word for word."""
+    matches: dict[str, None] = {}
+    query = select(turns.c.id).where(turns.c.user == user, turns.c.role == "assistant")
+    for text in texts:
+        matches |= dict.fromkeys(
+            connection.execute(query.where(turns.c.text.contains(text, autoescape=True))).scalars()
+        )
+    return list(matches)
+
+
 def session_of_turn(connection: Connection, user: str, turn_id: str) -> str | None:
     """The id of the session that contains the turn."""
     query = select(turns.c.session).where(turns.c.user == user, turns.c.id == turn_id)

@@ -215,6 +215,10 @@ class Store:
         """The ids of the sessions that hold these turns, by turn."""
         return self._read(user, lambda connection: sessions.sessions_of_turns(connection, user, ids))
 
+    def replies_with(self, user: str, texts: Collection[str]) -> list[str]:
+        """The ids of the assistant's turns that contain one of these texts word for word."""
+        return self._read(user, lambda connection: sessions.replies_with(connection, user, texts))
+
     def open_sessions(self, user: str) -> list[Session]:
         """Sessions that are not closed, in order."""
         return self._read(user, lambda connection: sessions.open_sessions(connection, user))

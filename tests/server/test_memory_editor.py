@@ -4,6 +4,7 @@ import pytest
 
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.server.memory_editor import MemoryEditor
+from localmem.types import AddLink, Link
 from tests.fakes import START, session
 from tests.server.conftest import LiveServer
 
@@ -33,6 +34,28 @@ def test_edits_are_undone_from_the_last_one_back(editor: MemoryEditor) -> None:
     editor.undo(f"edit:{second.id}")
     editor.undo(f"edit:{first.id}")
     assert [unit.id for unit in editor.bank.live() if "Clara" in unit.text] == ["s1.0@u0"]
+
+
+def test_replies_that_quoted_a_memory_go_with_it(live: LiveServer, editor: MemoryEditor) -> None:
+    live.runtime.agent("me").writer.read(
+        [session("Where is she?", 'You said: "My sister Clara lives in Lyon."', name="s2")]
+    )
+    edited = editor.edit("s1.0@u0", "My sister Clara lives in Turin.", START)
+    assert "s2.1" in editor.bank.hidden
+    editor.undo(f"edit:{edited.id}")
+    assert not editor.bank.hidden
+    receipts = editor.erase("s1.0@u0", sources=True)
+    assert [receipt.remaining for receipt in receipts][-1] == 0
+    assert "Lyon" not in "\n".join(live.runtime.store.export("me"))
+
+
+def test_an_edit_takes_over_the_links(live: LiveServer, editor: MemoryEditor) -> None:
+    editor.add("My sister Clara lives in Nice.", START, START)
+    (note,) = [unit for unit in editor.bank.live() if "Nice" in unit.text]
+    link = AddLink(Link("s1.0@u0", note.id, "supersedes", 0.9), START)
+    live.runtime.agent("me").writer.commit("test", [link])
+    edited = editor.edit("s1.0@u0", "My sister Clara lives in Turin.", START)
+    assert Link(edited.id, note.id, "supersedes", 0.9) in editor.bank.links
 
 
 def test_what_is_put_away_or_missing_cannot_be_changed(editor: MemoryEditor) -> None:

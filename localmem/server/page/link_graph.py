@@ -12,8 +12,10 @@ from localmem.server.page.memory_views import split_speaker
 from localmem.types import Link, Unit
 
 ROW = 64  # height of a unit's row
-AXIS = 260  # where the axis of time stands; arcs are on its left
-_LEVELS = 4  # how far arcs reach to the left, in steps
+_LEVELS = 4  # how far arcs reach to the left of the axis, in steps
+_STEP = 30  # width of a step
+_LABEL = 112  # width of an arc's label
+_WORDS = 560  # width of what stands right of the axis
 _TEXT = 72  # characters of a unit's text on one line
 
 
@@ -41,10 +43,12 @@ class Arc:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A group of linked units, oldest first, with its links."""
+    """A group of linked units, oldest first, with its links. `axis` is where the axis of time stands."""
 
     nodes: Sequence[Node]
     arcs: Sequence[Arc]
+    axis: int
+    width: int
     height: int
 
 
@@ -75,16 +79,23 @@ def draw_timeline(units: Sequence[Unit], links: Iterable[Link], bank: Bank) -> T
     """A group as rows on an axis of time, with an arc from each link's one end to the other."""
     place = {unit.id: number * ROW + ROW // 2 for number, unit in enumerate(units)}
     nodes = [Node(unit, _shorten(split_speaker(unit)[1]), place[unit.id], bank.is_live(unit.id)) for unit in units]
-    arcs = [_arc(link, place[link.source], place[link.target]) for link in dict.fromkeys(links)]
-    return Timeline(nodes, arcs, len(units) * ROW)
+    spans = {link: (place[link.source], place[link.target]) for link in links}
+    axis = _LABEL + _STEP * max((_level(*span) for span in spans.values()), default=0)
+    arcs = [_arc(link, axis, *span) for link, span in spans.items()]
+    return Timeline(nodes, arcs, axis, axis + _WORDS, len(units) * ROW)
 
 
-def _arc(link: Link, start: int, end: int) -> Arc:
-    reach = AXIS - min(1 + abs(end - start) // ROW, _LEVELS) * 40
+def _level(start: int, end: int) -> int:
+    return min(1 + abs(end - start) // ROW, _LEVELS)
+
+
+def _arc(link: Link, axis: int, start: int, end: int) -> Arc:
+    apex = axis - _STEP * _level(start, end)
+    control = axis - (axis - apex) * 4 // 3  # a cubic curve reaches three quarters of the way to its control points
     relation, _, _ = link.relation.partition(":")
     label = relation if link.probability is None else f"{relation} {link.probability:.2f}"
-    path = f"M {AXIS} {start} C {reach} {start}, {reach} {end}, {AXIS} {end}"
-    return Arc(path, label, (AXIS + 3 * reach) // 4 - 8, (start + end) // 2, link.source, link.target)
+    path = f"M {axis} {start} C {control} {start}, {control} {end}, {axis} {end}"
+    return Arc(path, label, apex - 8, (start + end) // 2, link.source, link.target)
 
 
 def _shorten(text: str) -> str:

@@ -165,14 +165,14 @@ def _state(unit: Unit, bank: Bank, is_superseded: Callable[[str], bool]) -> str:
 
 
 def _step(event: Event, unit_id: str, bank: Bank) -> Step:
-    text, other = _describe(event, unit_id)
+    text, other = _describe(event, unit_id, bank)
     is_undone = event.state != "active"
     by_hand = event.session is None and event.cause.startswith(_BY_HAND) and not is_undone
     other = other if other in bank.units and other != unit_id else ""
     return Step(text, event.change.time, event.session or "", other, event.cause if by_hand else "", is_undone)
 
 
-def _describe(event: Event, unit_id: str) -> tuple[str, str]:
+def _describe(event: Event, unit_id: str, bank: Bank) -> tuple[str, str]:
     """What an event did, in words, and the other unit that it names."""
     match event.change:
         case AddUnit():
@@ -188,6 +188,8 @@ def _describe(event: Event, unit_id: str) -> tuple[str, str]:
             words = words if relation in REPLACING else f"Linked: {relation}{percent}"
             return words, link.target if is_source else link.source
         case Hide(item=item, by=by):
+            if by == unit_id and item not in bank.units:
+                return "Put away a reply that quoted the version before it", ""
             if event.cause.startswith("edit:"):
                 return ("Edited by hand", by) if item == unit_id else ("Replaced the version before it", item)
             return "Put away" if item == unit_id else "Put away with the message it came from", ""

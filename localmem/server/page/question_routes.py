@@ -6,7 +6,7 @@ from fastapi import Query
 from fastapi.responses import Response
 
 from localmem.server.dependencies import LocalTime, SharedServices
-from localmem.server.page.link_graph import AXIS, draw_timeline, group_links
+from localmem.server.page.link_graph import draw_timeline, group_links
 from localmem.server.page.question_views import explain
 from localmem.server.page.rendering import new_router, render
 from localmem.server.page.visitors import CurrentVisitor
@@ -39,6 +39,5 @@ def show_links(services: SharedServices, visitor: CurrentVisitor, page: Annotate
         timelines=timelines,
         count=len(groups),
         more=more,
-        axis=AXIS,
         system=services.settings.system,
     )

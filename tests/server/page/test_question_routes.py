@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from localmem.bank import Bank
 from localmem.server.page.link_graph import draw_timeline, group_links
-from localmem.types import AddLink, AddUnit, Link
+from localmem.types import AddLink, AddUnit, Change, Link
 from tests.fakes import START, session, unit
 from tests.server.conftest import LiveServer
 from tests.server.page.conftest import Visit
@@ -28,7 +28,7 @@ def test_what_the_floor_hid_is_said(live: LiveServer, visit: Visit) -> None:
 def test_linked_memories_are_grouped_and_drawn_in_order_of_time(live: LiveServer, visit: Visit) -> None:
     units = [unit(name, time=START + timedelta(days=day)) for name, day in (("c", 2), ("a", 0), ("b", 1), ("x", 9))]
     links = [Link("a", "b", "cause", 0.8), Link("b", "c", "change")]
-    changes = [*(AddUnit(each, START) for each in units), *(AddLink(link, START) for link in links)]
+    changes: list[Change] = [*(AddUnit(each, START) for each in units), *(AddLink(link, START) for link in links)]
     bank = Bank().apply(changes)
     ((members, edges),) = group_links(bank)
     assert [member.id for member in members] == ["a", "b", "c"]

@@ -1,0 +1,165 @@
+"""A person's way through the page, with a real browser, the real backbone and the real encoder."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.conftest import ROOT, TOOLS, Site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.slow
+
+WRITES = bool(os.environ.get("LOCALMEM_WRITE_SNAPSHOTS"))
+VIEWS = (
+    "/",
+    "/memory",
+    "/memory/talk5.0@u0",
+    "/sessions",
+    "/sessions/talk1",
+    "/why?q=Where+do+I+live%3F",
+    "/links",
+    "/notes",
+    "/refused",
+    "/login",
+)
+
+
+def _say(page: "Page", text: str) -> str:
+    """Sends a message and returns the reply with what stands beside it."""
+    page.fill("#message", text)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#say:not([data-busy])")
+    return str(page.locator("#dialogue .turn.assistant").last.inner_text())
+
+
+def _find(page: "Page", words: str) -> None:
+    """Searches as a person types."""
+    page.click("nav >> text=Memory")
+    page.type("#q", words)
+    page.wait_for_url(lambda address: f"q={words}" in str(address))
+
+
+def test_a_person_finds_corrects_and_erases_a_memory_by_the_page_alone(site: Site) -> None:
+    page = site.open()
+    assert "Porto" in _say(page, "Where do I live now?")
+    _find(page, "Porto")
+    assert page.locator("#results .item").count() == 1
+    page.click("#results >> text=Porto")
+    page.click("summary >> text=Edit")
+    page.fill("#text", "I moved again: I live in Braga now.")
+    page.click("button >> text=Save")
+    page.wait_for_selector("text=Saved.")
+    page.click("nav >> text=Chat")
+    page.click("text=End and remember")
+    reply = _say(page, "Where do I live now?")
+    assert "Braga" in reply
+    assert "Porto" not in reply
+    _find(page, "Braga")
+    page.click("#results >> text=Braga")
+    page.click("summary >> text=Erase")
+    page.click("button >> text=Erase for good")
+    page.wait_for_selector("text=0 remain")
+    page.click("text=Back to the list")
+    for place in ("Braga", "Porto"):
+        assert page.locator(f"#results >> text={place}").count() == 0
+
+
+def test_what_is_put_away_comes_back_with_undo(site: Site) -> None:
+    page = site.open("/memory/talk3.0@u0")
+    page.click("button >> text=Never recall")
+    page.wait_for_selector("text=not recalled again")
+    page.click(".done >> text=Undo")
+    page.wait_for_selector("text=Taken back.")
+    page.click("button >> text=/^Pin$/")
+    page.wait_for_selector("text=every recall shows it")
+    page.click("nav >> text=Chat")
+    _say(page, "Where do I live now?")
+    page.click("#dialogue >> text=/\\d+ more/")
+    assert "walnuts" in page.locator(".evidence").inner_text()
+
+
+def test_incognito_stores_nothing(site: Site) -> None:
+    page = site.open()
+    page.select_option("#mode", "off")
+    reply = _say(page, "I have a secret boat.")
+    assert "No memory was recalled" in reply
+    page.reload()
+    assert page.locator("#dialogue .turn").count() == 0
+    page.click("nav >> text=Sessions")
+    assert page.locator(".list li").count() == 5
+    assert "boat" not in "\n".join(site.runtime.store.export("me"))
+
+
+def test_the_slider_shows_the_memory_of_a_day_in_the_past(site: Site) -> None:
+    page = site.open("/memory")
+    page.click("summary >> text=Filters")
+    page.focus("#day")
+    page.keyboard.press("Home")
+    page.wait_for_selector("text=As it was at the end of 12 January 2026")
+    assert page.locator("#results >> text=Lisbon").count() > 0
+    assert page.locator("#results >> text=Nuvem").count() == 0
+
+
+def test_the_page_is_used_by_keyboard_alone(site: Site) -> None:
+    page = site.open("/memory")
+    page.keyboard.press("Tab")
+    assert page.locator(":focus").inner_text() == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.locator(":focus").get_attribute("id") == "main"
+    page.keyboard.press("/")
+    page.keyboard.type("Nuvem")
+    page.wait_for_url(lambda address: "q=Nuvem" in str(address))
+    page.wait_for_selector("#results .item")
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    while page.locator("#results a:focus").count() == 0:
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1.statement >> text=Nuvem")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_no_serious_fault_in_any_view(site: Site, dark: bool) -> None:
+    script = (TOOLS / "axe.min.js").read_text(encoding="utf-8")
+    faults = []
+    for width in (1200, 390):
+        page = site.open("/", width=width, dark=dark)
+        _say(page, "What are my dogs called?")
+        for address in VIEWS:
+            if address != "/":
+                page.goto(site.url + address)
+            page.evaluate(script)
+            violations = page.evaluate("axe.run().then(result => result.violations)")
+            faults += [
+                f"{address} at {width}: {fault['id']}: {fault['nodes'][0]['html'][:120]}"
+                for fault in violations
+                if fault["impact"] in ("serious", "critical")
+            ]
+    assert faults == []
+
+
+def test_no_view_is_wider_than_a_phone(site: Site) -> None:
+    page = site.open("/", width=390, height=780)
+    for address in VIEWS:
+        page.goto(site.url + address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+
+
+def test_pictures_of_four_views(site: Site, tmp_path: Path) -> None:
+    """LOCALMEM_WRITE_SNAPSHOTS=1 writes them to .github, where the documents show them."""
+    folder = ROOT / ".github" if WRITES else tmp_path
+    page = site.open(width=1080, height=680)
+    _say(page, "Where do I live now?")
+    page.screenshot(path=folder / "page-chat.png")
+    for name, address, dark in (
+        ("memory", "/memory/talk5.0@u0", False),
+        ("memories", "/memory", True),
+        ("why", "/why?q=Where+do+I+live+now%3F", False),
+    ):
+        view = site.open(address, width=1080, height=680, dark=dark)
+        view.screenshot(path=folder / f"page-{name}.png")
+    assert all(5_000 < (folder / f"page-{name}.png").stat().st_size < 200_000 for name in ("chat", "memory", "why"))
