@@ -50,12 +50,9 @@ class ChatJob:
         try:
             check_backbone(self.body, self.input, self.services.runtime.llm)
             if stream.mode == "write":
-                reply = yield from self._reply(stream)
-            else:
-                self.services.sessions.track(self.user, stream)
-                reply = yield from self._reply_unlogged(stream.mode, is_task=task is not None)
-            stream.alternatives = self._generate_alternatives(reply)
-            return reply
+                return (yield from self._reply(stream))
+            self.services.sessions.track(self.user, stream)
+            return (yield from self._reply_unlogged(stream, is_task=task is not None))
         except BaseException:
             if stream.session or stream.mode != "write":  # otherwise nothing was logged
                 self.services.metrics.broken_off.inc()
@@ -75,20 +72,18 @@ class ChatJob:
             return logged
 
         logged, prepared = hear_and_prepare(hear, self._prepare)
-        return (
-            yield from logged.agent.reply(
-                logged.dialogue.id,
-                dialogue=logged.dialogue,
-                adjust=self._adjust,
-                prepared=prepared or self._prepare(logged),
-            )
+        prepared = prepared or self._prepare(logged)
+        reply = yield from logged.agent.reply(
+            logged.dialogue.id, dialogue=logged.dialogue, adjust=self._adjust, prepared=prepared
         )
+        stream.alternatives = self._generate_alternatives(reply, prepared)
+        return reply
 
-    def _reply_unlogged(self, mode: MemoryMode, *, is_task: bool) -> Pieces:
+    def _reply_unlogged(self, stream: ReplyStream, *, is_task: bool) -> Pieces:
         """Answer and store nothing. What was said is noted, so that it is not stored either when it is sent again."""
         sessions, llm = self.services.sessions, self.services.runtime.llm
         question, pieces = self.input.messages[-1], list[str]()
-        if mode == "read":
+        if stream.mode == "read":
             sent = split_messages(self.input, sessions.has_logged(self.user))
             matched = sessions.look_up(self.user, sent, self.session_name, self.time)
             prepared = self._prepare(matched)
@@ -109,7 +104,9 @@ class ChatJob:
                 sessions.unlogged.add(self.user, Message("assistant", "".join((self.input.prefill, *pieces))))
         last, speaker = matched.dialogue.turns[-1], matched.agent.responder.speakers.assistant
         turn = Turn(f"{uuid.uuid4().hex[:12]}.0", "assistant", speaker, completion.text, last.time)
-        return Reply(turn, prepared.recall, prompt, completion)
+        reply = Reply(turn, prepared.recall, prompt, completion)
+        stream.alternatives = self._generate_alternatives(reply, prepared)
+        return reply
 
     def _prepare(self, matched: MatchedRequest) -> PreparedReply:
         responder = matched.agent.responder
@@ -124,10 +121,10 @@ class ChatJob:
         size = len(self.input.messages)
         return {index - size: attachment for index, attachment in self.input.attachments.items()}
 
-    def _generate_alternatives(self, reply: Reply) -> tuple[Completion, ...]:
+    def _generate_alternatives(self, reply: Reply, prepared: PreparedReply) -> tuple[Completion, ...]:
         """The other replies that the request asks for; they are stored nowhere. A ready reply has no others."""
         count = (self.body.n or 1) - 1
-        if not count or not reply.completion.usage.output:
+        if not count or prepared._replace(prompt=reply.prompt).ready:
             return (reply.completion,) * count
         seed = reply.prompt.seed
         seeds = [None if seed is None else seed + number for number in range(1, count + 1)]

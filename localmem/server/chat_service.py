@@ -130,7 +130,8 @@ async def _events(stream: ReplyStream, event: str | Reply, form: ReplyFormat) ->
     yield form.begin()
     try:
         while not isinstance(event, Reply):
-            yield form.words(event)
+            if event:
+                yield form.words(event)
             event = await stream.next()
     except Exception as error:  # the status is sent; an error can only be reported in the stream
         log.warning("a stream ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))

@@ -1,7 +1,7 @@
 """A real server on a loopback port, with a scripted backbone, an encoder without weights and a settable clock."""
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,11 +12,12 @@ import pytest
 from openai import OpenAI
 
 from localmem.config import load_settings
+from localmem.llm.base import ABILITIES
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
 from localmem.server.dependencies import Services
 from localmem.server.listen import Server, open_listener
-from localmem.types import Completion, Prompt, Turn
+from localmem.types import Completion, Prompt, Turn, Usage
 from tests.fakes import START, WordEncoder
 
 KEYS = {"key-of-ann-1": "ann", "key-of-ann-2": "ann", "key-of-ben-1": "ben"}
@@ -30,11 +31,15 @@ class CountingEncoder(WordEncoder):
 
 
 class Backbone(ScriptedLLM):
-    """Records its prompts and progress; answers with `answer`, which a test may change."""
+    """Records its prompts and progress; answers with `answer`, which a test may change.
+
+    After a question it calls the tools in `calls`, if there are any.
+    """
 
     def __init__(self) -> None:
         super().__init__(self._say)
         self.answer: Callable[[Prompt], str] = lambda prompt: f"You said: {prompt.messages[-1].content}"
+        self.calls: tuple[Mapping[str, object], ...] = ()
         self.prompts: list[Prompt] = []
         self.pieces_sent = 0
         self.finished = threading.Event()
@@ -46,6 +51,8 @@ class Backbone(ScriptedLLM):
         self.prompts.append(prompt)
         self.pieces_sent = 0
         self.finished.clear()
+        if self.calls and prompt.messages[-1].role == "user":
+            return Completion("", "tool_calls", Usage(9, 5), tool_calls=self.calls)
         pieces = super().stream(prompt)
         try:
             while True:
@@ -154,6 +161,13 @@ def live(tmp_path: Path) -> Iterator[LiveServer]:
     """One user, no keys."""
     with serving(tmp_path / "data") as open_server:
         yield open_server
+
+
+@pytest.fixture
+def able(live: LiveServer) -> LiveServer:
+    """One user, and a backbone that can do all that a prompt may ask for."""
+    live.llm.abilities = ABILITIES
+    return live
 
 
 @pytest.fixture

@@ -39,7 +39,8 @@ _OPTIONS = {
     "frequency_penalty": "frequency_penalty",
 }
 
-router = APIRouter(prefix="/api")
+# Ollama reads a body whatever its type, and some clients send none.
+router = APIRouter(prefix="/api", strict_content_type=False)
 
 
 class OllamaMessage(BaseModel):

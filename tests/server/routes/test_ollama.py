@@ -1,0 +1,93 @@
+"""Ollama's protocol: translation in and out, and what is stored."""
+
+import json
+from typing import Any
+
+from localmem.types import JsonSchema
+from tests.server.conftest import LiveServer
+
+HELLO = {"model": "localmem", "messages": [{"role": "user", "content": "I keep bees."}]}
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_chat_is_streamed_by_default_and_stored(live: LiveServer) -> None:
+    answer = live.http().post("/api/chat", json=HELLO)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    lines = lines_of(answer.text)
+    assert "".join(line["message"]["content"] for line in lines) == "You said: I keep bees."
+    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert (lines[-1]["done_reason"], lines[-1]["eval_count"]) == ("stop", 5)
+    assert live.log() == [["I keep bees.", ">You said: I keep bees."]]
+
+
+def test_options_formats_and_tags_are_understood(live: LiveServer) -> None:
+    live.llm.answer = lambda _prompt: "{}"
+    options = {"temperature": 0.5, "num_predict": 7, "num_ctx": 4096, "repeat_penalty": 1.1, "stop": ["END"]}
+    body = {**HELLO, "model": "localmem:latest", "stream": False, "options": options, "format": {"type": "object"}}
+    answer = live.http().post("/api/chat", json=body).json()
+    assert answer["message"] == {"role": "assistant", "content": "{}"}
+    assert answer["done"] is True
+    prompt = live.llm.prompts[-1]
+    assert (prompt.temperature, prompt.max_tokens, prompt.stop[-1]) == (0.5, 7, "END")
+    assert prompt.format == JsonSchema({"type": "object"})
+    assert prompt.extra == {"repetition_penalty": 1.1}
+    live.http().post("/api/chat", json={**HELLO, "options": {"num_predict": -1}})
+    assert live.llm.prompts[-1].max_tokens != -1
+
+
+def test_tools_are_called_with_objects_and_results_need_no_ids(able: LiveServer) -> None:
+    able.llm.calls = (CALL,)
+    messages: list[dict[str, object]] = [{"role": "user", "content": "The weather?"}]
+    body = {"model": "localmem", "messages": messages, "tools": [TOOL]}
+    *_, calls, last = lines_of(able.http().post("/api/chat", json=body).text)
+    (call,) = calls["message"]["tool_calls"]
+    assert call["function"] == {"name": "weather", "arguments": {"city": "Porto"}}
+    assert last["done"] is True
+    asked = {"role": "assistant", "content": "", "tool_calls": [{"function": call["function"]}]}
+    messages += [asked, {"role": "tool", "tool_name": "weather", "content": "I am Zorro."}]
+    able.llm.answer = lambda _prompt: "Rain."
+    answer = able.http().post("/api/chat", json={**body, "stream": False}).json()
+    assert answer["message"]["content"] == "Rain."
+    asked_again, result = able.llm.prompts[-1].messages[-2:]
+    (sent,) = asked_again.fields["tool_calls"]  # type: ignore[misc]
+    assert result.fields == {"tool_call_id": sent["id"]}  # type: ignore[has-type]
+    assert able.log() == [["The weather?", ">Rain."]]
+
+
+def test_a_prompt_is_generated_from_and_an_empty_one_loads(live: LiveServer) -> None:
+    http = live.http()
+    body = {"model": "localmem", "prompt": "I climb.", "system": "Be brief.", "stream": False}
+    assert http.post("/api/generate", json=body).json()["response"] == "You said: I climb."
+    assert "Be brief." in live.llm.prompts[-1].messages[0].content
+    assert http.post("/api/generate", json={"model": "localmem"}).json()["done_reason"] == "load"
+    assert live.log() == [["I climb.", ">You said: I climb."]]
+
+
+def test_images_are_passed_on(able: LiveServer) -> None:
+    message = {"role": "user", "content": "My boat.", "images": ["/9j/AAAA"]}
+    able.http().post("/api/chat", json={"model": "localmem", "messages": [message]})
+    image = {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,/9j/AAAA"}}
+    assert able.llm.prompts[-1].messages[-1].fields == {"parts": (image,)}
+
+
+def test_clients_find_the_models_and_what_they_can_do(able: LiveServer) -> None:
+    http = able.http()
+    assert http.get("/api/tags").json()["models"][0]["name"] == "localmem:latest"
+    assert http.get("/api/version").json()["version"]
+    assert len(http.get("/api/ps").json()["models"]) == 1
+    shown = http.post("/api/show", json={"model": "localmem"}).json()
+    assert shown["capabilities"] == ["completion", "tools", "vision"]
+    assert shown["model_info"]["localmem.context_length"] == 8192
+
+
+def test_a_body_needs_no_type_and_errors_have_the_form_of_the_protocol(live: LiveServer) -> None:
+    body = json.dumps({**HELLO, "stream": False}).encode()
+    assert live.http().post("/api/chat", content=body).status_code == 200
+    refused = live.http().post("/api/chat", json={**HELLO, "model": "gpt"})
+    assert refused.status_code == 404
+    assert "not served here" in refused.json()["error"]

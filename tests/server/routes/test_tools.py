@@ -1,0 +1,136 @@
+"""Tools, images, several choices and prefill pass through; only people's words and whole replies are stored."""
+
+import json
+
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+
+from localmem.types import Message, Prompt
+from tests.server.conftest import LiveServer
+
+MODEL = "localmem"
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CALLS = (
+    {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}},
+    {"id": "c2", "type": "function", "function": {"name": "tides", "arguments": "{}"}},
+)
+RESULTS: list[dict[str, object]] = [
+    {"role": "tool", "tool_call_id": "c1", "content": "My name is Zorro."},
+    {"role": "tool", "tool_call_id": "c2", "content": "high"},
+]
+
+
+def after_tools(prompt: Prompt) -> str:
+    return "It is sunny." if prompt.messages[-1].role == "tool" else "You are welcome."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_are_called_and_only_words_are_stored(able: LiveServer, stream: bool) -> None:
+    able.llm.calls, able.llm.answer = CALLS, after_tools
+    http = able.http()
+    messages: list[dict[str, object]] = [{"role": "user", "content": "How is the weather?"}]
+    body = {"model": MODEL, "messages": messages, "tools": [WEATHER], "tool_choice": "auto", "stream": stream}
+    answer = http.post("/v1/chat/completions", json=body)
+    if stream:
+        events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+        deltas = [choice["delta"] for event in events for choice in event["choices"]]
+        (calls,) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+        assert [call.pop("index") for call in calls] == [0, 1]
+        assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    else:
+        (choice,) = answer.json()["choices"]
+        calls = choice["message"]["tool_calls"]
+        assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
+    assert calls == list(CALLS)
+    assert able.llm.prompts[-1].extra == {"tools": [WEATHER], "tool_choice": "auto"}
+    assert able.log() == [["How is the weather?"]]
+
+    messages += [{"role": "assistant", "content": None, "tool_calls": calls}, *RESULTS]
+    reply = http.post("/v1/chat/completions", json={**body, "stream": False}).json()["choices"][0]["message"]
+    assert reply["content"] == "It is sunny."
+    assert able.log() == [["How is the weather?", ">It is sunny."]]
+
+    able.llm.calls = ()
+    messages += [reply, {"role": "user", "content": "Thanks."}]
+    http.post("/v1/chat/completions", json={**body, "stream": False})
+    assert able.log() == [["How is the weather?", ">It is sunny.", "Thanks.", ">You are welcome."]]
+    sent = able.llm.prompts[-1].messages
+    assert [message.role for message in sent] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert sent[2] == Message("assistant", "", {"tool_calls": list(CALLS)})
+    assert sent[3] == Message("tool", "My name is Zorro.", {"tool_call_id": "c1"})
+
+
+def test_memory_comes_before_the_calls_of_tools(able: LiveServer) -> None:
+    http = able.http()
+    http.post("/v1/memories", json={"text": "User: I live in Porto."})
+    messages = [
+        {"role": "user", "content": "How is the weather where I live?"},
+        {"role": "assistant", "tool_calls": list(CALLS)},
+        *RESULTS,
+    ]
+    body = {"model": MODEL, "messages": messages, "tools": [WEATHER]}
+    recalled = http.post("/v1/chat/completions", json=body).json()["localmem"]["memory"]
+    sent = able.llm.prompts[-1].messages
+    assert "I live in Porto" in recalled
+    place = next(index for index, message in enumerate(sent) if "I live in Porto" in message.content)
+    assert place < [message.role for message in sent].index("tool") - 1
+    assert able.log() == [["How is the weather where I live?", ">You said: high"]]
+
+
+def test_the_results_of_tools_are_searched_and_stored_nowhere_when_memory_only_reads(able: LiveServer) -> None:
+    messages = [{"role": "user", "content": "Weather?"}, {"role": "assistant", "tool_calls": list(CALLS)}, *RESULTS]
+    for mode in ("read", "off"):
+        body = {"model": MODEL, "messages": messages, "tools": [WEATHER]}
+        answer = able.http().post("/v1/chat/completions", json=body, headers={"x-localmem": mode})
+        assert answer.json()["choices"][0]["message"]["content"] == "You said: high"
+        assert [message.role for message in able.llm.prompts[-1].messages][-3:] == ["assistant", "tool", "tool"]
+    assert able.log() == []
+
+
+def test_images_go_to_the_backbone_and_their_words_to_memory(able: LiveServer) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    for content in ([{"type": "text", "text": "My boat."}, image], [image]):
+        body = {"model": MODEL, "messages": [{"role": "user", "content": content}]}
+        assert able.http().post("/v1/chat/completions", json=body).status_code == 200
+        assert able.llm.prompts[-1].messages[-1].fields == {"parts": (image,)}
+    assert [log[0] for log in able.log()] == ["My boat.", "[image]"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_choices_are_returned_and_the_first_is_stored(able: LiveServer, stream: bool) -> None:
+    replies = iter(["one", "two", "three"])
+    able.llm.answer = lambda _prompt: next(replies)
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Count."}]
+    client = able.openai()
+    if stream:
+        texts = {0: "", 1: "", 2: ""}
+        for chunk in client.chat.completions.create(model=MODEL, messages=messages, n=3, stream=True):
+            for choice in chunk.choices:
+                texts[choice.index] += choice.delta.content or ""
+    else:
+        reply = client.chat.completions.create(model=MODEL, messages=messages, n=3, seed=7)
+        texts = {choice.index: choice.message.content or "" for choice in reply.choices}
+        assert [prompt.seed for prompt in able.llm.prompts] == [7, 8, 9]
+    assert texts == {0: "one", 1: "two", 2: "three"}
+    assert able.log() == [["Count.", ">one"]]
+
+
+def test_a_prefilled_reply_is_continued_and_stored_whole(able: LiveServer) -> None:
+    able.llm.answer = lambda _prompt: " red."
+    messages = [{"role": "user", "content": "A rhyme."}, {"role": "assistant", "content": "Roses are"}]
+    answer = able.http().post("/v1/chat/completions", json={"model": MODEL, "messages": messages}).json()
+    assert answer["choices"][0]["message"]["content"] == " red."
+    assert able.llm.prompts[-1].prefill == "Roses are"
+    assert able.llm.prompts[-1].messages[-1].content.endswith("A rhyme.")
+    assert able.log() == [["A rhyme.", ">Roses are red."]]
+
+
+def test_a_text_completion_is_a_message_of_the_user(live: LiveServer) -> None:
+    client = live.openai()
+    reply = client.completions.create(model=MODEL, prompt="I have a boat.")
+    assert (reply.choices[0].text, reply.choices[0].finish_reason) == ("You said: I have a boat.", "stop")
+    pieces = client.completions.create(model=MODEL, prompt="And a car.", stream=True)
+    assert "".join(piece.choices[0].text for piece in pieces) == "You said: And a car."
+    assert [log[0] for log in live.log()] == ["I have a boat.", "And a car."]
+    refused = live.http().post("/v1/completions", json={"model": MODEL, "prompt": "x", "suffix": "y"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "suffix")
