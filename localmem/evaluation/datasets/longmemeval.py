@@ -10,7 +10,6 @@ smaller than a haystack and different in kind, and the notes say so. Times belon
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
@@ -154,10 +153,11 @@ def _haystack(place: str, record: _Haystack, reading: Reading) -> Episode:
 
 
 def _read_pool(path: Path) -> Dataset:
-    oddities: Counter[str] = Counter()
+    reading = Reading()
+    oddities = reading.oddities
     pools: dict[Half, dict[str, Session]] = {"choose": {}, "report": {}}
     probes: dict[Half, list[Probe]] = {"choose": [], "report": []}
-    for place, record in read_records(path, _Evidence):
+    for place, record in read_records(path, _Evidence, reading):
         if record.question is None:
             oddities["questions without a text in the file, left out"] += 1
             continue
@@ -171,6 +171,7 @@ def _read_pool(path: Path) -> Dataset:
         turns = tuple(turn.id for session in gold for turn in session.turns)
         ids = tuple(dict.fromkeys(session.id for session in gold))
         probes[record.half].append(_probe(place, record, turns, ids))
+    reading.finish()
     episodes = [Episode(half, half, _sort_sessions(pool.values()), tuple(probes[half])) for half, pool in pools.items()]
     note = size_note("questions", sum(map(len, probes.values())), COUNTS)
     return build_dataset("longmemeval", path, episodes, oddities, note, first=_POOL)

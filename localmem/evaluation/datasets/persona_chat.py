@@ -19,11 +19,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from localmem import files
 from localmem.errors import BadInput
 from localmem.evaluation.datasets import readers
-from localmem.evaluation.datasets.readers import Record
+from localmem.evaluation.datasets.readers import Reading, Record
 from localmem.evaluation.episodes import Dataset, Episode, half_of
-from localmem.files import reading
 from localmem.types import Session, Unit
 
 COUNTS = (8938, 1000, 968)  # conversations in train, valid and test
@@ -42,25 +42,31 @@ class _Row(Record):
 
 def read(path: Path) -> Dataset:
     """One episode per row. Raises BadInput with file and line."""
-    oddities: Counter[str] = Counter()
-    rows = list(_rows(path))
-    if len(rows) < 2:
+    reading = Reading()
+    conversations: list[tuple[_Row, Session]] = []
+    for place, fields in _rows(path):
+        with reading.skipping():
+            reading.records += 1
+            row = readers.parse_record(place, fields, _Row)
+            conversations.append((row, _session(place, reading.records, row, reading.oddities)))
+    reading.finish()
+    if len(conversations) < 2:
         raise BadInput(f"{path} contains one conversation, and an episode needs others as well; use more of the file")
-    sessions = [_session(place, number, row, oddities) for number, (place, row) in enumerate(rows)]
-    episodes = [_episode(number, row, sessions, oddities) for number, (_, row) in enumerate(rows)]
-    note = readers.size_note("conversations", len(rows), COUNTS)
-    return readers.build_dataset("persona_chat", path, episodes, oddities, note)
+    sessions = [session for _, session in conversations]
+    episodes = [_episode(n, row, sessions, reading.oddities) for n, (row, _) in enumerate(conversations)]
+    note = readers.size_note("conversations", reading.records, COUNTS)
+    return readers.build_dataset("persona_chat", path, episodes, reading.oddities, note)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, _Row]]:
-    with reading(path, readers.CURE):
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    with files.reading(path, readers.CURE):
         text = path.read_bytes().decode("utf-8-sig")  # newlines as they are: a quoted field contains some
     lines = csv.DictReader(StringIO(text, newline=""), strict=True)
     first = 2  # the line at which a row begins; a row may span several
     try:
         for row in lines:
             place = f"{path}, line {first}"
-            yield place, readers.parse_record(place, {key: value for key, value in row.items() if key}, _Row)
+            yield place, {key: value for key, value in row.items() if key}
             first = lines.line_num + 1
     except csv.Error as error:
         raise BadInput(f"{path}, line {first} is not CSV: {error}; {readers.CURE}") from error
@@ -80,7 +86,7 @@ def _session(place: str, number: int, row: _Row, oddities: Counter[str]) -> Sess
             utterances[-1] = (speaker, f"{text} {line.strip()}")
     if not utterances:
         raise BadInput(f"{place}: the conversation has no line 'User 1: ...'; {readers.CURE}")
-    return readers.build_session(f"c{number + 1}", utterances, _SPEAKERS[0], readers.UNDATED + timedelta(days=number))
+    return readers.build_session(f"c{number}", utterances, _SPEAKERS[0], readers.UNDATED + timedelta(days=number - 1))
 
 
 def _episode(number: int, row: _Row, sessions: list[Session], oddities: Counter[str]) -> Episode:

@@ -7,6 +7,7 @@ file and the line or record.
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import file_digest
@@ -25,6 +26,7 @@ CURE = "use the data set's own file"
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)  # the first time in a data set without times
 _CHUNK = 1 << 24  # characters read at once; larger than most records, so that few are parsed twice
 _SEPARATORS = " \t\r\n,"
+_TOLERATED = 20  # one bad record in so many is skipped
 
 
 class Record(BaseModel):
@@ -42,12 +44,25 @@ def file_sha256(path: Path) -> str:
         return file_digest(stream, "sha256").hexdigest()
 
 
-def read_records(path: Path, form: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord]]:
-    """Each record with its place, from a JSON list or JSON lines. Raises BadInput with file and place."""
+def read_records(
+    path: Path, form: type[AnyRecord], reading: "Reading | None" = None
+) -> Iterator[tuple[str, AnyRecord]]:
+    """Each record with its place, from a JSON list or JSON lines. Raises BadInput with file and place.
+
+    With a `reading`, records are counted there, and bad ones are skipped as its `skipping` says.
+    """
     empty = True
     for place, value in _read_values(path):
         empty = False
-        yield place, parse_record(place, value, form)
+        if reading is None:
+            yield place, parse_record(place, value, form)
+            continue
+        record = None
+        with reading.skipping():
+            reading.records += 1
+            record = parse_record(place, value, form)
+        if record is not None:
+            yield place, record
     if empty:
         raise BadInput(f"{path} contains no record; {CURE}")
 
@@ -94,9 +109,10 @@ def read_episodes(
     noun: sessions and questions are counted, any other noun means episodes.
     """
     reading, episodes = Reading(), list[Episode]()
-    for place, record in read_records(path, form):
-        reading.records += 1
-        episodes.append(build(place, record, reading))
+    for place, record in read_records(path, form, reading):
+        with reading.skipping():
+            episodes.append(build(place, record, reading))
+    reading.finish()
     counts = {
         "sessions": sum(len(episode.sessions) for episode in episodes),
         "questions": sum(len(episode.probes) for episode in episodes),
@@ -112,6 +128,24 @@ class Reading:
         self.records = 0
         self.oddities: Counter[str] = Counter()
         self._names: Counter[str] = Counter()
+        self._errors: list[BadInput] = []
+
+    @contextmanager
+    def skipping(self) -> Iterator[None]:
+        """Skips the record that the block reads if it is bad; `finish` reports it."""
+        try:
+            yield
+        except BadInput as error:
+            self._errors.append(error)
+
+    def finish(self) -> None:
+        """Adds the skipped records to the oddities. Raises the first error where more than one in twenty is bad: then
+        it is another kind of file."""
+        if not self._errors:
+            return
+        if len(self._errors) * _TOLERATED > self.records:
+            raise self._errors[0]
+        self.oddities[f"bad records, left out (first: {self._errors[0]})"] = len(self._errors)
 
     def unique(self, name: str) -> str:
         """The id; the second record of one id becomes id#2, and so on."""

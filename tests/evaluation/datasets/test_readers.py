@@ -181,3 +181,18 @@ def test_bad_records_inside_a_good_file_are_named(tmp_path: Path) -> None:
         read_dataset("locomo", tmp_path / "nowhere.json")
     with pytest.raises(BadInput, match="no reader for the data set 'squad'"):
         read_dataset("squad", tmp_path / "nowhere.json")
+
+
+def test_one_bad_record_in_many_is_left_out_and_counted(tmp_path: Path) -> None:
+    many = [{**copy.deepcopy(HAYSTACK[0]), "question_id": f"q{number}"} for number in range(20)]
+    path = write_records(tmp_path, [*many, {"question_id": "bad"}], lines=True)
+    data = read_dataset("longmemeval", path)
+    assert len(data.episodes) == 20
+    (note,) = [note for note in data.notes if "bad records, left out" in note]
+    assert note.endswith(": 1")
+    assert "line 21" in note
+
+
+def test_a_file_with_many_bad_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="line 2"):
+        read_dataset("longmemeval", write_records(tmp_path, [HAYSTACK[0], {"question_id": "bad"}], lines=True))
