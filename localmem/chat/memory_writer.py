@@ -114,7 +114,7 @@ class MemoryWriter:
     def read(self, sessions: Iterable[Session]) -> None:
         """Log and remember past sessions, in order, as if they had been held here. Raises BadInput, OutOfOrder."""
         for session in sessions:
-            _check_order(session)
+            check_order(session)
             self._journal.add_turns(session.id, session.turns)
             self.replay(session)
             self.finish(self._journal.close(session.id) or session)
@@ -149,7 +149,8 @@ class MemoryWriter:
             self.memory.catch_up(self._journal.bank())
 
 
-def _check_order(session: Session) -> None:
+def check_order(session: Session) -> None:
+    """Raises BadInput for a session without turns, OutOfOrder for a turn older than the one before it."""
     if not session.turns:
         raise BadInput(f"session {session.id!r} has no turns; omit it")
     for earlier, later in zip(session.turns, session.turns[1:], strict=False):

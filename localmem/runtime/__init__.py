@@ -16,6 +16,7 @@ from typing import Protocol
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
+from localmem.chat.memory_writer import check_order
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
@@ -188,11 +189,13 @@ class Runtime:
             )
             return False
 
-    def read_later(self, user: str, sessions: Iterable[Session]) -> None:
+    def read_later(self, user: str, sessions: Sequence[Session]) -> None:
         """Log past sessions, durably on return; the threads then remember them as if they had been held here.
 
-        Raises BadInput, OutOfOrder; the sessions before the one at fault are logged.
+        Raises BadInput, OutOfOrder, before anything is logged.
         """
+        for session in sessions:
+            check_order(session)
         journal = self.store.journal(user, self.settings.system)
         for session in sessions:
             self._past.add((user, session.id))

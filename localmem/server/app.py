@@ -54,9 +54,13 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
     app.add_middleware(BodyLimit, max_bytes=server.max_body_kb << 10, limits=limits)
     app.add_middleware(RequestCounter, metrics=services.metrics, logs=server.access_log)
     if server.origins:
-        shown = [SESSION_HEADER, TRIMMED_HEADER]
+        headers = [SESSION_HEADER, TRIMMED_HEADER]
         app.add_middleware(
-            CORSMiddleware, allow_origins=server.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=shown
+            CORSMiddleware,
+            allow_origins=server.origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=headers,
         )
     return app
 

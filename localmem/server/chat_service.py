@@ -73,8 +73,8 @@ async def respond(caller: Caller, body: ChatRequest, form: ReplyFormat) -> Respo
             return await _stream_response(caller.request, stream, job, form)
         reply = await _unless_disconnected(caller.request, stream, _read_all(stream, job))
         trimmed = reply.completion.trimmed
-        shown = _session_header(stream) | ({TRIMMED_HEADER: str(trimmed)} if trimmed else {})
-        return JSONResponse(form.document(reply, stream), headers=shown)
+        own_headers = _session_header(stream) | ({TRIMMED_HEADER: str(trimmed)} if trimmed else {})
+        return JSONResponse(form.document(reply, stream), headers=own_headers)
     except _Disconnected:
         return Response(status_code=499)  # nobody reads it
 

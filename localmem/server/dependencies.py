@@ -94,10 +94,10 @@ async def check_query(request: Request) -> None:
     route = request.scope.get("route")
     if not isinstance(route, APIRoute) or not request.query_params:
         return
-    known = [field.alias for field in get_flat_dependant(route.dependant).query_params]
+    names = [field.alias for field in get_flat_dependant(route.dependant).query_params]
     for name in request.query_params:
-        if name not in known:
-            message = f"unknown query parameter {name!r}{nearest(name, known)}; known are {', '.join(known) or 'none'}"
+        if name not in names:
+            message = f"unknown query parameter {name!r}{nearest(name, names)}; known are {', '.join(names) or 'none'}"
             raise ApiError(400, message, param=name, code="unknown_parameter")
 
 

@@ -1,5 +1,7 @@
 """Keys and users: who is served, and that no user reaches another's data."""
 
+from pathlib import Path
+
 import httpx
 import openai
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from localmem.config import load_settings
 from localmem.errors import BadSettings
 from localmem.server.auth import check_binding, is_loopback
-from tests.server.conftest import LiveServer
+from tests.server.conftest import LiveServer, serving
 
 MODEL = "smollm2-135m-instruct"
 ANY = "0.0.0.0"  # noqa: S104  # nothing is bound to it
@@ -91,3 +93,82 @@ def test_serving_other_machines_needs_keys() -> None:
     check_binding(load_settings(None, {"server": {"host": ANY, "keys": {"long-enough": "ann"}}}))
     with pytest.raises(BadSettings, match="at least 8 characters"):
         check_binding(load_settings(None, {"server": {"keys": {"short": "ann"}}}))
+
+
+TRUSTED = {"key-of-webui": {"user": "webui", "trusted_users": True}, "key-of-ann-1": "ann"}
+
+
+def test_the_people_behind_a_trusted_key_have_memories_of_their_own(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", server={"keys": TRUSTED}) as live:
+        client = live.openai("key-of-webui")
+        say(client, "I am Eva.", extra_headers={"X-OpenWebUI-User-Id": "eva"})
+        say(client, "I am Max.", user="max")
+        assert live.runtime.store.users() == ["webui/eva", "webui/max"]
+        assert live.log("webui/max")[0][0] == "I am Max."
+        with pytest.raises(openai.BadRequestError, match="say who asks in the header X-OpenWebUI-User-Id"):
+            say(client, "I am nobody.")
+        assert [model.id for model in client.models.list()]  # what is the same for all needs no name
+        say(live.openai("key-of-ann-1"), "I am Ann.", extra_headers={"X-OpenWebUI-User-Id": "eva"}, user="webui/eva")
+        assert live.runtime.store.users() == ["ann", "webui/eva", "webui/max"]
+        memories = live.http("key-of-webui").delete("/v1/memories?confirm=all")
+        assert memories.status_code == 400
+
+
+def test_a_trusted_key_may_name_another_header(tmp_path: Path) -> None:
+    keys = {"key-of-webui": {"user": "chat", "trusted_users": True, "header": "X-Person"}}
+    with serving(tmp_path / "data", server={"keys": keys}) as live:
+        say(live.openai("key-of-webui"), "I am Eva.", extra_headers={"X-Person": "eva", "X-OpenWebUI-User-Id": "no"})
+        assert live.runtime.store.users() == ["chat/eva"]
+
+
+def test_people_who_share_a_key_are_warned_of_once(
+    live_with_keys: LiveServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = live_with_keys.openai("key-of-ann-1")
+    for person in ("eva", "eva", "max", "tom", "eva"):
+        say(client, f"I am {person}.", extra_headers={"X-OpenWebUI-User-Id": person})
+    (warning,) = [record.getMessage() for record in caplog.records if "share the memory" in record.getMessage()]
+    assert "'ann'" in warning
+    assert "trusted_users: true" in warning
+
+
+@pytest.mark.parametrize(
+    ("server", "complaint"),
+    [
+        ({"keys": {**TRUSTED, "key-of-eva-1": "webui/eva"}}, "a name of the people behind the key"),
+        ({"keys": {"key-of-nobody": {"user": ""}}}, "each with a user"),
+        ({"origins": ["*"]}, "there are no keys"),
+    ],
+)
+def test_keys_and_origins_that_break_the_wall_are_refused(server: dict[str, object], complaint: str) -> None:
+    with pytest.raises(BadSettings, match=complaint):
+        check_binding(load_settings(None, {"server": server}))
+
+
+def test_pages_of_listed_origins_may_call_and_others_not(tmp_path: Path) -> None:
+    origin = "https://chat.example.org"
+    with serving(tmp_path / "data", server={"origins": [origin]}) as live:
+        http = live.http()
+        asks = {"access-control-request-method": "POST", "access-control-request-headers": "x-localmem"}
+        preflight = http.options("/v1/chat/completions", headers={"origin": origin, **asks})
+        assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, origin)
+        answer = http.get("/v1/models", headers={"origin": origin})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
+        evil = {"origin": "https://evil.example"}
+        for refused in (http.get("/v1/models", headers=evil), http.options("/v1/models", headers={**evil, **asks})):
+            assert refused.status_code in (400, 403)
+            assert "access-control-allow-origin" not in refused.headers
+
+
+def test_no_origin_may_call_by_default(live: LiveServer) -> None:
+    answer = live.http().get("/v1/models", headers={"origin": "https://chat.example.org"})
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_the_access_log_names_no_user_and_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "localmem.access")
+    with serving(tmp_path / "data", server={"access_log": True}) as live:
+        live.http().get("/v1/memories/some-secret")
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "localmem.access"]
+    assert line.startswith("GET /v1/memories/{memory_id:path} 404 ")

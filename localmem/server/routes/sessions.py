@@ -89,14 +89,14 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User) 
         parse_session(json.dumps(session.model_dump(exclude_none=True)), f"sessions.{number}", defaults)
         for number, session in enumerate(body.sessions)
     ]
-    known = {info.id for info in store.sessions(user)}
+    stored = {info.id for info in store.sessions(user)}
+    new: dict[str, Session] = {}
     for session in sent:
-        if session.id in known and _words(store.session(user, session.id)) != _words(session):
+        previous = store.session(user, session.id) if session.id in stored else new.setdefault(session.id, session)
+        if _words(previous) != _words(session):
             raise Conflict(f"session {session.id!r} exists with other turns; send it under another id")
-    new = [session for session in sent if session.id not in known]
-    services.runtime.read_later(user, new)
-    added = {session.id for session in new}
-    data = [{"id": session.id, "status": "added" if session.id in added else "present"} for session in sent]
+    services.runtime.read_later(user, list(new.values()))
+    data = [{"id": session.id, "status": "added" if session.id in new else "present"} for session in sent]
     return {"object": "list", "data": data}
 
 

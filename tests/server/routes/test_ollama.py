@@ -48,13 +48,13 @@ def test_tools_are_called_with_objects_and_results_need_no_ids(able: LiveServer)
     (call,) = calls["message"]["tool_calls"]
     assert call["function"] == {"name": "weather", "arguments": {"city": "Porto"}}
     assert last["done"] is True
-    asked = {"role": "assistant", "content": "", "tool_calls": [{"function": call["function"]}]}
-    messages += [asked, {"role": "tool", "tool_name": "weather", "content": "I am Zorro."}]
+    request: dict[str, object] = {"role": "assistant", "content": "", "tool_calls": [{"function": call["function"]}]}
+    messages += [request, {"role": "tool", "tool_name": "weather", "content": "I am Zorro."}]
     able.llm.answer = lambda _prompt: "Rain."
     answer = able.http().post("/api/chat", json={**body, "stream": False}).json()
     assert answer["message"]["content"] == "Rain."
-    asked_again, result = able.llm.prompts[-1].messages[-2:]
-    (sent,) = asked_again.fields["tool_calls"]  # type: ignore[misc]
+    repeated, result = able.llm.prompts[-1].messages[-2:]
+    (sent,) = repeated.fields["tool_calls"]  # type: ignore[misc]
     assert result.fields == {"tool_call_id": sent["id"]}  # type: ignore[has-type]
     assert able.log() == [["The weather?", ">Rain."]]
 
@@ -80,9 +80,9 @@ def test_clients_find_the_models_and_what_they_can_do(able: LiveServer) -> None:
     assert http.get("/api/tags").json()["models"][0]["name"] == "localmem:latest"
     assert http.get("/api/version").json()["version"]
     assert len(http.get("/api/ps").json()["models"]) == 1
-    shown = http.post("/api/show", json={"model": "localmem"}).json()
-    assert shown["capabilities"] == ["completion", "tools", "vision"]
-    assert shown["model_info"]["localmem.context_length"] == 8192
+    details = http.post("/api/show", json={"model": "localmem"}).json()
+    assert details["capabilities"] == ["completion", "tools", "vision"]
+    assert details["model_info"]["localmem.context_length"] == 8192
 
 
 def test_a_body_needs_no_type_and_errors_have_the_form_of_the_protocol(live: LiveServer) -> None:

@@ -1,0 +1,142 @@
+"""Sessions and users as a whole: listing, past sessions, jobs, export and import, erasure, operators."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.conftest import LiveServer, serving
+
+PAST = {
+    "id": "trip",
+    "time": "2024-05-04T10:00:00+00:00",
+    "turns": [{"role": "user", "text": "I moved to Porto."}, {"role": "assistant", "text": "How nice!"}],
+}
+KEYS = {"key-of-ann-1": "ann", "key-of-boss-1": {"user": "boss", "operator": True}}
+
+
+@pytest.fixture
+def with_operator(tmp_path: Path) -> Iterator[LiveServer]:
+    """A user and an operator."""
+    with serving(tmp_path / "data", server={"keys": KEYS}) as live:
+        yield live
+
+
+def say(http: httpx.Client, text: str, **headers: str) -> None:
+    body = {"model": "localmem", "messages": [{"role": "user", "content": text}]}
+    http.post("/v1/chat/completions", json=body, headers=headers).raise_for_status()
+
+
+def test_sessions_are_listed_with_their_times_and_first_words(live: LiveServer) -> None:
+    http = live.http()
+    for text in ("My  boat\nis blue.", "x" * 100, "Hello"):
+        say(http, text)
+        live.clock.advance(minutes=1)
+    http.post("/v1/sessions/end", json={"session": live.runtime.store.sessions("me")[0].id})
+    live.wait_until_remembered()
+    listed = http.get("/v1/sessions").json()
+    assert [session["first_words"] for session in listed["data"]] == ["Hello", f"{'x' * 79}…", "My boat is blue."]
+    assert [session["state"] for session in listed["data"]] == ["open", "open", "closed"]
+    assert [session["remembered"] for session in listed["data"]] == [False, False, True]
+    assert listed["data"][0]["started"] > listed["data"][1]["ended"]
+    page = http.get("/v1/sessions", params={"limit": 1, "before": listed["data"][0]["id"]}).json()
+    assert (page["data"], page["has_more"]) == ([listed["data"][1]], True)
+    session = http.get(f"/v1/sessions/{listed['data'][2]['id']}").json()
+    assert [turn["text"] for turn in session["data"]] == ["My  boat\nis blue.", "You said: My  boat\nis blue."]
+    assert http.get("/v1/sessions/unknown").status_code == 404
+    assert http.get("/v1/sessions?before=unknown").status_code == 404
+
+
+def test_words_that_are_put_away_are_not_shown(live: LiveServer) -> None:
+    http = live.http()
+    say(http, "My boat is blue.")
+    http.post("/v1/sessions/end")
+    live.wait_until_remembered()
+    hidden = http.post("/v1/memories/forget", json={"text": "my boat"}).json()["hidden"]
+    assert hidden
+    assert "blue" not in json.dumps(http.get("/v1/sessions").json()["data"][0]["first_words"])
+
+
+def test_past_sessions_are_remembered_and_sending_them_again_changes_nothing(live: LiveServer) -> None:
+    http = live.http()
+    unnamed = {"turns": [{"role": "user", "text": "I have a dog.", "time": "2024-06-01T09:00:00Z"}]}
+    for expected in ("added", "present"):
+        answer = http.post("/v1/sessions", json={"sessions": [PAST, unnamed]})
+        assert answer.status_code == 202
+        assert [session["status"] for session in answer.json()["data"]] == [expected] * 2
+        jobs = http.get("/v1/jobs", params={"wait": 30}).json()
+        assert (jobs["data"], jobs["done"]) == ([], True)
+    assert live.log() == [["I moved to Porto.", ">How nice!"], ["I have a dog."]]
+    (match, *_) = http.post("/v1/memories/search", json={"query": "moved to Porto"}).json()["data"]
+    assert match["time"].startswith("2024-05-04")
+    (job,) = http.get("/v1/jobs?session=trip").json()["data"]
+    assert (job["session"], job["status"]) == ("trip", "done")
+    assert http.get("/v1/jobs?session=unknown").status_code == 404
+
+
+def test_of_past_sessions_all_are_logged_or_none(live: LiveServer) -> None:
+    http, other = live.http(), {**PAST, "turns": [{"role": "user", "text": "I moved to Faro."}]}
+    undated = {"turns": [{"role": "user", "text": "When?"}]}
+    backwards = {
+        "turns": [
+            {"role": "user", "text": "Later.", "time": "2024-06-02T09:00:00Z"},
+            {"role": "user", "text": "Sooner.", "time": "2024-06-01T09:00:00Z"},
+        ]
+    }
+    for bad, status in ((undated, 400), (backwards, 400), ({"turns": []}, 400), (other, 409)):
+        assert http.post("/v1/sessions", json={"sessions": [PAST, bad]}).status_code == status
+    assert live.log() == []
+    http.post("/v1/sessions", json={"sessions": [PAST]})
+    assert http.post("/v1/sessions", json={"sessions": [other]}).status_code == 409
+    assert http.post("/v1/sessions", json={"sessions": [PAST, other]}).status_code == 409
+    assert live.log() == [["I moved to Porto.", ">How nice!"]]
+
+
+def test_an_export_is_imported_for_another_user(with_operator: LiveServer) -> None:
+    boss, ann = with_operator.http("key-of-boss-1"), with_operator.http("key-of-ann-1")
+    ann.post("/v1/sessions", json={"sessions": [PAST]})
+    ann.get("/v1/jobs?wait=30")
+    lines = ann.get("/v1/export").text
+    assert json.loads(lines.splitlines()[0]) == {"localmem": "export", "format": 1, "user": "ann"}
+    headers = {"x-localmem-user": "copy%20of%20ann"}
+    answer = boss.post("/v1/import", content=lines.encode(), headers=headers)
+    assert (answer.status_code, answer.json()["turns"], answer.json()["new"]) == (201, 2, True)
+    assert with_operator.log("copy of ann") == with_operator.log("ann")
+    assert boss.post("/v1/import", content=b"nonsense", headers=headers).status_code == 400
+    assert with_operator.http("key-of-boss-1").get("/v1/export").status_code == 404
+
+
+def test_an_operator_acts_for_any_user_and_nobody_else_does(with_operator: LiveServer) -> None:
+    boss, ann = with_operator.http("key-of-boss-1"), with_operator.http("key-of-ann-1")
+    say(boss, "I am Carl.", **{"x-localmem-user": "carl"})
+    say(ann, "I am Ann.", **{"x-localmem-user": "carl"})
+    assert (with_operator.log("carl")[0][0], with_operator.log("ann")[0][0]) == ("I am Carl.", "I am Ann.")
+    assert [user["id"] for user in boss.get("/v1/users").json()["data"]] == ["ann", "carl"]
+    assert ann.get("/v1/users").status_code == 403
+    assert ann.delete("/v1/users/carl?confirm=carl").status_code == 403
+    assert boss.delete("/v1/users/carl").status_code == 400
+    receipt = boss.delete("/v1/users/carl?confirm=carl").json()
+    assert (receipt["rows"]["turns"], receipt["remaining"]) == (2, 0)
+    assert with_operator.runtime.store.users() == ["ann"]
+
+
+def test_a_session_is_erased_with_what_came_from_it(live: LiveServer) -> None:
+    http = live.http()
+    http.post("/v1/sessions", json={"sessions": [PAST]})
+    http.get("/v1/jobs?wait=30")
+    receipt = http.delete("/v1/sessions/trip").json()
+    assert (receipt["object"], receipt["remaining"]) == ("erasure", 0)
+    assert http.get("/v1/memories").json()["data"] == []
+    assert http.delete("/v1/sessions/trip").status_code == 404
+
+
+def test_a_memory_is_edited_and_the_version_before_stays_in_its_history(live: LiveServer) -> None:
+    http = live.http()
+    unit = http.post("/v1/memories", json={"text": "I live in Porto."}).json()
+    edited = http.patch(f"/v1/memories/{unit['id']}", json={"text": "I live in Faro."}).json()
+    assert (edited["text"], edited["replaces"], edited["retired"]) == ("I live in Faro.", unit["id"], False)
+    assert [memory["text"] for memory in http.get("/v1/memories").json()["data"]] == ["I live in Faro."]
+    assert http.patch("/v1/memories/unknown", json={"text": "x"}).status_code == 404
+    assert http.patch(f"/v1/memories/{edited['id']}", json={"text": " "}).status_code == 400
