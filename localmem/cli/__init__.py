@@ -17,6 +17,7 @@ from localmem.resources import checkout_root
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("localmem.cli.chat:chat", "Chat with memory of past sessions."),
     "serve": ("localmem.cli.chat:serve", "Serve an OpenAI-compatible API with memory."),
+    "mcp": ("localmem.cli.mcp:mcp", "Serve the memory to an MCP client on stdio."),
     "remember": ("localmem.cli.memory:remember", "Import past conversations."),
     "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),
     "show": ("localmem.cli.memory:show", "Show a memory: units, links, notes, history."),

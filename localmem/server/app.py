@@ -14,6 +14,7 @@ from functools import partial
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
@@ -21,6 +22,7 @@ from localmem.server import errors
 from localmem.server.body_limit import BodyLimit
 from localmem.server.chat_service import SESSION_HEADER, TRIMMED_HEADER
 from localmem.server.dependencies import Clock, Services, check_query
+from localmem.server.mcp_http import McpEndpoint
 from localmem.server.metrics import RequestCounter
 from localmem.server.page.install import install as install_page
 from localmem.server.routes import completions, health, memories, messages, ollama, openai, responses, sessions
@@ -48,6 +50,8 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
     for module in (completions, responses, messages, ollama, openai, memories, sessions, health):
         app.include_router(module.router)
     install_page(app, services)
+    app.state.mcp = McpEndpoint(services)
+    app.router.routes.append(Route("/mcp", app.state.mcp))
     errors.install(app)
     server = services.settings.server
     limits = dict.fromkeys(IMPORT_PATHS, server.max_import_mb << 20)
@@ -76,6 +80,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         services.sessions.stop_all()
+        await app.state.mcp.close()
         await asyncio.to_thread(watch.stop)
         await asyncio.to_thread(services.pool.shutdown, cancel_futures=True)
 

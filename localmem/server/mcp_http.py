@@ -1,0 +1,82 @@
+"""`/mcp`: the protocol over streamable HTTP, without sessions, so that a client that never initialises is served too.
+
+The user is found as for any other request: by the API key, or on this machine without keys. The SDK loads at the first
+request; without it the answer says how to install it.
+"""
+
+import asyncio
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from fastapi.responses import JSONResponse
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from localmem.server.dependencies import Services
+from localmem.server.errors import ApiError
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+
+class McpEndpoint:
+    """The ASGI application behind `/mcp`. `close` it at the end of the server."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._opening = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            user = self._find_user(Request(scope))
+        except ApiError as error:
+            await JSONResponse(error.body(), error.status, dict(error.headers or {}))(scope, receive, send)
+            return
+        from localmem.server.mcp_tools import current_user
+
+        manager = await self._open()
+        token = current_user.set(user)
+        try:
+            await manager.handle_request(scope, receive, send)
+        finally:
+            current_user.reset(token)
+
+    def _find_user(self, request: Request) -> str:
+        if find_spec("mcp") is None:
+            raise ApiError(501, "MCP is not installed on this server; run `pip install 'localmem[mcp]'`")
+        return self._services.auth.user(request)
+
+    async def close(self) -> None:
+        """End what was opened."""
+        self._closing.set()
+        if self._serving:
+            await self._serving
+
+    async def _open(self) -> "StreamableHTTPSessionManager":
+        async with self._opening:
+            if self._manager is None:
+                self._manager = await asyncio.to_thread(self._new_manager)
+                running = asyncio.Event()
+                self._serving = asyncio.create_task(self._serve(self._manager, running))
+                await running.wait()
+            return self._manager
+
+    async def _serve(self, manager: "StreamableHTTPSessionManager", running: asyncio.Event) -> None:
+        async with manager.run():
+            running.set()
+            await self._closing.wait()
+
+    def _new_manager(self) -> "StreamableHTTPSessionManager":
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        from localmem.server.mcp_tools import new_server
+
+        services = self._services
+        server = new_server(services.runtime, services.sessions, services.now)
+        # Host and Origin were checked with the key.
+        trusting = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+        server.streamable_http_app(json_response=True, stateless_http=True, transport_security=trusting)
+        return server.session_manager

@@ -1,0 +1,254 @@
+"""The memory as tools and resources of the Model Context Protocol, by the official SDK.
+
+The same functions as the page and the API. Whose memory it is about is up to `current_user`, which whoever serves the
+protocol sets: for each request by its key, or once for a process. Needs the extra `mcp`; no transport here.
+"""
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import datetime
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.types import ToolAnnotations
+from pydantic import BaseModel
+
+from localmem.bank import Bank
+from localmem.errors import BadInput, LocalmemError
+from localmem.retrieval.base import Scope
+from localmem.runtime import Runtime
+from localmem.runtime.inspection import recall_text
+from localmem.server.memory_editor import MemoryEditor
+from localmem.server.page.memory_views import Filter, detail_of, newest_first
+from localmem.server.session_manager import SessionManager
+from localmem.store import Receipt
+from localmem.text.dialogue import transcript
+from localmem.types import Unit
+
+Clock = Callable[[], datetime]
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+current_user: ContextVar[str] = ContextVar("mcp_user")
+
+_INSTRUCTIONS = (
+    "A person's long-term memory. Call recall before you answer anything that may depend on what the person told "
+    "earlier, and remember when they tell something lasting. Times are ISO 8601."
+)
+_MOST = 200  # memories of one list
+_READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+_ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+_DESTROYS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
+
+
+class MemoryItem(BaseModel):
+    """A memory. `in_use` is false for what was put away or replaced; `score` is that of a search."""
+
+    id: str
+    text: str
+    time: datetime
+    kind: str
+    session: str
+    in_use: bool = True
+    score: float | None = None
+
+
+class Recalled(BaseModel):
+    """What a model should be shown for a message, "" for nothing, and the memories it is made of."""
+
+    text: str
+    memories: list[MemoryItem]
+
+
+class MemoryList(BaseModel):
+    """Memories, the newest first; `has_more` says that the limit cut the list."""
+
+    memories: list[MemoryItem]
+    has_more: bool
+
+
+class HistoryStep(BaseModel):
+    """What happened to a memory; `undone` if it was taken back."""
+
+    what: str
+    time: datetime
+    session: str
+    undone: bool
+
+
+class History(BaseModel):
+    """How a memory came to be: the messages it came from and what happened to it, oldest first."""
+
+    memory: MemoryItem
+    sources: list[str]
+    steps: list[HistoryStep]
+
+
+class Forgotten(BaseModel):
+    """What was put away, or erased for good: rows by table, and how many pieces of it the files still hold."""
+
+    id: str
+    erased: bool
+    rows: dict[str, int] = {}
+    remaining: int | None = None
+
+
+def _say_errors(
+    kind: type[ToolError | ResourceError],
+) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
+    """Our errors reach the client in one line; any other stays on the server."""
+
+    def decorate(function: Callable[P, Result]) -> Callable[P, Result]:
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> Result:
+            try:
+                return function(*args, **kwargs)
+            except LocalmemError as error:
+                raise kind(str(error)) from error
+
+        return run
+
+    return decorate
+
+
+class MemoryTools:
+    """The tools, for the users of one runtime. Their docstrings are what a model reads."""
+
+    def __init__(self, runtime: Runtime, sessions: SessionManager, now: Clock) -> None:
+        self._runtime = runtime
+        self._sessions = sessions
+        self._now = now
+
+    def remember(self, text: str, time: datetime | None = None) -> MemoryItem:
+        """Remember one statement about the person, in a full sentence. `time` is when it happened; default: now."""
+        moment = time or self._now()
+        if moment.utcoffset() is None:
+            moment = moment.replace(tzinfo=self._now().tzinfo)
+        unit = self._editor().add(text, moment, self._now())
+        return _item(unit, self._editor().bank)
+
+    def recall(self, message: str) -> Recalled:
+        """What the memory knows that matters for a message or question of the person."""
+        if not message.strip():
+            raise BadInput("the message is empty; give the question to recall for")
+        with self._sessions.current_agent(current_user.get()) as agent:
+            memory = agent.memory
+        recall = recall_text(memory, message, Scope(now=self._now()), user_name=agent.responder.speakers.user)
+        items = [_item(hit.unit, memory.bank, float(hit.score)) for hit in recall.hits]
+        return Recalled(text=recall.text, memories=items)
+
+    def list_memories(
+        self,
+        words: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        include_put_away: bool = False,
+        limit: int = 50,
+    ) -> MemoryList:
+        """List memories, newest first: those that hold all the words, of events between two days (both included)."""
+        if not 1 <= limit <= _MOST:
+            raise BadInput(f"limit is {limit}; give 1 to {_MOST}")
+        state = "all" if include_put_away else "current"
+        wanted = Filter(words, since and since.date(), until and until.date(), state=state)
+        bank = self._editor().bank
+        units = list(zip(wanted.select(newest_first(bank), bank), range(limit + 1), strict=False))
+        return MemoryList(memories=[_item(unit, bank) for unit, _ in units[:limit]], has_more=len(units) > limit)
+
+    def update_memory(self, memory_id: str, text: str) -> MemoryItem:
+        """Correct a memory: the new text replaces the old one, which stays in its history."""
+        unit = self._editor().edit(memory_id, text, self._now())
+        return _item(unit, self._editor().bank)
+
+    def forget(self, memory_id: str, erase: bool = False) -> Forgotten:
+        """Put a memory away with the messages it came from, so that it is not recalled again; a person can undo that.
+
+        With `erase` all of it is deleted for good: only when the person asks for exactly that.
+        """
+        if not erase:
+            self._editor().forget(memory_id, self._now())
+            return Forgotten(id=memory_id, erased=False)
+        return _receipt_of(memory_id, self._editor().erase(memory_id, sources=True))
+
+    def history(self, memory_id: str) -> History:
+        """How a memory came to be: the messages it came from and every change to it."""
+        store, system = self._runtime.store, self._runtime.settings.system
+        bank = self._editor().bank
+        detail = detail_of(store.history(current_user.get(), system, memory_id), bank, self._now().date())
+        steps = [
+            HistoryStep(what=step.text, time=step.time, session=step.session, undone=step.is_undone)
+            for step in detail.steps
+        ]
+        sources = [f"{turn.speaker}: {turn.text}" for turn in detail.sources]
+        return History(memory=_item(detail.row.unit, bank), sources=sources, steps=steps)
+
+    # -- resources -----------------------------------------------------------------------------------------------------
+
+    def read_memories(self) -> str:
+        """The newest memories, as JSON."""
+        return self.list_memories(limit=_MOST).model_dump_json()
+
+    def read_memory(self, memory_id: str) -> str:
+        """One memory with its history, as JSON."""
+        return self.history(memory_id).model_dump_json()
+
+    def read_sessions(self) -> str:
+        """The sessions, one a line: id, start, number of messages, state."""
+        infos = self._runtime.store.sessions(current_user.get())
+        return "\n".join(f"{info.id}\t{info.started.isoformat()}\t{info.turns}\t{info.state}" for info in infos)
+
+    def read_session(self, session_id: str) -> str:
+        """The text of one session, without what was put away."""
+        session = self._runtime.store.session(current_user.get(), session_id)
+        return transcript(self._editor().bank.visible(session).turns)
+
+    def _editor(self) -> MemoryEditor:
+        return MemoryEditor(self._runtime, self._sessions, current_user.get())
+
+
+def new_server(runtime: Runtime, sessions: SessionManager, now: Clock) -> MCPServer:
+    """A server of the protocol over a runtime; the caller chooses the transport."""
+    tools, root = MemoryTools(runtime, sessions, now), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    server = MCPServer("localmem", instructions=_INSTRUCTIONS, log_level="WARNING")
+    root.handlers[:] = handlers  # the SDK configures the logging of the whole process
+    root.setLevel(level)
+    for tool, annotations in (
+        (tools.remember, _ADDS),
+        (tools.recall, _READS),
+        (tools.list_memories, _READS),
+        (tools.update_memory, _DESTROYS),
+        (tools.forget, _DESTROYS),
+        (tools.history, _READS),
+    ):
+        server.tool(annotations=annotations)(_say_errors(ToolError)(tool))
+    for address, read, kind in (
+        ("localmem://memories", tools.read_memories, "application/json"),
+        ("localmem://memories/{memory_id}", tools.read_memory, "application/json"),
+        ("localmem://sessions", tools.read_sessions, "text/plain"),
+        ("localmem://sessions/{session_id}", tools.read_session, "text/plain"),
+    ):
+        server.resource(address, mime_type=kind)(_say_errors(ResourceError)(read))
+    return server
+
+
+def _item(unit: Unit, bank: Bank, score: float | None = None) -> MemoryItem:
+    return MemoryItem(
+        id=unit.id,
+        text=unit.text,
+        time=unit.time,
+        kind=unit.kind,
+        session=unit.session,
+        in_use=bank.is_live(unit.id),
+        score=score,
+    )
+
+
+def _receipt_of(memory_id: str, receipts: list[Receipt]) -> Forgotten:
+    rows: dict[str, int] = {}
+    for receipt in receipts:
+        for table, count in receipt.rows.items():
+            rows[table] = rows.get(table, 0) + count
+    return Forgotten(id=memory_id, erased=True, rows=rows, remaining=receipts[-1].remaining)
