@@ -351,7 +351,7 @@ def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retrie
     from localmem.retrieval.dense import DenseRetriever
 
     options = settings.retrieval
-    return DenseRetriever(encoder, kind=options.index, file=file, half=options.index_half)
+    return DenseRetriever(encoder, kind=options.index, file=file, half=options.index_half, device=options.device)
 
 
 def _bm25(settings: Settings, context_turns: int) -> "Retriever":

@@ -94,9 +94,9 @@ def run_retrieval(
 
 
 def _cases(folder: Path, recipe: RetrievalRecipe) -> Iterator[IndexCase]:
-    from localmem.retrieval.row_index import has_gpu
+    from localmem.retrieval.gpu_device import gpu_count
 
-    on_gpu = [kind for kind in recipe.kinds if kind != "hnsw"] if has_gpu() else []
+    on_gpu = [kind for kind in recipe.kinds if kind != "hnsw"] if gpu_count() else []
     for units in recipe.units:
         yield from (IndexCase(folder, units, kind, False, recipe.batch) for kind in (*recipe.kinds, "bm25"))  # noqa: FBT003
         yield from (IndexCase(folder, units, kind, True, recipe.batch) for kind in on_gpu)  # noqa: FBT003
@@ -114,8 +114,8 @@ def run_with_encoder(corpus: Corpus, units: int, encoder: Encoder) -> Iterator[R
     """What a user waits for: encoding the question, then the search of vectors alone and of vectors and words."""
     from localmem.retrieval.bm25 import BM25Retriever
     from localmem.retrieval.dense import DenseRetriever
+    from localmem.retrieval.gpu_device import gpu_count
     from localmem.retrieval.hybrid import HybridRetriever
-    from localmem.retrieval.row_index import has_gpu
 
     dense = DenseRetriever(LookupEncoder(corpus, encoder))
     hybrid = HybridRetriever([dense, BM25Retriever()])
@@ -125,7 +125,7 @@ def run_with_encoder(corpus: Corpus, units: int, encoder: Encoder) -> Iterator[R
         times = _times({method: _search(retriever)}, corpus.questions, 1)[method]
         yield {
             "method": method,
-            "device": "gpu" if has_gpu() else "cpu",
+            "device": "gpu" if gpu_count() else "cpu",
             "units": units,
             "batch": 1,
             **_figures(times),

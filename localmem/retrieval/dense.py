@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from localmem.errors import BadSettings
 from localmem.retrieval.base import Encoder, Match, Scope, Side
 from localmem.retrieval.encoder import check_vectors
+from localmem.retrieval.gpu_device import gpu_for
 from localmem.retrieval.row_ids import RowIds, top_k
 from localmem.retrieval.row_index import (
     IndexFile,
@@ -22,7 +23,6 @@ from localmem.retrieval.row_index import (
     IndexSnapshot,
     RowIndex,
     digest_rows,
-    has_gpu,
     surviving_rows,
 )
 from localmem.types import Unit
@@ -67,18 +67,28 @@ class DenseRetriever:
 
     "flat" compares a query with every unit: it equals brute force in double precision, ties in the order of addition.
     "hnsw" and "ivf" look at a part of them and may miss a match; see RowIndex. "auto" is flat up to EXACT_UNTIL units
-    and hnsw beyond, which it builds while additions and searches continue; where FAISS has a GPU it stays flat, on the
-    GPU. Without `half` the index stores 4 bytes a number in place of 2, for the same results. A query of white space
-    matches nothing. Searches wait for one another, but neither for encoding nor for the building of an index. An index
-    that took long to build is saved in `file`, where the next retriever reads it that gets the same units first.
+    and hnsw beyond, which it builds while additions and searches continue; on a GPU it stays flat. `device` is auto,
+    cpu, cuda or cuda:N. Without `half` the index stores 4 bytes a number, not 2, for the same results. A query of white
+    space matches nothing. Searches wait for one another, but neither for encoding nor for the building of an
+    index. An index that took long to build is saved in `file`, where the next retriever reads it that gets the same
+    units first.
     """
 
-    def __init__(self, encoder: Encoder, *, kind: Kind = "auto", file: Path | None = None, half: bool = True) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        kind: Kind = "auto",
+        file: Path | None = None,
+        half: bool = True,
+        device: str = "auto",
+    ) -> None:
         if kind not in ("auto", "flat", "hnsw", "ivf"):
             raise BadSettings(f"unknown dense index {kind!r}; use auto, flat, hnsw or ivf")
         self._encoder = encoder
         self._kind = kind
         self._half = half
+        self._device = device
         self._file = IndexFile(file) if file else None
         self._guard = threading.Lock()
         self._building = threading.Lock()
@@ -143,18 +153,18 @@ class DenseRetriever:
             self._vectors = np.concatenate([self._vectors[:start], spare]) if start else spare
         self._vectors[start:end] = vectors
         if self._index is None:
-            self._index = RowIndex.build("flat", vectors, half=self._half)
+            self._index = RowIndex.build("flat", vectors, half=self._half, device=self._device)
         else:
             self._index.add(vectors)
 
     def _compact(self) -> None:
         self._vectors = self._vectors[self._ids.compact()]
         self._compactions += 1
-        self._index = RowIndex.build("flat", self._vectors, half=self._half)
+        self._index = RowIndex.build("flat", self._vectors, half=self._half, device=self._device)
 
     def _kind_for(self, live_count: int) -> IndexKind:
         if self._kind == "auto":
-            return "hnsw" if live_count > EXACT_UNTIL and not has_gpu() else "flat"
+            return "hnsw" if live_count > EXACT_UNTIL and not gpu_for(self._device) else "flat"
         return self._kind
 
     def _is_due(self) -> bool:
@@ -173,7 +183,7 @@ class DenseRetriever:
             if kind == "flat" or not count:
                 return
             if not suitable or (kind == "ivf" and count > _OUTGROWN * self._built_rows):
-                self._use(RowIndex.build(kind, vectors, half=self._half), count, compactions)
+                self._use(RowIndex.build(kind, vectors, half=self._half, device=self._device), count, compactions)
             if self._file and count - self._written_rows > count // _UNWRITTEN_SHARE:
                 self._write(self._file, kind)
 
@@ -212,7 +222,7 @@ class DenseRetriever:
             file.reject("is of other units")
             return None
         try:
-            return RowIndex.from_bytes(kind, snapshot.index, half=self._half), snapshot, surviving
+            return RowIndex.from_bytes(kind, snapshot.index, half=self._half, device=self._device), snapshot, surviving
         except RuntimeError as error:
             file.reject(f"cannot be read by this FAISS: {str(error).splitlines()[0]}")
             return None

@@ -9,22 +9,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localmem.errors import BadInput
 from localmem.files import write_atomic
+from localmem.retrieval.gpu_device import FaissObject, GpuDevice, gpu_for
 from localmem.types import Unit
 
 IndexKind = Literal["flat", "hnsw", "ivf"]
 Rows = NDArray[np.float32]
 Mask = NDArray[np.bool_]
-FaissObject = Any  # the stubs of FAISS lack what its Python code adds to its classes
 
 _GPU_RESULTS = 2048  # the most results of one query that FAISS returns on a GPU
 
@@ -40,37 +39,39 @@ _SCANNED = 25_000  # rows in a mask up to which a scan of them is faster than a 
 class RowIndex:
     """Rows in the order of addition, at half precision if `half`.
 
-    "flat" compares all of them; on the GPU where FAISS has one. "hnsw" walks a graph of neighbours, always on the CPU.
+    "flat" compares all of them; on a GPU where FAISS has one. "hnsw" walks a graph of neighbours, always on the CPU.
     "ivf" compares those in the lists whose centres are nearest: 4 * sqrt(n) lists, as FAISS recommends below a million
     rows, but no fewer than 39 rows a list, the minimum of its k-means; a share of the lists is probed.
     """
 
-    def __init__(self, kind: IndexKind, index: FaissObject, *, half: bool, on_gpu: bool) -> None:
+    def __init__(self, kind: IndexKind, index: FaissObject, *, half: bool, gpu: GpuDevice | None) -> None:
         self.kind = kind
         self._index = index
         self._half = half
-        self._on_gpu = on_gpu
+        self._on_gpu = gpu is not None
 
     @classmethod
-    def build(cls, kind: IndexKind, rows: Rows, *, half: bool = True) -> "RowIndex":
-        """An index over these rows."""
-        on_gpu = kind != "hnsw" and has_gpu()
+    def build(cls, kind: IndexKind, rows: Rows, *, half: bool = True, device: str = "auto") -> "RowIndex":
+        """An index over these rows, on the device of the settings. Raises BadSettings for one that is absent."""
+        gpu = gpu_for(device) if kind != "hnsw" else None
+        if gpu and kind == "flat":
+            return cls(kind, _gpu_flat(rows, half, gpu), half=half, gpu=gpu)
         build: Callable[[Rows, bool], FaissObject] = {"flat": _flat, "hnsw": _graph, "ivf": _lists}[kind]
-        index = _gpu_flat(rows, half) if on_gpu and kind == "flat" else build(rows, half)
-        if on_gpu and kind == "ivf":
-            index = _to_gpu(index, half)
-        return cls(kind, index, half=half, on_gpu=on_gpu)
+        index = build(rows, half)
+        return cls(kind, _to_gpu(index, half, gpu) if gpu else index, half=half, gpu=gpu)
 
     @classmethod
-    def from_bytes(cls, kind: IndexKind, data: NDArray[np.uint8], *, half: bool = True) -> "RowIndex":
+    def from_bytes(
+        cls, kind: IndexKind, data: NDArray[np.uint8], *, half: bool = True, device: str = "auto"
+    ) -> "RowIndex":
         """The index that `to_bytes` wrote. Raises RuntimeError where FAISS cannot read it; verify the bytes before."""
         index = _faiss().deserialize_index(data)
-        on_gpu = kind == "ivf" and has_gpu()
-        return cls(kind, _to_gpu(index, half) if on_gpu else index, half=half, on_gpu=on_gpu)
+        gpu = gpu_for(device) if kind == "ivf" else None
+        return cls(kind, _to_gpu(index, half, gpu) if gpu else index, half=half, gpu=gpu)
 
     def to_bytes(self) -> NDArray[np.uint8]:
         """The index in the format of FAISS."""
-        index = _faiss().index_gpu_to_cpu(self._index) if self._on_gpu else self._index
+        index = self._index.to_cpu() if self._on_gpu else self._index
         data: NDArray[np.uint8] = _faiss().serialize_index(index)
         return data
 
@@ -152,12 +153,6 @@ def _faiss() -> FaissObject:
     return faiss
 
 
-def has_gpu() -> bool:
-    """Whether FAISS can use a GPU."""
-    faiss = _faiss()
-    return hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
-
-
 def _flat(rows: Rows, half: bool) -> FaissObject:
     faiss = _faiss()
     index = faiss.index_factory(rows.shape[1], "SQfp16" if half else "Flat", faiss.METRIC_INNER_PRODUCT)
@@ -165,13 +160,17 @@ def _flat(rows: Rows, half: bool) -> FaissObject:
     return index
 
 
-def _gpu_flat(rows: Rows, half: bool) -> FaissObject:
+def _gpu_flat(rows: Rows, half: bool, gpu: GpuDevice) -> FaissObject:
     faiss = _faiss()
-    config = faiss.GpuIndexFlatConfig()
-    config.useFloat16 = half
-    index = faiss.GpuIndexFlatIP(_gpu_memory(), rows.shape[1], config)
-    index.add(rows)
-    return index
+
+    def make(resources: FaissObject) -> FaissObject:
+        config = faiss.GpuIndexFlatConfig()
+        config.useFloat16, config.device = half, gpu.number
+        index = faiss.GpuIndexFlatIP(resources, rows.shape[1], config)
+        index.add(rows)
+        return index
+
+    return gpu.build(make)
 
 
 def _graph(rows: Rows, half: bool) -> FaissObject:
@@ -196,18 +195,12 @@ def _lists(rows: Rows, half: bool) -> FaissObject:
     return index
 
 
-def _to_gpu(index: FaissObject, half: bool) -> FaissObject:
+def _to_gpu(index: FaissObject, half: bool, gpu: GpuDevice) -> FaissObject:
     faiss = _faiss()
     options = faiss.GpuClonerOptions()
     options.useFloat16 = half
     options.useFloat16CoarseQuantizer = False
-    return faiss.index_cpu_to_gpu(_gpu_memory(), 0, index, options)
-
-
-@cache
-def _gpu_memory() -> FaissObject:
-    """Scratch memory for all indexes of the process; FAISS would reserve a gigabyte or more for each."""
-    return _faiss().StandardGpuResources()
+    return gpu.build(lambda resources: faiss.index_cpu_to_gpu(resources, gpu.number, index, options))
 
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,5 @@
 """A GPU gives the same answers as a CPU, though its indexes cannot leave rows out of a search."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from localmem.retrieval import dense, row_index
 from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.dense import DenseRetriever, Kind
+from localmem.retrieval.gpu_device import GpuDevice, gpu_count
 from tests.fakes import START, WordEncoder, unit
 from tests.retrieval.test_dense import TableEncoder, brute_force, unit_rows
 
@@ -38,27 +38,37 @@ def brute_force_results() -> list[list[list[tuple[str, float]]]]:
     return results
 
 
+class CpuAsGpu(GpuDevice):
+    """A device without a GPU: its resources are an object, its indexes those of the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._resources = object()
+
+
 @pytest.fixture
-def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> CpuAsGpu:
     """Indexes of the CPU behind the path of a GPU: no row can be left out, and no more than 2048 come back."""
 
     def refuses(*_: object) -> None:
         raise AssertionError("a GPU has no selector")
 
-    keep: Callable[[row_index.FaissObject, bool], row_index.FaissObject] = lambda index, half: index  # noqa: E731
-    monkeypatch.setattr(row_index, "has_gpu", lambda: True)
-    monkeypatch.setattr(dense, "has_gpu", lambda: True)
-    monkeypatch.setattr(row_index, "_gpu_flat", row_index._flat)
-    monkeypatch.setattr(row_index, "_to_gpu", keep)
+    device = CpuAsGpu()
+    for module in (row_index, dense):
+        monkeypatch.setattr(module, "gpu_for", lambda name: None if name == "cpu" else device)
+    flat = row_index._flat
+    monkeypatch.setattr(row_index, "_gpu_flat", lambda rows, half, gpu: gpu.build(lambda _: flat(rows, half)))
+    monkeypatch.setattr(row_index, "_to_gpu", lambda index, _half, gpu: gpu.build(lambda _: index))
     monkeypatch.setattr(row_index.RowIndex, "_propose_within", refuses)
+    return device
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_a_scan_without_selectors_is_exact(fake_gpu: None, half: bool) -> None:
+def test_a_scan_without_selectors_is_exact(fake_gpu: CpuAsGpu, half: bool) -> None:
     assert answers("auto", half) == brute_force_results()
 
 
-def test_auto_scans_on_a_gpu_whatever_the_size(fake_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_scans_on_a_gpu_whatever_the_size(fake_gpu: CpuAsGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "EXACT_UNTIL", 10)
     retriever = DenseRetriever(WordEncoder())
     retriever.add([unit(f"u{n}", f"dog {n}") for n in range(40)])
@@ -69,14 +79,14 @@ def test_auto_scans_on_a_gpu_whatever_the_size(fake_gpu: None, monkeypatch: pyte
 @pytest.mark.gpu
 @pytest.mark.parametrize("half", [True, False])
 def test_a_scan_on_a_real_gpu_is_exact(half: bool) -> None:
-    if not row_index.has_gpu():
+    if not gpu_count():
         pytest.skip("needs a GPU, and FAISS built for it (the gpu extra)")
     assert answers("auto", half) == brute_force_results()
 
 
 @pytest.mark.gpu
 def test_lists_on_a_real_gpu_find_nearly_all_and_come_back_from_their_file(tmp_path: Path) -> None:
-    if not row_index.has_gpu():
+    if not gpu_count():
         pytest.skip("needs a GPU, and FAISS built for it (the gpu extra)")
     first = answers("ivf", file=tmp_path / "lists")
     assert (tmp_path / "lists").is_file()

@@ -36,10 +36,12 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     builds: list[tuple[str, int]] = []
     build = RowIndex.build.__func__  # type: ignore[attr-defined]
 
-    def spy(cls: type[RowIndex], kind: IndexKind, rows: dense.Rows, *, half: bool = True) -> RowIndex:
+    def spy(
+        cls: type[RowIndex], kind: IndexKind, rows: dense.Rows, *, half: bool = True, device: str = "auto"
+    ) -> RowIndex:
         if kind != "flat":
             builds.append((kind, len(rows)))
-        index: RowIndex = build(cls, kind, rows, half=half)
+        index: RowIndex = build(cls, kind, rows, half=half, device=device)
         return index
 
     monkeypatch.setattr(RowIndex, "build", classmethod(spy))
