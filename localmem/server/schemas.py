@@ -14,6 +14,7 @@ from typing import Annotated, Literal, NamedTuple, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from localmem.chat.responder import Attachment
+from localmem.errors import BadInput
 from localmem.llm.base import LLM, check_abilities, required_abilities
 from localmem.server.errors import ApiError
 from localmem.types import Format, FreeText, JsonSchema, Message, Prompt
@@ -251,11 +252,16 @@ def extra_fields(request: ChatRequest) -> dict[str, object]:
 
 
 def check_backbone(request: ChatRequest, chat: ChatInput, llm: LLM) -> None:
-    """Raises BadInput for what the backbone cannot do, before anything is stored."""
+    """Raises ApiError for what the backbone cannot do, before anything is stored."""
     attached = [message for own in chat.attachments.values() for message in own.messages(Message("user", ""))]
     probe = Prompt("chat/reply", tuple(attached), extra=extra_fields(request), prefill=chat.prefill)
     if required_abilities(probe):  # a backbone that is not loaded need not be for a plain request
-        check_abilities(probe, llm.abilities)
+        try:
+            check_abilities(probe, llm.abilities)
+        except BadInput as error:
+            missing = sorted(required_abilities(probe).difference(llm.abilities))
+            param = next((name for name in missing if name in ("logprobs", "tools")), "messages")
+            raise ApiError(400, str(error), param=param, code="unsupported") from error
 
 
 def _read_content(message: SentMessage, number: int) -> tuple[str, list[dict[str, object]]]:

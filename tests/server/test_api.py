@@ -180,7 +180,9 @@ def test_what_the_backbone_cannot_do_is_refused_by_name_and_not_stored(
 ) -> None:
     answer = live.http().post("/v1/chat/completions", json={**HELLO, **change, "stream": stream})
     assert answer.status_code == 400
-    assert f"cannot do {ability};" in answer.json()["error"]["message"]
+    error = answer.json()["error"]
+    assert f"cannot do {ability};" in error["message"]
+    assert error["param"] == (ability if ability in change else "messages")
     assert live.log() == []
 
 

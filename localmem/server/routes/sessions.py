@@ -6,7 +6,7 @@ for it. Sending a session again changes nothing.
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from time import monotonic
 from typing import Annotated, Literal
@@ -76,7 +76,8 @@ def list_sessions(
         if not places:
             raise NotFound(f"no session {before!r} to continue before; omit before to start at the latest")
         infos = infos[places[0] + 1 :]
-    data = [_describe(services, user, info) for info in infos[:limit]]
+    read = _reader(services, user)
+    data = [_describe(info, read(info.id), services.settings.system) for info in infos[:limit]]
     return {"object": "list", "data": data, "has_more": len(infos) > limit}
 
 
@@ -100,16 +101,15 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User) 
     return {"object": "list", "data": data}
 
 
-@router.get("/sessions/{session_id}")
+@router.get("/sessions/{session_id:path}")
 def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     """One session with its turns, without those that are put away. Raises NotFound."""
-    session = _visible(services, user, session_id)
+    session = _reader(services, user)(session_id)
     info = next(info for info in services.runtime.store.sessions(user) if info.id == session_id)
-    turns = [asdict(turn) for turn in session.turns]
-    return {**_describe(services, user, info, session), "data": turns}
+    return {**_describe(info, session, services.settings.system), "data": [asdict(turn) for turn in session.turns]}
 
 
-@router.delete("/sessions/{session_id}")
+@router.delete("/sessions/{session_id:path}")
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
     with services.sessions.exclusive(user):
@@ -180,8 +180,14 @@ def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     return {"object": "erasure", **asdict(receipt)}
 
 
-def _describe(services: Services, user: str, info: SessionInfo, session: Session | None = None) -> Json:
-    session = session or _visible(services, user, info.id)
+def _reader(services: Services, user: str) -> Callable[[str], Session]:
+    """Reads the user's sessions by their ids, without what is put away."""
+    with services.sessions.current_agent(user) as agent:
+        visible = agent.memory.bank.visible
+    return lambda session_id: visible(services.runtime.store.session(user, session_id))
+
+
+def _describe(info: SessionInfo, session: Session, system: str) -> Json:
     first = next((turn.text for turn in session.turns if turn.role == "user"), "")
     words = " ".join(first.split())
     return {
@@ -192,13 +198,8 @@ def _describe(services: Services, user: str, info: SessionInfo, session: Session
         "ended": info.ended,
         "turns": len(session.turns),
         "first_words": words if len(words) <= _WORDS else words[: _WORDS - 1] + "…",
-        "remembered": info.jobs.get(services.settings.system) == "done",
+        "remembered": info.jobs.get(system) == "done",
     }
-
-
-def _visible(services: Services, user: str, session_id: str) -> Session:
-    with services.sessions.current_agent(user) as agent:
-        return agent.memory.bank.visible(services.runtime.store.session(user, session_id))
 
 
 def _words(session: Session) -> Sequence[tuple[str, str]]:
