@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Write the reference pages from the code: commands (localmem/cli/README.md) and settings (configs/README.md).
+"""Write the reference pages from the code: commands (localmem/cli/README.md) and settings (configs/README.md), and
+the tables of figures in other pages from localmem/evaluation/results/figures.yaml.
 
-.venv/bin/python scripts/generate_docs.py           writes both pages
+.venv/bin/python scripts/generate_docs.py           writes the pages
 .venv/bin/python scripts/generate_docs.py --check   exit 1 if a page differs from the code
 """
 
@@ -9,10 +10,12 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
+import yaml
 
 from localmem.cli import root
 from localmem.cli.recipes import recipe_table
@@ -112,7 +115,34 @@ def _settings_rows() -> Iterator[tuple[str, str, str]]:
         yield name, default.replace(str(Path.home()), "~").strip('"'), " ".join(sentence.split())
 
 
-PAGES = {ROOT / "localmem" / "cli" / "README.md": command_reference, ROOT / "configs" / "README.md": settings_reference}
+def figure_table(page: Path, table: str) -> str:
+    """The text of a page with its table of figures, which stands between two comments."""
+    text = page.read_text(encoding="utf-8")
+    begin, end = (f"<!-- figures: {name} -->" for name in (table, "end"))
+    before, _, after = text.partition(begin)
+    if not after or end not in after:
+        raise SystemExit(f"{page} has no comments {begin} and {end}; restore them")
+    rows = [row for row in yaml.safe_load(FIGURES.read_text(encoding="utf-8")) if table in row["tables"]]
+    lines = ["| what | figure | command | page |", "|---|---|---|---|"]
+    for row in rows:
+        target = row.get("page", "")
+        name = Path(target).parent.name if target.endswith("README.md") else Path(target).stem
+        link = f"[{name}]({os.path.relpath(ROOT / target, page.parent)})" if target else ""
+        lines.append(f"| {row['what']} | {row['figure']} | {row.get('command', '')} | {link} |")
+    return "\n".join([f"{before}{begin}", *lines, end]) + after.partition(end)[2]
+
+
+FIGURES = ROOT / "localmem" / "evaluation" / "results" / "figures.yaml"
+TABLES = {
+    "readme": ROOT / "README.md",
+    "evaluation": ROOT / "localmem" / "evaluation" / "README.md",
+    "benchmark": ROOT / "localmem" / "benchmark" / "README.md",
+}
+PAGES: dict[Path, Callable[[], str]] = {
+    ROOT / "localmem" / "cli" / "README.md": command_reference,
+    ROOT / "configs" / "README.md": settings_reference,
+    **{page: partial(figure_table, page, table) for table, page in TABLES.items()},
+}
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from localmem.benchmark.recipes import LatencyRecipe
 from localmem.cli import root
@@ -151,3 +152,37 @@ def test_the_reference_pages_are_those_of_the_code() -> None:
     command = [sys.executable, "scripts/generate_docs.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_figure_that_is_measured_again_and_differs_is_reported(tmp_path: Path) -> None:
+    """`scripts/check_figures` on a copy of two figures, one of which no longer comes out."""
+    script = tmp_path / "scripts" / "check_figures"
+    figures = tmp_path / "localmem/evaluation/results/figures.yaml"
+    rows = [
+        {"what": name, "figure": "3", "recheck": {"command": "python -c 'print(1 + 2)'", "prints": [printed]}}
+        for name, printed in (("one", "3"), ("another", "4"))
+    ]
+    for path, text in (
+        (script, (ROOT / "scripts/check_figures").read_text(encoding="utf-8")),
+        (figures, yaml.safe_dump(rows)),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text, encoding="utf-8")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "same: one: 3",
+        "differs: another: 3",
+        "  python -c 'print(1 + 2)' does not print: 4",
+    ]
+
+
+def test_every_figure_has_what_made_it() -> None:
+    figures = yaml.safe_load((ROOT / "localmem/evaluation/results/figures.yaml").read_text(encoding="utf-8"))
+    assert len(figures) > 30
+    for row in figures:
+        assert row["what"], row
+        assert row["figure"], row
+        assert row["since"], row
+        assert row.get("command") or row.get("page"), row
+        assert not row.get("page") or (ROOT / row["page"]).is_file(), row

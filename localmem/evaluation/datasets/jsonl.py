@@ -29,7 +29,7 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets.readers import CURE, Record, build_dataset, parse_record, parse_value
 from localmem.evaluation.episodes import Dataset, Episode, Kind, Probe, half_of, sessions_with
 from localmem.files import read_lines
-from localmem.store.conversation_files import ZonedTime, parse_session
+from localmem.transfer.session_lines import ZonedTime, parse_session
 from localmem.types import Session, Turn
 
 _DEFAULT = "user"  # the episode of lines without a user
