@@ -132,6 +132,16 @@ def is_small_talk(text: str) -> bool:
     return all(language.is_courtesy(clause.text) for clause in _clauses(text))
 
 
+def only_asks_back(reply: str) -> bool:
+    """Whether a reply is nothing but questions and courtesies: "Lovely! Is the new flat larger?"."""
+    language = _language(reply)
+    sentences = _sentences(reply)
+    asks = [sentence.rstrip().endswith(("?", "？")) for sentence in sentences]
+    return any(asks) and all(
+        ask or language.is_courtesy(_fold(sentence)) for ask, sentence in zip(asks, sentences, strict=True)
+    )
+
+
 def is_denial(text: str) -> bool:
     """Whether a reply only says that it does not know or was not told; it may add an offer, but no answer."""
     language = _language(text)

@@ -14,6 +14,7 @@ from localmem.text.utterances import (
     is_denial,
     is_evidence,
     is_small_talk,
+    only_asks_back,
 )
 
 
@@ -142,3 +143,10 @@ def test_repetition_adds_nothing() -> None:
     assert not adds_nothing("Your bicycle is red and your daughter rides it to school.", [memory])
     assert adds_nothing("你住在红牌楼", ["我住在红牌楼三楼"])
     assert not adds_nothing("你住在青羊区", ["我住在红牌楼三楼"])
+
+
+def test_a_reply_that_only_asks_back_is_told_from_one_that_answers() -> None:
+    assert only_asks_back("Lovely! Is the new flat larger?")
+    assert only_asks_back("Wo wohnst du jetzt?")
+    assert not only_asks_back("The Blue Door on Rua do Sol. Shall I book?")
+    assert not only_asks_back("Lovely!")

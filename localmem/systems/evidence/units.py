@@ -9,7 +9,7 @@ from typing import NamedTuple
 from localmem.retrieval.views import SIDE_MARK
 from localmem.text.dialogue import line
 from localmem.text.passages import split_passages
-from localmem.text.utterances import adds_nothing, is_denial, is_evidence, is_small_talk
+from localmem.text.utterances import adds_nothing, is_denial, is_evidence, is_small_talk, only_asks_back
 from localmem.types import Session, Turn, Unit
 
 STATEMENT = "statement"  # of the user
@@ -45,7 +45,9 @@ def is_new(place: Place, earlier: Sequence[str]) -> bool:
     if place.turn.role == "user":
         return is_evidence(place.turn.text)
     reply, request = place.turn.text, [place.opening.text] if place.opening is not place.turn else []
-    return not (is_denial(reply) or is_small_talk(reply) or adds_nothing(reply, [*request, *earlier]))
+    if is_denial(reply) or is_small_talk(reply) or only_asks_back(reply):
+        return False
+    return not adds_nothing(reply, [*request, *earlier])
 
 
 def turn_units(session: str, place: Place) -> list[Unit]:
