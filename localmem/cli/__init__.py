@@ -16,7 +16,7 @@ from localmem.resources import checkout_root
 # command -> (module:attribute, summary); the summary is repeated here so that help imports no module
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("localmem.cli.chat:chat", "Chat with memory of past sessions."),
-    "serve": ("localmem.cli.chat:serve", "Serve an OpenAI-compatible API with memory."),
+    "serve": ("localmem.cli.chat:serve", "Serve chat clients with memory: OpenAI's API, Anthropic's and Ollama's."),
     "mcp": ("localmem.cli.mcp:mcp", "Serve the memory to an MCP client on stdio."),
     "remember": ("localmem.cli.memory:remember", "Import past conversations."),
     "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),

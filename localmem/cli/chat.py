@@ -166,7 +166,7 @@ def _read_line() -> str | None:
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.", metavar="PORT")
 @settings_options("system", "model", "data_dir", "config")
 def serve(host: str | None, port: int | None, flags: SettingsFlags) -> None:
-    """Serve an OpenAI-compatible API with memory.
+    """Serve chat clients with memory: OpenAI's API, Anthropic's and Ollama's.
 
     Runs until Ctrl-C. Without keys in the settings only this machine is served, and everything belongs to the default
     user.
