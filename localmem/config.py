@@ -46,9 +46,19 @@ class LLMSettings(Section):
     dtype: str = "auto"
     """Number type of the weights: auto (bfloat16 where the hardware supports it), float32, bfloat16 or float16."""
     context_length: int | None = Field(default=None, ge=256)
-    """Maximum tokens of prompt and answer together; default: the model's own limit."""
+    """Maximum tokens of prompt and answer together; default: the model's own limit, on a GPU as much of it as fits."""
     arguments: tuple[str, ...] = ()
     """Extra command-line arguments for a vLLM server that localmem starts."""
+    gpu_memory: float = Field(default=0.9, gt=0, le=1)
+    """Share of each GPU's memory for that server."""
+    tensor_parallel: int = Field(default=1, ge=1)
+    """Number of GPUs that share the weights of that server."""
+    kv_cache: Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
+    """Number type of that server's keys and values; fp8 holds twice as many tokens on a GPU that supports it."""
+    adapter_slots: int = Field(default=4, ge=1)
+    """Number of adapter folders that server holds at a time."""
+    adapter_rank: int = Field(default=32, ge=1, le=512)
+    """Highest rank of an adapter on that server."""
     background: int = Field(default=4, ge=1)
     """Maximum number of prompts in flight for sessions that are being remembered."""
     priorities: bool = False

@@ -23,7 +23,7 @@ from localmem.errors import BadSettings, LLMError, LLMUnavailable
 from localmem.llm.adapters import warn_of_changes
 from localmem.llm.base import ABILITIES, Ability, alternate, check, check_json, fit, route
 from localmem.llm.tokenizer import ChatTokenizer, template_fields
-from localmem.llm.vllm.vllm_server import ADAPTER_LIMIT, VllmServer
+from localmem.llm.vllm.vllm_server import VllmServer
 from localmem.llm.vllm.wire import (
     Event,
     Models,
@@ -114,16 +114,23 @@ class VllmClient:
         longest = max((model.max_model_len or 0 for model in served), default=0)
         return {model.id: model.max_model_len or longest for model in served}
 
-    def load_adapter(self, name: str, path: Path) -> None:
-        """Loads the adapter in `path` as `name`, replacing one of that name; repeated after a restart of the server."""
+    def load_adapter(self, name: str, path: Path) -> str:
+        """Loads the adapter in `path` as `name`, replacing one of that name; repeated after a restart of the server.
+
+        Returns the name that it is served under: a folder takes one slot, however many prompts it answers.
+        """
+        if serving := next((other for other, folder in self._adapters.items() if folder == path and other != name), ""):
+            return serving
+        slots = self._server.adapter_slots if self._server else None
         # Only the limit of a server of ours is known; above it, vLLM would drop adapters without an error
-        if self._server and len({*self._adapters, name}) > ADAPTER_LIMIT:
-            raise BadSettings(f"adapter {name!r} exceeds the server's limit of {ADAPTER_LIMIT}; use fewer adapters")
+        if slots is not None and len({*self._adapters, name}) > slots:
+            raise BadSettings(f"adapter {name!r} exceeds the server's {slots} slots; raise llm.adapter_slots")
         if name in self.models():
             self._post("/v1/unload_lora_adapter", {"lora_name": name}, f"adapter {name!r}")
         self._post(_LOAD, _adapter(name, path), f"adapter {name!r} in {path}")
         with self._guard:
             self._adapters[name] = path
+        return name
 
     def healthy(self, seconds: float) -> bool:
         """Whether the server's health address answers within this time; never repeats a request or starts a server."""
@@ -338,9 +345,9 @@ class VllmLLM:
     def load_adapter(self, name: str, path: Path) -> None:
         """Loads a LoRA adapter, in a folder that the server can read, for prompts called `name` or `name/...`."""
         warn_of_changes(path, self._tokenizer.template_sha256 if self._tokenizer else None)
-        self._client.load_adapter(name, path)
+        served = self._client.load_adapter(name, path)
         with self._guard:
-            self._adapters = {**self._adapters, name: name}
+            self._adapters = {**self._adapters, name: served}
 
     def is_healthy(self) -> bool:
         """Whether the server answers now; takes at most two seconds and starts nothing."""

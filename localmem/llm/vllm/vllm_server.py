@@ -267,7 +267,7 @@ _FEW_CORES = 4
 # (25 ms between tokens in place of 17).
 _SPINS = "300000"
 _HOST = "127.0.0.1"
-ADAPTER_LIMIT = 4  # that a server of ours holds at a time
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM reserves memory for
 _STAGES = (
     (r"vLLM API server version|non-default args", "starting vLLM"),
     (r"EngineCore|Initializing a V1 LLM engine", "starting the engine"),
@@ -283,13 +283,20 @@ _STAGES = (
 class VllmSettings:
     """Settings of a server.
 
-    `context_length` None is the model's own. `lora` allows loading adapters at run time, ADAPTER_LIMIT in all.
-    `arguments` are passed to vLLM unchanged.
+    `context_length` None is the model's own on a CPU, and on a GPU what the memory left by the weights allows of it.
+    `lora` allows loading adapters at run time, at most `adapter_slots` folders of at most `adapter_rank` in all.
+    `gpu_memory` is the share of a GPU's memory to use, `tensor_parallel` the number of GPUs that share the weights,
+    `kv_cache` the number type of keys and values. `arguments` are passed to vLLM unchanged, after the others.
     """
 
     context_length: int | None = None
     dtype: str = "auto"
     lora: bool = False
+    adapter_slots: int = 4
+    adapter_rank: int = 32
+    gpu_memory: float = 0.9
+    tensor_parallel: int = 1
+    kv_cache: str = "auto"
     arguments: Sequence[str] = ()
 
 
@@ -314,6 +321,7 @@ class VllmServer(ServerProcess):
             probe.bind((_HOST, 0))
             port: int = probe.getsockname()[1]
         self.name = name
+        self.adapter_slots = settings.adapter_slots
         self.api_key = secrets.token_urlsafe(24)
         self.url = f"http://{_HOST}:{port}"
         on_gpu = _on_gpu()
@@ -350,10 +358,13 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
     command += ["--generation-config", "vllm"]
     # With free whitespace a small model may write blanks until its tokens run out.
     command += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
-    if settings.context_length:
-        command += ["--max-model-len", str(settings.context_length)]
+    # Without a limit a server does not start where a single prompt of the model's own length would not fit.
+    if settings.context_length or on_gpu:
+        command += ["--max-model-len", str(settings.context_length or "auto")]
+    command += ["--kv-cache-dtype", settings.kv_cache]
     if on_gpu:
-        command += ["--gpu-memory-utilization", "0.9"]
+        command += ["--gpu-memory-utilization", f"{settings.gpu_memory:g}"]
+        command += ["--tensor-parallel-size", str(settings.tensor_parallel)]
     else:
         # The smallest that its attention supports: with the default of 128 most of a short shared prefix is read again.
         command += ["--block-size", "32"]
@@ -364,8 +375,9 @@ def _command(path: Path, name: str, port: int, settings: VllmSettings, *, on_gpu
     if settings.lora:
         # A CPU build (0.32) applies the last slot's adapter to requests without one when they share a step with a
         # request that has one: it looks their adapter up at index -1. So the last slot must stay empty there.
-        slots = ADAPTER_LIMIT if on_gpu else ADAPTER_LIMIT + 1
-        command += ["--enable-lora", "--max-lora-rank", "32", "--max-loras", str(slots)]
+        slots = settings.adapter_slots if on_gpu else settings.adapter_slots + 1
+        rank = next(rank for rank in _RANKS if rank >= settings.adapter_rank)
+        command += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(slots)]
     return [*command, *settings.arguments]
 
 

@@ -1,5 +1,7 @@
 """The command that serves a model, on a CPU and on a GPU."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,38 @@ def test_a_cpu_build_does_not_chunk_prompts() -> None:
     assert "--no-enable-chunked-prefill" in on_cpu
     assert "--no-enable-chunked-prefill" not in on_gpu
     assert "--gpu-memory-utilization" in on_gpu
+
+
+def test_a_gpu_takes_the_context_that_fits_its_memory_unless_one_is_set() -> None:
+    assert option_value(command(VllmSettings(), on_gpu=True), "--max-model-len") == "auto"
+    assert option_value(command(VllmSettings(context_length=4096), on_gpu=True), "--max-model-len") == "4096"
+    assert "--max-model-len" not in command(VllmSettings(), on_gpu=False)
+
+
+def test_memory_cards_cache_and_adapters_are_settings() -> None:
+    settings = VllmSettings(
+        lora=True, adapter_slots=6, adapter_rank=20, gpu_memory=0.55, tensor_parallel=2, kv_cache="fp8"
+    )
+    words = command(settings, on_gpu=True)
+    flags = ("gpu-memory-utilization", "tensor-parallel-size", "kv-cache-dtype", "max-loras", "max-lora-rank")
+    assert [option_value(words, f"--{flag}") for flag in flags] == ["0.55", "2", "fp8", "6", "32"]
+    on_cpu = command(settings, on_gpu=False)
+    assert option_value(on_cpu, "--max-loras") == "7"
+    assert "--tensor-parallel-size" not in on_cpu
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_the_installed_vllm_knows_every_option(on_gpu: bool) -> None:
+    """Parsed by the parser of the vLLM that is installed, which is the same version for CPU and GPU."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    words = command(VllmSettings(lora=True, kv_cache="fp8"), on_gpu=on_gpu)[3:]
+    code = (
+        "import sys\n"
+        "from vllm.entrypoints.launchers.cli_args import make_arg_parser\n"
+        "from vllm.utils.argparse_utils import FlexibleArgumentParser\n"
+        "print(make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:]).max_model_len)"
+    )
+    result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == ("-1" if on_gpu else "None")

@@ -453,7 +453,7 @@ def test_prompts_are_routed_to_adapters(peer: Peer, remote: VllmLLM, tmp_path: P
     served = (200, {"data": [{"id": "model"}]})
     peer.reply = lambda path, _: served if path == "/v1/models" else (200, answer("fine") if path == CHAT else b"ok")
     for name in ("rsum", "rsum/update"):
-        remote.load_adapter(name, tmp_path)
+        remote.load_adapter(name, tmp_path / name)
     remote.generate([ask(name=name) for name in ("rsum/respond", "rsum/update", "rsumx/respond")])
     assert sorted(str(body["model"]) for body in peer.bodies()) == ["model", "rsum", "rsum/update"]
 
@@ -486,6 +486,7 @@ class OwnServer:
 
     def __init__(self) -> None:
         self.starts = 1
+        self.adapter_slots = 4
         self.waited = 0
         self.gone = False
 
@@ -524,9 +525,23 @@ def test_a_restart_is_waited_for_and_adapters_are_loaded_again(
     assert server.waited == 2
     peer.reply = lambda path, body: (200, {"data": [{"id": "model"}]} if path == "/v1/models" else b"ok")
     for name in "abc":
+        remote.load_adapter(name, tmp_path / name)
+    with pytest.raises(BadSettings, match="exceeds the server's 4 slots; raise"):
+        remote.load_adapter("other", tmp_path / "other")
+
+
+def test_a_folder_takes_one_slot_for_all_its_prompts(
+    peer: Peer, own: tuple[OwnServer, VllmLLM], tmp_path: Path
+) -> None:
+    server, remote = own
+    server.adapter_slots = 1
+    served = (200, {"data": [{"id": "model"}]})
+    peer.reply = lambda path, _: served if path == "/v1/models" else (200, answer("fine") if path == CHAT else b"ok")
+    for name in ("rsum/respond", "creem/respond", "theanine/respond"):
         remote.load_adapter(name, tmp_path)
-    with pytest.raises(BadSettings, match="exceeds the server's limit of 4"):
-        remote.load_adapter("other", tmp_path)
+    remote.generate([ask(name=name) for name in ("theanine/respond", "creem/respond", "rsum/respond")])
+    assert [path for path, _ in peer.requests if "lora" in path] == ["/v1/load_lora_adapter"]
+    assert [body["model"] for body in peer.bodies()] == ["rsum/respond"] * 3
 
 
 def test_a_dead_server_is_reported_with_its_log(peer: Peer, own: tuple[OwnServer, VllmLLM]) -> None:
