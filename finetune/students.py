@@ -80,9 +80,14 @@ def grade_student(
 
 
 def with_adapters(settings: Settings, adapters: Mapping[str, Path]) -> Settings:
-    """The settings with these adapters, by prompt name, instead of any others, shipped ones included."""
+    """The settings with these adapters, by prompt name, instead of any others and of parts that answer otherwise."""
     llm = settings.llm.model_copy(update={"adapters": dict(adapters), "shipped_adapters": False})
-    return settings.model_copy(update={"llm": llm})
+    return asks_backbone(settings).model_copy(update={"llm": llm})
+
+
+def asks_backbone(settings: Settings) -> Settings:
+    """The settings without the small trained parts that answer instead of a small backbone."""
+    return settings.model_copy(update={"chat": settings.chat.model_copy(update={"reader": "none", "stages": "none"})})
 
 
 def _open(
@@ -91,17 +96,23 @@ def _open(
     """A function that answers traces, and one that releases the model."""
     if student.kind == "part":
         return answer_with(student.folder, stage, settings.llm.device), lambda: None
+    backbone = open_student(student, traces, settings, notify)
+    return ask_llm(backbone.llm), backbone.close
+
+
+def open_student(
+    student: Student, traces: Sequence[Trace], settings: Settings, notify: Callable[[str], None]
+) -> factory.Backbone:
+    """The backbone of a student that is a chat model, its adapter serving the prompts of these traces."""
     if student.kind == "merged":
         if factory.wants_vllm(settings):
             raise BadInput(
                 f"merged models are compared in process, and the settings ask for vLLM; set llm.backend to "
                 f"transformers, or register {student.folder} with `localmem models import` and use it as --student"
             )
-        backbone = folder_backbone(student.folder, settings, name=student.name)
-    else:
-        names = {trace.metadata.prompt for trace in traces} if student.kind == "adapter" else set[str]()
-        backbone = factory.backbone(with_adapters(settings, dict.fromkeys(names, student.folder)), notify)
-    return ask_llm(backbone.llm), backbone.close
+        return folder_backbone(student.folder, settings, name=student.name)
+    names = {trace.metadata.prompt for trace in traces} if student.kind == "adapter" else set[str]()
+    return factory.backbone(with_adapters(settings, dict.fromkeys(names, student.folder)), notify)
 
 
 class Lesson(NamedTuple):

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import jsonschema  # type: ignore[import-untyped]  # its stubs are a separate package
@@ -86,10 +86,38 @@ def best_samples(traces: Iterable[Trace], score: Callable[[Trace], Score] = lamb
     """One of a teacher's answers to each prompt, in order; the first one where nothing tells them apart."""
     groups: dict[tuple[str, ...], list[Trace]] = {}
     for trace in traces:
-        about = trace.metadata
-        key = (question_id(about.prompt, trace.context), about.teacher, about.adapter)
-        groups.setdefault(key, []).append(trace)
+        groups.setdefault(_question_key(trace), []).append(trace)
     return [max(group, key=lambda trace: _quality(trace, score)) for group in groups.values()]
+
+
+def pair_samples(
+    traces: Iterable[Trace],
+    stage: str,
+    reject: Callable[[Trace], Reason | None] = lambda _: None,
+    score: Callable[[Trace], Score] = lambda _: None,
+) -> list[Trace]:
+    """Each prompt's best answer of a teacher that can be learned, with the worst one as `rejected`, where they differ.
+
+    An answer that would be dropped is worse than any other; ties teach nothing and are left out.
+    """
+    groups: dict[tuple[str, ...], list[Trace]] = {}
+    for trace in traces:
+        groups.setdefault(_question_key(trace), []).append(trace)
+    pairs = []
+    for group in groups.values():
+        usable = {trace.id: find_problem(trace, stage) is None and reject(trace) is None for trace in group}
+        ranked = sorted(group, key=lambda trace: (usable[trace.id], *_quality(trace, score)[:2]))  # used at once
+        worst, best = ranked[0], ranked[-1]
+        better = (usable[best.id], *_quality(best, score)[:2]) > (usable[worst.id], *_quality(worst, score)[:2])
+        if usable[best.id] and better and worst.answer.strip():
+            pairs.append(replace(best, metadata=replace(best.metadata, rejected=worst.answer)))
+    return pairs
+
+
+def _question_key(trace: Trace) -> tuple[str, ...]:
+    """The same for all answers of one teacher to one prompt."""
+    about = trace.metadata
+    return question_id(about.prompt, trace.context), about.teacher, about.adapter
 
 
 def _quality(trace: Trace, score: Callable[[Trace], Score]) -> tuple[float, float, int]:

@@ -42,7 +42,7 @@ class TraceMetadata:
     from; `gold` is a human answer. `whole` means that every message of the assistant is learned, not only the last one.
     `session` and its `time` are what was read, or replied in, when this was asked. `adapter` is the name and checksum
     of the LoRA weights that answered beside the teacher's own; the call took so many `seconds` (a batch is one call)
-    and tokens. `sample` numbers the answers of one teacher to one prompt.
+    and tokens. `sample` numbers the answers of one teacher to one prompt, and `rejected` is a worse one of these.
     """
 
     prompt: str
@@ -71,6 +71,7 @@ class TraceMetadata:
     input_tokens: int = 0
     output_tokens: int = 0
     sample: int = 0
+    rejected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

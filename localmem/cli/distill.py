@@ -1,9 +1,8 @@
 """`localmem distill`: collect a teacher's outputs, filter them, and train and compare students."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import cast, get_args
+from typing import get_args
 
 import click
 
@@ -13,23 +12,21 @@ from finetune.traces.human_labels import Stage, convert_labels
 from finetune.trainers.lora import LoraRecipe
 from finetune.trainers.lora import merge as merge_adapter
 from finetune.trainers.training import base_folder, update_recipe
-from localmem.cli.finetune import command_line, make_job, out_option, print_result, resume_option
+from localmem.cli import students
+from localmem.cli.finetune import make_job, out_option, print_result, resume_option
 from localmem.cli.options import (
     DatasetFile,
     SettingsFlags,
     config_option,
-    dataset_option,
     json_option,
     note,
     print_json,
-    print_report,
     print_table,
     settings_of,
     settings_options,
     step_progress,
 )
 from localmem.cli.recipes import recipe_options
-from localmem.errors import BadInput
 from localmem.experiments.distillation import (
     TRACES,
     CollectionRecipe,
@@ -38,22 +35,10 @@ from localmem.experiments.distillation import (
     import_traces,
     train_student,
 )
-from localmem.experiments.runs import Split
-from localmem.experiments.student_comparison import StudentComparisonRecipe, compare_end_to_end, compare_students
-from localmem.experiments.student_gate import check_student
 
 _FOLDER = click.Path(path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _collection_option = click.option("--out", type=_FOLDER, required=True, help="Folder of the collection.", metavar="DIR")
-_student_option = click.option("--student", required=True, help="Base model of the students, by name.", metavar="MODEL")
-_adapter_option = click.option(
-    "--adapter",
-    "runs",
-    type=_FOLDER,
-    multiple=True,
-    help="Run of `distill train` or `merge`. Repeatable.",
-    metavar="RUN",
-)
 
 
 @click.group()
@@ -240,125 +225,8 @@ def free_chat(file: Path, out: Path, limit: int) -> None:
     write_replies(file, out, limit)
 
 
-@distill.command()
-@click.argument("folder", type=_FOLDER, metavar="DIR")
-@click.option("--stage", "stages", multiple=True, required=True, help="Stage to compare. Repeatable.", metavar="NAME")
-@_student_option
-@_adapter_option
-@recipe_options(StudentComparisonRecipe, flags=["limit"])
-@click.option("--out", type=_FOLDER, help="Folder for the report.", metavar="DIR")
-@config_option
-@json_option
-def evaluate(
-    folder: Path,
-    stages: Sequence[str],
-    student: str,
-    runs: Sequence[Path],
-    recipe: StudentComparisonRecipe,
-    out: Path | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
-    """Compare students on held-out traces.
-
-    The score is the similarity to the teacher's answers: agreement for choices, SeCom's Score for segments, ROUGE-L for
-    texts, whose facts are counted, too. If traces carry gold answers, all answers are compared with these as well.
-    """
-    with step_progress() as progress:
-        settings = settings_of(config, model=student)
-        command = command_line()
-        report = compare_students(
-            folder, stages, settings, runs, recipe, out=out, command=command, notify=note, progress=progress
-        )
-    print_report(report, as_json=as_json)
-
-
-@distill.command()
-@click.argument("adapter", type=_FOLDER, metavar="RUN")
-@_student_option
-@click.option("--people", type=_FOLDER, required=True, help="Scenarios that were not learned from.", metavar="DIR")
-@click.option("--free-chat", type=_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE")
-@click.option("--limit", type=click.IntRange(1), help="Use only the first N people.")
-@click.option("--force", is_flag=True, help="Let the adapter be used whatever is found.")
-@config_option
-@json_option
-def check(
-    adapter: Path,
-    student: str,
-    people: Path,
-    free_chat: Path | None,
-    limit: int | None,
-    force: bool,
-    config: Path | None,
-    as_json: bool,
-) -> None:
-    """Check that a student's replies are not worse than its base's.
-
-    Both answer people's questions and ordinary requests. Fewer right answers, more false denials, more refused requests
-    or a higher perplexity fail the check, and the adapter in RUN is then refused wherever it is named.
-    """
-    with step_progress() as progress:
-        verdict = check_student(
-            settings_of(config, model=student),
-            adapter,
-            people,
-            free_chat=free_chat,
-            limit=limit,
-            force=force,
-            notify=note,
-            progress=progress,
-        )
-    if as_json:
-        print_json(asdict(verdict))
-    note(verdict.line(str(adapter), student))
-    if verdict.worse and not force:
-        raise BadInput(f"{adapter} is not put in place; --force does that")
-
-
-@distill.command()
-@dataset_option
-@click.option("--system", required=True, help="Memory system that answers the questions.", metavar="NAME")
-@_student_option
-@_adapter_option
-@click.option("--out", type=_FOLDER, required=True, help="Folder for the answers.", metavar="DIR")
-@click.option("--limit", type=click.IntRange(1), help="Use only the first N questions per dataset.")
-@click.option(
-    "--split",
-    type=click.Choice([*get_args(Split), "all"]),
-    default="report",
-    show_default=True,
-    help="Half of the data, or all of it.",
-)
-@config_option
-@json_option
-def end_to_end(
-    datasets: Sequence[tuple[str, Path]],
-    system: str,
-    student: str,
-    runs: Sequence[Path],
-    out: Path,
-    limit: int | None,
-    split: str,
-    config: Path | None,
-    as_json: bool,
-) -> None:
-    """Compare whole systems with and without students.
-
-    The same evaluation runs with the base model alone and with each student in place. Repeat the command to resume.
-    """
-    with step_progress() as progress:
-        report = compare_end_to_end(
-            settings_of(config, model=student),
-            runs,
-            system=system,
-            datasets=dict(datasets),
-            out=out,
-            limit=limit,
-            split=None if split == "all" else cast("Split", split),
-            notify=note,
-            progress=progress,
-        )
-    print_report(report, as_json=as_json)
+for command in students.COMMANDS:
+    distill.add_command(command)
 
 
 def _print_counts(counts: Mapping[str, int], out: Path, *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from finetune.traces.answer_scores import StoredScores
 from finetune.traces.chat_import import import_chats
 from finetune.traces.collector import Collector, Samples
 from finetune.traces.division import PARTS, conversation_of, describe_division, divide
-from finetune.traces.filtering import filter_traces
+from finetune.traces.filtering import filter_traces, pair_samples
 from finetune.traces.trace import Teacher, Trace, check_stage, read_traces, write_traces
 from finetune.trainers import lora
 from finetune.trainers.training import TrainingJob, TrainingResult, update_recipe
@@ -34,9 +34,9 @@ from localmem.experiments.student_comparison import calibration_line, open_judge
 from localmem.llm.tokenizer import ChatTokenizer
 from localmem.weights import model_path
 
-TRACES = "traces"
+TRACES, PAIRS = "traces", "pairs"
 ALL_STAGES = "all"
-_ADAPTER_FIELDS = {"start", "rank", "dora", "four_bit", "row_tokens", "distribution_weight"}
+_ADAPTER_FIELDS = {"start", "rank", "dora", "four_bit", "row_tokens", "distribution_weight", "alpha", "method"}
 
 
 class CollectionRecipe(ExperimentRecipe):
@@ -84,6 +84,7 @@ def collect_traces(
         settings, datasets, from_store=from_store, half=recipe.split, sessions=recipe.sessions, limit=recipe.limit,
         notify=notify,
     )  # fmt: skip
+    settings = students.asks_backbone(settings)
     systems = {name: runs.system_settings(settings, name) for name in dict.fromkeys(recipe.systems)}
     runs.claim_run(out, runs.describe_run(settings, systems, sources, selection), resume=resume)
     samples = Samples(recipe.samples, recipe.temperature)
@@ -158,8 +159,12 @@ def filter_collection(
             reject = scores.rejection(traces, stage, track) if scores else lambda _: None
             score = scores.score if scores else lambda _: None
             result = filter_traces(traces, stage, part_of=part_of, reject=reject, score=score)
+            pairs = pair_samples(traces, stage, reject, score)
             for part in PARTS:
                 write_traces(folder / part / f"{stage}.jsonl", result.parts[part])
+                own = [trace for trace in pairs if part_of(trace) == part]
+                if own:
+                    write_traces(folder / PAIRS / part / f"{stage}.jsonl", own)
             counts: dict[str, int] = {part: len(result.parts[part]) for part in PARTS}
             if empty := [part for part, count in counts.items() if not count]:
                 notify(
@@ -189,7 +194,8 @@ def train_student(collection: Path, stages: Sequence[str], job: TrainingJob[lora
     selected = select_stages(collection, stages)
     kind = students.model_kind(job.recipe.base)
     if kind == "chat":
-        files = {part: tuple(collection / part / f"{stage}.jsonl" for stage in selected) for part in ("train", "valid")}
+        folder = collection / PAIRS if job.recipe.method == "preferences" else collection
+        files = {part: tuple(folder / part / f"{stage}.jsonl" for stage in selected) for part in ("train", "valid")}
         return lora.train(job.with_recipe(update_recipe(job.recipe, **files)))
     unsuitable = job.recipe.model_fields_set & _ADAPTER_FIELDS
     if unsuitable:

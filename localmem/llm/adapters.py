@@ -28,13 +28,15 @@ log = logging.getLogger(__name__)
 class AdapterNotes(BaseModel):
     """The base model's name, the sha256 of each prompt file that was learned, and that of the chat template.
 
-    `worse` are the measures at which `localmem distill check` found it worse than its base.
+    `worse` are the measures at which `localmem distill check` found it worse than its base, `failed` what it did not
+    reach in `localmem distill prove`.
     """
 
     base: str
     prompts: Mapping[str, str] = Field(default_factory=dict)
     template_sha256: str = ""
     worse: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 def read_notes(folder: Path) -> AdapterNotes | None:
@@ -68,7 +70,7 @@ def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
     """Logs what differs: an adapter with a changed prompt still runs, but its quality is unknown.
 
     Raises BadSettings for a DoRA adapter, which neither vLLM nor peft (for rows of several adapters) can run, and for
-    one that was found worse than its base.
+    one that was found worse than its base or failed its proof.
     """
     if _is_dora(folder):
         raise BadSettings(
@@ -79,6 +81,11 @@ def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
         raise BadSettings(
             f"the adapter in {folder} is worse than its base at {', '.join(notes.worse)}; train it again, or run "
             "`localmem distill check` with --force"
+        )
+    if notes and notes.failed:
+        raise BadSettings(
+            f"the adapter in {folder} failed its proof: {'; '.join(notes.failed)}; train it again, or run `localmem "
+            "distill prove` with --force"
         )
     for change in list_changes(notes, template_sha256) if notes else ():
         log.warning("adapter %s: %s; train it again", folder.name, change)

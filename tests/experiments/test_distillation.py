@@ -112,3 +112,16 @@ def test_several_answers_to_a_prompt_are_collected_and_one_remains(tmp_path: Pat
     assert answers == {"Noted.", "Noted, number 1.", "Noted, number 2."}
     (row,) = json.loads(run("sift", str(out), "--json").stdout)
     assert row["reasons"]["another sample is better"] == 12
+
+
+def test_preference_pairs_are_written_where_answers_differ_in_worth(tmp_path: Path) -> None:
+    """The first answer agrees with the human one, the samples do not."""
+    log = write_log(tmp_path, 3)
+    question = {"user": "u0", "question": "What did I say?", "answer": "Noted."}
+    log.write_text(log.read_text(encoding="utf-8") + json.dumps(question) + "\n", encoding="utf-8")
+    out = tmp_path / "lessons"
+    words = ["--data", f"jsonl={log}", "--stage", "respond", "--set", "samples=2", "--set", "split=null"]
+    collect(out, *words)
+    run("sift", str(out))
+    (pair,) = (trace for part in (out / "pairs").iterdir() for trace in read_traces(part / "respond.jsonl"))
+    assert (pair.answer, pair.metadata.rejected) == ("Noted.", "Noted, number 1.")

@@ -64,7 +64,8 @@ def test_only_pipelines_and_commands_of_training_import_finetune() -> None:
         for path in (ROOT / "localmem").rglob("*.py")
         if re.search(r"^\s*(from|import) finetune\b", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    pipelines = {"distillation", "operation_comparison", "student_comparison", "student_gate"}
+    pipelines = {"distillation", "lesson_sources", "operation_comparison", "student_comparison", "student_gate"}
+    pipelines |= {"student_proof"}
     allowed = {f"experiments/{name}.py" for name in pipelines}
     assert importing - {"cli/distill.py", "cli/finetune.py"} == allowed
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from finetune.traces.chat_import import import_chats
 from finetune.traces.collector import Collector, Samples
-from finetune.traces.filtering import agrees_with, best_samples, filter_traces, find_problem
+from finetune.traces.filtering import agrees_with, best_samples, filter_traces, find_problem, pair_samples
 from finetune.traces.trace import Teacher, Trace, read_traces
 from localmem.evaluation.answers import Work
 from localmem.llm.scripted import ScriptedLLM
@@ -53,6 +53,15 @@ def test_the_sample_nearest_to_gold_remains_else_the_one_that_is_judged_best(tmp
     first, second = (replace(t, metadata=replace(t.metadata, gold="Ana flew.")) for t in (first, second))
     assert best_samples([first, second]) == [second]
     assert filter_traces([first, second], "refine").dropped == {"another sample is better": 1}
+
+
+def test_the_best_and_the_worst_answer_are_a_pair() -> None:
+    right, wrong = (reply("Where do I live?", text, "Lisbon") for text in ("You live in Lisbon.", "You live in Porto."))
+    wrong = replace(wrong, id="other")
+    (pair,) = pair_samples([wrong, right], "respond")
+    assert (pair.answer, pair.metadata.rejected) == ("You live in Lisbon.", "You live in Porto.")
+    assert pair_samples([right, replace(right, id="again")], "respond") == []  # no better than the other
+    assert pair_samples([wrong], "respond") == []
 
 
 def test_other_answers_in_a_file_are_samples(tmp_path: Path) -> None:

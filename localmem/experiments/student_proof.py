@@ -1,0 +1,274 @@
+"""The proof of a student, stage by stage: beside its teacher, its base and two trivial rules, in one run.
+
+One model is open at a time, so that each has the machine to itself; teacher and base are measured once where they are
+one model. Prints nothing: notes and progress go to functions that the caller passes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from finetune.proof import (
+    BATCH,
+    Criterion,
+    Measured,
+    estimate_ratio,
+    estimate_score,
+    list_criteria,
+    measure_answers,
+    measure_llm,
+    measure_rule,
+)
+from finetune.students import Student, answer_with, find_student, open_student, with_adapters
+from finetune.traces.trace import Trace, read_traces
+from finetune.trivial_rules import trivial_rules
+from localmem.config import Settings
+from localmem.errors import BadInput
+from localmem.experiments import runs
+from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress
+from localmem.experiments.scenarios import ScenarioRecipe, measure_scenarios
+from localmem.llm.adapters import read_notes, save_notes
+from localmem.reporting.bootstrap import Ratio
+from localmem.reporting.provenance import machine, versions
+from localmem.reporting.sections import Chapter, Report, Table, read_section, write_pages
+
+Row = dict[str, Any]
+
+TITLE = "Proof of a student"
+_EFFECTS = ("right", "false denial", "shown@600")
+_NO_GOLD = "no human answers: scores are agreement with the recorded ones, which shows imitation, not what is right"
+
+
+class ProofRecipe(ExperimentRecipe):
+    """The options of a proof."""
+
+    limit: int | None = Field(default=None, ge=1)
+    """Use only the first N traces of a stage."""
+    people: Path | None = None
+    """Folder of scenarios; whole systems answer their questions with the base and with the student."""
+    people_limit: int | None = Field(default=None, ge=1)
+    """Use only the first N people."""
+
+
+def prove_student(
+    collection: Path,
+    stages: Sequence[str],
+    settings: Settings,
+    teacher: str,
+    folder: Path,
+    recipe: ProofRecipe = ProofRecipe(),  # noqa: B008  # immutable
+    *,
+    out: Path,
+    force: bool = False,
+    command: str = "",
+    notify: Notify = lambda _: None,
+    progress: Progress = ignore_progress,
+) -> Report:
+    """Measure the student in `folder`, its base (`settings.model`) and its teacher on a collection's test traces.
+
+    Writes report.html, report.md and report.json into `out`. An adapter that fails is refused wherever it is named,
+    unless `force`; `figures["passed"]` says whether it passed. Raises BadInput.
+    """
+    student = find_student(folder)
+    notes = read_notes(folder) if student.kind == "adapter" else None
+    if notes:
+        save_notes(folder, notes.model_copy(update={"failed": ()}))  # an earlier verdict would keep it from loading
+    try:
+        proofs = [
+            _prove_stage(collection, stage, settings, teacher, student, recipe.limit, notify, progress)
+            for stage in stages
+        ]
+        effects = _measure_effect(settings, student, proofs, recipe, notify, progress) if recipe.people else []
+    except BaseException:
+        if notes:
+            save_notes(folder, notes)
+        raise
+    failed = tuple(f"{proof.stage}: {criterion.line()}" for proof in proofs for criterion in proof.failures)
+    if notes:
+        save_notes(folder, notes.model_copy(update={"failed": () if force else failed}))
+    report = _report(student, proofs, effects, failed, command, collection)
+    report.save(out, TITLE)
+    write_pages(out, f"{TITLE}: {student.name}", [Chapter(TITLE, out, (read_section(out),))])
+    return report
+
+
+class StageProof:
+    """What was measured on one stage."""
+
+    def __init__(self, stage: str, traces: Sequence[Trace], models: Mapping[str, Measured], rules: Sequence[Measured]):
+        self.stage, self.traces, self.models, self.rules = stage, traces, models, rules
+        self.criteria = list_criteria(models, rules, traces)
+
+    @property
+    def failures(self) -> list[Criterion]:
+        """The criteria that the student does not reach."""
+        return [criterion for criterion in self.criteria if not criterion.passed]
+
+    @property
+    def has_gold(self) -> bool:
+        """Whether human answers are compared with."""
+        return any(trace.metadata.gold is not None for trace in self.traces)
+
+    @property
+    def ratio(self) -> Ratio | None:
+        """The student's score over the teacher's, with its interval."""
+        return estimate_ratio(self.models["student"], self.models["teacher"], self.traces)
+
+    def rows(self) -> list[Row]:
+        """A row for each model and rule."""
+        rows = []
+        for measured in (*self.models.values(), *self.rules):
+            row: Row = {"what": measured.kind, "name": measured.name}
+            row["score"] = estimate_score(measured, self.traces).as_text()
+            if measured.kind == "student":
+                row["of the teacher's"] = _ratio_text(self.ratio)
+            row["valid"] = measured.valid
+            if measured.free is not None:
+                row["valid without grammar"] = measured.free
+            if cost := measured.cost:
+                row |= {"answers/s": cost.single, f"answers/s, {BATCH} at once": cost.batched}
+                row |= {"tokens/s": cost.single_tokens, f"tokens/s, {BATCH} at once": cost.batched_tokens}
+                row["first token ms"] = "" if cost.first_token_ms is None else cost.first_token_ms
+                row["memory MiB"] = cost.memory_mib
+                row |= {"GPU MiB": cost.gpu_mib} if cost.gpu_mib else {}
+            rows.append(row)
+        return rows
+
+
+def _ratio_text(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return "the teacher has none right"
+    low, high = ("?" if end is None else f"{end:.3f}" for end in (ratio.low, ratio.high))
+    return f"{ratio.ratio:.3f} [{low}, {high}]"
+
+
+def _prove_stage(
+    collection: Path,
+    stage: str,
+    settings: Settings,
+    teacher: str,
+    student: Student,
+    limit: int | None,
+    notify: Notify,
+    progress: Progress,
+) -> StageProof:
+    traces = read_traces(collection / "test" / f"{stage}.jsonl")[:limit]
+    lessons = read_traces(collection / "train" / f"{stage}.jsonl")
+    if not (traces and lessons):
+        raise BadInput(f"{collection} holds no test or no train trace of {stage!r}; collect from more conversations")
+    same = teacher == settings.model
+    track = runs.counting(progress, f"proving {stage}", 3 * len(traces) * (2 if same else 3))
+    models: dict[str, Measured] = {}
+    for kind, own, model in (
+        ("student", settings, student),
+        ("teacher", settings.model_copy(update={"model": teacher}), Student(teacher, "base")),
+        ("base", settings, Student(settings.model, "base")),
+    ):
+        if kind == "base" and same:
+            base = models["teacher"]
+            models["base"] = Measured("base", base.name, base.scores, base.valid, base.free, base.cost)
+            continue
+        notify(f"{stage}: measuring the {kind}, {model.name}")
+        models[kind] = _measure(kind, model, stage, traces, own, notify, track)
+    rules = [measure_rule(name, rule, stage, traces) for name, rule in trivial_rules(stage, lessons).items()]
+    return StageProof(stage, traces, models, rules)
+
+
+def _measure(
+    kind: str,
+    model: Student,
+    stage: str,
+    traces: Sequence[Trace],
+    settings: Settings,
+    notify: Notify,
+    track: runs.Track,
+) -> Measured:
+    if model.kind == "part":
+        answer = answer_with(model.folder, stage, settings.llm.device)
+        return measure_answers(kind, model.name, answer, stage, traces, track)
+    backbone = open_student(model, traces, settings, notify)
+    try:
+        return measure_llm(kind, model.name, backbone.llm, stage, traces, track)
+    finally:
+        backbone.close()
+
+
+def _measure_effect(
+    settings: Settings,
+    student: Student,
+    proofs: Sequence[StageProof],
+    recipe: ProofRecipe,
+    notify: Notify,
+    progress: Progress,
+) -> list[Row]:
+    """What the systems whose prompts were learned answer to people's questions, with the base and with the student."""
+    prompts = {trace.metadata.prompt for proof in proofs for trace in proof.traces}
+    systems = tuple(sorted({name.partition("/")[0] for name in prompts if "/" in name} - {"agent"})) or (
+        settings.system,
+    )
+    if student.kind != "adapter" or recipe.people is None:
+        notify("the effect end to end is that of adapters; use `localmem distill end-to-end` for other students")
+        return []
+    rows = []
+    for name, adapters in (("base", {}), ("student", dict.fromkeys(prompts, student.folder))):
+        own = ScenarioRecipe(systems=systems, answers=True, limit=recipe.people_limit)
+        report = measure_scenarios(
+            with_adapters(settings, adapters), own, recipe.people, notify=notify, progress=progress
+        )
+        for run in (run for run in report.figures["runs"] if run["wording"] == "question"):
+            figures = {key: run["measures"][key]["mean"] for key in _EFFECTS if key in run["measures"]}
+            rows.append({"system": run["system"], "with": name, **figures})
+    return rows
+
+
+def _report(
+    student: Student,
+    proofs: Sequence[StageProof],
+    effects: Sequence[Row],
+    failed: Sequence[str],
+    command: str,
+    collection: Path,
+) -> Report:
+    tables, notes = (
+        [],
+        [f"{student.name} {'FAILED' if failed else 'PASSED'}", *(f"failed: {line}" for line in failed)],
+    )
+    for proof in proofs:
+        criteria = [
+            {
+                "needed": criterion.name,
+                "at least": criterion.needed,
+                "measured": criterion.value,
+                "passed": criterion.passed,
+            }
+            for criterion in proof.criteria
+        ]
+        conversations = len({trace.metadata.work for trace in proof.traces})
+        tables.append(
+            Table.of(f"{proof.stage}: {len(proof.traces)} traces of {conversations} conversations", proof.rows())
+        )
+        tables.append(Table.of(f"{proof.stage}: {'failed' if proof.failures else 'passed'}", criteria))
+        notes += [] if proof.has_gold else [f"{proof.stage}: {_NO_GOLD}"]
+    if effects:
+        tables.append(Table.of("end to end", effects))
+    notes += ["intervals of 95 %, whole conversations drawn again", f"command: {command}"]
+    figures = {
+        "student": student.name,
+        "passed": not failed,
+        "failed": list(failed),
+        "stages": {
+            proof.stage: {
+                "ratio": (ratio := proof.ratio) and ratio._asdict(),
+                "models": [asdict(measured) for measured in (*proof.models.values(), *proof.rules)],
+                "criteria": [{**asdict(criterion), "passed": criterion.passed} for criterion in proof.criteria],
+            }
+            for proof in proofs
+        },
+        "end to end": list(effects),
+        "machine": machine(collection),
+        "versions": versions(),
+    }
+    return Report(figures, tuple(tables), tuple(notes))

@@ -1,0 +1,103 @@
+"""The proof of a student: models and rules beside one another, what passes, and that one that fails is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from finetune.proof import Criterion, list_criteria, measure_rule, score_by_gold
+from finetune.traces.trace import Teacher, Trace, make_trace
+from finetune.trivial_rules import trivial_rules
+from localmem.cli.distill import distill
+from localmem.config import Settings
+from localmem.errors import BadInput, BadSettings
+from localmem.evaluation.answers import Work
+from localmem.experiments.student_proof import ProofRecipe, prove_student
+from localmem.llm.adapters import read_notes, warn_of_changes
+from localmem.types import Completion, Message, Prompt
+from tests.experiments.test_student_comparison import STARTER, base, collection, colour_trace, run, settings
+
+__all__ = ["base", "collection", "run", "settings"]  # fixtures
+
+
+def test_a_student_without_its_teacher_s_speed_fails_and_is_refused_until_it_is_forced(
+    collection: Path, run: Path, settings: Settings, tmp_path: Path
+) -> None:
+    """All students of the small model are as fast as their teacher, which is the same model."""
+    report = prove_student(collection, ["choose"], settings, STARTER, run, out=tmp_path / "out", command="c")
+    figures = report.figures
+    models = {model["kind"]: model for model in figures["stages"]["choose"]["models"]}
+    assert models.keys() == {"student", "teacher", "base", "rule"}
+    assert models["teacher"]["scores"] == models["base"]["scores"]
+    assert models["student"]["valid"] == 1.0
+    assert models["student"]["cost"]["batched"] > 0
+    assert models["student"]["cost"]["first_token_ms"] > 0
+    criteria = {own["name"]: own["passed"] for own in figures["stages"]["choose"]["criteria"]}
+    assert criteria["answers a second over the teacher's"] is False
+    assert figures["passed"] is False
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "answers a second over the teacher" in page
+    assert "most similar prompt" in page
+    with pytest.raises(BadSettings, match="failed its proof: choose: "):
+        warn_of_changes(run, None)
+    words = ["prove", str(collection), "--stage", "choose", "--student", STARTER, "--adapter", str(run)]
+    words += ["--teacher", STARTER, "--set", "limit=3", "--out", str(tmp_path / "out")]
+    with pytest.raises(BadInput, match="is not put in place; --force does that"):
+        CliRunner().invoke(distill, [*words, "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(distill, [*words, "--force", "--json"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["passed"] is False
+    warn_of_changes(run, None)
+
+
+def test_a_failure_on_the_way_leaves_the_earlier_verdict(run: Path, settings: Settings, tmp_path: Path) -> None:
+    before = read_notes(run)
+    with pytest.raises(BadInput, match="cannot read"):
+        prove_student(tmp_path, ["choose"], settings, STARTER, run, ProofRecipe(), out=tmp_path / "out")
+    assert read_notes(run) == before
+
+
+def test_what_a_student_must_reach() -> None:
+    traces = [colour_trace("kite", colour, gold=colour) for colour in ("red", "blue", "green", "red")]
+    right = measure_rule("right", lambda trace: Completion(trace.answer), "choose", traces)
+    wrong = measure_rule("wrong", lambda _: Completion("purple"), "choose", traces)
+    red = measure_rule("majority", lambda _: Completion("red"), "choose", traces)
+    models = {"student": right, "teacher": right}
+    assert [own.passed for own in list_criteria(models, [wrong, red], traces)] == [True, True, True]
+    ratio, beyond, valid = list_criteria({"student": red, "teacher": right}, [wrong, red], traces)
+    assert (ratio.value, ratio.needed, ratio.passed) == (0.5, 1.0, False)
+    assert (beyond.name, beyond.passed) == ("score beyond majority", False)
+    assert valid.passed
+    assert list_criteria({"student": right, "teacher": wrong}, [red], traces)[0].value is None
+    assert list_criteria({"student": wrong, "teacher": right}, [red], traces)[2].passed is False
+    assert Criterion("valid answers", 0.99, 0.995).line() == "valid answers 0.99 (0.995 needed)"
+
+
+def lesson(stage: str, text: str, answer: str, gold: str | None = None) -> Trace:
+    prompt = Prompt(stage, (Message("user", text),))
+    trace = make_trace(prompt, Completion(answer), "", Teacher("t"), Work("s", "d", text))
+    return trace if gold is None else colour_trace("kite", answer, gold)
+
+
+def test_two_trivial_rules_for_every_stage() -> None:
+    choices = [colour_trace(thing, colour, colour) for thing, colour in (("kite", "red"), ("boat", "blue"))] * 2
+    rules = trivial_rules("choose", [*choices, choices[0]])
+    assert {name: rule(choices[1]).text for name, rule in rules.items()} == {"majority": "red", "bag of words": "blue"}
+    texts = [lesson("refine", "Ana flew a kite", "Kite."), lesson("refine", "Bo has a boat", "Boat.")]
+    rules = trivial_rules("refine", [*texts, texts[0]])
+    assert {name: rule(texts[1]).text for name, rule in rules.items()} == {
+        "majority": "Kite.",
+        "most similar prompt": "Boat.",
+    }
+    divided = lesson("segment", "x", json.dumps({"segments": [{"first": 0, "last": 2}, {"first": 3, "last": 4}]}))
+    rules = trivial_rules("segment", [divided])
+    starts = {name: [s["first"] for s in json.loads(rule(divided).text)["segments"]] for name, rule in rules.items()}
+    assert starts == {"one segment": [0], "every two exchanges": [0, 2, 4]}
+
+
+def test_a_reply_is_right_or_wrong_by_gold() -> None:
+    trace = colour_trace("kite", "red", gold="red")
+    assert score_by_gold(Completion("It was red."), trace, "respond") == 1.0
+    assert score_by_gold(Completion("I don't know."), trace, "respond") == 0.0
+    assert score_by_gold(Completion("It was red", finish="length"), trace, "respond") == 0.0
