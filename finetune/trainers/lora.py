@@ -15,7 +15,8 @@ from pydantic import Field
 from finetune.packing import IGNORED, PackedRow, collate, encode, pack
 from finetune.run_folder import Card, is_first_process, save_run
 from finetune.traces.trace import read_traces
-from finetune.trainers import training
+from finetune.trainers import teacher_trainers, training
+from finetune.trainers.teacher_trainers import Method
 from finetune.trainers.training import Notify, TrainingJob, TrainingRecipe, TrainingResult, require_modules
 from localmem.errors import BadInput, MissingExtra
 from localmem.files import read_json
@@ -42,6 +43,14 @@ class LoraRecipe(TrainingRecipe):
     """Training traces; the command takes them from the collection."""
     valid: tuple[Path, ...] = ()
     """Validation traces; the command takes them from the collection."""
+    method: Method = "imitate"
+    """What is learned: imitate (answers), distribution, on-policy or preferences; the last three with TRL."""
+    teacher: str = ""
+    """Weights of the teacher, by name or folder, for the methods distribution and on-policy."""
+    beta: float | None = Field(None, ge=0)
+    """Constant of the method: 0 forward to 1 reverse divergence, or the strength of preferences; null for TRL's own."""
+    answer_tokens: int = Field(256, ge=1)
+    """Most tokens of an answer that the student samples, for the method on-policy."""
     start: Path | None = None
     """Adapter to continue from: the --out of a finished run, whose rank stays as it is."""
     rank: int = Field(16, ge=1)
@@ -90,15 +99,22 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
         "label_names": ["labels"],
         "per_device_eval_batch_size": recipe.batch_size,
     }
-    trainer = _distillation_trainer()(
-        model=model,
-        args=TrainingArguments(**arguments),
-        train_dataset=[{"row": row} for row in learned],
-        eval_dataset=[{"row": row} for row in checked],
-        data_collator=collate,
-        callbacks=[EarlyStoppingCallback(recipe.patience)],
-    )
-    trainer.distribution_weight = recipe.distribution_weight
+    if recipe.method == "imitate":
+        trainer = _distillation_trainer()(
+            model=model,
+            args=TrainingArguments(**arguments),
+            train_dataset=[{"row": row} for row in learned],
+            eval_dataset=[{"row": row} for row in checked],
+            data_collator=collate,
+        )
+        trainer.distribution_weight = recipe.distribution_weight
+    else:
+        traces = [[trace for path in paths for trace in read_traces(path)] for paths in (recipe.train, recipe.valid)]
+        trainer = teacher_trainers.make_trainer(
+            recipe.method, model, recipe.teacher, chat, arguments, *traces,
+            beta=recipe.beta, row_tokens=recipe.row_tokens, answer_tokens=recipe.answer_tokens,
+        )  # fmt: skip
+    trainer.add_callback(EarlyStoppingCallback(recipe.patience))
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     job.notify(f"{len(learned)} training rows, {len(checked)} validation rows, {trained:,} trained parameters")
     result = training.run_trainer(trainer, job.out)

@@ -6,6 +6,7 @@ code trains on several GPUs.
 
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -270,6 +271,14 @@ def without_progress() -> Iterator[None]:
             yield
     finally:
         logging.set_verbosity(level)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Silence the warnings of a library that is being imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _check_memory(model: "torch.nn.Module") -> None:
