@@ -17,7 +17,7 @@ from itertools import dropwhile, pairwise
 from localmem.journal import Journal
 from localmem.memory import Memory
 from localmem.text.dialogue import day
-from localmem.text.forget_requests import ForgetRequest, is_restore_request, read_forget_request, terms
+from localmem.text.forget_requests import ForgetRequest, is_restore_request, is_undo_request, read_forget_request, terms
 from localmem.text.grounding import words
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
@@ -39,6 +39,7 @@ _HOW_TO_GO_ON = (
     'To take this back, say "undo that". It is still in the log: `localmem forget --unit {request}` erases it for good.'
 )
 _RESTORED = "It is back: I remember it again."
+_NOT_PUT_AWAY = "Nothing was put away just before, so there is nothing to undo."
 
 _RECENT = 3  # user's turns that "that" may refer to
 _MOST = 4  # turns about one thing that are put away without asking which
@@ -93,6 +94,8 @@ class Forgetting:
         if previous and previous.id in hidden and is_restore_request(turn.text):
             answers = {other.id for other in dropwhile(lambda other: other is not previous, earlier)}
             return _answer(turn, _RESTORED, self.restore(previous.id, turn.time, answers))
+        if is_undo_request(turn.text):
+            return _answer(turn, _NOT_PUT_AWAY)
         request = read_forget_request(turn.text)
         return self.forget(request, turn, dialogue) if request else None
 

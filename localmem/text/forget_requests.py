@@ -240,6 +240,8 @@ _RESTORE = re.compile(
     _I,
 )
 
+_UNDO = re.compile(r"\b(?:undo|unforget|restore)\b|rückgängig|\bannule|\bdeshazlo\b|撤销|恢复", _I)
+
 
 def read_forget_request(text: str) -> ForgetRequest | None:
     """The request in a message, None for a message that makes none. A document makes none."""
@@ -287,6 +289,11 @@ def terms(words: Iterable[str]) -> Iterator[str]:
 def is_restore_request(text: str) -> bool:
     """Whether a message asks to take something back. It means something only right after a forgetting."""
     return _RESTORE.match(text) is not None
+
+
+def is_undo_request(text: str) -> bool:
+    """Whether such a message can mean nothing else: "undo that", but not "remember that"."""
+    return is_restore_request(text) and _UNDO.search(text) is not None
 
 
 def _find(text: str) -> Iterator[re.Match[str]]:

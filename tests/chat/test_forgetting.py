@@ -140,6 +140,24 @@ def test_it_is_brought_back(start: Open) -> None:
     assert "Put away" not in _recall(runtime, REQUEST).text
 
 
+@pytest.mark.parametrize("text", ["undo that", "Undo it please", "annule ça"])
+def test_nothing_to_undo_is_said_without_a_backbone_and_not_remembered(start: Open, text: str) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    agent.chat(SECRET, START)
+    reply = agent.chat(text, START)
+    assert "nothing to undo" in reply.turn.text
+    assert "4300" in _recall(runtime).text
+    agent.end_session()
+    assert {unit.text for unit in agent.memory.bank.live() if "ndo" in unit.text or "annule" in unit.text} == set()
+
+
+def test_to_remember_something_undoes_nothing(start: Open) -> None:
+    agent = start("evidence").agent("ana")
+    agent.chat(SECRET, START)
+    assert "undo" not in agent.chat("remember that", START).turn.text
+
+
 def test_one_batch_is_undone_and_not_carried_out_again(start: Open) -> None:
     runtime = start("evidence")
     agent = runtime.agent("ana")
