@@ -37,7 +37,7 @@ class McpEndpoint:
             return
         from localmem.server.mcp_tools import current_user
 
-        manager = await self._open()
+        manager = await self._start()
         token = current_user.set(user)
         try:
             await manager.handle_request(scope, receive, send)
@@ -55,7 +55,7 @@ class McpEndpoint:
         if self._serving:
             await self._serving
 
-    async def _open(self) -> "StreamableHTTPSessionManager":
+    async def _start(self) -> "StreamableHTTPSessionManager":
         async with self._opening:
             if self._manager is None:
                 self._manager = await asyncio.to_thread(self._new_manager)

@@ -22,7 +22,8 @@ from localmem.retrieval.base import Scope
 from localmem.runtime import Runtime
 from localmem.runtime.inspection import recall_text
 from localmem.server.memory_editor import MemoryEditor
-from localmem.server.page.memory_views import Filter, detail_of, newest_first
+from localmem.server.page.memory_views import Filter, detail_of
+from localmem.server.page.overview import Overview
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
 from localmem.text.dialogue import transcript
@@ -152,9 +153,9 @@ class MemoryTools:
         if not 1 <= limit <= _MOST:
             raise BadInput(f"limit is {limit}; give 1 to {_MOST}")
         state = "all" if include_put_away else "current"
-        wanted = Filter(words, since and since.date(), until and until.date(), state=state)
+        selection = Filter(words, since and since.date(), until and until.date(), state=state)
         bank = self._editor().bank
-        units = list(zip(wanted.select(newest_first(bank), bank), range(limit + 1), strict=False))
+        units = list(zip(Overview(bank).select(selection), range(limit + 1), strict=False))
         return MemoryList(memories=[_item(unit, bank) for unit, _ in units[:limit]], has_more=len(units) > limit)
 
     def update_memory(self, memory_id: str, text: str) -> MemoryItem:

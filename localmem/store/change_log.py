@@ -6,7 +6,7 @@ applied to the bank never enters the log.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -165,6 +165,19 @@ class ChangeLog:
         rows = connection.execute(query.where(changes.c.time <= to_micros(until))).scalars()
         return list(_applicable(map(self.serializer.decode, rows)))
 
+    def later_changes(
+        self, connection: Connection, user: str, system: str, until: datetime, units: Collection[str]
+    ) -> list[Change]:
+        """What was done to these units by then, and to notes and turns; without additions and links."""
+        query = (
+            select(changes.c.body)
+            .select_from(batches.join(changes, changes.c.batch == batches.c.number))
+            .where(of_bank(user, system), changes.c.type.not_in(("add_unit", "add_link", "refuse_text")))
+            .where(changes.c.time <= to_micros(until))
+            .order_by(batches.c.number, changes.c.position)
+        )
+        return list(_applicable(map(self.serializer.decode, connection.execute(query).scalars()), units))
+
     def note_versions(self, connection: Connection, user: str, system: str) -> list[SetNote]:
         """The active texts of all notes, in order."""
         query = (
@@ -210,13 +223,13 @@ def of_bank(user: str, system: str) -> ColumnElement[bool]:
     return and_(batches.c.user == user, batches.c.system == system, batches.c.state == "active")
 
 
-def _applicable(log: Iterable[Change]) -> Iterator[Change]:
+def _applicable(log: Iterable[Change], present: Collection[str] = ()) -> Iterator[Change]:
     """The changes without those of units that are not in the bank yet.
 
     Sessions may be remembered in another order than they took place (a rebuild, an import), so at a past date the log
     may name a unit whose addition carries a later time.
     """
-    added: set[str] = set()
+    added = set(present)
     for change in log:
         unit, other = named_units(change)
         if isinstance(change, AddUnit):

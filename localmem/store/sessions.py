@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, case, func, select
 
 from localmem.errors import NotFound
 from localmem.store.schema import batches, jobs, sessions, turns
@@ -72,8 +72,27 @@ def session_infos(connection: Connection, user: str, state: SessionState | None)
     query = select(sessions, count).where(sessions.c.user == user).order_by(*_IN_ORDER)
     if state is not None:
         query = query.where(sessions.c.state == state)
+    return _infos(connection, query, select(jobs).where(jobs.c.user == user))
+
+
+def newest_sessions(connection: Connection, user: str, start: int, count: int) -> list[SessionInfo]:
+    """A page of the sessions without their text, the last first."""
+    turn_count = select(func.count()).select_from(turns).where(_OF_SESSION).scalar_subquery().label("turns")
+    in_reverse = [column.desc() for column in _IN_ORDER]
+    of_user = select(sessions, turn_count).where(sessions.c.user == user)
+    query = of_user.order_by(*in_reverse).offset(start).limit(count)
+    ids = select(sessions.c.id).where(sessions.c.user == user).order_by(*in_reverse).offset(start).limit(count)
+    return _infos(connection, query, select(jobs).where(jobs.c.user == user, jobs.c.session.in_(ids)))
+
+
+def count_sessions(connection: Connection, user: str) -> int:
+    """The number of a user's sessions."""
+    return int(connection.execute(select(func.count()).where(sessions.c.user == user)).scalar_one())
+
+
+def _infos(connection: Connection, query: Select[Any], of_jobs: Select[Any]) -> list[SessionInfo]:
     states: dict[str, dict[str, JobState]] = {}
-    for row in connection.execute(select(jobs).where(jobs.c.user == user).order_by(jobs.c.system)).mappings():
+    for row in connection.execute(of_jobs.order_by(jobs.c.system)).mappings():
         states.setdefault(row["session"], {})[row["system"]] = row["state"]
     infos = []
     for row in connection.execute(query).mappings():

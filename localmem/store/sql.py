@@ -207,6 +207,14 @@ class Store:
         """The user's sessions without their text, in order."""
         return self._read(user, lambda connection: sessions.session_infos(connection, user, state))
 
+    def newest_sessions(self, user: str, start: int, count: int) -> list[SessionInfo]:
+        """A page of the user's sessions without their text, the last first."""
+        return self._read(user, lambda connection: sessions.newest_sessions(connection, user, start, count))
+
+    def count_sessions(self, user: str) -> int:
+        """The number of the user's sessions."""
+        return self._read(user, lambda connection: sessions.count_sessions(connection, user))
+
     def session(self, user: str, session_id: str) -> Session:
         """One session with its turns. Raises NotFound."""
         return self._read(user, lambda connection: sessions.load_session(connection, user, session_id))
@@ -242,6 +250,16 @@ class Store:
     def bank(self, user: str, system: str, as_of: datetime | None = None) -> Bank:
         """The bank now, or as it was at `as_of`."""
         return Bank().apply(self.changes(user, system, as_of))
+
+    def past_bank(self, user: str, system: str, bank: Bank, until: datetime) -> Bank:
+        """The bank as it was, made of the units of the present one: as `bank` with `as_of`, without reading them all.
+
+        Links have no time of their own: those between units of then are there.
+        """
+        units = {name: unit for name, unit in bank.units.items() if unit.learned <= until}
+        links = tuple(link for link in bank.links if link.source in units and link.target in units)
+        changes = self._read(user, lambda connection: self._log.later_changes(connection, user, system, until, units))
+        return Bank(units=units, links=links).apply(changes)
 
     def changes(self, user: str, system: str, until: datetime | None = None) -> list[Change]:
         """The changes that make up the bank, in order; with `until`, those made by then."""

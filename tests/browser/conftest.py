@@ -62,11 +62,11 @@ class Site:
         """A new window of a person who was never here."""
         size = {"width": width, "height": height}
         context = self.browser.new_context(viewport=size, color_scheme="dark" if dark else "light")
-        page = self._watched(context)
+        page = self._watch(context)
         page.goto(self.url + address)
         return page
 
-    def _watched(self, context: "BrowserContext") -> "Page":
+    def _watch(self, context: "BrowserContext") -> "Page":
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: self.problems.append(f"script: {error}"))

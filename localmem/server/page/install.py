@@ -11,11 +11,13 @@ from localmem.server.page import (
     rendering,
     session_routes,
 )
+from localmem.server.page.overview import Overviews
 from localmem.server.page.visitors import Visitors
 
 
 def install(app: FastAPI, services: Services) -> None:
-    """The page's routes, and its visitors as `app.state.visitors`."""
+    """The page's routes, with its `visitors` and `overviews` in the state of the app."""
     app.state.visitors = Visitors(services.auth)
+    app.state.overviews = Overviews(services.runtime.store, services.settings.system)
     for module in (rendering, login_routes, chat_routes, memory_routes, session_routes, question_routes):
         app.include_router(module.router)

@@ -78,7 +78,7 @@ def group_links(bank: Bank) -> list[tuple[list[Unit], list[Link]]]:
 def draw_timeline(units: Sequence[Unit], links: Iterable[Link], bank: Bank) -> Timeline:
     """A group as rows on an axis of time, with an arc from each link's one end to the other."""
     place = {unit.id: number * ROW + ROW // 2 for number, unit in enumerate(units)}
-    nodes = [Node(unit, _shorten(split_speaker(unit)[1]), place[unit.id], bank.is_live(unit.id)) for unit in units]
+    nodes = [Node(unit, _ellipsis(split_speaker(unit)[1]), place[unit.id], bank.is_live(unit.id)) for unit in units]
     spans = {link: (place[link.source], place[link.target]) for link in links}
     axis = _LABEL + _STEP * max((_level(*span) for span in spans.values()), default=0)
     arcs = [_arc(link, axis, *span) for link, span in spans.items()]
@@ -98,6 +98,6 @@ def _arc(link: Link, axis: int, start: int, end: int) -> Arc:
     return Arc(path, label, apex - 8, (start + end) // 2, link.source, link.target)
 
 
-def _shorten(text: str) -> str:
+def _ellipsis(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= _TEXT else f"{words[: _TEXT - 1]}…"

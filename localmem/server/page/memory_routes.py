@@ -1,19 +1,20 @@
 """The memory's pages: the list with its filters and the slider of days, one memory, and what can be done to it."""
 
 from datetime import date, datetime, time
+from itertools import islice
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
-from localmem.bank import Bank
 from localmem.errors import BadInput
 from localmem.retrieval.base import Scope
 from localmem.runtime.inspection import search_within
 from localmem.server.dependencies import LocalTime, Services, SharedServices
 from localmem.server.memory_editor import MemoryEditor
-from localmem.server.page.memory_views import STATES, Filter, Row, detail_of, newest_first, page_of, row_of
+from localmem.server.page.memory_views import STATES, Filter, Row, detail_of, row_of
+from localmem.server.page.overview import Overview, Overviews
 from localmem.server.page.rendering import memory_address, new_router, redirect, render
 from localmem.server.page.visitors import CurrentVisitor, Form, Visitor
 from localmem.times.periods import NO_LIMIT
@@ -42,8 +43,8 @@ class ListQuery:
         self.text, self.by, self.number = q.strip(), by, page
         self.as_of = _read_day(as_of)
         words = "" if by == "meaning" else self.text
-        shown = state if state in STATES else "current"
-        self.filter = Filter(words, _read_day(since), _read_day(until), session, kind, shown)
+        state = state if state in STATES else "current"
+        self.filter = Filter(words, _read_day(since), _read_day(until), session, kind, state)
 
     def moment(self, now: datetime) -> datetime | None:
         """The end of the day to look at, None for now."""
@@ -60,22 +61,22 @@ def show_memories(
     request: Request, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, query: ListFields
 ) -> Response:
     """The list, filtered; by meaning where that is asked for, which is of now alone."""
-    bank = _bank(services, visitor, query.moment(now))
+    present = _editor(services, visitor).bank
+    overview = overviews_of(request).find(visitor.user, present, query.moment(now))
     if query.by == "meaning" and query.text and query.moment(now) is None:
         rows, has_more = _search(services, visitor, query, now), False
     else:
-        units = query.filter.select(newest_first(bank), bank)
-        rows, has_more = page_of(units, bank, (query.number - 1) * _PER_PAGE, _PER_PAGE)
-    first = min((unit.learned.date() for unit in bank.units.values()), default=now.date())
+        rows, has_more = _page(overview, query)
+    first = overviews_of(request).find(visitor.user, present).first_day or now.date()
     return render(
         "memories.html",
         visitor,
         query=query,
         rows=rows,
         more=_next_address(request, query.number) if has_more else "",
-        kinds=sorted({unit.kind for unit in bank.units.values()}),
+        kinds=overview.kinds,
         states=STATES,
-        live=sum(1 for _ in bank.live()),
+        live=overview.live_count,
         first=first,
         today=now.date(),
         shown_day=query.as_of or now.date(),
@@ -87,24 +88,24 @@ def show_memories(
 def add(services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime) -> Response:
     """Write a memory by hand."""
     unit = _editor(services, visitor).add(form.get("text", ""), now, now)
-    return redirect(f"{memory_address(unit.id)}?done=added")
+    return redirect(f"{memory_address(unit.id)}?notice=added")
 
 
 @router.get("/memory/{memory_id:path}")
 def show_memory(
-    memory_id: str, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, done: str = "", undo: str = ""
+    memory_id: str, services: SharedServices, visitor: CurrentVisitor, now: LocalTime, notice: str = "", undo: str = ""
 ) -> Response:
-    """One memory. Raises NotFound. `done` and `undo` say what was just done to it and how it is taken back."""
+    """One memory. Raises NotFound. `notice` and `undo` say what was just done to it and how it is taken back."""
     history = services.runtime.store.history(visitor.user, services.settings.system, memory_id)
-    detail = detail_of(history, _bank(services, visitor, None), now.date())
-    return render("memory.html", visitor, detail=detail, done=_DONE.get(done, ""), undo=undo)
+    detail = detail_of(history, _editor(services, visitor).bank, now.date())
+    return render("memory.html", visitor, detail=detail, notice=_NOTICES.get(notice, ""), undo=undo)
 
 
 @router.post("/memory/{memory_id:path}/edit")
 def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime) -> Response:
     """Replace the text."""
     unit = _editor(services, visitor).edit(memory_id, form.get("text", ""), now)
-    return _done(unit.id, "edited", f"edit:{unit.id}")
+    return _redirect_after(unit.id, "edited", f"edit:{unit.id}")
 
 
 @router.post("/memory/{memory_id:path}/{action}")
@@ -115,21 +116,21 @@ def change(
     editor = _editor(services, visitor)
     match action:
         case "pin" | "unpin":
-            return _done(memory_id, f"{action}ned", editor.pin(memory_id, now, pinned=action == "pin"))
+            return _redirect_after(memory_id, f"{action}ned", editor.pin(memory_id, now, pinned=action == "pin"))
         case "never":
-            return _done(memory_id, action, editor.never_recall(memory_id, now))
+            return _redirect_after(memory_id, action, editor.never_recall(memory_id, now))
         case "forget":
-            return _done(memory_id, action, editor.forget(memory_id, now))
+            return _redirect_after(memory_id, action, editor.forget(memory_id, now))
         case "undo":
             editor.undo(form.get("cause", ""))
-            return redirect(f"{memory_address(form.get('to') or memory_id)}?done=undone")
+            return redirect(f"{memory_address(form.get('to') or memory_id)}?notice=undone")
         case "erase":
             receipts = editor.erase(memory_id, sources="sources" in form)
             return render("receipt.html", visitor, receipts=receipts, back="/memory")
     raise BadInput(f"there is no action {action!r}")
 
 
-_DONE = {
+_NOTICES = {
     "added": "Added.",
     "edited": "Saved. The version before it stays in the history.",
     "pinned": "Pinned: every recall shows it.",
@@ -140,18 +141,26 @@ _DONE = {
 }
 
 
-def _done(memory_id: str, done: str, cause: str) -> Response:
-    return redirect(f"{memory_address(memory_id)}?{urlencode({'done': done, 'undo': cause})}")
+def _redirect_after(memory_id: str, notice: str, cause: str) -> Response:
+    return redirect(f"{memory_address(memory_id)}?{urlencode({'notice': notice, 'undo': cause})}")
 
 
 def _editor(services: Services, visitor: Visitor) -> MemoryEditor:
     return MemoryEditor(services.runtime, services.sessions, visitor.user)
 
 
-def _bank(services: Services, visitor: Visitor, moment: datetime | None) -> Bank:
-    if moment is None:
-        return _editor(services, visitor).bank
-    return services.runtime.store.bank(visitor.user, services.settings.system, moment)
+def overviews_of(request: Request) -> Overviews:
+    """The overviews of the app that received the request."""
+    overviews: Overviews = request.app.state.overviews
+    return overviews
+
+
+def _page(overview: Overview, query: ListQuery) -> tuple[list[Row], bool]:
+    """The rows of a page, and whether more follow."""
+    start = (query.number - 1) * _PER_PAGE
+    units = list(islice(overview.select(query.filter), start, start + _PER_PAGE + 1))
+    is_superseded = overview.superseded.__contains__
+    return [row_of(unit, overview.bank, is_superseded) for unit in units[:_PER_PAGE]], len(units) > _PER_PAGE
 
 
 def _search(services: Services, visitor: Visitor, query: ListQuery, now: datetime) -> list[Row]:

@@ -1,9 +1,8 @@
 """What the page shows of a bank: rows of a list, and one memory with its history. Pure functions."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import islice
 
 from localmem.bank import Bank
 from localmem.store import Event, UnitHistory
@@ -18,7 +17,7 @@ _BY_HAND = ("edit:", "pin:", "hide:", "forget:")  # causes that can be taken bac
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which memories to list. `words` must all occur; `since` and `until` bound the day of the event."""
+    """Which memories to list. `words` must all occur in a text; `since` and `until` bound the day of the event."""
 
     words: str = ""
     since: date | None = None
@@ -28,7 +27,7 @@ class Filter:
     state: str = "current"
 
     def holds(self, unit: Unit, bank: Bank) -> bool:
-        """Whether the list shows this unit."""
+        """Whether the list shows this unit, whatever its text."""
         if (self.kind and unit.kind != self.kind) or (self.session and unit.session != self.session):
             return False
         if (self.since and unit.time.date() < self.since) or (self.until and unit.time.date() > self.until):
@@ -39,17 +38,6 @@ class Filter:
         if self.state == "pinned":
             return is_pinned(bank, unit.id) and bank.is_live(unit.id)
         return self.state == "all" or bank.is_live(unit.id) == (self.state != "aside")
-
-    def select(self, units: Iterable[Unit], bank: Bank) -> Iterator[Unit]:
-        """The units that the list shows, in the order given."""
-        words = self.words.casefold().split()
-        for unit in units:
-            if words:
-                text = unit.text.casefold()
-                if not all(word in text for word in words):
-                    continue
-            if self.holds(unit, bank):
-                yield unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +78,6 @@ class Detail:
     replaced_by: Sequence[Row]
     over_since: date | None
     can_change: bool
-
-
-def newest_first(bank: Bank) -> list[Unit]:
-    """All units, the one learned last first."""
-    return list(bank.units.values())[::-1]
-
-
-def page_of(units: Iterable[Unit], bank: Bank, start: int, count: int) -> tuple[list[Row], bool]:
-    """The rows of a page, and whether more follow."""
-    superseded = superseded_units(bank)
-    chosen = list(islice(units, start, start + count + 1))
-    return [row_of(unit, bank, superseded.__contains__) for unit in chosen[:count]], len(chosen) > count
 
 
 def superseded_units(bank: Bank) -> set[str]:

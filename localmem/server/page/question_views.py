@@ -61,13 +61,13 @@ def explain(agent: Conversation, question: str, now: datetime) -> Explanation:
     session = Session("why", (turn,))
     recall = recall_with_pins(memory, session)
     prompt = agent.responder.prepare(session, recall=recall).prompt
-    shown = {exchange_of(hit.unit.id) for hit in recall.hits}
+    recalled = {exchange_of(hit.unit.id) for hit in recall.hits}
     is_evidence = isinstance(memory, EvidenceMemory)
     return Explanation(
         question=question,
         recall=recall,
         views=_views(memory, question, Scope(now=now)),
-        candidates=_candidates(memory, question, now, shown),
+        candidates=_candidates(memory, question, now, recalled),
         need=probability_of_need(question) if is_evidence else None,
         floor=memory.floor if isinstance(memory, EvidenceMemory) else None,
         prompt=prompt.messages,
@@ -92,7 +92,7 @@ def _rows(matches: Sequence[Match], bank: Bank) -> list[Row]:
     return list(rows.values())[:_PLACES]
 
 
-def _candidates(memory: Memory, question: str, now: datetime, shown: set[str]) -> list[Candidate]:
+def _candidates(memory: Memory, question: str, now: datetime, recalled: set[str]) -> list[Candidate]:
     bank = memory.bank
     features: dict[str, Mapping[str, float]] = {}
     if isinstance(memory, EvidenceMemory):
@@ -103,7 +103,7 @@ def _candidates(memory: Memory, question: str, now: datetime, shown: set[str]) -
         Candidate(
             row_of(bank.units.get(hit.unit.id, hit.unit), bank, score=float(hit.score)),
             features.get(exchange_of(hit.unit.id), {}),
-            exchange_of(hit.unit.id) in shown,
+            exchange_of(hit.unit.id) in recalled,
         )
         for hit in hits
     ]

@@ -43,6 +43,7 @@ class PageRoute(APIRoute):
     """A route whose errors are pages, with the headers and the cookie of the page."""
 
     def get_route_handler(self) -> Handler:
+        """The framework's handler, in this one."""
         handle = super().get_route_handler()
 
         async def respond(request: Request) -> Response:

@@ -13,7 +13,7 @@ from localmem.server.page.visitors import CurrentVisitor, Form
 from localmem.types import SetNote
 
 _PER_PAGE = 40
-_DONE = {"ended": "The session is over; it is being remembered.", "undone": "What it changed is taken back."}
+_NOTICES = {"ended": "The session is over; it is being remembered.", "undone": "What it changed is taken back."}
 
 router = new_router()
 
@@ -23,21 +23,21 @@ Page = Annotated[int, Query(ge=1)]
 @router.get("/sessions")
 def show_sessions(services: SharedServices, visitor: CurrentVisitor, page: Page = 1) -> Response:
     """All sessions, the last first."""
-    infos = services.runtime.store.sessions(visitor.user)[::-1]
-    start = (page - 1) * _PER_PAGE
-    more = f"/sessions?page={page + 1}" if len(infos) > start + _PER_PAGE else ""
+    store, start = services.runtime.store, (page - 1) * _PER_PAGE
+    count = store.count_sessions(visitor.user)
+    more = f"/sessions?page={page + 1}" if count > start + _PER_PAGE else ""
     return render(
         "sessions.html",
         visitor,
-        infos=infos[start : start + _PER_PAGE],
-        count=len(infos),
+        infos=store.newest_sessions(visitor.user, start, _PER_PAGE),
+        count=count,
         more=more,
         system=services.settings.system,
     )
 
 
 @router.get("/sessions/{session_id}")
-def show_session(session_id: str, services: SharedServices, visitor: CurrentVisitor, done: str = "") -> Response:
+def show_session(session_id: str, services: SharedServices, visitor: CurrentVisitor, notice: str = "") -> Response:
     """One session with its turns. Raises NotFound."""
     session = services.runtime.store.session(visitor.user, session_id)
     with services.sessions.current_agent(visitor.user) as agent:
@@ -55,7 +55,7 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
         is_open=is_open,
         memories=by_turn,
         hidden=set(bank.hidden),
-        done=_DONE.get(done, ""),
+        notice=_NOTICES.get(notice, ""),
     )
 
 
@@ -63,7 +63,7 @@ def show_session(session_id: str, services: SharedServices, visitor: CurrentVisi
 def end(session_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form) -> Response:  # noqa: ARG001
     """Close the session, so that it is remembered. Raises NotFound."""
     services.sessions.end(visitor.user, session_id)
-    return redirect(f"{session_address(session_id)}?done=ended")
+    return redirect(f"{session_address(session_id)}?notice=ended")
 
 
 @router.post("/sessions/{session_id}/undo")
@@ -71,7 +71,7 @@ def undo(session_id: str, services: SharedServices, visitor: CurrentVisitor, for
     """Take back what the memory made of the session. Raises NotFound."""
     with services.sessions.exclusive(visitor.user):
         services.runtime.store.undo(visitor.user, services.settings.system, session_id)
-    return redirect(f"{session_address(session_id)}?done=undone")
+    return redirect(f"{session_address(session_id)}?notice=undone")
 
 
 @router.post("/sessions/{session_id}/erase")
@@ -89,9 +89,9 @@ def show_refused(services: SharedServices, visitor: CurrentVisitor, page: Page =
         refused = agent.memory.bank.refused[::-1]
     start = (page - 1) * _PER_PAGE
     more = f"/refused?page={page + 1}" if len(refused) > start + _PER_PAGE else ""
-    shown = refused[start : start + _PER_PAGE]
-    sessions = services.runtime.store.sessions_of_turns(visitor.user, [turn for text in shown for turn in text.sources])
-    return render("refused.html", visitor, refused=shown, count=len(refused), more=more, sessions=sessions)
+    texts = refused[start : start + _PER_PAGE]
+    sessions = services.runtime.store.sessions_of_turns(visitor.user, [turn for text in texts for turn in text.sources])
+    return render("refused.html", visitor, refused=texts, count=len(refused), more=more, sessions=sessions)
 
 
 class Piece(NamedTuple):
@@ -111,8 +111,10 @@ class Version(NamedTuple):
 @router.get("/notes")
 def show_notes(services: SharedServices, visitor: CurrentVisitor) -> Response:
     """Each note with its last versions, the newest first."""
-    versions: dict[str, list[SetNote]] = {}
-    for note in services.runtime.store.note_versions(visitor.user, services.settings.system):
+    with services.sessions.current_agent(visitor.user) as agent:
+        has_notes = bool(agent.memory.bank.notes)
+    store, versions = services.runtime.store, dict[str, list[SetNote]]()
+    for note in store.note_versions(visitor.user, services.settings.system) if has_notes else ():
         versions.setdefault(note.name, []).append(note)
     notes = {name: _compare(texts)[::-1] for name, texts in versions.items()}
     return render("notes.html", visitor, notes=notes, system=services.settings.system)

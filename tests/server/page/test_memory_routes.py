@@ -23,7 +23,7 @@ def _remember(live: LiveServer, *texts: str, name: str = "s1") -> None:
     live.runtime.agent("me").writer.read([Session(name, tuple(pairs))])
 
 
-def _recalled(live: LiveServer, text: str) -> str:
+def _recall(live: LiveServer, text: str) -> str:
     return str(live.http().post("/v1/memories/recall", json={"text": text}).json()["text"])
 
 
@@ -56,35 +56,35 @@ def test_an_edit_changes_what_is_recalled_and_can_be_undone(live: LiveServer, vi
     _remember(live, "My sister Clara lives in Lyon.")
     response = visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Turin.")
     assert "Saved" in response.text
-    assert "Turin" in _recalled(live, "Where does my sister Clara live?")
-    assert "Lyon" not in _recalled(live, "Where does my sister Clara live?")
+    assert "Turin" in _recall(live, "Where does my sister Clara live?")
+    assert "Lyon" not in _recall(live, "Where does my sister Clara live?")
     assert "Lyon" in _results(visit.get("/memory?state=aside"))
     edited = response.url.path
     assert "Lyon" in visit.get(edited)
     visit.send(f"{edited}/undo", cause=f"edit:{edited.removeprefix('/memory/')}", to="s1.0@u0")
-    assert "Lyon" in _recalled(live, "Where does my sister Clara live?")
-    assert "Turin" not in _recalled(live, "Where does my sister Clara live?")
+    assert "Lyon" in _recall(live, "Where does my sister Clara live?")
+    assert "Turin" not in _recall(live, "Where does my sister Clara live?")
 
 
-def test_a_pinned_memory_is_always_recalled(live: LiveServer, visit: Visit) -> None:
+def test_a_pinned_memory_is_always_recall(live: LiveServer, visit: Visit) -> None:
     _remember(live, "I am allergic to walnuts.", "My sister Clara lives in Lyon.")
-    assert "walnuts" not in _recalled(live, "Tell me a joke.")
+    assert "walnuts" not in _recall(live, "Tell me a joke.")
     visit.send("/memory/s1.0@u0/pin")
-    assert "walnuts" in _recalled(live, "Tell me a joke.")
+    assert "walnuts" in _recall(live, "Tell me a joke.")
     assert "walnuts" in _results(visit.get("/memory?state=pinned"))
     visit.send("/memory/s1.0@u0/unpin")
-    assert "walnuts" not in _recalled(live, "Tell me a joke.")
+    assert "walnuts" not in _recall(live, "Tell me a joke.")
 
 
 @pytest.mark.parametrize("action", ["never", "forget"])
 def test_what_is_put_away_is_not_recalled_until_that_is_undone(live: LiveServer, visit: Visit, action: str) -> None:
     _remember(live, "My sister Clara lives in Lyon.")
     page = visit.send(f"/memory/s1.0@u0/{action}").text
-    assert "Lyon" not in _recalled(live, "Where does my sister Clara live?")
+    assert "Lyon" not in _recall(live, "Where does my sister Clara live?")
     cause = re.search(r'name="cause" value="(hide:\w+)"', page)
     assert cause
     visit.send("/memory/s1.0@u0/undo", cause=cause[1])
-    assert "Lyon" in _recalled(live, "Where does my sister Clara live?")
+    assert "Lyon" in _recall(live, "Where does my sister Clara live?")
 
 
 def test_an_erasure_shows_its_receipt_and_leaves_nothing(live: LiveServer, visit: Visit) -> None:
@@ -139,3 +139,16 @@ def test_missing_memories_and_pages_are_said_so_in_words(visit: Visit) -> None:
 
 def unescape_text(text: str) -> str:
     return re.sub(r"<[^>]+>", "", text)
+
+
+def test_the_past_is_the_one_that_the_log_replays(live: LiveServer, visit: Visit) -> None:
+    _remember(live, "My sister Clara lives in Lyon.", "I play the cello on Sundays.", "I like tea a lot these days.")
+    visit.send("/memory/s1.2@u0/never")
+    live.clock.advance(days=10)
+    visit.send("/memory/s1.0@u0/edit", text="My sister Clara lives in Turin.")
+    visit.send("/memory/s1.4@u0/pin")
+    store, system = live.runtime.store, live.runtime.settings.system
+    present = store.bank("me", system)
+    for days in (1, 11):
+        moment = START + timedelta(days=days)
+        assert store.past_bank("me", system, present, moment) == store.bank("me", system, moment)
