@@ -11,7 +11,7 @@ from localmem.errors import BadSettings
 from localmem.evaluation.metrics.text import contains_answer
 from localmem.experiments.demo import CONVERSATION, DemoQuestion, read_questions, read_scene
 from localmem.prompts import PromptFile, load, render
-from localmem.store.conversation_files import FileDefaults, read_sessions
+from localmem.transfer import FileDefaults, read_sessions
 from localmem.types import Message
 from tests.snapshots import Snapshots, snapshot_names
 

@@ -30,7 +30,7 @@ from localmem.cli.recipes import recipe_options
 from localmem.experiments import operation_comparison
 from localmem.experiments.runs import open_backbone
 from localmem.reporting.sections import Table, terminal
-from localmem.store.conversation_files import FileDefaults, read_sessions
+from localmem.transfer import FileDefaults, read_sessions
 
 out_option = click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Folder for the run.", metavar="DIR"

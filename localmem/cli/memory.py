@@ -45,7 +45,7 @@ def remember(file: Path, flags: SettingsFlags, as_json: bool) -> None:
     """
     from tqdm import tqdm
 
-    from localmem.store.conversation_files import FileDefaults, read_sessions
+    from localmem.transfer import FileDefaults, read_sessions
 
     settings = flags.load()
     chat = settings.chat

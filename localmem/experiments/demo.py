@@ -30,8 +30,8 @@ from localmem.files import parse, read_yaml
 from localmem.llm.wrappers import Meter, PromptUsage
 from localmem.memory import Memory
 from localmem.runtime import Runtime
-from localmem.store.conversation_files import FileDefaults, read_sessions
 from localmem.systems.baselines import NoMemory
+from localmem.transfer import FileDefaults, read_sessions
 from localmem.types import Exchange, Reply, Session, Turn
 
 CONVERSATION = DATA / "demo" / "conversation.jsonl"

@@ -24,7 +24,7 @@ from localmem.reporting.provenance import machine, versions
 from localmem.resources import resource
 from localmem.retrieval.base import Retriever
 from localmem.runtime import Runtime
-from localmem.store.conversation_files import read_sessions
+from localmem.transfer import read_sessions
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.link import note_name

@@ -1,4 +1,4 @@
-"""Reading past conversations: both formats, and what a bad record is told."""
+"""localmem's own lines of sessions, and what a bad record is told."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from localmem.errors import BadInput
-from localmem.store.conversation_files import FileDefaults, read_sessions
 from localmem.times.zones import read_zone
+from localmem.transfer import FileDefaults, read_sessions
 
 NAMES = FileDefaults("Ana", "Bot")
 BERLIN = FileDefaults(zone=read_zone("Europe/Berlin"))
@@ -92,39 +92,3 @@ def test_an_empty_or_missing_file_is_told(tmp_path: Path) -> None:
         read_sessions(_file(tmp_path), NAMES)
     with pytest.raises(BadInput, match="cannot read"):
         read_sessions(tmp_path / "absent.jsonl", NAMES)
-
-
-def test_an_openai_export_is_read_along_the_branch_shown_last(tmp_path: Path) -> None:
-    def node(parent: str | None, role: str, text: str, time: float) -> dict[str, object]:
-        content = {"content_type": "text", "parts": [text]}
-        return {"parent": parent, "message": {"author": {"role": role}, "content": content, "create_time": time}}
-
-    mapping = {
-        "root": {"parent": None, "message": None},
-        "s": node("root", "system", "be kind", 1.0),
-        "u": node("s", "user", "hello", 2.0),
-        "old": node("u", "assistant", "an answer thrown away", 3.0),
-        "new": node("u", "assistant", "hi there", 4.0),
-        "tool": node("new", "tool", "a search", 5.0),
-        "u2": node("tool", "user", "thanks", 6.0),
-    }
-    path = tmp_path / "conversations.json"
-    path.write_text(json.dumps([{"id": "c1", "current_node": "u2", "mapping": mapping}]))
-    (session,) = read_sessions(path, NAMES)
-    assert session.id == "c1"
-    assert [(turn.speaker, turn.text) for turn in session.turns] == [
-        ("Ana", "hello"),
-        ("Bot", "hi there"),
-        ("Ana", "thanks"),
-    ]
-    path.write_text('[{"id": "c1"}]')
-    with pytest.raises(BadInput, match="conversation 1 has no `mapping`"):
-        read_sessions(path, NAMES)
-
-
-def test_a_message_of_an_export_without_a_time_is_named(tmp_path: Path) -> None:
-    content = {"content_type": "text", "parts": ["I leave tomorrow."]}
-    node = {"parent": None, "message": {"author": {"role": "user"}, "content": content, "create_time": None}}
-    path = _file(tmp_path, [{"conversation_id": "c", "current_node": "a", "mapping": {"a": node}}])
-    with pytest.raises(BadInput, match=r"conversation 1: the message 'I leave tomorrow\.' has no time; add"):
-        read_sessions(path, NAMES)
