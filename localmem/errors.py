@@ -53,6 +53,10 @@ def requires(need: str, extra: str) -> Iterator[None]:
         raise MissingExtra(f"{need.format(repr(error.name))}; run `pip install 'localmem[{extra}]'`") from error
 
 
+class NetworkRefused(LocalmemError):
+    """Something tried to reach another machine that the settings do not name."""
+
+
 class LLMError(LocalmemError):
     """The backbone refused or failed."""
 

@@ -10,6 +10,7 @@ from importlib import import_module
 
 import click
 
+from localmem import network_guard
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
 from localmem.resources import checkout_root
 
@@ -80,8 +81,11 @@ def _unavailable(name: str) -> click.Command:
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="localmem")
-def root() -> None:
+@click.option("--offline", is_flag=True, help="Reach no other machine, not even those that the settings name.")
+def root(offline: bool) -> None:
     """Long-term memory for a private chatbot, on this machine alone."""
+    if offline:
+        network_guard.seal()
 
 
 def main() -> None:
@@ -92,6 +96,7 @@ def main() -> None:
     # loads, so it is set before anything else; a vLLM server that localmem starts on a CPU gets OpenMP's own value.
     # It is set here, in this program's own process: importing the package must not change its host.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    network_guard.arm()
     try:
         root.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localmem import network_guard
 from localmem.cli.options import json_option, note, print_json, print_table
 from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
 
@@ -47,6 +48,7 @@ def list_models(as_json: bool) -> None:
     rows = [_model_row(entry, directory) for entry in manifest.models.values()]
     rows += [_shipped_row(adapter, "adapter") for adapter in manifest.adapters]
     rows += [_shipped_row(reranker, "reranker") for reranker in manifest.rerankers]
+    rows += [_shipped_row(part, part.role) for part in manifest.parts]
     if as_json:
         print_json(rows)
         return
@@ -84,6 +86,7 @@ def pull(names: tuple[str, ...]) -> None:
     """
     from localmem.weights.pull import pull as download
 
+    network_guard.open_network()
     with _errors_in_one_line():
         folders = download(names, note)
     for folder in folders:

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import click
+
+from localmem import network_guard
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -47,7 +50,10 @@ class SettingsFlags(NamedTuple):
         """The settings with these flags, and `more` flags (nested keys as in YAML), over everything else."""
         from localmem.config import load_settings
 
-        return load_settings(self.config, {**self.values, **more})
+        settings = load_settings(self.config, {**self.values, **more})
+        urls = (*settings.llm.urls, settings.database or "")
+        network_guard.allow(host for url in urls if (host := urlsplit(url).hostname))
+        return settings
 
 
 def settings_options(*names: str) -> Option:
