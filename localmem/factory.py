@@ -17,6 +17,7 @@ from localmem.chat.responder import Sampling
 from localmem.config import Settings, system_options
 from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
 from localmem.llm.device import one_at_a_time
+from localmem.llm.gpu_installation import require_gpu
 from localmem.memory import Memory
 from localmem.systems import (
     System,
@@ -62,7 +63,12 @@ class Backbone:
 
 
 def backbone(settings: Settings, progress: Progress) -> Backbone:
-    """The LLM that the settings name; when this returns, its weights are loaded or its server is running."""
+    """The LLM that the settings name; when this returns, its weights are loaded or its server is running.
+
+    Raises BadSettings on a GPU installation that sees no GPU, unless llm.device is cpu or llm.url a server elsewhere.
+    """
+    if settings.llm.url is None:
+        require_gpu("llm.device", "auto" if settings.llm.backend == "vllm" else settings.llm.device)
     return _vllm(settings, progress) if wants_vllm(settings) else _in_process(settings, progress)
 
 

