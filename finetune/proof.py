@@ -194,7 +194,8 @@ def estimate_ratio(student: Measured, teacher: Measured, traces: Sequence[Trace]
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = cluster_ratio(_clustered(teacher, traces), _clustered(student, traces), cluster_mean)
-    return ratio._replace(**{name: None for name in ("low", "high") if not isfinite(getattr(ratio, name) or 0)})
+    low, high = (end if end is None or isfinite(end) else None for end in (ratio.low, ratio.high))
+    return Ratio(ratio.ratio, low, high)
 
 
 def _clustered(measured: Measured, traces: Sequence[Trace]) -> list[tuple[tuple[str, str], float]]:

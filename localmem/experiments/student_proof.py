@@ -27,6 +27,7 @@ from finetune.traces.trace import Trace, read_traces
 from finetune.trivial_rules import trivial_rules
 from localmem.config import Settings
 from localmem.errors import BadInput
+from localmem.evaluation.runner import Track
 from localmem.experiments import runs
 from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress
 from localmem.experiments.scenarios import ScenarioRecipe, measure_scenarios
@@ -184,7 +185,7 @@ def _measure(
     traces: Sequence[Trace],
     settings: Settings,
     notify: Notify,
-    track: runs.Track,
+    track: Track,
 ) -> Measured:
     if model.kind == "part":
         answer = answer_with(model.folder, stage, settings.llm.device)
