@@ -1,4 +1,4 @@
-"""`localmem remember | recall | show | forget | undo | rebuild | reindex | export | import`: a user's memory.
+"""`localmem recall | show | forget | undo | rebuild | reindex`: a user's memory.
 
 Only parsing and terminal output; the runtime, its store or a running server do the work.
 """
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,38 +30,6 @@ if TYPE_CHECKING:
 
 
 Document = dict[str, Any]
-
-
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@settings_options("user", "system", "model", "data_dir", "config")
-@json_option
-def remember(file: Path, flags: SettingsFlags, as_json: bool) -> None:
-    """Import past conversations.
-
-    FILE is JSONL of sessions, or the conversations.json of an OpenAI export. Already imported sessions are skipped;
-    rerun to resume.
-    """
-    from tqdm import tqdm
-
-    from localmem.transfer import FileDefaults, read_sessions
-
-    settings = flags.load()
-    chat = settings.chat
-    sessions = read_sessions(file, FileDefaults(chat.user_name, chat.assistant_name, chat.zone))
-    with open_runtime(settings) as runtime:
-        agent, infos = runtime.agent(settings.user), runtime.store.sessions(settings.user)
-        remembered = {info.id for info in infos if info.jobs.get(settings.system) == "done"}
-        new = [session for session in sessions if session.id not in remembered]
-        for session in tqdm(new, desc="remembering", unit="session", disable=None):
-            agent.writer.read([session])
-        units = len(agent.memory.bank.units)
-    skipped = len(sessions) - len(new)
-    if as_json:
-        counts = {"read": len(new), "skipped": skipped, "units": units}
-        print_json({"user": settings.user, "system": settings.system, **counts})
-    else:
-        click.echo(f"{len(new)} sessions imported, {skipped} skipped (already imported); {units} units in total")
 
 
 @click.command()
@@ -322,44 +289,3 @@ def reindex(flags: SettingsFlags, as_json: bool) -> None:
             f"{summary.keys} keys use {summary.encoder}: {summary.encoded} newly encoded, "
             f"{summary.dropped} vectors of other encoders deleted"
         )
-
-
-@click.command("export")
-@settings_options("user", "data_dir", "config")
-@click.option("--out", type=click.Path(path_type=Path), help="Output file (default: stdout).", metavar="FILE")
-def export(flags: SettingsFlags, out: Path | None) -> None:
-    """Export one user's sessions and memory.
-
-    Writes JSONL with the sessions, turns and memory of every system.
-    """
-    from localmem.files import write_atomic
-
-    settings = flags.load()
-    with open_runtime(settings) as runtime:
-        lines = (f"{line}\n" for line in runtime.store.export(settings.user))
-        if out is None:
-            sys.stdout.writelines(lines)
-            return
-        write_atomic(out, lines)
-    note(f"wrote {out}")
-
-
-@click.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--user", help="Import as this user instead of the exported one.", metavar="NAME")
-@settings_options("data_dir", "config")
-def import_(file: Path, user: str | None, flags: SettingsFlags) -> None:
-    """Import what `export` wrote.
-
-    After an error nothing is imported.
-    """
-    from localmem.files import read_text
-
-    settings = flags.load(user=user)
-    lines = read_text(file, "give a file written by `localmem export`").splitlines()
-    with open_runtime(settings) as runtime:
-        summary = runtime.store.restore(lines, str(file), user)
-    if summary.new:
-        click.echo(f"imported {summary.sessions} sessions with {summary.turns} turns for {summary.user}")
-    else:
-        click.echo(f"nothing to import: {summary.user} already has all of it")

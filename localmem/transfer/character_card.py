@@ -61,7 +61,7 @@ def read(card: Record) -> Iterator[Draft]:
     name, entries = text_at(data, "name"), records_at(record_at(data, "character_book"), "entries")
     texts = (text_at(entry, "content") for entry in entries if entry.get("enabled", True))
     facts = [fill_names(text, name, "User") for text in texts if text]
-    note = "the character itself is not a memory; `localmem character FILE` prints it as settings"
+    note = "the character itself is not a memory; `localmem card FILE` prints it as settings"
     if not facts:
         raise BadInput(f"has no book with facts to remember; {note}")
     yield Draft(f"card-{content_id(facts)}", [DraftTurn("user", fact) for fact in facts], None, (note,))

@@ -20,6 +20,7 @@ def test_remember_imports_each_session_once(localmem: Run, session_log: Path) ->
         "read": 2,
         "skipped": 0,
         "units": 4,
+        "not_read": [],
     }
     again = json.loads(localmem("remember", session_log, "--user", "ana", "--json").stdout)
     assert (again["read"], again["skipped"], again["units"]) == (0, 2, 4)

@@ -237,7 +237,7 @@ def test_a_character_card_gives_settings_and_facts(tmp_path: Path) -> None:
         }
         imported = import_file(path, FileDefaults("Ana", time=NOON))
         assert _said(imported.sessions[0]) == [("Ana", "Mira fears gulls.")]
-        assert "`localmem character FILE` prints it" in imported.skipped[0]
+        assert "`localmem card FILE` prints it" in imported.skipped[0]
     plain = tmp_path / "plain.png"
     plain.write_bytes(PNG + _chunk(b"IEND", b""))
     with pytest.raises(BadInput, match="the image has no text `ccv3` or `chara`"):

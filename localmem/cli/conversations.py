@@ -1,0 +1,230 @@
+"""`localmem remember | sessions | export | import | card`: conversations moving in and out, and their list.
+
+Only parsing and terminal output; the runtime, its store, a running server or the package `transfer` do the work.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localmem.cli.local_server import ask_server
+from localmem.cli.options import (
+    Moment,
+    SettingsFlags,
+    json_option,
+    note,
+    open_runtime,
+    print_json,
+    print_table,
+    settings_options,
+)
+
+if TYPE_CHECKING:
+    from localmem.runtime import Runtime
+    from localmem.store import SessionInfo
+    from localmem.types import Session
+
+_WORDS = 80  # characters of a session's first words
+_COLUMNS = ("id", "started", "state", "turns", "first_words")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@settings_options("user", "system", "model", "data_dir", "config")
+@click.option("--time", type=Moment(), help="When it was said, for files without any time.", metavar="TIME")
+@click.option("--source-user", help="Whose records to read from a dump of several users.", metavar="ID")
+@json_option
+def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_user: str | None, as_json: bool) -> None:
+    """Import past conversations.
+
+    FILE is JSONL of sessions, one a line; times are by the user's clock unless they name a zone:
+
+    \b
+        {"id": "monday", "turns": [
+          {"role": "user", "text": "I keep bees.", "time": "2026-03-02T18:05"},
+          {"role": "assistant", "text": "How many hives?", "time": "2026-03-02T18:06"}]}
+
+    Or it is an export, which is recognised by its content: ChatGPT's and Claude's (the downloaded zip or its
+    conversations.json), Open WebUI's chats, mem0's and Letta's dumps, ShareGPT's format, a character card's book. What
+    is not read is named. Already imported sessions are skipped, and one that has grown is continued; rerun to resume.
+    """
+    from tqdm import tqdm
+
+    from localmem.transfer import FileDefaults, import_file
+
+    settings = flags.load()
+    chat = settings.chat
+    imported = import_file(file, FileDefaults(chat.user_name, chat.assistant_name, chat.zone, time), source_user)
+    with open_runtime(settings) as runtime:
+        agent, infos = runtime.agent(settings.user), runtime.store.sessions(settings.user)
+        new = list(select_new(imported.sessions, infos, settings.system))
+        for session in tqdm(new, desc="remembering", unit="session", disable=None):
+            agent.writer.read([session])
+        units = len(agent.memory.bank.units)
+    for line in imported.skipped:
+        note(line)
+    skipped = len(imported.sessions) - len(new)
+    if as_json:
+        counts = {"read": len(new), "skipped": skipped, "units": units, "not_read": imported.skipped}
+        print_json({"user": settings.user, "system": settings.system, **counts})
+    else:
+        click.echo(f"{len(new)} sessions imported, {skipped} skipped (already imported); {units} units in total")
+
+
+def select_new(sessions: Iterable["Session"], infos: Iterable["SessionInfo"], system: str) -> Iterator["Session"]:
+    """The sessions that the system has not remembered; of those that have grown since, the new turns as a session.
+
+    Such a session is named after the first, with the number of turns that were there: "c1+12".
+    """
+    counts = Counter[str]()
+    for info in infos:
+        if info.jobs.get(system) == "done":
+            counts[info.id] += info.turns
+            origin, _, number = info.id.rpartition("+")
+            if number.isdigit():
+                counts[origin] += info.turns
+    for session in sessions:
+        if not (count := counts[session.id]):
+            yield session
+        elif count < len(session.turns):
+            yield replace(session, id=f"{session.id}+{count}", turns=session.turns[count:])
+
+
+@click.command()
+@settings_options("user", "system", "data_dir", "config")
+@click.option("--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="Number of sessions.")
+@json_option
+def sessions(flags: SettingsFlags, limit: int, as_json: bool) -> None:
+    """List the sessions, the latest first.
+
+    Their ids are those that `forget`, `undo` and `show` take.
+    """
+    answer = ask_server("GET", "/v1/sessions", {"limit": limit}, flags)
+    rows = _server_rows(answer) if answer else _read_rows(flags, limit)
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_sessions(rows)
+    else:
+        click.echo("no sessions")
+
+
+def print_sessions(rows: list[dict[str, Any]]) -> None:
+    """Print a table of sessions."""
+    cells = [{**row, "started": str(row["started"])[:16].replace("T", " ")} for row in rows]
+    print_table([[row[name] for name in _COLUMNS] for row in cells], _COLUMNS, disable_numparse=True)
+
+
+def _server_rows(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in _COLUMNS} for row in answer["data"]]
+
+
+def _read_rows(flags: SettingsFlags, limit: int) -> list[dict[str, Any]]:
+    settings = flags.load()
+    with open_runtime(settings) as runtime:
+        return session_rows(runtime, settings.user, limit)
+
+
+def session_rows(runtime: "Runtime", user: str, limit: int) -> list[dict[str, Any]]:
+    """A record for each of the latest sessions, with the user's first words."""
+    visible = runtime.store.bank(user, runtime.settings.system).visible
+    rows = []
+    for info in [info for info in reversed(runtime.store.sessions(user)) if info.turns][:limit]:
+        turns = visible(runtime.store.session(user, info.id)).turns
+        first = next((" ".join(turn.text.split()) for turn in turns if turn.role == "user"), "")
+        words = first if len(first) <= _WORDS else f"{first[: _WORDS - 1]}…"
+        values = (info.id, info.started.isoformat(), info.state, len(turns), words)
+        rows.append(dict(zip(_COLUMNS, values, strict=True)))
+    return rows
+
+
+@click.command("export")
+@settings_options("user", "data_dir", "config")
+@click.option("--out", type=click.Path(path_type=Path), help="Output file (default: stdout).", metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["full", "sessions", "markdown"]),
+    default="full",
+    show_default=True,
+    help="What to write.",
+)
+def export(flags: SettingsFlags, out: Path | None, form: str) -> None:
+    """Export one user's sessions and memory.
+
+    `full` is JSONL with the sessions, turns and memory of every system, for `localmem import`. `sessions` is JSONL of
+    the conversations alone, for `localmem remember` and other programs. `markdown` is a page to read: the
+    conversations, and what each system remembers. Neither of the two holds what was forgotten on request.
+    """
+    from localmem.files import write_atomic
+
+    settings = flags.load()
+    with open_runtime(settings) as runtime:
+        lines = (f"{line}\n" for line in _export_lines(runtime, settings.user, form))
+        if out is None:
+            sys.stdout.writelines(lines)
+            return
+        write_atomic(out, lines)
+    note(f"wrote {out}")
+
+
+def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
+    from localmem.transfer.export_text import write_lines, write_markdown
+
+    store = runtime.store
+    if form == "full":
+        yield from store.export(user)
+        return
+    if user not in store.users():
+        from localmem.errors import NotFound
+
+        raise NotFound(f"there is no user {user!r}; check the name")
+    bank = store.bank(user, runtime.settings.system)
+    everything = [bank.visible(store.session(user, info.id)) for info in store.sessions(user)]
+    if form == "sessions":
+        yield from write_lines(everything)
+    else:
+        yield from write_markdown(user, everything, {runtime.settings.system: bank})
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--user", help="Import as this user instead of the exported one.", metavar="NAME")
+@settings_options("data_dir", "config")
+def import_(file: Path, user: str | None, flags: SettingsFlags) -> None:
+    """Import what `export` wrote.
+
+    After an error nothing is imported. For the exports of other programs there is `localmem remember`.
+    """
+    from localmem.files import read_text
+
+    settings = flags.load(user=user)
+    lines = read_text(file, "give a file written by `localmem export`").splitlines()
+    with open_runtime(settings) as runtime:
+        summary = runtime.store.restore(lines, str(file), user)
+    if summary.new:
+        click.echo(f"imported {summary.sessions} sessions with {summary.turns} turns for {summary.user}")
+    else:
+        click.echo(f"nothing to import: {summary.user} already has all of it")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", default="User", show_default=True, help="The user's name in the card's texts.", metavar="NAME")
+def card(file: Path, name: str) -> None:
+    """Print a character card as settings.
+
+    FILE is a card of version 2 or 3, PNG or JSON. Its name and description become chat.assistant_name and
+    chat.instructions, for --config or your settings file. `localmem remember FILE` reads the facts of its book.
+    """
+    import yaml
+
+    from localmem.transfer.character_card import card_settings, read_card
+
+    click.echo(yaml.safe_dump(card_settings(read_card(file), name), allow_unicode=True, sort_keys=False), nl=False)
