@@ -6,6 +6,7 @@ Imports no numeric library, because `--help` reads them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
@@ -69,20 +70,54 @@ class RetrievalRecipe(_Recipe):
     """Seed of texts, questions and mixtures."""
 
 
+class ServeRecipe(_Recipe):
+    """What the benchmark of a server measures: users who talk to it over HTTP, each in a stream of its own."""
+
+    users: tuple[PositiveInt, ...] = (1, 2, 4, 8)
+    """Users who talk at once; without --most each number is a measurement."""
+    most: PositiveInt | None = None
+    """Search for the most users that keep the limits, up to this number; replaces users."""
+    turns: PositiveInt = 6
+    """Measured turns of each user, in one session."""
+    warm_up: int = Field(default=1, ge=0)
+    """Turns of each user before them that count in no figure."""
+    think: float = Field(default=5.0, ge=0)
+    """Mean pause of a user between a reply and the next turn, in seconds."""
+    answer: PositiveInt = 64
+    """Maximum tokens of a reply."""
+    limits: Mapping[Literal["ttft", "tpot", "e2el"], PositiveFloat] = {"ttft": 500.0}
+    """Limits in milliseconds that a number of users must keep."""
+    share: float = Field(default=0.95, gt=0, le=1)
+    """Share of turns that must be within all limits; a failed turn is not."""
+    seed: int = 0
+    """Seed of texts and pauses."""
+    settings: Mapping[str, object] = Field(default_factory=dict)
+    """localmem settings of the server, as in a file for --config."""
+
+
 Cache = Literal["cold", "warm"]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How requests arrive: `closed`, with `concurrency` in flight; or `open`, `rate` per second (Poisson arrivals)."""
+    """How requests arrive: `closed`, with `concurrency` in flight; or `open`, `rate` per second.
+
+    The gaps of open arrivals are gamma distributed with the shape `burstiness`: 1 is a Poisson process, less comes in
+    bursts. With a `trace` they are those of its times.
+    """
 
     kind: Literal["closed", "open"]
     concurrency: int | None = None
     rate: float | None = None
+    burstiness: float = 1.0
+    trace: Path | None = None
 
     def __str__(self) -> str:
+        if self.trace:
+            return f"turns as in {self.trace.name}"
         if self.kind == "open":
-            return f"{self.rate:g} turns per second"
+            bursts = "" if self.burstiness == 1 else f", burstiness {self.burstiness:g}"
+            return f"{self.rate:g} turns per second{bursts}"
         return f"{self.concurrency} concurrent user{'s' * (self.concurrency != 1)}"
 
     @property
@@ -115,6 +150,10 @@ class LatencyRecipe(_Recipe):
     """Closed loop: requests in flight."""
     rate: tuple[PositiveFloat, ...] = ()
     """Open loop instead of concurrency: turns per second, whether or not earlier ones are answered."""
+    burstiness: PositiveFloat = 1.0
+    """Shape of the gamma distributed gaps of an open loop: 1 is a Poisson process, less comes in bursts."""
+    trace: Path | None = None
+    """Open loop with the arrivals of a file: JSON lines with `timestamp` in milliseconds."""
     cache: tuple[Cache, ...] = ("warm",)
     """cold: no part of a prompt is cached; warm: earlier turns of the user are."""
     scripted: ScriptedTimes | None = None
@@ -148,7 +187,7 @@ class LatencyRecipe(_Recipe):
     def _check(self) -> Self:
         if not self.systems or not self.history or min(self.history) < 0:
             raise ValueError("needs at least one system and one history of 0 or more sessions")
-        if not self.rate and (self.users or max(self.concurrency)) < max(self.concurrency):
+        if not self.rate and not self.trace and (self.users or max(self.concurrency)) < max(self.concurrency):
             raise ValueError(f"{self.users} users cannot send {max(self.concurrency)} requests at once; raise users")
         return self
 
@@ -162,8 +201,10 @@ class LatencyRecipe(_Recipe):
         )
 
     def _loads(self) -> tuple[Load, ...]:
+        if self.trace:
+            return (Load("open", trace=self.trace),)
         if self.rate:
-            return tuple(Load("open", rate=rate) for rate in self.rate)
+            return tuple(Load("open", rate=rate, burstiness=self.burstiness) for rate in self.rate)
         return tuple(Load("closed", concurrency=concurrency) for concurrency in self.concurrency)
 
 
@@ -181,5 +222,7 @@ class MeasurementSpec:
     @property
     def id(self) -> str:
         """Such as theanine/c8/h100/warm."""
-        load = f"r{self.load.rate:g}" if self.load.kind == "open" else f"c{self.load.concurrency}"
+        load = f"r{self.load.rate:g}" if self.load.rate else f"c{self.load.concurrency}"
+        load = f"trace-{self.load.trace.stem}" if self.load.trace else load
+        load += f"b{self.load.burstiness:g}" if self.load.burstiness != 1 else ""
         return "/".join((self.system, load, f"h{self.history}", self.cache, *(["ends"] if self.during_ends else [])))

@@ -1,4 +1,4 @@
-"""Percentile bootstrap intervals (Efron and Tibshirani, 1993, chapter 13) of ratios of two runs.
+"""Percentile bootstrap intervals (Efron and Tibshirani, 1993, chapter 13) of one sample and of ratios of two.
 
 Pure functions of numbers. Whole clusters are resampled (hierarchical data: Davison and Hinkley, 1997, section 3.8),
 because requests of one conversation depend on one another. A cluster that is in both samples is drawn for both at once,
@@ -53,6 +53,19 @@ def cluster_ratio(
     ]
     low, high = np.nanquantile(np.concatenate(ratios), [0.025, 0.975])
     return Ratio(second / first, float(low), float(high))
+
+
+def cluster_interval(
+    values: Clustered, statistic: Statistic, *, seed: int = 0, resamples: int = 2000
+) -> tuple[float, float] | None:
+    """The 95 % interval of a statistic of one sample; None with fewer than two clusters."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in values))}
+    if len(numbers) < 2:
+        return None
+    sample = _sort(values, numbers)
+    draws = [statistic(sample, counts) for counts in _cluster_counts([sample], len(numbers), seed, resamples)]
+    low, high = np.nanquantile(np.concatenate(draws), [0.025, 0.975])
+    return float(low), float(high)
 
 
 def cluster_mean(sample: SortedSample, counts: Counts) -> Floats:

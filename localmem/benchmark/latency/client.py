@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 from localmem.benchmark.corpus import Statement, generate_statements
+from localmem.benchmark.latency.arrivals import arrival_gaps
 from localmem.benchmark.latency.result import Kind, Sample
 from localmem.benchmark.latency.stopwatch import AFTER, Reading, Stopwatch
 from localmem.benchmark.recipes import Load
@@ -160,7 +161,7 @@ def run_tasks(load: Load, users: Sequence[Sequence[Task]], now: Callable[[], flo
     """Run all tasks of all users; returns the seconds that took. Raises whatever a task raises."""
     start = now()
     if load.kind == "open":
-        _run_open(load.rate or 1.0, users, now, seed)
+        _run_open(arrival_gaps(load, seed), users, now)
     else:
         _run_closed(load.concurrency or 1, users)
     return now() - start
@@ -186,15 +187,14 @@ def _interleave(lane: Sequence[Sequence[Task]]) -> Iterator[Task]:
         yield from (tasks[step] for tasks in lane if step < len(tasks))
 
 
-def _run_open(rate: float, users: Sequence[Sequence[Task]], now: Callable[[], float], seed: str) -> None:
-    """Poisson arrivals: exponential gaps. A user still waiting for a reply is served when it is there."""
-    random = Random(seed)  # noqa: S311  # arrival times, not a secret
+def _run_open(gaps: Iterator[float], users: Sequence[Sequence[Task]], now: Callable[[], float]) -> None:
+    """A user still waiting for a reply is served when it is there."""
     idle = _IdleUsers(users)
     due = now()
     with ThreadPoolExecutor(len(users), thread_name_prefix="bench-user") as pool:
         futures = []
         for _ in range(sum(map(len, users))):
-            due += random.expovariate(rate)
+            due += next(gaps)
             sleep(max(due - now(), 0.0))
             futures.append(pool.submit(idle.send, due))
         for future in futures:

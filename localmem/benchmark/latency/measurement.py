@@ -131,7 +131,7 @@ class _Run:
             cache_hit=self._cache_hit(),
             memory=MemoryPeak(during.host_peak_mb, during.device_peak_mb),
             energy_j=during.energy_j,
-            overhead=overhead(turn_stats, bare_stats, answered, first_token_ms) if answered else None,
+            overhead=overhead(answered, self._of_kind("bare"), first_token_ms) if answered else None,
             state={"before": asdict(before), "while": asdict(during), "after": asdict(after)},
         )
 

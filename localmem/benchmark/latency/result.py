@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from localmem.benchmark.recipes import Cache, Load
 from localmem.files import parse_json, read_log, reading, write_atomic
 from localmem.llm.wrappers import PromptUsage
+from localmem.reporting.bootstrap import cluster_interval, cluster_percentile
 
 SAMPLES, RESULT = "samples.jsonl", "result.json"
 
@@ -104,9 +105,11 @@ class MemoryPeak:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What localmem adds to the first token: difference from and ratio to the bare backbone, at p50 and p95.
+    """What localmem adds to the first token, at p50 and p95.
 
-    A scripted backbone has exact times, so no bare run is needed; `own_*` then leaves out the embedding.
+    `ttft_*` are percentiles of the differences between a turn and the same prompt sent to the bare backbone, with the
+    95 % interval over conversations; ratios are of the percentiles of both. A scripted backbone has exact times, so no
+    bare run is needed; `own_*` then leaves out the embedding.
     """
 
     ttft_p50_ms: float
@@ -117,6 +120,8 @@ class Overhead:
     own_ttft_p95_ms: float | None = None
     embed_p50_ms: float | None = None
     embed_p95_ms: float | None = None
+    ttft_p50_interval_ms: tuple[float, float] | None = None
+    ttft_p95_interval_ms: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,16 +262,14 @@ def cache_hit(turns: Iterable[Sample], *, reported: bool, server: float | None) 
     return CacheHit(_hit_share(answered), {turn: _hit_share(rows) for turn, rows in sorted(by_turn.items())}, server)
 
 
-def overhead(
-    turns: RequestStats, bare: RequestStats | None, samples: Sequence[Sample], first_token_ms: float | None
-) -> Overhead:
-    """Against the bare backbone, or against `first_token_ms`, the exact first-token time of a scripted one."""
-    if first_token_ms is None and bare is not None:
-        pairs = [(turns.figures[f"p{rank}_ttft_ms"], bare.figures[f"p{rank}_ttft_ms"]) for rank in (50, 95)]
-        return Overhead(
-            *(round(with_memory - without, 3) for with_memory, without in pairs),
-            *(round(with_memory / without, 4) if without else None for with_memory, without in pairs),
-        )
+def overhead(samples: Sequence[Sample], bare: Sequence[Sample], first_token_ms: float | None) -> Overhead:
+    """Of answered turns against the bare backbone with the same prompts, or against `first_token_ms`.
+
+    That is the exact first-token time of a scripted backbone. Pairs cancel what a prompt's length and a slow minute of
+    the machine add to both.
+    """
+    if first_token_ms is None and (pairs := paired_ttfts(samples, bare)):
+        return _paired_overhead(pairs)
     prompts = [sum(ms for name, ms in sample.stages.items() if name.startswith("llm:")) for sample in samples]
     ttfts = [(sample.ttft_ms or 0.0) - (first_token_ms or 0.0) for sample in samples]
     added = [ttft - own_prompts for ttft, own_prompts in zip(ttfts, prompts, strict=True)]
@@ -274,6 +277,32 @@ def overhead(
     own = [total - embed for total, embed in zip(added, embedding, strict=True)]
     p50_p95 = [(_percentile(values, 50), _percentile(values, 95)) for values in (added, own, embedding)]
     return Overhead(*p50_p95[0], None, None, *p50_p95[1], *p50_p95[2])
+
+
+def paired_ttfts(turns: Sequence[Sample], bare: Sequence[Sample]) -> list[tuple[tuple[str, str], float, float]]:
+    """The conversation of each turn with a bare request of its prompt, and both first tokens in milliseconds."""
+    by_prompt = {(one.user, one.session, one.turn): one.ttft_ms for one in bare if one.error is None}
+    return [
+        ((turn.user, turn.session), turn.ttft_ms, alone)
+        for turn in turns
+        if turn.error is None
+        and turn.ttft_ms is not None
+        and (alone := by_prompt.get((turn.user, turn.session, turn.turn))) is not None
+    ]
+
+
+def _paired_overhead(pairs: Sequence[tuple[tuple[str, str], float, float]]) -> Overhead:
+    added = [(conversation, with_memory - alone) for conversation, with_memory, alone in pairs]
+    sides = [[pair[at] for pair in pairs] for at in (1, 2)]
+    ratios = [_percentile(sides[0], rank) / max(_percentile(sides[1], rank), 1e-9) for rank in (50, 95)]
+    bounds = [cluster_interval(added, cluster_percentile(rank)) for rank in (50, 95)]
+    intervals = [(round(each[0], 3), round(each[1], 3)) if each else None for each in bounds]
+    return Overhead(
+        *(_percentile([value for _, value in added], rank) for rank in (50, 95)),
+        *(round(ratio, 4) for ratio in ratios),
+        ttft_p50_interval_ms=intervals[0],
+        ttft_p95_interval_ms=intervals[1],
+    )
 
 
 def _percentile(values: Sequence[float], percent: int) -> float:

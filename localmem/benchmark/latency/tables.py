@@ -315,6 +315,9 @@ def _overhead(point: Measurement, samples: Sequence[Sample]) -> Row:
         if "ratio" in name and value is not None:
             sides = _of_kind(samples, "bare"), _of_kind(samples, "turn")
             row[name] = _ratio(value, *sides, f"{name[-3:]}_ttft_ms")
+        elif isinstance(value, tuple):
+            figure = name.removesuffix("_interval_ms")
+            row[figure] = f"{row[figure]} [{format_ms(value[0])}, {format_ms(value[1])}]"
         elif value is not None:
             row[name.removesuffix("_ms")] = format_ms(value)
     return row

@@ -3,11 +3,16 @@
 import threading
 import time
 from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import fmean, pstdev
 
 import pytest
 
+from localmem.benchmark.latency.arrivals import arrival_gaps
 from localmem.benchmark.latency.client import run_tasks
 from localmem.benchmark.recipes import Load
+from localmem.errors import BadInput
 
 
 class Crowd:
@@ -67,6 +72,26 @@ def test_arrivals_are_the_same_for_the_same_seed() -> None:
         return sorted(due - now for due in crowd.dues)
 
     assert dues("a") == dues("a") != dues("b")
+
+
+@pytest.mark.parametrize(("burstiness", "variation"), [(1.0, 1.0), (0.25, 2.0), (4.0, 0.5)])
+def test_gaps_keep_the_rate_and_come_as_bursty_as_wished(burstiness: float, variation: float) -> None:
+    """The coefficient of variation of a gamma distribution is 1 / sqrt(shape)."""
+    gaps = list(islice(arrival_gaps(Load("open", rate=5.0, burstiness=burstiness), "s"), 20_000))
+    assert fmean(gaps) == pytest.approx(0.2, rel=0.05)
+    assert pstdev(gaps) / fmean(gaps) == pytest.approx(variation, rel=0.06)
+
+
+def test_a_trace_is_replayed_and_begins_again(tmp_path: Path) -> None:
+    trace = tmp_path / "one.jsonl"
+    trace.write_text("".join(f'{{"timestamp": {ms}, "input_length": 8}}\n' for ms in (0, 100, 400)))
+    load = Load("open", trace=trace)
+    assert list(islice(arrival_gaps(load, "s"), 6)) == pytest.approx([0.2, 0.1, 0.3, 0.2, 0.1, 0.3])
+    assert str(load) == "turns as in one.jsonl"
+    for times in ((5,), (5, 3)):
+        trace.write_text("".join(f'{{"timestamp": {ms}}}\n' for ms in times))
+        with pytest.raises(BadInput, match=f"holds {len(times)} arrivals; give two or more in ascending order"):
+            next(arrival_gaps(load, "s"))
 
 
 def test_a_user_has_one_request_in_flight() -> None:

@@ -169,18 +169,36 @@ def test_cache_hits_are_shares_of_tokens() -> None:
     assert cache_hit(turns, reported=False, server=None).all is None
 
 
-def test_overhead_is_the_difference_from_the_bare_backbone() -> None:
-    turns = RequestStats({"p50_ttft_ms": 63.0, "p95_ttft_ms": 90.0})
-    bare = RequestStats({"p50_ttft_ms": 60.0, "p95_ttft_ms": 75.0})
-    result = overhead(turns, bare, [sample()], None)
-    assert (result.ttft_p50_ms, result.ttft_p95_ms) == (3.0, 15.0)
-    assert (result.ttft_ratio_p50, result.ttft_ratio_p95) == (1.05, 1.2)
+def test_overhead_is_paired_by_prompt_with_an_interval_over_conversations() -> None:
+    """One slow minute meets a turn and its bare prompt alike; unpaired percentiles would call it a gain of 700 ms."""
+    turns, bare = [], []
+    for number in range(40):
+        slow = 900.0 if number < 20 else 0.0
+        place = {"session": f"s{number // 4}", "turn": number % 4}
+        turns.append(sample(ttft_ms=60.0 + slow + number % 4, **place))
+        bare.append(sample(kind="bare", ttft_ms=50.0 + slow, **place))
+    bare.append(sample(kind="bare", session="lonely", ttft_ms=5000.0))
+    turns.append(sample(session="failed", ttft_ms=None, error="LLMError"))
+    result = overhead(turns, bare[::-1], None)
+    assert (result.ttft_p50_ms, result.ttft_p95_ms) == (11.5, 13.0)
+    assert result.ttft_p50_interval_ms == (11.5, 11.5)
+    assert result.ttft_ratio_p50 == pytest.approx(510 / 500, rel=0.9)
+
+
+def test_overhead_of_conversations_that_differ_has_a_wide_interval() -> None:
+    pairs = [(f"s{number}", 50.0 + 10 * number) for number in range(12)]
+    turns = [sample(session=name, ttft_ms=ttft) for name, ttft in pairs]
+    bare = [sample(kind="bare", session=name, ttft_ms=50.0) for name, _ in pairs]
+    low, high = overhead(turns, bare, None).ttft_p50_interval_ms or (0.0, 0.0)
+    assert low < 55.0 < high
+    assert 20.0 < high - low < 90.0
+    assert overhead(turns[:1], bare[:1], None).ttft_p50_interval_ms is None
 
 
 def test_a_scripted_backbones_own_time_is_not_overhead() -> None:
     """Nor is the time of the memory's own prompts, nor what comes after the reply."""
     stages = {"embed": 8.0, "search": 2.0, "llm:theanine/refine": 100.0, "first_token": 50.1, "after:store": 9.0}
-    result = overhead(RequestStats({}), None, [sample(ttft_ms=161.0, stages=stages)], 50.0)
+    result = overhead([sample(ttft_ms=161.0, stages=stages)], [], 50.0)
     assert result.ttft_p50_ms == pytest.approx(11.0)
     assert result.own_ttft_p50_ms == pytest.approx(3.0)
     assert result.embed_p95_ms == 8.0
