@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 import click
 
-from localmem.benchmark.recipes import LatencyRecipe, LoadRecipe, RetrievalRecipe
+from localmem.benchmark.recipes import LatencyRecipe, LoadRecipe, RetrievalRecipe, ServeRecipe
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 from localmem.cli.recipes import recipe_options
 from localmem.errors import BadInput
@@ -223,3 +223,27 @@ def _retrieval_table(report: Mapping[str, object], rows: Sequence[Mapping[str, o
         f"{machine['processor']}, {machine['usable_cores']} cores, load average {machine['load_average']} before",
     ]
     return "\n".join(lines)
+
+
+@bench.command("serve")
+@recipe_options(ServeRecipe, flags=("users", "most", "turns", "think"))
+@click.option("--export", type=_folder, metavar="FILE", help="JSONL file of all requests in AIPerf's format.")
+@config_option
+@json_option
+def measure_server(recipe: ServeRecipe, export: Path | None, config: Path | None, *, as_json: bool) -> None:
+    """Measure a server with streaming clients.
+
+    Starts `localmem serve` on a temporary data directory and lets users talk to it over HTTP, each with a key and a
+    dialogue of its own. With --most it searches for the most users whose turns keep the limits, by default 95 % of
+    first tokens within 500 ms. Exit status 1 if not even one user was served within them.
+    """
+    from localmem.experiments.serving import measure_serving
+
+    result = measure_serving(recipe, config=config, export=export, notify=note)
+    if as_json:
+        print_json(result)
+    else:
+        limits = " and ".join(f"{name} under {limit:g} ms" for name, limit in recipe.limits.items())
+        click.echo(f"This machine serves {result['most_users']} users at {limits} for {recipe.share:.0%} of turns.")
+    if not result["most_users"]:
+        sys.exit(1)
