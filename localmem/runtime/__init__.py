@@ -20,7 +20,7 @@ from localmem.chat.memory_writer import check_order
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
-from localmem.errors import BadInput, EncoderMismatch, LocalmemError
+from localmem.errors import BadInput, EncoderMismatch, LocalmemError, NotFound
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
 from localmem.llm.wrappers import Background, LazyLLM, Meter, in_background
@@ -182,7 +182,11 @@ class Runtime:
             log.warning("session %s of %s waits: %s", job.session, job.user, error)
             return False
         except Exception as error:  # no failure of one session may end the thread that serves all users
-            attempts = self.store.journal(job.user, job.system).fail(job.session, f"{type(error).__name__}: {error}")
+            journal, reason = self.store.journal(job.user, job.system), f"{type(error).__name__}: {error}"
+            try:
+                attempts = journal.fail(job.session, reason)
+            except NotFound:
+                return True  # the session was erased meanwhile
             defect = None if isinstance(error, LocalmemError) else error
             log.warning(
                 "session %s of %s: attempt %d failed: %s", job.session, job.user, attempts, error, exc_info=defect

@@ -22,6 +22,7 @@ from localmem.server import errors
 from localmem.server.body_limit import BodyLimit
 from localmem.server.chat_service import SESSION_HEADER, TRIMMED_HEADER
 from localmem.server.dependencies import Clock, Services, check_query
+from localmem.server.documents import ErrorDocument
 from localmem.server.mcp_http import McpEndpoint
 from localmem.server.metrics import RequestCounter
 from localmem.server.page.install import install as install_page
@@ -44,7 +45,12 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
     services = Services.create(runtime, now)
     # The framework's documentation pages load scripts from the network, so they are off.
     app = FastAPI(
-        title="localmem", docs_url=None, redoc_url=None, lifespan=_lifespan, dependencies=[Depends(check_query)]
+        title="localmem",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        dependencies=[Depends(check_query)],
+        responses={"4XX": {"model": ErrorDocument}},
     )
     app.state.services = services
     for module in (completions, responses, messages, ollama, openai, memories, sessions, health):

@@ -106,6 +106,24 @@ def test_a_failing_job_is_done_again_and_never_overtaken(settings: Settings, qui
         assert agent.memory.bank.notes["summary"].split("\n") == ["Fact 0.", "Fact 1.", "Fact 2."]
 
 
+def test_a_session_that_is_erased_while_it_is_remembered_is_no_failure(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _open(settings) as runtime:
+        agent = runtime.agent("ana")
+        agent.chat("I moved to Porto.", START)
+        agent.close()
+        (job,) = runtime.waiting_jobs("ana")
+        read = runtime.store.session
+
+        def erase_and_read(user: str, session_id: str) -> Session:
+            runtime.store.delete_user(user)
+            return read(user, session_id)
+
+        monkeypatch.setattr(runtime.store, "session", erase_and_read)
+        assert runtime.remember(job)
+
+
 def test_what_was_not_done_is_done_at_the_next_start(settings: Settings) -> None:
     with _open(settings) as runtime:
         agent = runtime.agent("ana")

@@ -17,6 +17,7 @@ from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
 from localmem.runtime.inspection import memory_document, recall_document, recall_text, search_within, unit_document
 from localmem.server.dependencies import LocalTime, Services, SharedServices, User
+from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, described
 from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
 from localmem.text.forget_requests import request_about
@@ -97,7 +98,7 @@ class EditedMemory(BaseModel):
     text: Annotated[str, Field(min_length=1)]
 
 
-@router.get("")
+@router.get("", **described(MemoryPage))
 def memories(
     services: SharedServices,
     user: User,
@@ -128,7 +129,7 @@ def memories(
     }
 
 
-@router.post("/search")
+@router.post("/search", **described(MemoryPage))
 def search(body: SearchRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
     """The live units most similar to the query, best first. Raises BadInput."""
     with services.sessions.current_agent(user) as agent:
@@ -170,7 +171,7 @@ def read_bank(
     return {"object": "bank", **document}
 
 
-@router.post("", status_code=201)
+@router.post("", **described(MemoryDocument, 201))
 def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Add a memory by hand. Raises ApiError for a system that keeps no units."""
     editor = MemoryEditor(services.runtime, services.sessions, user)
@@ -209,7 +210,7 @@ def history(memory_id: str, services: SharedServices, user: User) -> Json:
     return {"object": "memory.history", **asdict(unit_history)}
 
 
-@router.get("/{memory_id:path}")
+@router.get("/{memory_id:path}", **described(MemoryDocument))
 def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime) -> Json:
     """One unit. Raises NotFound."""
     bank = _bank(services, user, None)
@@ -218,7 +219,7 @@ def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime)
     return _memory(bank.units[memory_id], bank, now)
 
 
-@router.patch("/{memory_id:path}")
+@router.patch("/{memory_id:path}", **described(MemoryDocument))
 def edit(memory_id: str, body: EditedMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Replace the text of a unit: a new unit, by a new id; the one before stays in its history. Raises NotFound."""
     editor = MemoryEditor(services.runtime, services.sessions, user)
@@ -226,7 +227,7 @@ def edit(memory_id: str, body: EditedMemory, services: SharedServices, user: Use
     return {**_memory(unit, editor.bank, now), "replaces": memory_id}
 
 
-@router.delete("")
+@router.delete("", **described(Erasure))
 def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["all"] | None, Query()] = None) -> Json:
     """Erase everything of this user, conversations included. Raises ApiError without confirm=all."""
     if confirm is None:
@@ -236,7 +237,7 @@ def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["
     return {"object": "erasure", **asdict(receipt)}
 
 
-@router.delete("/{memory_id:path}")
+@router.delete("/{memory_id:path}", **described(Erasure))
 def erase(memory_id: str, services: SharedServices, user: User, with_sources: Annotated[bool, Query()] = False) -> Json:
     """Erase one unit, and with `with_sources` the turns it came from. Raises NotFound."""
     store, system = services.runtime.store, services.settings.system

@@ -17,6 +17,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import Conflict, NotFound
 from localmem.server.dependencies import OperatorOnly, Services, SharedServices, User
+from localmem.server.documents import (
+    AddedSessions,
+    Erasure,
+    ImportDocument,
+    JobPage,
+    SessionDocument,
+    SessionPage,
+    described,
+)
 from localmem.server.errors import ApiError
 from localmem.store import SessionInfo
 from localmem.transfer.drafts import FileDefaults
@@ -61,7 +70,7 @@ class PastSessions(BaseModel):
     sessions: Annotated[list[PastSession], Field(min_length=1)]
 
 
-@router.get("/sessions")
+@router.get("/sessions", **described(SessionPage))
 def list_sessions(
     services: SharedServices,
     user: User,
@@ -81,7 +90,7 @@ def list_sessions(
     return {"object": "list", "data": data, "has_more": len(infos) > limit}
 
 
-@router.post("/sessions", status_code=202)
+@router.post("/sessions", **described(AddedSessions, 202))
 def add_past_sessions(body: PastSessions, services: SharedServices, user: User) -> Json:
     """Log past sessions, all or none. Raises ApiError, Conflict for an id that another session has."""
     chat, store = services.settings.chat, services.runtime.store
@@ -101,7 +110,7 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User) 
     return {"object": "list", "data": data}
 
 
-@router.get("/sessions/{session_id:path}")
+@router.get("/sessions/{session_id:path}", **described(SessionDocument))
 def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     """One session with its turns, without those that are put away. Raises NotFound."""
     session = _reader(services, user)(session_id)
@@ -109,7 +118,7 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     return {**_describe(info, session, services.settings.system), "data": [asdict(turn) for turn in session.turns]}
 
 
-@router.delete("/sessions/{session_id:path}")
+@router.delete("/sessions/{session_id:path}", **described(Erasure))
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
     with services.sessions.exclusive(user):
@@ -117,7 +126,7 @@ def erase_session(session_id: str, services: SharedServices, user: User) -> Json
     return {"object": "erasure", **asdict(receipt)}
 
 
-@router.get("/jobs")
+@router.get("/jobs", **described(JobPage))
 async def list_jobs(
     services: SharedServices,
     user: User,
@@ -149,7 +158,7 @@ def export(services: SharedServices, user: User) -> StreamingResponse:
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-@router.post("/import", status_code=201)
+@router.post("/import", **described(ImportDocument, 201))
 async def import_lines(request: Request, services: SharedServices, user: User) -> Json:
     """Take in the lines of an export, all or nothing, for a user without a memory. Raises ApiError, BadInput."""
     try:
@@ -170,7 +179,7 @@ def list_users(services: SharedServices) -> Json:
     return {"object": "list", "data": [{"id": user, "object": "user"} for user in services.runtime.store.users()]}
 
 
-@router.delete("/users/{name:path}", dependencies=[OperatorOnly])
+@router.delete("/users/{name:path}", dependencies=[OperatorOnly], **described(Erasure))
 def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     """Erase a user with everything, for an operator; `confirm` is the name again. Raises NotFound, ApiError."""
     if confirm != name:
