@@ -1,7 +1,8 @@
 """Reader: answers a question about the user by quoting what was said, for backbones too small to read it well.
 
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
-hand. The likeliest are quoted with day and speaker, or what was worked out is given. Where none is likely the reader
+hand. The turns with the likeliest are quoted with day and speaker, long ones in part, or what was worked out is given.
+Where none is likely the reader
 says so, if the turn surely asks for what the user said, and quotes the closest; any other turn is the backbone's. That
 is told by words alone, and in English only. Writes nothing and asks no backbone.
 """
@@ -21,14 +22,15 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
 from localmem.systems.evidence.units import STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import day
-from localmem.text.utterances import asks_about_replies, describe_asking, is_english, split_sentences
+from localmem.text.utterances import asks_about_replies, asks_only, describe_asking, is_english, split_sentences
 from localmem.times.annotate import show_times, with_spans
 from localmem.types import Hit, Recall, Session, Unit, Working
 
 NOT_KNOWN = "You haven't told me that."
 _CLOSEST = "You haven't told me that, only this: "
-_QUOTED = 3  # sentences
-_QUOTE = 'On {day} {speaker} said: "{sentence}"'
+_QUOTED = 3  # turns
+_LONGEST = 160  # characters of a turn that are quoted
+_QUOTE = 'On {day} {speaker} said: "{passage}"'
 _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
 _IN_SIGHT = 40  # turns of the dialogue that are read, the last ones
@@ -47,6 +49,7 @@ class _Table(BaseModel):
     closest: float
     place: float
     sure_place: float
+    side: float
     beside: float
 
 
@@ -57,6 +60,14 @@ class _Sentence(NamedTuple):
     before: str
     unit: Unit
     likely: float
+
+
+class _Candidate(NamedTuple):
+    """A sentence, the log-odds by which it is put in order, and those by which it is quoted at all."""
+
+    sentence: _Sentence
+    rank: float
+    sure: float
 
 
 class Reader:
@@ -73,29 +84,52 @@ class Reader:
             return ""
         if recall.workings:
             return _say_working(recall.workings[0])
-        sentences = list(_sentences([*recall.hits, *_hits_in_sight(dialogue, hidden)], today))
-        scores = self._scorer.score(question, [_scored_text(sentence) for sentence in sentences])
-        odds = [log_odds(score, _LEAST) for score in scores]
-        unit_odds = [log_odds(sentence.likely, _LEAST) for sentence in sentences]
-        ranks = [own + table.place * unit for own, unit in zip(odds, unit_odds, strict=True)]
-        order = sorted(range(len(ranks)), key=lambda number: -ranks[number])
-        sure = max((own + table.sure_place * unit for own, unit in zip(odds, unit_odds, strict=True)), default=-inf)
+        hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
+        candidates = self._judge(question, [each for each in _sentences(hits, today) if not asks_only(each.text)])
+        sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
-            least = ranks[order[0]] - table.beside
-            return _quote([sentences[number] for number in order[:_QUOTED] if ranks[number] >= least])
+            return _quote(candidates, _QUOTED)
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
-        return f"{_CLOSEST}{_quote([sentences[order[0]]])}" if sure >= table.closest else NOT_KNOWN
+        return f"{_CLOSEST}{_quote(candidates, 1)}" if sure >= table.closest else NOT_KNOWN
+
+    def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
+        """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
+        table, by_user = _table(), not asks_about_replies(question)
+        scores = self._scorer.score(question, [_scored_text(sentence) for sentence in sentences])
+        candidates = []
+        for sentence, score in zip(sentences, scores, strict=True):
+            side = 0.0 if sentence.unit.kind == STATEMENT else -table.side if by_user else table.side
+            own, place = log_odds(score, _LEAST) + side, log_odds(sentence.likely, _LEAST)
+            candidates.append(_Candidate(sentence, own + table.place * place, own + table.sure_place * place))
+        return candidates
 
 
-def _quote(sentences: Sequence[_Sentence]) -> str:
-    return "\n".join(
-        _QUOTE.format(
-            day=day(sentence.unit.time),
-            speaker="you" if sentence.unit.kind == STATEMENT else "I",
-            sentence=sentence.text.replace('"', "'"),
-        )
-        for sentence in sentences
+def _quote(candidates: Sequence[_Candidate], count: int) -> str:
+    """The turns of the likeliest sentences, at most `count`, and only those that are nearly as likely as the first."""
+    order = sorted(candidates, key=lambda candidate: -candidate.rank)
+    near = [each.sentence.unit.id for each in order if each.rank >= order[0].rank - _table().beside]
+    turns = [[each for each in candidates if each.sentence.unit.id == unit] for unit in dict.fromkeys(near)]
+    return "\n".join(map(_quote_turn, turns[:count]))
+
+
+def _quote_turn(turn: Sequence[_Candidate]) -> str:
+    """The likeliest sentence of a turn with those around it, as many as the length allows, the likelier side first."""
+    first = last = max(range(len(turn)), key=lambda number: turn[number].rank)
+    length = len(turn[first].sentence.text)
+    while True:
+        beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
+        fitting = [number for number in beside if length + 1 + len(turn[number].sentence.text) <= _LONGEST]
+        if not fitting:
+            break
+        best = max(fitting, key=lambda number: turn[number].rank)
+        length += 1 + len(turn[best].sentence.text)
+        first, last = min(first, best), max(last, best)
+    unit = turn[0].sentence.unit
+    return _QUOTE.format(
+        day=day(unit.time),
+        speaker="you" if unit.kind == STATEMENT else "I",
+        passage=" ".join(each.sentence.text for each in turn[first : last + 1]).replace('"', "'"),
     )
 
 

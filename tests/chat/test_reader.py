@@ -47,20 +47,42 @@ def recall(*units: Unit) -> Recall:
     return Recall("memory", tuple(Hit(each, 0.5) for each in units))
 
 
-def test_the_likeliest_sentence_is_quoted_with_its_day_and_speaker() -> None:
+def test_the_turn_of_the_likeliest_sentence_is_quoted_with_its_day_and_speaker() -> None:
     scorer = Scorer("Bruno")
     memory = recall(unit("I live in Lyon. My dog is called Bruno. He is old."), unit("Call him Rex.", "Assistant"))
     quoted = Reader(scorer).reply(asked(QUESTION), memory)
-    assert quoted == 'On 5 March 2026 you said: "My dog is called Bruno."'
+    assert quoted == 'On 5 March 2026 you said: "I live in Lyon. My dog is called Bruno. He is old."'
     assert scorer.texts[1] == "User: My dog is called Bruno. [I live in Lyon.]"
     said = Reader(Scorer("Rex")).reply(asked("What name did you suggest for my dog?"), memory)
     assert said == 'On 5 March 2026 I said: "Call him Rex."'
 
 
-def test_sentences_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
-    memory = recall(unit("Bruno is my dog. Bruno barks. I live in Lyon."), unit("Bruno is old.", "Assistant"))
+def test_turns_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
+    memory = recall(*(unit(f"{name} is mine.") for name in ("Bruno", "Rex", "Old Bruno", "Bruno of Kiel", "Bruno V")))
     quoted = Reader(Scorer("Bruno")).reply(asked(QUESTION), memory).splitlines()
-    assert [line.partition(": ")[2] for line in quoted] == ['"Bruno is my dog."', '"Bruno barks."', '"Bruno is old."']
+    assert [line.partition('"')[2] for line in quoted] == [
+        f'{name} is mine."' for name in ("Bruno", "Old Bruno", "Bruno of Kiel")
+    ]
+
+
+def test_of_a_long_turn_the_sentences_around_the_likeliest_are_quoted() -> None:
+    far, near = "I live in Lyon, near the river and the old market. " * 4, "He barks."
+    quoted = Reader(Scorer("Bruno")).reply(asked(QUESTION), recall(unit(f"{far}{near} He is Bruno. {near} {far}")))
+    assert f'market. {near} He is Bruno. {near}"' in quoted
+    assert quoted.count("Lyon") == 2
+
+
+def test_replies_are_quoted_where_they_are_asked_for_and_questions_never() -> None:
+    class Even(Scorer):
+        def score(self, query: str, texts: Sequence[str]) -> list[float]:
+            return [0.6 for _ in texts]
+
+    memory = recall(unit("My dog is called Bruno."), unit("I would say Rex.", "Assistant"), unit("Is he Ivo?"))
+    reply = Reader(Even("")).reply(asked(QUESTION), memory)
+    assert reply.index("Bruno") < reply.index("Rex")
+    assert "Ivo" not in reply
+    reply = Reader(Even("")).reply(asked("What name did you suggest for my dog?"), memory)
+    assert reply.index("Rex") < reply.index("Bruno")
 
 
 def test_times_are_written_out_in_a_quotation() -> None:
@@ -92,9 +114,9 @@ def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -
 def test_the_closest_is_quoted_beside_a_denial() -> None:
     class Unsure(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
-            return [0.35 for _ in texts]
+            return [0.3 for _ in texts]
 
-    reply = Reader(Unsure("")).reply(asked(QUESTION), recall(unit("I have a dog. He is old.")))
+    reply = Reader(Unsure("")).reply(asked(QUESTION), recall(unit("I have a dog."), unit("He is old.")))
     assert reply == f'{NOT_KNOWN[:-1]}, only this: On 5 March 2026 you said: "I have a dog."'
 
 
