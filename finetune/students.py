@@ -105,7 +105,7 @@ def open_student(
 ) -> factory.Backbone:
     """The backbone of a student that is a chat model, its adapter serving the prompts of these traces."""
     if student.kind == "merged":
-        if factory.wants_vllm(settings):
+        if factory.wants_server(settings):
             raise BadInput(
                 f"merged models are compared in process, and the settings ask for vLLM; set llm.backend to "
                 f"transformers, or register {student.folder} with `localmem models import` and use it as --student"

@@ -34,9 +34,10 @@ class LLMSettings(Section):
     """The backbone: where it runs and how."""
 
     backend: Literal["auto", "transformers", "vllm"] = "auto"
-    """Backend; auto uses vLLM when a url is set or when there is a GPU with vLLM installed, else transformers."""
-    url: str | None = None
-    """URL of a running vLLM server; without one, the vllm backend starts its own."""
+    """Backend; auto uses the server at url, else a vLLM of its own where there is a GPU with vLLM, else transformers."""
+    url: str | tuple[str, ...] | None = None
+    """URL of a running server (vLLM, llama.cpp, Ollama, LM Studio, SGLang, TGI or any OpenAI-compatible one), or a list
+    of URLs of servers of one model; without one, the vllm backend starts its own."""
     served_as: str | None = None
     """Name of the model on that server; default: its name in the manifest."""
     api_key: str | None = None
@@ -46,7 +47,8 @@ class LLMSettings(Section):
     dtype: str = "auto"
     """Number type of the weights: auto (bfloat16 where the hardware supports it), float32, bfloat16 or float16."""
     context_length: int | None = Field(default=None, ge=256)
-    """Maximum tokens of prompt and answer together; default: the model's own limit, on a GPU as much of it as fits."""
+    """Maximum tokens of prompt and answer together; default: the server's or the model's limit, on a GPU as much of it
+    as fits, with Ollama the Modelfile's num_ctx, else 8192."""
     arguments: tuple[str, ...] = ()
     """Extra command-line arguments for a vLLM server that localmem starts."""
     gpu_memory: float = Field(default=0.9, gt=0, le=1)
@@ -62,11 +64,16 @@ class LLMSettings(Section):
     background: int = Field(default=4, ge=1)
     """Maximum number of prompts in flight for sessions that are being remembered."""
     priorities: bool = False
-    """Send replies before background prompts; the server at url must run with --scheduling-policy priority."""
+    """Send replies before background prompts; the vLLM server at url must run with --scheduling-policy priority."""
     adapters: Mapping[str, Path] = Field(default_factory=dict)
     """LoRA folders by prompt name (theanine/link) or by system (theanine)."""
     shipped_adapters: bool = False
     """Use the adapters shipped with localmem for prompts that `adapters` does not name; ignored when url is set."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The URLs of running servers."""
+        return (self.url,) if isinstance(self.url, str) else self.url or ()
 
 
 class RetrievalSettings(Section):

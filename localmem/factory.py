@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from localmem.classification import PairClassifier
     from localmem.classification.pair_classifier import PairModel
     from localmem.llm.base import LLM
+    from localmem.llm.remote.remote_llm import RemoteLLM
     from localmem.retrieval.base import EmbeddingCache, Encoder, Reranker, Retriever
     from localmem.segmentation import Segmenter
     from localmem.text.compress import Compressor
@@ -69,11 +70,11 @@ def backbone(settings: Settings, progress: Progress) -> Backbone:
     """
     if settings.llm.url is None:
         require_gpu("llm.device", "auto" if settings.llm.backend == "vllm" else settings.llm.device)
-    return _vllm(settings, progress) if wants_vllm(settings) else _in_process(settings, progress)
+    return _server(settings, progress) if wants_server(settings) else _in_process(settings, progress)
 
 
-def wants_vllm(settings: Settings) -> bool:
-    """Whether vLLM serves the backbone."""
+def wants_server(settings: Settings) -> bool:
+    """Whether a server has the backbone: one at llm.url, or a vLLM of our own."""
     if settings.llm.backend != "auto":
         return settings.llm.backend == "vllm"
     return settings.llm.url is not None or (find_spec("vllm") is not None and _cuda())
@@ -253,23 +254,28 @@ def folder_backbone(
     return Backbone(llm, lambda: None)
 
 
-def _vllm(settings: Settings, progress: Progress) -> Backbone:
-    from localmem.llm.vllm.llm import VllmLLM
+def _server(settings: Settings, progress: Progress) -> Backbone:
+    if not settings.llm.urls:
+        return _own_vllm(settings, progress)
+    llm = remote_llm(settings)
+    for name, folder in settings.llm.adapters.items():
+        llm.load_adapter(name, folder)
+    return Backbone(llm, llm.close, llm.is_healthy)
+
+
+def remote_llm(settings: Settings) -> "RemoteLLM":
+    """The model behind llm.url. Opens no connection before it is asked."""
+    from localmem.llm.remote.remote_llm import RemoteLLM
 
     options = settings.llm
-    if options.url is None:
-        return _own_vllm(settings, progress)
-    llm = VllmLLM(
-        options.url,
+    return RemoteLLM(
+        options.urls,
         name=options.served_as or settings.model,
         tokenizer=_tokenizer(settings.model),
         context_length=options.context_length,
         api_key=options.api_key,
         priorities=options.priorities,
     )
-    for name, folder in options.adapters.items():
-        llm.load_adapter(name, folder)
-    return Backbone(llm, llm.close, llm.is_healthy)
 
 
 def _report_stages(progress: Progress) -> Callable[[str, float], None]:
@@ -289,7 +295,8 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     """A server that runs as long as this process."""
     if find_spec("vllm") is None:
         raise MissingExtra("the Python package 'vllm' is not installed; run scripts/setup or set llm.url")
-    from localmem.llm.vllm.llm import VllmLLM
+    from localmem.llm.remote.remote_llm import RemoteLLM
+    from localmem.llm.remote.vllm_protocol import VllmProtocol
     from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 
     path = model_path(settings.model)
@@ -312,7 +319,14 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
         progress=_report_stages(progress),
     )
     server.start()
-    llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
+    llm = RemoteLLM(
+        server.url,
+        name=settings.model,
+        tokenizer=path,
+        api_key=server.api_key,
+        server=server,
+        new_protocol=lambda client: VllmProtocol(client, settings.model),
+    )
     for name, folder in adapters(settings).items():
         llm.load_adapter(name, folder)
     return Backbone(llm, server.stop, llm.is_healthy)

@@ -286,6 +286,7 @@ class Prompt:
     `inputs` are the values that the prompt file was rendered with, by input name. They are a record for whoever learns
     from the prompt: no backend sends them, and two prompts that differ in them alone are equal.
     `prefill` is how the answer begins; the model continues it, and the completion holds only what it adds.
+    `user` is whose request it is: those of one user go to one server, where there are several.
     The answer to an `open_ended` prompt may be longer than `max_tokens`, which are kept free for it: as long as the
     context allows.
     """
@@ -301,6 +302,7 @@ class Prompt:
     background: bool = False
     open_ended: bool = False
     prefill: str = ""
+    user: str = field(default="", compare=False, repr=False)
     inputs: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from localmem.llm.base import LLM
+    from localmem.llm.remote.remote_llm import RemoteLLM
     from localmem.llm.tokenizer import ChatTokenizer
-    from localmem.llm.vllm.llm import VllmLLM
 
 BASE = "base"
 
@@ -176,8 +176,8 @@ def _generate(llm: "LLM", prompts: Sequence[Prompt]) -> list[Completion]:
 
 
 @contextmanager
-def _server(folder: Path, dtype: str) -> "Iterator[VllmLLM]":
-    from localmem.llm.vllm.llm import VllmLLM
+def _server(folder: Path, dtype: str) -> "Iterator[RemoteLLM]":
+    from localmem.llm.remote.remote_llm import RemoteLLM
     from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 
     settings = VllmSettings(dtype=dtype, lora=True, context_length=4096)
@@ -185,7 +185,7 @@ def _server(folder: Path, dtype: str) -> "Iterator[VllmLLM]":
         TemporaryDirectory(prefix="localmem-check-") as scratch,
         VllmServer(folder, name=BASE, log=Path(scratch) / "vllm.log", settings=settings) as server,
     ):
-        yield VllmLLM(server.url, name=BASE, tokenizer=folder, api_key=server.api_key, server=server, concurrency=32)
+        yield RemoteLLM(server.url, name=BASE, tokenizer=folder, api_key=server.api_key, server=server, concurrency=32)
 
 
 def _report(

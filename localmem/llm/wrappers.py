@@ -143,6 +143,20 @@ class Recorder(Wrapper):
         self._write(prompt, completion, time.time())
 
 
+class ForUser(Wrapper):
+    """Marks every prompt as `user`'s."""
+
+    def __init__(self, inner: LLM, user: str) -> None:
+        super().__init__(inner)
+        self._user = user
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        return self.inner.generate([replace(prompt, user=self._user) for prompt in prompts])
+
+    def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
+        return self.inner.stream(replace(prompt, user=self._user))
+
+
 _BACKGROUND: ContextVar[bool] = ContextVar("background", default=False)
 
 

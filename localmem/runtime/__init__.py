@@ -23,7 +23,7 @@ from localmem.config import Settings
 from localmem.errors import BadInput, EncoderMismatch, LocalmemError, NotFound
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
-from localmem.llm.wrappers import Background, LazyLLM, Meter, in_background
+from localmem.llm.wrappers import Background, ForUser, LazyLLM, Meter, in_background
 from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
@@ -236,7 +236,8 @@ class Runtime:
     def _parts(self, user: str | None) -> factory.Parts:
         """Parts of a memory. The user's index may be saved in a file; an index for a single comparison never is."""
         new_index, day_first = lambda: self._retriever(None), self.settings.day_first
-        return factory.Parts(self.llm, lambda: self._retriever(user), new_index, self._wrap, day_first)
+        llm = ForUser(self.llm, user) if user else self.llm
+        return factory.Parts(llm, lambda: self._retriever(user), new_index, self._wrap, day_first)
 
     def _retriever(self, user: str | None) -> Retriever:
         settings = self.settings
@@ -251,7 +252,7 @@ class Runtime:
         settings, journal = self.settings, self._wrap(self.store.journal(user, self.settings.system))
         return Conversation(
             memory=factory.memory(settings, self._parts(user), journal.bank()),
-            llm=self.llm,
+            llm=ForUser(self.llm, user),
             journal=journal,
             opened=self.store.open_sessions(user),
             waiting=self.store.pending_sessions(user, settings.system),

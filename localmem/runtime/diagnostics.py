@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from localmem.config import Settings
 from localmem.errors import BadSettings, LocalmemError
-from localmem.factory import wants_vllm
+from localmem.factory import remote_llm, wants_server
 from localmem.llm import gpu_installation
 from localmem.store.sql import Store
 from localmem.weights.folder import model_path
@@ -39,7 +39,7 @@ class Finding:
 
 def check_all(settings: Settings) -> list[Finding]:
     """The results of all checks."""
-    return [*_packages(), *_devices(), *_models(settings), *_store(settings), *_network(settings)]
+    return [*_packages(), *_devices(), *_models(settings), *_engines(settings), *_store(settings), *_network(settings)]
 
 
 def _packages() -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def _devices() -> Iterator[Finding]:
             yield Finding("device", name, "bad", f"{error}; run scripts/setup")
     if gpu_installation.gpu_packages():
         yield _gpu()
-        tools = [Finding("device", "compiler", "bad", f"vLLM needs {each}") for each in gpu_installation.missing_tools()]
+        tools = [Finding("device", "compiler", "bad", f"needs {each}") for each in gpu_installation.missing_tools()]
         yield from tools or [Finding("device", "compiler", "ok", "a C compiler and Python's headers")]
 
 
@@ -88,15 +88,29 @@ def _describe_faiss() -> str:
 
 
 def _models(settings: Settings) -> Iterator[Finding]:
-    is_remote = wants_vllm(settings) and settings.llm.url is not None
+    is_remote = wants_server(settings) and bool(settings.llm.urls)
     for role, name in (("backbone", settings.model), ("encoder", settings.retrieval.encoder)):
         if role == "backbone" and is_remote:
-            yield Finding("models", role, "ok", f"{name}, served at {settings.llm.url}")
+            yield Finding("models", role, "ok", f"{name}, served at {', '.join(settings.llm.urls)}")
             continue
         try:
             yield Finding("models", role, "ok", f"{name} in {model_path(name)}")
         except LocalmemError as error:
             yield Finding("models", role, "bad", str(error))
+
+
+def _engines(settings: Settings) -> Iterator[Finding]:
+    """What the servers of the backbone can do, and what is done in place of what they cannot."""
+    if not (wants_server(settings) and settings.llm.urls):
+        return
+    llm = remote_llm(settings)
+    for endpoint in llm.endpoints:
+        try:
+            for subject, detail in endpoint.describe():
+                yield Finding("engine", subject, "ok", detail)
+        except LocalmemError as error:
+            yield Finding("engine", endpoint.client.url, "bad", str(error))
+    llm.close()
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
@@ -133,11 +147,14 @@ def _vectors(store: Store, settings: Settings) -> Finding:
 
 def _network(settings: Settings) -> list[Finding]:
     nothing = Finding("network", "settings and environment", "ok", "nothing is set that would leave this machine")
-    return [*_remote_settings(settings), *_remote_environment()] or [nothing]
+    guard = Finding(
+        "network", "guard", "ok", "Python's sockets and name look-ups reach this machine and the settings' hosts alone"
+    )
+    return [*([*_remote_settings(settings), *_remote_environment()] or [nothing]), guard]
 
 
 def _remote_settings(settings: Settings) -> Iterator[Finding]:
-    for name, url in (("llm.url", settings.llm.url), ("database", settings.database)):
+    for name, url in (*(("llm.url", url) for url in settings.llm.urls), ("database", settings.database)):
         host = urlsplit(url).hostname if url else None
         if host and not _is_loopback(host):
             yield Finding("network", name, "note", f"{host} is another machine; conversations are sent there")

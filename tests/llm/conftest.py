@@ -4,14 +4,15 @@ The server is started by the first test here and warms up while others run; test
 """
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from localmem.llm.remote.remote_llm import RemoteLLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.transformers import TransformersLLM
-from localmem.llm.vllm.llm import VllmLLM
 from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 from localmem.types import Choice, JsonSchema, Prompt
 
@@ -21,6 +22,15 @@ CONTEXT = 1024
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.is_relative_to(here) and item.get_closest_marker("vllm") is not None)
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @pytest.fixture(scope="session")
@@ -61,10 +71,10 @@ def vllm_server(
 
 
 @pytest.fixture(scope="session")
-def vllm_llm(vllm_server: VllmServer | None, starter_llm_dir: Path) -> Iterator[VllmLLM]:
+def vllm_llm(vllm_server: VllmServer | None, starter_llm_dir: Path) -> Iterator[RemoteLLM]:
     assert vllm_server is not None
     vllm_server.ensure_ready()
-    llm = VllmLLM(
+    llm = RemoteLLM(
         vllm_server.url,
         name="starter",
         tokenizer=starter_llm_dir,

@@ -14,8 +14,8 @@ import pytest
 
 from localmem.errors import BadInput, BadReply, LocalmemError, PartialFailure, PromptTooLong
 from localmem.llm.base import LLM
+from localmem.llm.remote.remote_llm import RemoteLLM
 from localmem.llm.transformers import TransformersLLM
-from localmem.llm.vllm.llm import VllmLLM
 from localmem.llm.vllm.vllm_server import VllmServer
 from localmem.types import Choice, Completion, Message, Prompt
 from tests.llm.conftest import CONTEXT
@@ -79,8 +79,8 @@ def llm(request: pytest.FixtureRequest) -> LLM:
 
 
 @pytest.fixture
-def model(request: pytest.FixtureRequest) -> TransformersLLM | VllmLLM:
-    fixture: TransformersLLM | VllmLLM = request.getfixturevalue(f"{request.param}_llm")
+def model(request: pytest.FixtureRequest) -> TransformersLLM | RemoteLLM:
+    fixture: TransformersLLM | RemoteLLM = request.getfixturevalue(f"{request.param}_llm")
     return fixture
 
 
@@ -257,7 +257,7 @@ def test_giving_up_a_stream_in_process_frees_its_work(transformers_llm: Transfor
 
 @pytest.mark.vllm
 @pytest.mark.xdist_group("vllm")
-def test_giving_up_a_stream_of_the_server_frees_its_work(vllm_llm: VllmLLM, vllm_server: VllmServer) -> None:
+def test_giving_up_a_stream_of_the_server_frees_its_work(vllm_llm: RemoteLLM, vllm_server: VllmServer) -> None:
     stream = vllm_llm.stream(ask(max_tokens=900, extra={"ignore_eos": True}))
     next(stream)
     assert _running(vllm_server) == 1
@@ -270,7 +270,7 @@ def test_giving_up_a_stream_of_the_server_frees_its_work(vllm_llm: VllmLLM, vllm
 
 @pytest.mark.vllm
 @pytest.mark.xdist_group("vllm")
-def test_long_prompts_with_seeds_do_not_end_the_server(vllm_llm: VllmLLM, vllm_server: VllmServer) -> None:
+def test_long_prompts_with_seeds_do_not_end_the_server(vllm_llm: RemoteLLM, vllm_server: VllmServer) -> None:
     """A CPU build that read a part of one dies of it, and restarts; these do not fit into one step together."""
     prompts = [ask(f"{number} " + "and so on " * 220, temperature=0.8, seed=number) for number in range(4)]
     assert len(vllm_llm.generate(prompts)) == 4
@@ -284,7 +284,9 @@ def _running(server: VllmServer) -> float:
 
 @pytest.mark.vllm
 @pytest.mark.xdist_group("vllm")
-def test_both_backends_give_the_same_choice_probabilities(transformers_llm: TransformersLLM, vllm_llm: VllmLLM) -> None:
+def test_both_backends_give_the_same_choice_probabilities(
+    transformers_llm: TransformersLLM, vllm_llm: RemoteLLM
+) -> None:
     prompts = [
         ask(text, choice=options)
         for text in ("Is the sea wet?", "What follows?", "Which of them?")
@@ -298,7 +300,7 @@ def test_both_backends_give_the_same_choice_probabilities(transformers_llm: Tran
         )
 
 
-def test_an_adapter_answers_only_its_prompts(model: TransformersLLM | VllmLLM, random_adapter: Path) -> None:
+def test_an_adapter_answers_only_its_prompts(model: TransformersLLM | RemoteLLM, random_adapter: Path) -> None:
     plain, routed, other = ask(name="other/task"), ask(name="lora/task"), ask(name="loranot/task")
     base = model.generate([plain])[0].text
     assert [completion.text for completion in model.generate([plain, routed, other])] == [base] * 3

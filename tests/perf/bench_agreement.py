@@ -27,7 +27,7 @@ from localmem.benchmark.latency.stopwatch import Stopwatch
 from localmem.benchmark.recipes import Load
 from localmem.config import load_settings
 from localmem.llm.base import LLM
-from localmem.llm.vllm.llm import VllmLLM
+from localmem.llm.remote.remote_llm import RemoteLLM
 from localmem.llm.vllm.vllm_server import VllmServer
 from localmem.reporting.provenance import MachineMonitor, machine, marks, observe, versions
 from localmem.types import Message, Prompt
@@ -114,7 +114,7 @@ def measure(count: int, answer: int, concurrency: int, rounds: int, seed: int) -
     prompts = [" ".join(islice(texts, 4)) for _ in range(count)]
     path = model_path(settings.model)
     with VllmServer(path, name=settings.model, log=settings.data / "vllm.log") as server:
-        llm = VllmLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
+        llm = RemoteLLM(server.url, name=settings.model, tokenizer=path, api_key=server.api_key, server=server)
         measure_ours([" ".join(islice(texts, 4)) for _ in range(4)], answer, concurrency, llm)  # warm up
         before, pairs = observe(), []
         with MachineMonitor() as monitor:

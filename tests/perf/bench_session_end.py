@@ -24,13 +24,13 @@ from localmem.reporting.provenance import machine, versions
 from localmem.resources import resource
 from localmem.retrieval.base import Retriever
 from localmem.runtime import Runtime
-from localmem.transfer import read_sessions
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.link import note_name
 from localmem.text.dialogue import add_units, statement_units, transcript
 from localmem.text.gate import Gate
 from localmem.text.summarize import Summarizer
+from localmem.transfer import read_sessions
 from localmem.types import Change, Completion, Prompt, Session, SetNote, Turn
 
 _APART = timedelta(days=400)  # between two runs, so that no run finds another's prompts in the prefix cache
@@ -97,7 +97,7 @@ def measure(memories: int, repeats: int) -> dict[str, object]:
     settings = load_settings()
     sessions = read_sessions(resource("configs/demo/conversation.jsonl"))
     options = read_options(TheanineOptions, system_options("theanine", {}))
-    ways = list(WAYS) if factory.wants_vllm(settings) else ["together", "one by one"]
+    ways = list(WAYS) if factory.wants_server(settings) else ["together", "one by one"]
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory(prefix="localmem-session-end-") as folder:
         settings = settings.model_copy(update={"data": Path(folder), "database": None})

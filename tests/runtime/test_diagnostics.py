@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from localmem.config import load_settings
+from localmem.llm.remote.endpoints import Endpoint
 from localmem.runtime.diagnostics import Finding, check_all
 
 
@@ -18,11 +19,13 @@ def test_settings_that_reach_beyond_this_machine_are_named(tmp_path: Path, monke
     local = {"data": tmp_path, "llm": {"backend": "vllm", "url": "http://127.0.0.1:1/v1"}}
     findings = check(local)
     assert findings["models", "backbone"].detail.endswith("served at http://127.0.0.1:1/v1")
+    assert findings["engine", "http://127.0.0.1:1"].state == "bad"
     remote = {
         "data": tmp_path,
         "llm": {"backend": "vllm", "url": "http://10.1.2.3:1/v1"},
         "server": {"host": "192.168.1.5", "keys": {"long-enough": "ana"}},
     }
+    monkeypatch.setattr(Endpoint, "describe", lambda endpoint: [])  # nobody listens at that address
     monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example")
     findings = check(remote)

@@ -1,1 +1,1 @@
-"""An LLM behind a vLLM server, and a server of our own: its command, its process, its requests."""
+"""A vLLM server of our own: its command, its process, and what ends it. `remote` speaks with it."""

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from localmem.errors import StoreError
-from localmem.llm.vllm.llm import VllmLLM
+from localmem.llm.remote.remote_llm import RemoteLLM
 from localmem.types import RefuseText
 from tests.server.conftest import LiveServer
 
@@ -119,7 +119,7 @@ class Healthy(BaseHTTPRequestHandler):
 def test_the_health_of_a_remote_backbone_is_checked_without_a_prompt() -> None:
     with HTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        llm = VllmLLM(f"http://127.0.0.1:{server.server_port}/v1", name="any")
+        llm = RemoteLLM(f"http://127.0.0.1:{server.server_port}/v1", name="any")
         assert llm.is_healthy()
         server.shutdown()
     assert not llm.is_healthy()

@@ -1,160 +1,55 @@
-"""The vLLM backend against a loopback server that records every request and answers as configured.
+"""vLLM's protocol, and what all protocols share, against a loopback server.
 
 Tests requests and the parsing of answers; the contract test covers a real vLLM.
 """
 
-import http.server
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from localmem.errors import BadReply, BadSettings, LLMError, LLMUnavailable, PartialFailure
-from localmem.llm.vllm.llm import VllmLLM
-from localmem.llm.vllm.vllm_server import VllmServer
+from localmem.llm.remote.remote_llm import RemoteLLM
+from localmem.llm.remote.server_client import OwnServer as OwnServerProtocol
+from localmem.llm.remote.vllm_protocol import VllmProtocol
 from localmem.types import Completion, Message, Prompt, Usage
 from tests.llm.prompts import ask, collect
-
-Json = dict[str, object]
-Reply = tuple[int, object] | None
-
-CHAT = "/v1/chat/completions"
-WAIT = "<wait>"
+from tests.llm.remote.conftest import CHAT, WAIT, Json, Peer, Reply, answer, logprob, refusal, stream_events
 
 
-@dataclass
-class Peer:
-    """A server: the requests it got, and how it answers. `reply` None drops the connection; a list is a stream."""
-
-    port: int = 0
-    requests: list[tuple[str, Json]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    reply: Callable[[str, Json], Reply] = lambda path, body: (200, answer("fine"))
-    sent: threading.Event = field(default_factory=threading.Event)
-    hung_up: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def bodies(self, path: str = CHAT) -> list[Json]:
-        return [body for requests, body in self.requests if requests == path]
-
-
-def answer(text: str | None, finish: str = "stop", logprobs: object = None) -> Json:
-    usage = {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}}
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
-    return {"choices": [choice | {"logprobs": logprobs}], "usage": usage}
-
-
-def stream_events(*texts: str, finish: str = "stop") -> list[str]:
-    pieces: list[object] = [{"choices": [{"delta": {"role": "assistant", "content": ""}}]}]
-    pieces += [{"choices": [{"delta": {"content": text}, "finish_reason": None}]} for text in texts]
-    pieces += [{"choices": [{"delta": {}, "finish_reason": finish}]}]
-    pieces += [{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": len(texts)}}]
-    return [json.dumps(piece) for piece in pieces] + ["[DONE]"]
-
-
-def refusal(message: str) -> Json:
-    return {"error": {"message": message, "type": "BadRequestError", "code": 400}}
-
-
-def logprob(token: str, weights: dict[str, float]) -> Json:
-    """A decoded token with the likeliest twenty: those given, and others that the format forbids."""
-    listed = [
-        {"token": name, "logprob": math.log(weight), "bytes": list(name.encode())} for name, weight in weights.items()
-    ]
-    forbidden = [{"token": f"#{n}", "logprob": -9999.0, "bytes": [35, 48 + n % 10]} for n in range(20 - len(listed))]
-    return {
-        "token": token,
-        "logprob": math.log(weights[token]),
-        "bytes": list(token.encode()),
-        "top_logprobs": [*listed, *forbidden],
-    }
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as the peer is configured."""
-
-    protocol_version = "HTTP/1.1"
-    peer: Peer
-
-    def do_GET(self) -> None:
-        self._answer({})
-
-    def do_POST(self) -> None:
-        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-    def _answer(self, body: Json) -> None:
-        self.peer.requests.append((self.path, body))
-        self.peer.headers.append(dict(self.headers))
-        reply = self.peer.reply(self.path, body)
-        if reply is None:
-            self.close_connection = True
-        elif isinstance(reply[1], list):
-            self._stream(reply[1])
-        else:
-            self._send(*reply)
-
-    def _send(self, status: int, content: object) -> None:
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _stream(self, events: list[str]) -> None:
-        self.send_response(200)
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.close_connection = True
-        for event in events:
-            if event == WAIT:
-                self._wait()
-                return
-            self.wfile.write(f"data: {event}\n\n".encode())
-            self.wfile.flush()
-
-    def _wait(self) -> None:
-        """Until the other side closes the connection."""
-        self.peer.sent.set()
-        if self.rfile.read(1) == b"":
-            self.peer.hung_up.set()
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
+def vllm_at(
+    url: str,
+    *,
+    name: str = "model",
+    context_length: int | None = None,
+    api_key: str | None = None,
+    server: OwnServerProtocol | None = None,
+    timeout: float = 600.0,
+    priorities: bool = False,
+) -> RemoteLLM:
+    return RemoteLLM(
+        url,
+        name=name,
+        context_length=context_length,
+        api_key=api_key,
+        server=server,
+        timeout=timeout,
+        new_protocol=lambda client: VllmProtocol(client, name, priorities=priorities),
+    )
 
 
 @pytest.fixture
-def peer() -> Iterator[Peer]:
-    peer = Peer()
-    bound: type[Handler] = type("Bound", (Handler,), {"peer": peer})
-    server = Server(("127.0.0.1", 0), bound)
-    peer.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield peer
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def remote(peer: Peer) -> Iterator[VllmLLM]:
-    remote = VllmLLM(peer.url, name="model", context_length=4096, api_key="secret")
+def remote(peer: Peer) -> Iterator[RemoteLLM]:
+    remote = vllm_at(peer.url, context_length=4096, api_key="secret")
     yield remote
     remote.close()
 
 
-def test_a_prompt_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
+def test_a_prompt_on_the_wire(peer: Peer, remote: RemoteLLM) -> None:
     completion = remote.generate([ask("Hi", max_tokens=9, temperature=0.5, seed=3, stop=["\n"], extra={"top_p": 0.9})])[
         0
     ]
@@ -177,7 +72,7 @@ def test_a_prompt_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
     assert peer.headers[0]["Authorization"] == "Bearer secret"
 
 
-def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: VllmLLM) -> None:
+def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: RemoteLLM) -> None:
     extra = {
         "messages": [],
         "model": "other",
@@ -194,7 +89,7 @@ def test_further_fields_never_replace_the_prompts_own(peer: Peer, remote: VllmLL
     assert not {"stream_options", "n", "seed"} & set(body)
 
 
-def test_an_open_ended_prompt_sends_no_limit(peer: Peer, remote: VllmLLM) -> None:
+def test_an_open_ended_prompt_sends_no_limit(peer: Peer, remote: RemoteLLM) -> None:
     fields = {"chat_template_kwargs": {"enable_thinking": False}}
     remote.generate([replace(ask("Hi", max_tokens=9, extra=fields), open_ended=True)])
     (body,) = peer.bodies()
@@ -202,7 +97,7 @@ def test_an_open_ended_prompt_sends_no_limit(peer: Peer, remote: VllmLLM) -> Non
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
 
 
-def test_thoughts_that_the_server_separates_are_no_part_of_the_answer(peer: Peer, remote: VllmLLM) -> None:
+def test_thoughts_that_the_server_separates_are_no_part_of_the_answer(peer: Peer, remote: RemoteLLM) -> None:
     message = {"role": "assistant", "reasoning_content": "They ask for a name.", "content": None}
     cut = {"choices": [{"index": 0, "message": message, "finish_reason": "length"}], "usage": {"prompt_tokens": 7}}
     peer.reply = lambda path, body: (200, cut)
@@ -213,9 +108,9 @@ def test_thoughts_that_the_server_separates_are_no_part_of_the_answer(peer: Peer
     assert (pieces, completion.text) == (["Bru", "no."], "Bruno.")
 
 
-def test_background_prompts_have_a_lower_priority_where_supported(peer: Peer, remote: VllmLLM) -> None:
+def test_background_prompts_have_a_lower_priority_where_supported(peer: Peer, remote: RemoteLLM) -> None:
     background = replace(ask(), background=True)
-    ranking = VllmLLM(peer.url, name="m", context_length=4096, priorities=True)
+    ranking = vllm_at(peer.url, name="m", context_length=4096, priorities=True)
     ranking.generate([ask()])
     ranking.generate([background])
     remote.generate([background])
@@ -223,7 +118,7 @@ def test_background_prompts_have_a_lower_priority_where_supported(peer: Peer, re
     assert [body.get("priority") for body in peer.bodies()] == [None, 1, None]
 
 
-def test_the_servers_counters_of_its_prefix_cache(peer: Peer, remote: VllmLLM) -> None:
+def test_the_servers_counters_of_its_prefix_cache(peer: Peer, remote: RemoteLLM) -> None:
     counters = [
         "# HELP vllm:prefix_cache_queries_total Tokens looked up.",
         'vllm:prefix_cache_queries_total{engine="0",model_name="m"} 1200.0',
@@ -236,7 +131,7 @@ def test_the_servers_counters_of_its_prefix_cache(peer: Peer, remote: VllmLLM) -
     assert remote.prefix_cache() is None
 
 
-def test_a_schema_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
+def test_a_schema_on_the_wire(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (200, answer('{"a": 1}'))
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     remote.generate([ask(schema=schema)])
@@ -246,7 +141,7 @@ def test_a_schema_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
     }
 
 
-def test_a_choice_on_the_wire_is_cut_where_it_is_decided(peer: Peer, remote: VllmLLM) -> None:
+def test_a_choice_on_the_wire_is_cut_where_it_is_decided(peer: Peer, remote: RemoteLLM) -> None:
     step = logprob("RE", {"RE": 0.5, "R": 0.1, "REP": 0.2, "P": 0.2})
     peer.reply = lambda path, body: (
         200,
@@ -265,7 +160,7 @@ def test_a_choice_on_the_wire_is_cut_where_it_is_decided(peer: Peer, remote: Vll
     )
 
 
-def test_options_past_the_twentieth_are_below_it(peer: Peer, remote: VllmLLM) -> None:
+def test_options_past_the_twentieth_are_below_it(peer: Peer, remote: RemoteLLM) -> None:
     listed = {f"{chr(97 + n)}": 0.04 for n in range(19)} | {"t": 0.02}
     peer.reply = lambda path, body: (200, answer("a", "length", {"content": [logprob("a", listed)]}))
     completion = remote.generate([ask(choice=[*listed, "zebra"])])[0]
@@ -273,7 +168,7 @@ def test_options_past_the_twentieth_are_below_it(peer: Peer, remote: VllmLLM) ->
     assert completion.choices["zebra"] == pytest.approx(completion.choices["t"] - 1.0)
 
 
-def test_an_answer_outside_the_options_is_a_bad_reply(peer: Peer, remote: VllmLLM) -> None:
+def test_an_answer_outside_the_options_is_a_bad_reply(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (200, answer("perhaps"))
     with pytest.raises(
         BadReply, match=r"'test/ask' was answered 'perhaps'; the server did not enforce \['yes', 'no'\]"
@@ -281,12 +176,12 @@ def test_an_answer_outside_the_options_is_a_bad_reply(peer: Peer, remote: VllmLL
         remote.generate([ask(choice=["yes", "no"])])
 
 
-def test_neighbours_of_one_role_are_joined(peer: Peer, remote: VllmLLM) -> None:
+def test_neighbours_of_one_role_are_joined(peer: Peer, remote: RemoteLLM) -> None:
     remote.generate([Prompt("x", (Message("user", "one"), Message("user", "two")))])
     assert peer.bodies()[0]["messages"] == [{"role": "user", "content": "one\n\ntwo"}]
 
 
-def test_a_batch_is_sent_in_parallel_and_returned_in_order(peer: Peer, remote: VllmLLM) -> None:
+def test_a_batch_is_sent_in_parallel_and_returned_in_order(peer: Peer, remote: RemoteLLM) -> None:
     together = threading.Barrier(16)
 
     def reply(path: str, body: Json) -> Reply:
@@ -300,7 +195,7 @@ def test_a_batch_is_sent_in_parallel_and_returned_in_order(peer: Peer, remote: V
     assert [completion.text for completion in completion] == [str(number) for number in range(16)]
 
 
-def test_a_rejection_is_one_line_and_not_repeated(peer: Peer, remote: VllmLLM) -> None:
+def test_a_rejection_is_one_line_and_not_repeated(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (400, refusal("no such\nparameter"))
     with pytest.raises(LLMError, match=r"rejected prompt 'test/ask' \(400: no such parameter\)") as caught:
         remote.generate([ask()])
@@ -311,7 +206,7 @@ def test_a_rejection_is_one_line_and_not_repeated(peer: Peer, remote: VllmLLM) -
     assert len(peer.requests) == 2
 
 
-def test_one_refusal_does_not_fail_its_neighbours(peer: Peer, remote: VllmLLM) -> None:
+def test_one_refusal_does_not_fail_its_neighbours(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (400, refusal("bad")) if body["max_tokens"] == 3 else (200, answer("fine"))
     with pytest.raises(PartialFailure) as caught:
         remote.generate([ask(), ask(max_tokens=3), ask()])
@@ -319,13 +214,13 @@ def test_one_refusal_does_not_fail_its_neighbours(peer: Peer, remote: VllmLLM) -
 
 
 @pytest.mark.parametrize("first", [None, (503, {"message": "restarting"})], ids=["connection", "status"])
-def test_a_failed_request_is_repeated_when_the_server_is_healthy(peer: Peer, remote: VllmLLM, first: Reply) -> None:
+def test_a_failed_request_is_repeated_when_the_server_is_healthy(peer: Peer, remote: RemoteLLM, first: Reply) -> None:
     peer.reply = lambda path, body: first if len(peer.bodies()) == 1 and path == CHAT else (200, answer("fine"))
     assert remote.generate([ask()])[0].text == "fine"
     assert [path for path, _ in peer.requests] == [CHAT, "/health", CHAT]
 
 
-def test_a_stream_that_failed_before_its_first_piece_is_repeated(peer: Peer, remote: VllmLLM) -> None:
+def test_a_stream_that_failed_before_its_first_piece_is_repeated(peer: Peer, remote: RemoteLLM) -> None:
     def reply(path: str, body: Json) -> Reply:
         if path != CHAT:
             return 200, {}
@@ -335,7 +230,7 @@ def test_a_stream_that_failed_before_its_first_piece_is_repeated(peer: Peer, rem
     assert collect(remote.stream(ask()))[1].text == "fine"
 
 
-def test_a_second_failure_is_an_error(peer: Peer, remote: VllmLLM) -> None:
+def test_a_second_failure_is_an_error(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (500, refusal("engine")) if path == CHAT else (200, {})
     with pytest.raises(LLMError, match=r"failed at prompt 'test/ask' \(500: engine\)"):
         remote.generate([ask()])
@@ -343,7 +238,7 @@ def test_a_second_failure_is_an_error(peer: Peer, remote: VllmLLM) -> None:
 
 
 def test_no_server_is_unavailable(unused_port: int) -> None:
-    remote = VllmLLM(f"http://127.0.0.1:{unused_port}/v1/", name="model", context_length=4096)
+    remote = vllm_at(f"http://127.0.0.1:{unused_port}/v1/", context_length=4096)
     with pytest.raises(LLMUnavailable, match=f"no server answers at http://127.0.0.1:{unused_port} "):
         remote.generate([ask()])
     with pytest.raises(LLMUnavailable, match=r"start the server or check `llm\.url`"):
@@ -354,7 +249,7 @@ def test_no_server_is_unavailable(unused_port: int) -> None:
 def test_a_timeout_is_not_repeated(peer: Peer) -> None:
     release = threading.Event()
     peer.reply = lambda path, body: (release.wait(10), (200, answer("late")))[1]
-    remote = VllmLLM(peer.url, name="model", context_length=4096, timeout=0.2)
+    remote = vllm_at(peer.url, context_length=4096, timeout=0.2)
     with pytest.raises(LLMUnavailable, match="did not answer prompt 'test/ask' within 0 s"):
         remote.generate([ask()])
     release.set()
@@ -362,7 +257,7 @@ def test_a_timeout_is_not_repeated(peer: Peer) -> None:
     remote.close()
 
 
-def test_a_stream_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
+def test_a_stream_on_the_wire(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (200, stream_events("Hel", "lo", finish="length"))
     pieces, completion = collect(remote.stream(ask()))
     assert pieces == ["Hel", "lo"]
@@ -371,7 +266,7 @@ def test_a_stream_on_the_wire(peer: Peer, remote: VllmLLM) -> None:
     assert peer.bodies()[0]["stream_options"] == {"include_usage": True}
 
 
-def test_closing_a_stream_closes_the_connection(peer: Peer, remote: VllmLLM) -> None:
+def test_closing_a_stream_closes_the_connection(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (200, [*stream_events("Hel")[:2], WAIT])
     stream = remote.stream(ask())
     assert next(stream) == "Hel"
@@ -389,21 +284,21 @@ def test_closing_a_stream_closes_the_connection(peer: Peer, remote: VllmLLM) -> 
         (["{"], "does not follow the OpenAI protocol"),
     ],
 )
-def test_a_broken_stream_is_an_error(peer: Peer, remote: VllmLLM, events: list[str], complaint: str) -> None:
+def test_a_broken_stream_is_an_error(peer: Peer, remote: RemoteLLM, events: list[str], complaint: str) -> None:
     peer.reply = lambda path, body: (200, events)
     with pytest.raises(LLMError, match=complaint):
         collect(remote.stream(ask()))
     assert len(peer.requests) == 1
 
 
-def test_another_protocol_is_an_error(peer: Peer, remote: VllmLLM) -> None:
+def test_another_protocol_is_an_error(peer: Peer, remote: RemoteLLM) -> None:
     for content in (b"<html>", b'{"choices": []}', b'{"nothing": 1}'):
         peer.reply = lambda path, body, content=content: (200, content)  # type: ignore[misc]
         with pytest.raises(LLMError, match=r"OpenAI"):
             remote.generate([ask()])
 
 
-def test_json_cut_short_is_a_bad_reply(peer: Peer, remote: VllmLLM) -> None:
+def test_json_cut_short_is_a_bad_reply(peer: Peer, remote: RemoteLLM) -> None:
     peer.reply = lambda path, body: (200, answer('{"a": ', "length"))
     with pytest.raises(BadReply, match="raise its max_tokens above 16"):
         remote.generate([ask(schema={})])
@@ -412,11 +307,11 @@ def test_json_cut_short_is_a_bad_reply(peer: Peer, remote: VllmLLM) -> None:
 def test_the_server_gives_the_context_length(peer: Peer) -> None:
     models = {"data": [{"id": "model", "max_model_len": 700}, {"id": "adapter", "parent": "model"}]}
     peer.reply = lambda path, body: (200, models if path == "/v1/models" else answer("fine"))
-    remote = VllmLLM(peer.url, name="model")
+    remote = vllm_at(peer.url)
     assert remote.context_length == 700
     assert remote.context_length == 700
     assert len(peer.requests) == 1
-    other = VllmLLM(peer.url, name="other")
+    other = vllm_at(peer.url, name="other")
     with pytest.raises(LLMError, match="does not serve 'other'; it serves model, adapter"):
         other.generate([ask()])
     remote.close()
@@ -432,7 +327,7 @@ def test_without_a_tokenizer_the_server_counts_tokens(peer: Peer) -> None:
         return 200, {"count": sum(len(message["content"].split()) for message in messages)}
 
     peer.reply = reply
-    remote = VllmLLM(peer.url, name="model", context_length=300)
+    remote = vllm_at(peer.url, context_length=300)
     assert remote.count_tokens(["a b c", ""]) == [3, 0]
     completion = remote.generate(
         [ask("word " * 500, max_tokens=10, extra={"chat_template_kwargs": {"enable_thinking": False}})]
@@ -441,7 +336,7 @@ def test_without_a_tokenizer_the_server_counts_tokens(peer: Peer) -> None:
     counted = peer.bodies("/tokenize")[-1]
     assert counted["chat_template_kwargs"] == {"enable_thinking": False}
     assert counted["model"] == "model"
-    roomy = VllmLLM(peer.url, name="model", context_length=4096)
+    roomy = vllm_at(peer.url, context_length=4096)
     requests = len(peer.bodies("/tokenize"))
     roomy.generate([ask("surely short enough")])
     assert len(peer.bodies("/tokenize")) == requests
@@ -449,7 +344,7 @@ def test_without_a_tokenizer_the_server_counts_tokens(peer: Peer) -> None:
     roomy.close()
 
 
-def test_prompts_are_routed_to_adapters(peer: Peer, remote: VllmLLM, tmp_path: Path) -> None:
+def test_prompts_are_routed_to_adapters(peer: Peer, remote: RemoteLLM, tmp_path: Path) -> None:
     served = (200, {"data": [{"id": "model"}]})
     peer.reply = lambda path, _: served if path == "/v1/models" else (200, answer("fine") if path == CHAT else b"ok")
     for name in ("rsum", "rsum/update"):
@@ -458,7 +353,7 @@ def test_prompts_are_routed_to_adapters(peer: Peer, remote: VllmLLM, tmp_path: P
     assert sorted(str(body["model"]) for body in peer.bodies()) == ["model", "rsum", "rsum/update"]
 
 
-def test_adapters_on_the_wire(peer: Peer, remote: VllmLLM, tmp_path: Path) -> None:
+def test_adapters_on_the_wire(peer: Peer, remote: RemoteLLM, tmp_path: Path) -> None:
     served = ["model"]
 
     def reply(path: str, body: Json) -> Reply:
@@ -497,16 +392,15 @@ class OwnServer:
 
 
 @pytest.fixture
-def own(peer: Peer) -> Iterator[tuple[OwnServer, VllmLLM]]:
+def own(peer: Peer) -> Iterator[tuple[OwnServer, RemoteLLM]]:
     server = OwnServer()
-    stands_in: VllmServer = server  # type: ignore[assignment]
-    remote = VllmLLM(peer.url, name="model", context_length=4096, server=stands_in)
+    remote = vllm_at(peer.url, context_length=4096, server=server)
     yield server, remote
     remote.close()
 
 
 def test_a_restart_is_waited_for_and_adapters_are_loaded_again(
-    peer: Peer, own: tuple[OwnServer, VllmLLM], tmp_path: Path
+    peer: Peer, own: tuple[OwnServer, RemoteLLM], tmp_path: Path
 ) -> None:
     server, remote = own
     peer.reply = lambda path, body: (200, {"data": [{"id": "model"}]} if path == "/v1/models" else b"ok")
@@ -531,7 +425,7 @@ def test_a_restart_is_waited_for_and_adapters_are_loaded_again(
 
 
 def test_a_folder_takes_one_slot_for_all_its_prompts(
-    peer: Peer, own: tuple[OwnServer, VllmLLM], tmp_path: Path
+    peer: Peer, own: tuple[OwnServer, RemoteLLM], tmp_path: Path
 ) -> None:
     server, remote = own
     server.adapter_slots = 1
@@ -544,7 +438,7 @@ def test_a_folder_takes_one_slot_for_all_its_prompts(
     assert [body["model"] for body in peer.bodies()] == ["rsum/respond"] * 3
 
 
-def test_a_dead_server_is_reported_with_its_log(peer: Peer, own: tuple[OwnServer, VllmLLM]) -> None:
+def test_a_dead_server_is_reported_with_its_log(peer: Peer, own: tuple[OwnServer, RemoteLLM]) -> None:
     server, remote = own
     server.gone = True
     peer.reply = lambda path, body: None
@@ -559,12 +453,12 @@ def test_proxies_of_the_environment_are_not_used(peer: Peer, monkeypatch: pytest
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    remote = VllmLLM(peer.url, name="model", context_length=4096)
+    remote = vllm_at(peer.url, context_length=4096)
     assert remote.generate([ask()])[0].text == "fine"
     remote.close()
 
 
-def test_tools_images_and_a_prefill_are_sent_and_calls_come_back(peer: Peer, remote: VllmLLM) -> None:
+def test_tools_images_and_a_prefill_are_sent_and_calls_come_back(peer: Peer, remote: RemoteLLM) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}
     messages = (

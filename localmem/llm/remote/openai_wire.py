@@ -1,24 +1,29 @@
-"""Prompts and answers in the OpenAI protocol with vLLM's extensions: requests, responses and stream events.
+"""Prompts and answers in the OpenAI protocol: requests, responses and stream events. Other protocols translate into it.
 
 Opens no connection.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pydantic import AliasPath, BaseModel, Field
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
-from localmem.errors import BadReply
+from localmem.errors import BadReply, LLMError
 from localmem.llm.base import UNKNOWN, ChoiceMass, steps_to_decide
-from localmem.types import Choice, JsonSchema, Message, Prompt, Usage
+from localmem.types import Choice, Message, Prompt, Usage
 
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+_MESSAGE_WIDTH = 400
 # Fields with a value of their own in a prompt; its extra fields never replace them.
 _OWN = ("messages", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "n")
-_TOP_LOGPROBS = 20
+TOP_LOGPROBS = 20
 # vLLM writes minus infinity, the mark of a token that the format forbids, as -9999.
 _FORBIDDEN = -9000.0
 # An unlisted token is assumed to be so far below the last listed one.
 _UNLISTED_STEP = 1.0
+CHOICE_FIELD = "answer"
 
 
 class Token(BaseModel):
@@ -27,6 +32,11 @@ class Token(BaseModel):
     token: str
     logprob: float
     values: list[int] | None = Field(None, alias="bytes")
+
+    @classmethod
+    def of(cls, raw: bytes, logprob: float) -> "Token":
+        """The token of these bytes."""
+        return cls(token=raw.decode(errors="replace"), logprob=logprob, bytes=list(raw))
 
     def raw(self) -> bytes:
         """The token's text: empty for the beginning of a character, all of it for the token that completes it."""
@@ -101,6 +111,7 @@ class ServedModel(BaseModel):
     """A model or an adapter of the server."""
 
     id: str
+    owned_by: str | None = None
     max_model_len: int | None = None
 
 
@@ -108,6 +119,16 @@ class Models(BaseModel):
     """All that the server serves."""
 
     data: list[ServedModel]
+
+
+def parse(kind: type[Parsed], content: bytes | str) -> Parsed:
+    """The server's JSON as a model of its protocol. Raises LLMError."""
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        start = content[:_MESSAGE_WIDTH]
+        text = start.decode(errors="replace") if isinstance(start, bytes) else start
+        raise LLMError(f"the server's answer does not follow the OpenAI protocol: {text!r}") from error
 
 
 def answer_limit(prompt: Prompt) -> int:
@@ -138,23 +159,22 @@ def request_body(prompt: Prompt, messages: Iterable[Message], *, model: str, str
         body["stop"] = list(prompt.stop)
     if stream:
         body["stream_options"] = {"include_usage": True}
-    if prompt.prefill:
-        body |= {"continue_final_message": True, "add_generation_prompt": False}
-    return body | _format_fields(prompt)
+    return body
 
 
-def _format_fields(prompt: Prompt) -> dict[str, object]:
-    match prompt.format:
-        case JsonSchema(schema=schema):
-            named = {"name": "answer", "schema": dict(schema), "strict": True}
-            return {"response_format": {"type": "json_schema", "json_schema": named}}
-        case Choice(options=options):
-            return {
-                "structured_outputs": {"choice": list(options)},
-                "logprobs": True,
-                "top_logprobs": _TOP_LOGPROBS,
-            }
-    return {}
+def schema_fields(schema: Mapping[str, object]) -> dict[str, object]:
+    """The fields of a request whose answer follows a JSON schema."""
+    return {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": dict(schema), "strict": True},
+        }
+    }
+
+
+def logprob_fields(count: int = TOP_LOGPROBS) -> dict[str, object]:
+    """The fields of a request for the log-probabilities of the likeliest tokens."""
+    return {"logprobs": True, "top_logprobs": count}
 
 
 def message_body(message: Message) -> dict[str, object]:
@@ -195,16 +215,45 @@ def read_choice(prompt: Prompt, options: tuple[str, ...], answer: AnswerChoice) 
     return option, mass.end(option)
 
 
+def choice_schema(options: Sequence[str]) -> dict[str, object]:
+    """The JSON schema of an answer that is one of these options, for servers that take no list of options."""
+    fields = {CHOICE_FIELD: {"type": "string", "enum": list(options)}}
+    return {"type": "object", "properties": fields, "required": [CHOICE_FIELD], "additionalProperties": False}
+
+
+def weigh_schema_choice(options: tuple[str, ...], option: str, tokens: Iterable[DecodedToken]) -> dict[str, float]:
+    """The log-probabilities of the options in an answer that follows their schema: `option` is the one decoded.
+
+    Of the tokens count those from the opening quote of the option on.
+    """
+    quoted = {json.dumps(each, ensure_ascii=False): each for each in options}
+    mass, text, value = ChoiceMass(tuple(quoted)), b"", b""
+    for token in tokens:
+        if b":" in text:
+            _weigh(mass, _value_token(token, begins=not value))
+            value += _value_part(token.raw(), begins=not value)
+        text += token.raw()
+    weights = mass.end(json.dumps(option, ensure_ascii=False))
+    return {each: weights[name] for name, each in quoted.items()}
+
+
+def _value_token(token: DecodedToken, *, begins: bool) -> DecodedToken:
+    """A token and its rivals without what stands around the quoted option."""
+    rivals = [Token.of(_value_part(top.raw(), begins=begins), top.logprob) for top in token.top_logprobs]
+    decoded = Token.of(_value_part(token.raw(), begins=begins), token.logprob)
+    return DecodedToken(**decoded.model_dump(by_alias=True), top_logprobs=rivals)
+
+
+def _value_part(raw: bytes, *, begins: bool) -> bytes:
+    value = raw.lstrip() if begins else raw
+    end = value.find(b'"', 1 if begins else 0)
+    return value if end < 0 else value[: end + 1]
+
+
 def _weigh(mass: ChoiceMass, token: DecodedToken) -> None:
     allowed = [top for top in token.top_logprobs if top.logprob > _FORBIDDEN]
     complete = len(allowed) < len(token.top_logprobs) or not allowed
-    floor = None if complete else min(top.logprob for top in allowed) - _UNLISTED_STEP
+    floor = None if complete else min(top.logprob for top in (token, *allowed)) - _UNLISTED_STEP
     others = [top for top in allowed if (top.raw(), top.logprob) != (token.raw(), token.logprob)]
     pairs = [(top.raw() or UNKNOWN, top.logprob) for top in others]
     mass.step([(token.raw(), token.logprob), *pairs], token.raw(), floor=floor)
-
-
-def counter(metrics: str, name: str) -> int | None:
-    """A counter of a Prometheus text, summed over its labels; None where the text does not contain it."""
-    lines = [line for line in metrics.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
-    return sum(int(float(line.rpartition(" ")[2])) for line in lines) if lines else None

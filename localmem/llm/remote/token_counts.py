@@ -1,0 +1,108 @@
+"""How the tokens of a prompt are counted: by the model's tokenizer on disk, by the server's, or by an estimate.
+
+The tokenizer on disk is used where it agrees with the server's, because it needs no request. An estimate, and a
+tokenizer that no server confirms, are raised when an answer reports that a prompt was longer.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from localmem.llm.base import alternate
+from localmem.llm.remote.openai_protocol import OpenAIProtocol
+from localmem.llm.tokenizer import ChatTokenizer
+from localmem.types import Message
+
+# English has above 4 bytes a token, Chinese and code about 3; the fifth above that is the margin.
+BYTES_PER_TOKEN = 2.5
+_MESSAGE_TOKENS = 8  # of the chat template, for each message
+# Numbers, accents and another script: tokenizers that agree here are the same for our purpose.
+_SAMPLE = "On 12 March 1998 Zoë paid 1,234.50 € for café crème — 안녕하세요, 世界! def f(x): return x**2\n\n\tэто"
+
+
+class TokenCounter(Protocol):
+    """Counts tokens of texts and of prompts. `is_free` says whether counting needs no request."""
+
+    description: str
+    is_free: bool
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, without the chat template."""
+
+    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
+        """Tokens of a prompt under the chat template."""
+
+    def learn(self, counted: int, actual: int) -> None:
+        """A prompt that was counted as `counted` tokens had `actual` ones."""
+
+
+class ServerCounter:
+    """The server's own tokenizer."""
+
+    description = "counted by the server"
+    is_free = False
+
+    def __init__(self, protocol: OpenAIProtocol) -> None:
+        self._protocol = protocol
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        return self._protocol.count_texts(texts)
+
+    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
+        merged = [{"role": message.role, "content": message.content} for message in alternate(messages)]
+        return self._protocol.count_messages(merged, template)
+
+    def learn(self, counted: int, actual: int) -> None:
+        """The server's count is exact."""
+
+
+class DiskCounter:
+    """The model's tokenizer on this machine; `is_confirmed` by the server's, or else corrected by its answers."""
+
+    is_free = True
+
+    def __init__(self, tokenizer: ChatTokenizer, *, is_confirmed: bool) -> None:
+        self._tokenizer = tokenizer
+        self._is_confirmed = is_confirmed
+        self._factor = 1.0
+        self.description = "counted by the model's tokenizer on this machine"
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        return [math.ceil(count * self._factor) for count in self._tokenizer.count_tokens(texts)]
+
+    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
+        return math.ceil(len(self._tokenizer.encode(messages, template)) * self._factor)
+
+    def learn(self, counted: int, actual: int) -> None:
+        if not self._is_confirmed and actual > counted > 0:
+            self._factor *= actual / counted
+
+
+class EstimatingCounter:
+    """Tokens estimated from bytes, with a margin."""
+
+    is_free = True
+    description = f"estimated at {BYTES_PER_TOKEN:g} bytes each, a fifth above the usual, and more once a prompt was"
+
+    def __init__(self) -> None:
+        self._per_byte = 1 / BYTES_PER_TOKEN
+
+    def count_texts(self, texts: Sequence[str]) -> list[int]:
+        return [math.ceil(len(text.encode()) * self._per_byte) for text in texts]
+
+    def count_messages(self, messages: Sequence[Message], template: Mapping[str, object]) -> int:
+        texts = [message.content for message in alternate(messages)]
+        return sum(self.count_texts(texts)) + _MESSAGE_TOKENS * (len(texts) + 1)
+
+    def learn(self, counted: int, actual: int) -> None:
+        if actual > counted > 0:
+            self._per_byte = min(1.0, self._per_byte * actual / counted)
+
+
+def choose_counter(protocol: OpenAIProtocol, *, has_tokenizer: bool, on_disk: ChatTokenizer | None) -> TokenCounter:
+    """The best of the counters that there are for this server. Raises LLMError, LLMUnavailable."""
+    if on_disk is None:
+        return ServerCounter(protocol) if has_tokenizer else EstimatingCounter()
+    if has_tokenizer and protocol.count_texts([_SAMPLE]) != on_disk.count_tokens([_SAMPLE]):
+        return ServerCounter(protocol)
+    return DiskCounter(on_disk, is_confirmed=has_tokenizer)
