@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from finetune.grading import SEGMENT, Answer, read_segments
 from finetune.traces.trace import Trace
 from localmem.segmentation.segmenters import segments_json
+from localmem.text.grounding import words
 from localmem.types import Completion
 
 
@@ -27,10 +28,10 @@ def trivial_rules(stage: str, lessons: Sequence[Trace]) -> Mapping[str, Answer]:
     return {"majority": lambda _: Completion(frequent), "most similar prompt": _nearest(lessons, answers)}
 
 
-def question_text(trace: Trace) -> str:
-    """What the prompt was rendered with, or the last message: the part of a prompt that differs."""
-    inputs = trace.metadata.inputs
-    return "\n".join(inputs.values()) if inputs else trace.context[-1].content
+def _marked_words(trace: Trace) -> list[str]:
+    """The words of a prompt's inputs, each with the name of its input; without inputs those of the last message."""
+    inputs = trace.metadata.inputs or {"": trace.context[-1].content}
+    return [f"{name}={word}" for name, text in inputs.items() for word in words(text)]
 
 
 def _segments(trace: Trace, size: int) -> Completion:
@@ -40,23 +41,23 @@ def _segments(trace: Trace, size: int) -> Completion:
 
 
 def _bag_of_words(lessons: Sequence[Trace], answers: Sequence[str]) -> Answer:
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    model = make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression(C=10, max_iter=1000))
-    model.fit([question_text(trace) for trace in lessons], answers)
-    return lambda trace: Completion(str(model.predict([question_text(trace)])[0]))
+    model = make_pipeline(CountVectorizer(analyzer=_marked_words), LogisticRegression(max_iter=2000))
+    model.fit(lessons, answers)
+    return lambda trace: Completion(str(model.predict([trace])[0]))
 
 
 def _nearest(lessons: Sequence[Trace], answers: Sequence[str]) -> Answer:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer()
-    vectors = vectorizer.fit_transform([question_text(trace) for trace in lessons])
+    vectorizer = TfidfVectorizer(analyzer=_marked_words)
+    vectors = vectorizer.fit_transform(lessons)
 
     def answer(trace: Trace) -> Completion:
-        scores = (vectors @ vectorizer.transform([question_text(trace)]).T).toarray()
+        scores = (vectors @ vectorizer.transform([trace]).T).toarray()
         return Completion(answers[int(scores.argmax())])
 
     return answer
