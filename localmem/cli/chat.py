@@ -36,6 +36,10 @@ def chat(flags: SettingsFlags, now: datetime | None) -> None:
     the words so far.
     """
     settings = flags.load()
+    if settings.llm.url is None:
+        from localmem.weights.manifest import Manifest
+
+        Manifest.load().entry(settings.model)  # a wrong name is said before anything is typed
     with open_runtime(settings) as runtime:
         terminal = _TerminalChat(runtime, settings.user, _clock(now, settings.chat.zone))
         terminal.start(timedelta(minutes=settings.server.idle_minutes))
@@ -166,7 +170,7 @@ def _read_line() -> str | None:
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.", metavar="PORT")
 @settings_options("system", "model", "data_dir", "config")
 def serve(host: str | None, port: int | None, flags: SettingsFlags) -> None:
-    """Serve chat clients with memory: OpenAI's API, Anthropic's and Ollama's.
+    """Serve clients of OpenAI, Anthropic and Ollama with memory.
 
     Runs until Ctrl-C. Without keys in the settings only this machine is served, and everything belongs to the default
     user.

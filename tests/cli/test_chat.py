@@ -40,3 +40,9 @@ def test_an_open_session_continues_when_recent_and_closes_when_old(localmem: Run
     later = localmem("chat", "--now", "2026-03-03T18:10", env=DENSE, stdin="What is my cat called?\n/why\n")
     assert "continuing" not in later.stderr
     assert "Tom" in later.stdout
+
+
+def test_an_unknown_model_is_said_before_anything_is_typed(localmem: Run) -> None:
+    result = localmem("chat", "--model", "nope", stdin="")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "there is no model 'nope'" in result.stderr
