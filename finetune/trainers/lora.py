@@ -221,19 +221,22 @@ def _reject_adapter(adapter: Path, base: Path, error: Exception) -> NoReturn:
 
 
 def _load_base(base: Path, recipe: LoraRecipe) -> "PreTrainedModel":
-    """In float32, in bfloat16 if the recipe says so, or in 4 bits with the other layers in float32."""
+    """In float32, in bfloat16 where that is computed, or in 4 bits with the other layers in float32.
+
+    The base is not trained, so it loses nothing in the narrow format that it is published in; the adapter on it stays
+    in float32 (peft's default).
+    """
     import torch
     from peft import prepare_model_for_kbit_training
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    options: dict[str, object] = {"dtype": torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32}
+    options: dict[str, object] = {"dtype": torch.bfloat16 if training.in_bfloat16(recipe) else torch.float32}
     if recipe.four_bit:  # NormalFloat with doubly quantised constants (Dettmers et al., 2023, section 3)
-        bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         quantization = BitsAndBytesConfig(
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=torch.bfloat16 if bfloat16 else torch.float32,
+            bnb_4bit_compute_dtype=options["dtype"],
         )
         options = {"dtype": torch.float32, "quantization_config": quantization}
     try:

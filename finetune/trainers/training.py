@@ -231,7 +231,6 @@ def trainer_arguments(job: TrainingJob[TrainingRecipe], best: str) -> dict[str, 
     import torch
 
     recipe, on_gpu = job.recipe, torch.cuda.is_available()
-    auto = recipe.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
     return {
         "output_dir": str(job.out / CHECKPOINTS),
         "num_train_epochs": recipe.epochs,
@@ -241,7 +240,7 @@ def trainer_arguments(job: TrainingJob[TrainingRecipe], best: str) -> dict[str, 
         "learning_rate": recipe.learning_rate,
         "warmup_steps": recipe.warmup_steps,
         "weight_decay": recipe.weight_decay,
-        "bf16": recipe.precision == "bfloat16" or auto,
+        "bf16": in_bfloat16(recipe),
         "use_cpu": not on_gpu,
         "seed": recipe.seed,
         "data_seed": recipe.seed,
@@ -257,6 +256,14 @@ def trainer_arguments(job: TrainingJob[TrainingRecipe], best: str) -> dict[str, 
         "disable_tqdm": not sys.stderr.isatty(),
         "dataloader_pin_memory": on_gpu,
     }
+
+
+def in_bfloat16(recipe: TrainingRecipe) -> bool:
+    """Whether to compute in bfloat16: if the recipe says so, by itself where a GPU does."""
+    import torch
+
+    on_gpu = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return recipe.precision == "bfloat16" or (recipe.precision == "auto" and on_gpu)
 
 
 @contextmanager
