@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from localmem.benchmark.latency.measurement import request_count
 from localmem.benchmark.recipes import LatencyRecipe, Load
 from localmem.cli.recipes import build_recipe
 from localmem.config import load_settings, system_options
@@ -81,3 +82,16 @@ def test_the_recipes_of_both_machines_are_shipped() -> None:
     assert a100.models == ("mistral-7b-instruct-v0.3", "llama-3.1-8b-instruct")
     assert set(a100.systems) == set(SYSTEMS)
     assert {1, 2, 4, 8, 16, 32, 64} <= set(a100.concurrency)
+
+
+def test_the_hour_is_planned() -> None:
+    """Assumed: 1, 1.3 and 2.4 s for 64 tokens of an 8B model with 1, 8 and 32 at once, twice that for Theanine, which
+    asks before it replies, 4 s to remember a session, and five minutes to start."""
+    recipe = build_recipe(LatencyRecipe, resource("configs/bench/a100_hour.yaml"))
+    seconds = 300.0
+    for spec in recipe.specs():
+        users = spec.load.concurrency or 1
+        reply = {1: 1.0, 8: 1.3, 32: 2.4}[users]
+        seconds += request_count(recipe, spec) / users * reply * (2 if spec.system == "theanine" else 1)
+        seconds += recipe.ends * 4
+    assert seconds < 3600
