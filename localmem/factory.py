@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from localmem.retrieval.base import EmbeddingCache, Encoder, Reranker, Retriever
     from localmem.segmentation import Segmenter
     from localmem.text.compress import Compressor
+    from localmem.text.grounded_stages import GroundedParts
 
 Progress = Callable[[str], None]
 
+_OPERATIONS = "minilm-l6-v2-operations"  # decides for quotations what they do to those that are remembered
 _FUSION_CONSTANT = 10.0  # better than 60 on LoCoMo and LongMemEval (localmem/evaluation/results/retrieval.md)
 
 
@@ -112,6 +114,35 @@ def reader(settings: Settings) -> Reader | None:
     if name == "none" or settings.system != evidence.SYSTEM.name or settings.retrieval.retriever == "bm25":
         return None
     return Reader(reranker(name, settings.retrieval.device))
+
+
+def stages(settings: Settings, llm: "LLM") -> "LLM":
+    """What answers the stages of memory systems: the backbone, or quotations where it is too small to summarise."""
+    name = settings.chat.stages
+    if name == "model":
+        model = Manifest.load().models.get(settings.model)
+        name = (model and model.statements) or "none"
+    if name == "none" or settings.retrieval.retriever == "bm25":
+        return llm
+    from localmem.text.grounded_stages import GroundedStages
+
+    return GroundedStages(llm, lambda: _grounded_parts(name, settings.retrieval.device))
+
+
+@cache
+def _grounded_parts(name: str, device: str) -> "GroundedParts":
+    from localmem.segmentation.texttiling import TextTiling
+    from localmem.text.grounded_stages import GroundedParts
+    from localmem.text.statements import StatementModel, StatementSelector
+
+    model = StatementModel.load(model_folder(name))
+    base, classifier = _base_encoder(model.base, device), _OPERATIONS
+    return GroundedParts(
+        base,
+        StatementSelector(base, model),
+        lambda pairs: [label.operation for label in pair_classifier(classifier, device).classify(pairs)],
+        TextTiling(base).cut,
+    )
 
 
 def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
@@ -203,13 +234,25 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
 
     By its name or folder; its config.json says which of the two it is.
     """
-    from localmem.classification.pair_classifier import classifier_of, config_of, labels_of
+    from localmem.classification.pair_classifier import base_of, classifier_of, config_of, labels_of
+    from localmem.classification.related_pairs import RelatedPairClassifier
 
-    model = pair_model(name, device)
+    model, config = pair_model(name, device), config_of(model_folder(name))
     try:
-        return classifier_of(labels_of(config_of(model_folder(name))), model)
+        classifier = classifier_of(labels_of(config), model)
     except BadInput as error:
         raise BadInput(f"{name}: {error}") from error
+    base = base_of(config)
+    return RelatedPairClassifier(classifier, _base_encoder(base, device)) if base else classifier
+
+
+@cache
+def _base_encoder(name: str, device: str) -> "Encoder":
+    """The encoder that a shipped part is based on."""
+    _require_package("sentence_transformers", "cpu")
+    from localmem.retrieval.encoder import SentenceEncoder
+
+    return SentenceEncoder(model_folder(name), name=name, device=device)
 
 
 @cache

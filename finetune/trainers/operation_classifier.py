@@ -8,18 +8,20 @@ inferences into operations), and NLI transfer (it learns inference, then operati
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from finetune.operation_pairs import Fold, hold_out
+from finetune.operation_statements import make_pairs, read_blocks
 from finetune.run_folder import Card, save_run
-from finetune.trainers.pair_trainers import FRESH, fit_pairs, make_learner
+from finetune.trainers.pair_trainers import FRESH, StoredPart, fit_pairs, freeze_layers, make_learner
 from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
 from localmem.classification import OPERATIONS
-from localmem.classification.pair_classifier import INFERENCES, config_of, labels_of
+from localmem.classification.encoder_part import part_notes
+from localmem.classification.pair_classifier import INFERENCES, NOTES, config_of, labels_of
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import (
     SHIPPED,
@@ -29,6 +31,9 @@ from localmem.evaluation.datasets.labelled_pairs import (
     read_operations,
 )
 from localmem.weights.manifest import Role
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Regime = Literal["scratch", "zero-shot", "transfer"]
 NLI = "nli"  # the folder of the inference model inside that of the run that starts from it
@@ -50,6 +55,13 @@ class OperationRecipe(TrainingRecipe):
     """Operations only; inference only, mapped to operations; or inference, then operations."""
     data: tuple[Path, ...] = ()
     """Operation pairs: JSONL of memory, summary, label and group, or HaluMem's personas; default: the shipped pairs."""
+    repeats: int = Field(1, ge=1)
+    """How often the pairs of `data` are learned in an epoch, beside pairs made from statements."""
+    statements: int = Field(0, ge=0)
+    """Number of pairs made by recombining the shipped statements; they are learned and never validated on."""
+    frozen_layers: int | None = Field(None, ge=0)
+    """Lower layers of the encoder that stay as they are, with its embeddings; the result is stored without them, as
+    int8. Unset, all weights learn and are stored."""
     nli: tuple[Path, ...] = ()
     """Inference pairs (SICK, SNLI, MultiNLI, KLUE-NLI)."""
     nli_valid: tuple[Path, ...] = ()
@@ -86,6 +98,7 @@ def train(job: TrainingJob[OperationRecipe]) -> TrainingResult:
         return _train_inference(job)
     # Read first, so that a mistake in it is reported before the longer training.
     pairs = hold_out(read_operation_pairs(job.recipe), job.recipe.validation_share, job.recipe.seed)
+    pairs = Fold(add_statement_pairs(pairs.train, job.recipe), pairs.held_out)
     lesson = PairLesson(OPERATIONS, pairs, operation_files(job.recipe), "Memory operations")
     base = job.recipe.base
     if job.recipe.regime == "transfer":
@@ -123,6 +136,9 @@ def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson
     recipe, pairs = job.recipe, lesson.pairs
     set_seed(recipe.seed)
     learner = make_learner(base, lesson.labels, recipe.window, pairs.train, recipe.split_layers)
+    if recipe.frozen_layers is not None:
+        freeze_layers(learner.model, recipe.frozen_layers)
+        setattr(learner.model.config, NOTES, getattr(learner.model.config, NOTES, {}))
     job.notify(f"{lesson.title}: {len(pairs.train)} training pairs, {len(pairs.held_out)} validation pairs")
     weights = label_weights(pairs.train, lesson.labels) if recipe.balance else dict.fromkeys(lesson.labels, 1.0)
     measures = PairMeasures(lesson.labels)
@@ -130,8 +146,21 @@ def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson
     results: dict[str, object] = {"learned": len(pairs.train), "checked": len(pairs.held_out), "labels": lesson.labels}
     results |= {"weights": weights, "confusion": measures.confusion}
     role: Role = "nli" if recipe.regime == "zero-shot" else "classifier"
-    save_run(job, learner.model, learner.tokenizer, _card(recipe, base, lesson), result, results, role)
+    model, tokenizer = learner.model, learner.tokenizer
+    if recipe.frozen_layers is not None:
+        getattr(model.config, NOTES).update(part_notes(base))
+        save_run(
+            job, cast("PreTrainedModel", StoredPart(model)), None, _card(recipe, base, lesson), result, results, role
+        )
+    else:
+        save_run(job, model, tokenizer, _card(recipe, base, lesson), result, results, role)
     return result
+
+
+def add_statement_pairs(pairs: Sequence[LabelledPair], recipe: OperationRecipe) -> list[LabelledPair]:
+    """The training pairs as often as the recipe says, and those made from statements."""
+    made = make_pairs(read_blocks(), recipe.statements, recipe.seed) if recipe.statements else []
+    return [*made, *list(pairs) * recipe.repeats]
 
 
 class PairMeasures:

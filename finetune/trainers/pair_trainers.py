@@ -6,7 +6,7 @@ pair is written and which token a digit is.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +15,7 @@ from finetune.operation_pairs import Fold
 from finetune.trainers import training
 from finetune.trainers.training import Measure, TrainingJob, TrainingRecipe, TrainingResult
 from localmem.classification import pair_classifier
+from localmem.classification.encoder_part import save_part
 from localmem.classification.pair_classifier import LABELS, NOTES, SPLIT_LAYERS, is_t5, t5_input
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair
@@ -143,6 +144,28 @@ def _load_model(folder: Path, labels: Sequence[str], split_layers: int, *, t5: b
         kind, options = SplitBert, {"config": config, "attn_implementation": "sdpa"}
     model: PreTrainedModel = kind.from_pretrained(str(folder), **options, ignore_mismatched_sizes=True, **_LOCAL)
     return model
+
+
+def freeze_layers(model: "PreTrainedModel", count: int) -> None:
+    """Leave an encoder's embeddings and its lower `count` layers as they are."""
+    fixed = ("embeddings", *(f"layer.{number}" for number in range(count)))
+    for name, weight in model.named_parameters():
+        weight.requires_grad = not any(f".{part}." in f".{name}" for part in fixed)
+
+
+class StoredPart:
+    """A trained classifier that is saved without what it shares with its encoder."""
+
+    def __init__(self, model: "PreTrainedModel") -> None:
+        self._model = model
+
+    def save_pretrained(self, folder: str) -> None:
+        """Write the part's folder."""
+        save_part(Path(folder), self._model)
+
+    def parameters(self) -> Iterator["torch.nn.Parameter"]:
+        """The weights that learned."""
+        return (weight for weight in self._model.parameters() if weight.requires_grad)
 
 
 def fit_pairs(

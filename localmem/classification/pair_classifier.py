@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from localmem.batching import Batched, map_by_length
 from localmem.classification import OPERATIONS, Operation, OperationLabel, PairClassifier
+from localmem.classification.encoder_part import BASE, load_part, part_base
 from localmem.errors import BadInput, ModelMissing, requires
 from localmem.files import read_json
 from localmem.llm.device import fastest_cpu_dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
@@ -63,6 +64,12 @@ def labels_of(config: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(str(names[number]) for number in sorted(names, key=int)) if isinstance(names, dict) else ()
 
 
+def base_of(config: Mapping[str, object]) -> str | None:
+    """The encoder that the model is stored without; None for one that is stored whole."""
+    base = _notes_of(config).get(BASE)
+    return None if base is None else str(base)
+
+
 def split_layers_of(config: Mapping[str, object]) -> int:
     """The number of layers that process the two texts of a pair separately; 0 for an ordinary model."""
     layers = _notes_of(config).get(SPLIT_LAYERS)
@@ -100,7 +107,8 @@ class PairWeights(ABC):
         try:
             with no_progress_bar():
                 model = self._load(folder, dtype)
-            self._tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
+            words = part_base(_notes_of(config)) if BASE in _notes_of(config) else folder
+            self._tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(words), **_LOCAL)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise BadInput(f"{folder} holds no pair classifier: {reason}") from error
@@ -145,7 +153,12 @@ class EncoderWeights(PairWeights):
     def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
         from transformers import AutoModelForSequenceClassification
 
-        model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(str(folder), dtype=dtype, **_LOCAL)
+        notes = _notes_of(config_of(folder))
+        model: PreTrainedModel = (
+            load_part(folder, notes, dtype)
+            if BASE in notes
+            else AutoModelForSequenceClassification.from_pretrained(str(folder), dtype=dtype, **_LOCAL)
+        )
         self._positions = int(model.config.max_position_embeddings)
         return model
 

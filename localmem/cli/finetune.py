@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from finetune import operation_pairs
 from finetune.run_folder import is_first_process
-from finetune.trainers import compressor, operation_classifier, ranking, reranker, retriever, segmenter
+from finetune.trainers import compressor, operation_classifier, ranking, reranker, retriever, segmenter, statements
 from finetune.trainers.compressor import Extractor
 from finetune.trainers.training import TrainingJob, TrainingResult
 from localmem.cli.options import (
@@ -47,8 +47,9 @@ def run_options(command: Command) -> Command:
 
 
 def make_job(recipe: BaseModel, out: Path, *, resume: bool = False, name: str | None = None) -> TrainingJob[Any]:
-    """The job of the current command line, which reports to the terminal."""
-    return TrainingJob(recipe, out, name, command_line(), resume, note)
+    """The job of the current command line, which reports to the terminal; of several processes, only the first does."""
+    notify = note if is_first_process() else lambda _: None
+    return TrainingJob(recipe, out, name, command_line(), resume, notify)
 
 
 def command_line() -> str:
@@ -101,6 +102,21 @@ def train_texttiling(recipe: segmenter.TextTilingRecipe, out: Path, name: str | 
     """
     job = make_job(recipe, out, name=name)
     print_result(segmenter.train_tiling(job), job, as_json=as_json)
+
+
+@finetune.command("statements")
+@recipe_options(statements.StatementRecipe, flags=["base", "data", "labels"])
+@out_option
+@name_option
+@json_option
+def train_statements(recipe: statements.StatementRecipe, out: Path, name: str | None, as_json: bool) -> None:
+    """Train a selector of what is worth remembering.
+
+    A logistic regression over the vectors and a few cues of people's sentences: a minute on a CPU. The setting
+    chat.stages quotes what it selects in place of summaries by a backbone that is too small to write them.
+    """
+    job = make_job(recipe, out, name=name)
+    print_result(statements.train(job), job, as_json=as_json)
 
 
 @finetune.command("compressor")

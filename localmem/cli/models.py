@@ -94,15 +94,15 @@ def pull(names: tuple[str, ...]) -> None:
 
 
 @models.command("import")
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--name", help="Name of the model (default: the folder's name).", metavar="NAME")
+@click.argument("source", type=click.Path(path_type=Path), metavar="DIR|FILE.gguf")
+@click.option("--name", help="Name of the model (default: the folder's or file's name).", metavar="NAME")
 @click.option("--role", type=click.Choice(_ROLES), help="Role of the model (default: as the folder says).")
 @click.option("--licence", default="not stated", help="Licence shown in the list.", metavar="TEXT")
 @click.option("--memory-position", type=click.Choice(_POSITIONS), default="last", help="Position of recalled memory.")
 @click.option("--link", is_flag=True, help="Link to the folder instead of copying it.")
 @click.option("--replace", is_flag=True, help="Overwrite an existing model of this name.")
 def import_(
-    folder: Path,
+    source: Path,
     name: str | None,
     role: "Role | None",
     licence: str,
@@ -110,16 +110,17 @@ def import_(
     link: bool,
     replace: bool,
 ) -> None:
-    """Import a folder of weights.
+    """Import a folder of weights, or a GGUF file.
 
-    DIR has the layout of transformers or sentence-transformers.
+    DIR has the layout of transformers or sentence-transformers. FILE.gguf, a Llama model with the tokenizer of SmolLM2,
+    is converted to one; serve other GGUF files with llama.cpp or Ollama behind llm.url.
     """
     from localmem.weights.folder import format_size
     from localmem.weights.offline import ImportOptions, import_model
 
     options = ImportOptions(name, role, licence, memory_position, link, replace)
     with _errors_in_one_line():
-        entry = import_model(folder, options)
+        entry = import_model(source, options)
     note(f"{entry.name}: {entry.role}, {format_size(entry.size)}, context {entry.context_length or 'unknown'}")
     click.echo(entry.name)
 

@@ -289,7 +289,7 @@ def agent_maker(by_system: Mapping[str, Settings], encoder: Callable[[], Encoder
             return factory.retriever(own, encoder, system=factory.SYSTEMS[own.system])
 
         return Conversation(
-            memory=factory.memory(own, factory.Parts(spec.llm, index), spec.bank),
+            memory=factory.memory(own, factory.Parts(factory.stages(own, spec.llm), index), spec.bank),
             llm=spec.llm,
             journal=spec.journal,
             speakers=spec.speakers,

@@ -236,7 +236,8 @@ class Runtime:
     def _parts(self, user: str | None) -> factory.Parts:
         """Parts of a memory. The user's index may be saved in a file; an index for a single comparison never is."""
         new_index, day_first = lambda: self._retriever(None), self.settings.day_first
-        llm = ForUser(self.llm, user) if user else self.llm
+        llm = factory.stages(self.settings, self.llm) if self._loads_backbone else self.llm
+        llm = ForUser(llm, user) if user else llm
         return factory.Parts(llm, lambda: self._retriever(user), new_index, self._wrap, day_first)
 
     def _retriever(self, user: str | None) -> Retriever:

@@ -46,6 +46,10 @@ class TextTiling:
         rows = iter(self._encoder.encode([text for exchanges in texts for text in exchanges], "passage"))
         return [self._segments(np.array([next(rows) for _ in exchanges], dtype=np.float64)) for exchanges in texts]
 
+    def cut(self, texts: Sequence[str]) -> list[range]:
+        """The segments of one dialogue, given as the text of each exchange."""
+        return self._segments(np.array(self._encoder.encode(texts, "passage"), dtype=np.float64))
+
     def _segments(self, rows: Floats) -> list[range]:
         count = len(rows)
         if count < 2:

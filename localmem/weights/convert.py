@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[np.float32]
 
 _CONTROL = 3  # gguf.TokenType.CONTROL
-_LLAMA: dict[str, Any] = read_yaml(Path(__file__).with_name("llama.yaml"))
+LLAMA: dict[str, Any] = read_yaml(Path(__file__).with_name("llama.yaml"))
 
 
 def gguf_to_transformers(source: Path, target: Path) -> None:
@@ -35,7 +35,7 @@ def gguf_to_transformers(source: Path, target: Path) -> None:
     reader = _open_reader(source)
     target.mkdir(parents=True, exist_ok=True)
     write_json(target / "config.json", _config(reader), indent=1)
-    ids = {name: _number(reader, key) for name, key in _LLAMA["ids"].items()}
+    ids = {name: _number(reader, key) for name, key in LLAMA["ids"].items()}
     write_json(target / "generation_config.json", ids, indent=1)
     write_json(target / "tokenizer.json", _tokenizer(reader), indent=1)
     write_json(target / "tokenizer_config.json", _tokenizer_config(reader), indent=1)
@@ -53,7 +53,10 @@ def _open_reader(source: Path) -> "GGUFReader":
         raise BadInput(f"cannot read {source} as GGUF ({error}): fetch it again") from error
     kind = (_field(reader, "general.architecture"), _field(reader, "tokenizer.ggml.pre"))
     if kind != ("llama", "smollm"):
-        raise BadInput(f"{source} is a {kind[0]} model with a {kind[1]} tokenizer: only llama with smollm is supported")
+        raise BadInput(
+            f"{source} is a {kind[0]} model with a {kind[1]} tokenizer: only llama with smollm is converted. Serve "
+            "other files with llama.cpp or Ollama, and set llm.url"
+        )
     return reader
 
 
@@ -70,8 +73,8 @@ def _number(reader: "GGUFReader", key: str) -> int:
 
 def _config(reader: "GGUFReader") -> dict[str, object]:
     config = {
-        **_LLAMA["config"],
-        **{name: _number(reader, key) for name, key in (_LLAMA["ids"] | _LLAMA["sizes"]).items()},
+        **LLAMA["config"],
+        **{name: _number(reader, key) for name, key in (LLAMA["ids"] | LLAMA["sizes"]).items()},
         # GGUF stores float32, 9.999999747e-06; six digits restore the original value.
         "rms_norm_eps": float(f"{_field(reader, 'llama.attention.layer_norm_rms_epsilon'):.6g}"),
         "rope_theta": float(cast(float, _field(reader, "llama.rope.freq_base"))),
@@ -96,7 +99,7 @@ def _tokenizer(reader: "GGUFReader") -> dict[str, object]:
         if kind == _CONTROL
     ]
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    content: dict[str, Any] = _LLAMA["tokenizer"]
+    content: dict[str, Any] = LLAMA["tokenizer"]
     model = {**content["model"], "vocab": vocabulary, "merges": [merge.split(" ") for merge in merges]}
     return {**content, "added_tokens": added, "model": model}
 
@@ -104,7 +107,7 @@ def _tokenizer(reader: "GGUFReader") -> dict[str, object]:
 def _tokenizer_config(reader: "GGUFReader") -> dict[str, object]:
     tokens = _tokens(reader)
     config = {
-        **{name.removesuffix("_id"): tokens[_number(reader, key)] for name, key in _LLAMA["ids"].items()},
+        **{name.removesuffix("_id"): tokens[_number(reader, key)] for name, key in LLAMA["ids"].items()},
         "chat_template": _field(reader, "tokenizer.chat_template"),
         "clean_up_tokenization_spaces": False,
         "model_max_length": _number(reader, "llama.context_length"),
@@ -139,7 +142,7 @@ def _deinterleave(array: "Array", heads: int) -> "Array":
 
 def _name(tensor: str) -> str:
     stem, _, kind = tensor.rpartition(".")
-    if stem in _LLAMA["outside"]:
-        return f"{_LLAMA['outside'][stem]}.{kind}"
+    if stem in LLAMA["outside"]:
+        return f"{LLAMA['outside'][stem]}.{kind}"
     _, block, part = stem.split(".")
-    return f"model.layers.{block}.{_LLAMA['block'][part]}.{kind}"
+    return f"model.layers.{block}.{LLAMA['block'][part]}.{kind}"

@@ -4,7 +4,7 @@ Compares with the sizes and checksums of the manifest. Does not use the network 
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
@@ -14,7 +14,17 @@ from tqdm import tqdm
 
 from localmem.errors import LocalmemError, ModelDamaged, ModelMissing
 from localmem.resources import resource
-from localmem.weights.manifest import LOCAL_NAME, Entry, FileSum, Local, Manifest, Pin, Shipped, models_dir
+from localmem.weights.manifest import (
+    LOCAL_NAME,
+    Entry,
+    FileSum,
+    Local,
+    Manifest,
+    Pin,
+    Shipped,
+    ShippedReranker,
+    models_dir,
+)
 
 if TYPE_CHECKING:
     Bar: TypeAlias = tqdm[NoReturn]
@@ -44,9 +54,12 @@ def model_path(name: str, directory: Path | None = None) -> Path:
 
 
 def model_folder(name: str) -> Path:
-    """The path if it is a folder, else the folder of the model of this name. Raises as `model_path` does."""
+    """The path if it is a folder, else the folder of the shipped part or the model of this name.
+
+    Raises as `model_path` does.
+    """
     folder = Path(name).expanduser()
-    return folder if folder.is_dir() else model_path(name)
+    return folder if folder.is_dir() else _find_shipped(Manifest.load().parts, name) or model_path(name)
 
 
 def repair_command(model: Entry) -> str:
@@ -100,11 +113,15 @@ def shipped_adapters(model: str) -> dict[str, Path]:
 
 def shipped_reranker(name: str) -> Path | None:
     """The folder of the shipped reranker of this name, None without one. Raises ModelDamaged for an incomplete one."""
-    for reranker in Manifest.load().rerankers:
-        if reranker.name == name:
-            folder = shipped_folder(reranker)
-            if problem := next(_wrong_sizes(folder, reranker.files), None):
-                raise ModelDamaged(f"the reranker in {folder} is damaged ({problem}): install localmem again")
+    return _find_shipped(Manifest.load().rerankers, name)
+
+
+def _find_shipped(shipped: Iterable[ShippedReranker], name: str) -> Path | None:
+    for model in shipped:
+        if model.name == name:
+            folder = shipped_folder(model)
+            if problem := next(_wrong_sizes(folder, model.files), None):
+                raise ModelDamaged(f"the model in {folder} is damaged ({problem}): install localmem again")
             return folder
     return None
 

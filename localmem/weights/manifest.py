@@ -95,7 +95,8 @@ class Entry(_Strict):
 
     `memory_position` is the place of recalled memory in the prompt: in the system message, or last, just before the
     user's turn. `reply_tokens` limits the replies of a model that would not come to an end, and `reader` answers
-    questions about the user in place of one that cannot read memory. A model without `source` was imported by the user.
+    questions about the user in place of one that cannot read memory. `statements` names what selects statements for one
+    that cannot summarise: the stages of memory systems then quote. A model without `source` was imported by the user.
     """
 
     name: Name
@@ -113,6 +114,7 @@ class Entry(_Strict):
     memory_position: MemoryPosition = "last"
     reply_tokens: int | None = Field(default=None, gt=0)
     reader: str | None = None
+    statements: str | None = None
     approximate_size: int | None = Field(default=None, gt=0)
     notes: str = ""
 
@@ -146,6 +148,14 @@ class ShippedReranker(_Strict):
     notes: str = ""
 
 
+class ShippedPart(ShippedReranker):
+    """A trained part of another role that is shipped in the same way, in models/parts/`name`."""
+
+    parent: ClassVar[str] = "parts"
+
+    role: Role
+
+
 class Adapter(_Strict):
     """A LoRA adapter that is shipped with localmem, in models/adapters/`name`, for prompts of the model `base`.
 
@@ -162,7 +172,7 @@ class Adapter(_Strict):
     notes: str = ""
 
 
-Shipped = Adapter | ShippedReranker
+Shipped = Adapter | ShippedReranker | ShippedPart
 
 
 class Pin(_Strict):
@@ -178,6 +188,7 @@ class _Shipped(_Strict):
     models: tuple[Entry, ...] = ()
     adapters: tuple[Adapter, ...] = ()
     rerankers: tuple[ShippedReranker, ...] = ()
+    parts: tuple[ShippedPart, ...] = ()
 
 
 class Local(_Strict):
@@ -209,7 +220,7 @@ def models_dir() -> Path:
 
 
 class Manifest:
-    """All models by name, the groups of names for `pull`, and the shipped adapters and rerankers."""
+    """All models by name, the groups of names for `pull`, and what is shipped: adapters, rerankers and other parts."""
 
     def __init__(
         self,
@@ -217,11 +228,13 @@ class Manifest:
         groups: Mapping[str, Sequence[str]],
         adapters: Sequence[Adapter] = (),
         rerankers: Sequence[ShippedReranker] = (),
+        parts: Sequence[ShippedPart] = (),
     ) -> None:
         self.models = dict(models)
         self.groups = {name: tuple(members) for name, members in groups.items()}
         self.adapters = tuple(adapters)
         self.rerankers = tuple(rerankers)
+        self.parts = tuple(parts)
 
     @classmethod
     def load(cls, directory: Path | None = None, shipped: Path | None = None) -> Self:
@@ -241,7 +254,7 @@ class Manifest:
                 source = model.source.model_copy(update={"revision": pin.revision})
                 models[name] = model.model_copy(update={"source": source, "files": pin.files})
         # The user's model wins over one of the same name that a later version of localmem ships.
-        return cls(models | local.models, content.groups, content.adapters, content.rerankers)
+        return cls(models | local.models, content.groups, content.adapters, content.rerankers, content.parts)
 
     def entry(self, name: str) -> Entry:
         """The model of this name. Raises BadInput with the most similar name."""

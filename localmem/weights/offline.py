@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from re import fullmatch
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from localmem.errors import BadInput, ModelDamaged, ModelMissing
 from localmem.files import read_json
+from localmem.weights.convert import gguf_to_transformers
 from localmem.weights.folder import (
     PARTIAL,
     bytes_bar,
@@ -60,12 +61,15 @@ class ImportOptions:
 
 
 def import_model(source: Path, options: ImportOptions, directory: Path | None = None) -> Entry:
-    """Adds the folder `source` under a name, with the checksums of its files, and returns its description.
+    """Adds the folder or GGUF file `source` under a name, with the checksums of its files; returns its description.
 
-    Raises BadInput when the folder contains no model, when its role is unclear, or when the name is in use.
+    A GGUF file is converted first. Raises BadInput when there is no model in it, when its role is unclear, or when the
+    name is in use.
     """
     directory = directory or models_dir()
     source = source.absolute()
+    if source.suffix == ".gguf":
+        return _import_gguf(source, options, directory)
     _require_model(source)
     letters = (letter if letter.isalnum() or letter in "._-" else "-" for letter in source.name.lower())
     name = options.name or "".join(letters).strip("-._") or "model"
@@ -82,6 +86,18 @@ def import_model(source: Path, options: ImportOptions, directory: Path | None = 
         model = Entry(**{**dict(model), "files": file_sums(folder, name)})
         update_local(directory, models={name: model})
     return model
+
+
+def _import_gguf(source: Path, options: ImportOptions, directory: Path) -> Entry:
+    if options.link:
+        raise BadInput(f"{source} must be converted and cannot be linked to: omit --link")
+    if not source.is_file():
+        raise BadInput(f"there is no file {source}: give a GGUF file")
+    (directory / PARTIAL).mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=directory / PARTIAL, prefix="gguf-") as work:
+        folder = Path(work) / source.stem
+        gguf_to_transformers(source, folder)
+        return import_model(folder, options, directory)
 
 
 def _require_model(source: Path) -> None:

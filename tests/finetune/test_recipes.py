@@ -10,6 +10,7 @@ from finetune.trainers.operation_classifier import OperationRecipe
 from finetune.trainers.reranker import RerankerRecipe
 from finetune.trainers.retriever import RetrieverRecipe
 from finetune.trainers.segmenter import SegmenterRecipe, TextTilingRecipe
+from finetune.trainers.statements import StatementRecipe
 from finetune.trainers.training import Recipe
 from localmem.files import read_yaml
 from localmem.resources import resource
@@ -21,6 +22,7 @@ RECIPES: dict[str, type[Recipe]] = {
     "reranker": RerankerRecipe,
     "retriever": RetrieverRecipe,
     "segmenter": SegmenterRecipe,
+    "statements": StatementRecipe,
     "texttiling": TextTilingRecipe,
 }
 VARIANTS: dict[str, type[Recipe]] = {"lora-carecall": LoraRecipe}  # other values of the same fields

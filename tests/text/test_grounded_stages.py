@@ -1,0 +1,111 @@
+"""Stages answered by quotations: nothing is said that was not, formats are kept, and the backbone is not asked."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from localmem.bank import Bank
+from localmem.errors import BadSettings
+from localmem.factory import SYSTEMS
+from localmem.llm.scripted import ScriptedLLM
+from localmem.prompts import render
+from localmem.systems import Parts
+from localmem.text.grounded_stages import GroundedParts, GroundedStages
+from localmem.text.statements import StatementSelector
+from localmem.types import Choice, Message, Prompt
+from tests.fakes import WordEncoder, WordRetriever, session
+from tests.text.test_statements import model
+
+FIRST = session("My son is called Rui. Nice weather.", "I see.", "I live in Porto.", "Lovely.")
+SECOND = session("I live in Faro now.", "Oh.", name="s2")
+FREE = Prompt("free", (Message("user", "hello"),))
+ASKING = [name for name, system in SYSTEMS.items() if system.asks_llm and name != "evidence"]
+
+
+def replace_towns(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    return ["REPLACE" if all("I live in" in text for text in pair) else "APPEND" for pair in pairs]
+
+
+def refuse(prompt: Prompt) -> str:
+    raise BadSettings(f"{prompt.name} asked the backbone")
+
+
+def stages() -> GroundedStages:
+    encoder = WordEncoder()
+    parts = GroundedParts(
+        encoder, StatementSelector(encoder, model()), replace_towns, lambda texts: [range(len(texts))]
+    )
+    return GroundedStages(ScriptedLLM(refuse), lambda: parts)
+
+
+def parts_of(llm: GroundedStages) -> Parts:
+    return Parts(
+        llm,
+        WordRetriever,
+        load_classifier=lambda _: pytest.fail("no classifier"),
+        load_reranker=lambda _: pytest.fail("no reranker"),
+        load_segmenter=lambda _: pytest.fail("no segmenter"),
+        load_compressor=lambda _: pytest.fail("no compressor"),
+    )
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_every_system_remembers_only_what_was_said_and_asks_no_backbone(name: str) -> None:
+    from localmem.config import system_options
+
+    options = system_options(name, {})
+    if "classifier" in options:
+        options["classifier"] = None
+    memory = SYSTEMS[name].new_memory(parts_of(stages()), options, Bank())
+    for each in (FIRST, SECOND):
+        memory.apply(memory.end_session(each))
+    recall = memory.recall(session("Where do I live?", name="s3"))
+    kept = " ".join([unit.text for unit in memory.bank.live()] + [*memory.bank.notes.values(), recall.text])
+    assert "I live in" in kept
+    known = " ".join(turn.text for each in (FIRST, SECOND) for turn in each.turns)
+    quoted = [part.split('"', 1)[0] for part in kept.split('said: "')[1:]]
+    assert all(text in known for text in quoted)
+    assert not memory.fallbacks
+
+
+def answer(name: str, **inputs: object) -> str:
+    return stages().generate([render(name, form=None, **inputs)])[0].text
+
+
+def test_a_rewritten_summary_drops_what_is_outdated_and_repeats_nothing() -> None:
+    memory = 'Ana said: "I live in Porto."\nAna said: "My son is Rui."'
+    dialogue = "Ana: I live in Faro now. My son is Rui.\nTom: I like my cat."
+    assert answer("rsum/update", memory=memory, dialogue=dialogue, limit=5).splitlines() == [
+        '- Ana said: "My son is Rui."',
+        '- Ana said: "I live in Faro now."',
+    ]
+    assert answer("rsum/update", memory=memory, dialogue=dialogue, limit=1) == '- Ana said: "I live in Faro now."'
+
+
+def test_a_chronicle_is_continued_by_whole_quotations() -> None:
+    text = answer("memorybank/events", before='A said: "x. y." A said: "z."', news="2 May: n", user="A", assistant="B")
+    assert text.splitlines() == ['- A said: "x. y."', '- A said: "z."', "- 2 May: n"]
+
+
+def test_an_insight_names_what_it_updates() -> None:
+    statements = 'M1 (2 May 2026): Ana said: "I live in Porto."\nNow, Ana: I live in Faro.'
+    (insight,) = json.loads(answer("creem/blend", statements=statements, speaker="Ana", count=2, refine=True))[
+        "insights"
+    ]
+    assert insight == {"insight": 'Ana said: "I live in Faro."', "operation": "Updated", "remove": ["M1"]}
+
+
+def test_operations_are_decided_by_the_part_in_one_call() -> None:
+    pairs = [("I live in A", "I live in B"), ("I live in A", "My dog")]
+    form = Choice(("REPLACE", "APPEND"))
+    prompts = [render("carecall/operation", form=form, memory=old, sentence=new) for old, new in pairs]
+    assert [completion.text for completion in stages().generate(prompts)] == ["REPLACE", "APPEND"]
+
+
+def test_other_prompts_go_to_the_backbone_in_their_place() -> None:
+    llm = GroundedStages(ScriptedLLM(lambda prompt: prompt.name), lambda: pytest.fail("not needed"))
+    prompts = [render("carecall/fuse", memories=["a"], sentence="b"), FREE]
+    assert [completion.text for completion in llm.generate(prompts)] == ['{"loses": false, "sentence": ""}', "free"]
+    assert "".join(llm.stream(FREE)) == "free"
+    assert "".join(llm.stream(prompts[0])) == '{"loses": false, "sentence": ""}'
