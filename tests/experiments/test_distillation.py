@@ -1,6 +1,7 @@
 """Collecting one's own conversations: logs without questions, the store, several samples, what is said before."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from localmem.cli.distill import distill
 from localmem.errors import BadInput
 from localmem.llm.scripted import ScriptedLLM
 from localmem.store import Store
-from localmem.types import Prompt, Turn
+from localmem.types import Hide, Prompt, Turn
 from tests.finetune.traces.test_division import START
 
 STARTER = "smollm2-135m-instruct"
@@ -87,10 +88,14 @@ def test_the_stored_conversations_are_collected(tmp_path: Path, monkeypatch: pyt
         journal = store.journal("ana", "rsum")
         texts = (("user", "I fly a kite."), ("assistant", "How nice."))
         journal.add_turns("s1", [Turn(f"s1.{n}", role, role, text, START) for n, (role, text) in enumerate(texts)])  # type: ignore[arg-type]
+        journal.add_turns("s2", [Turn("s2.0", "user", "user", "My secret is 1234.", START + timedelta(days=1))])
+        journal.commit("s2", [Hide("s2.0", "forget it", START + timedelta(days=1))])
     assert collect(tmp_path / "lessons", "--from-store") == {"summarize": 1, "respond": 1}
     (reply,) = read_traces(tmp_path / "lessons" / "traces" / "respond.jsonl")
     assert (reply.metadata.work.dataset, reply.metadata.work.episode) == ("store", "ana")
     assert "I fly a kite." in reply.context_text
+    written = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "lessons").rglob("*.jsonl"))
+    assert "1234" not in written  # a turn that was to be forgotten is nobody's lesson
 
 
 def test_nothing_to_collect_from_and_a_misspelt_stage_are_errors(tmp_path: Path) -> None:
