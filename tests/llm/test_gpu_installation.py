@@ -46,13 +46,13 @@ def test_the_driver_is_named(number: str, state: str, blind: Path) -> None:
 
 
 def test_what_vllm_compiles_with_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(gpu_installation.shutil, "which", lambda name: None)
-    monkeypatch.setattr(gpu_installation.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"include": str(tmp_path)})
     compiler, headers = gpu_installation.missing_tools()
     assert "install gcc" in compiler
     assert str(tmp_path) in headers
     (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(gpu_installation.shutil, "which", lambda name: "/usr/bin/cc" if name == "cc" else None)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/cc" if name == "cc" else None)
     assert list(gpu_installation.missing_tools()) == []
 
 

@@ -293,13 +293,15 @@ def paired_ttfts(turns: Sequence[Sample], bare: Sequence[Sample]) -> list[tuple[
 
 def _paired_overhead(pairs: Sequence[tuple[tuple[str, str], float, float]]) -> Overhead:
     added = [(conversation, with_memory - alone) for conversation, with_memory, alone in pairs]
-    sides = [[pair[at] for pair in pairs] for at in (1, 2)]
-    ratios = [_percentile(sides[0], rank) / max(_percentile(sides[1], rank), 1e-9) for rank in (50, 95)]
+    ours, alone = [pair[1] for pair in pairs], [pair[2] for pair in pairs]
+    ratios = [_percentile(ours, rank) / max(_percentile(alone, rank), 1e-9) for rank in (50, 95)]
     bounds = [cluster_interval(added, cluster_percentile(rank)) for rank in (50, 95)]
     intervals = [(round(each[0], 3), round(each[1], 3)) if each else None for each in bounds]
     return Overhead(
-        *(_percentile([value for _, value in added], rank) for rank in (50, 95)),
-        *(round(ratio, 4) for ratio in ratios),
+        _percentile([value for _, value in added], 50),
+        _percentile([value for _, value in added], 95),
+        round(ratios[0], 4),
+        round(ratios[1], 4),
         ttft_p50_interval_ms=intervals[0],
         ttft_p95_interval_ms=intervals[1],
     )
