@@ -13,7 +13,8 @@ from time import perf_counter
 from localmem.chat.conversation import hear_and_prepare
 from localmem.chat.forgetting import NOT_CHANGED
 from localmem.chat.responder import Attachment, PreparedReply, Responder, say
-from localmem.llm.base import tee_pieces
+from localmem.llm.base import LLM, tee_pieces
+from localmem.llm.wrappers import ForUser
 from localmem.server.client_tasks import find_task, split_messages
 from localmem.server.dependencies import Services
 from localmem.server.reply_stream import Pieces, ReplyStream
@@ -81,7 +82,7 @@ class ChatJob:
 
     def _reply_unlogged(self, stream: ReplyStream, *, is_task: bool) -> Pieces:
         """Answer and store nothing. What was said is noted, so that it is not stored either when it is sent again."""
-        sessions, llm = self.services.sessions, self.services.runtime.llm
+        sessions, llm = self.services.sessions, self._llm
         question, pieces = self.input.messages[-1], list[str]()
         if stream.mode == "read":
             sent = split_messages(self.input, sessions.has_logged(self.user))
@@ -116,6 +117,10 @@ class ChatJob:
     def _adjust(self, prompt: Prompt) -> Prompt:
         return apply_options(self.body, self.input, prompt)
 
+    @property
+    def _llm(self) -> LLM:
+        return ForUser(self.services.runtime.llm, self.user)
+
     def _attachments(self) -> dict[int, Attachment]:
         """What the messages carry beside their words, by their place from the end."""
         size = len(self.input.messages)
@@ -128,7 +133,7 @@ class ChatJob:
             return (reply.completion,) * count
         seed = reply.prompt.seed
         seeds = [None if seed is None else seed + number for number in range(1, count + 1)]
-        return tuple(self.services.runtime.llm.generate([replace(reply.prompt, seed=seed) for seed in seeds]))
+        return tuple(self._llm.generate([replace(reply.prompt, seed=seed) for seed in seeds]))
 
     def _instructions(self) -> str | None:
         """The operator's instructions, then the client's. None leaves the agent its own, which are the operator's."""
