@@ -3,6 +3,7 @@
 import click
 
 from localmem.cli.eval.parts import compression, operations, retrieval, segmentation
+from localmem.cli.eval.rate import rate
 from localmem.cli.eval.run import abstention, calibrate, judge, report, run_, scenarios, teafarm, text
 
 
@@ -13,6 +14,6 @@ def eval_() -> None:
 
 for _command in (
     run_, judge, report, calibrate, operations, compression, retrieval, segmentation, scenarios, teafarm, text,
-    abstention,
+    abstention, rate,
 ):  # fmt: skip
     eval_.add_command(_command)

@@ -16,6 +16,7 @@ _LEVELS = 4  # how far arcs reach to the left of the axis, in steps
 _STEP = 30  # width of a step
 _LABEL = 112  # width of an arc's label
 _WORDS = 560  # width of what stands right of the axis
+_MOST = 60  # units of one timeline, the latest
 _TEXT = 72  # characters of a unit's text on one line
 
 
@@ -43,13 +44,14 @@ class Arc:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A group of linked units, oldest first, with its links. `axis` is where the axis of time stands."""
+    """A group of linked units, oldest first, with its links, `earlier` of them left out. `axis` is that of time."""
 
     nodes: Sequence[Node]
     arcs: Sequence[Arc]
     axis: int
     width: int
     height: int
+    earlier: int
 
 
 def group_links(bank: Bank) -> list[tuple[list[Unit], list[Link]]]:
@@ -76,13 +78,15 @@ def group_links(bank: Bank) -> list[tuple[list[Unit], list[Link]]]:
 
 
 def draw_timeline(units: Sequence[Unit], links: Iterable[Link], bank: Bank) -> Timeline:
-    """A group as rows on an axis of time, with an arc from each link's one end to the other."""
+    """The latest units of a group as rows on an axis of time, with an arc from each link's one end to the other."""
+    earlier, units = max(0, len(units) - _MOST), units[-_MOST:]
     place = {unit.id: number * ROW + ROW // 2 for number, unit in enumerate(units)}
     nodes = [Node(unit, _ellipsis(split_speaker(unit)[1]), place[unit.id], bank.is_live(unit.id)) for unit in units]
-    spans = {link: (place[link.source], place[link.target]) for link in links}
+    drawn = (link for link in links if link.source in place and link.target in place)
+    spans = {link: (place[link.source], place[link.target]) for link in drawn}
     axis = _LABEL + _STEP * max((_level(*span) for span in spans.values()), default=0)
     arcs = [_arc(link, axis, *span) for link, span in spans.items()]
-    return Timeline(nodes, arcs, axis, axis + _WORDS, len(units) * ROW)
+    return Timeline(nodes, arcs, axis, axis + _WORDS, len(units) * ROW, earlier)
 
 
 def _level(start: int, end: int) -> int:

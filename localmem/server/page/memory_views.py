@@ -30,8 +30,10 @@ class Filter:
         """Whether the list shows this unit, whatever its text."""
         if (self.kind and unit.kind != self.kind) or (self.session and unit.session != self.session):
             return False
-        if (self.since and unit.time.date() < self.since) or (self.until and unit.time.date() > self.until):
-            return False
+        if self.since or self.until:
+            day = unit.time.date()
+            if (self.since and day < self.since) or (self.until and day > self.until):
+                return False
         return self._has_state(unit, bank)
 
     def _has_state(self, unit: Unit, bank: Bank) -> bool:

@@ -112,7 +112,7 @@ def _clock(moment: datetime) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"  # memories, but days
     return f"{number:,} {noun if number == 1 else plural}"
 
 
