@@ -28,6 +28,8 @@ class LlamaCppProtocol(OpenAIProtocol):
         properties = self.client.probe("/props") or {}
         settings = properties.get("default_generation_settings")
         stated = first_number(settings, "n_ctx") if isinstance(settings, Mapping) else None
+        kinds = properties.get("modalities")
+        is_blind = isinstance(kinds, Mapping) and not kinds.get("vision")
         return Capabilities(
             engine=self.engine,
             model=self.model,
@@ -37,7 +39,7 @@ class LlamaCppProtocol(OpenAIProtocol):
             choices="grammar",
             logprobs=True,
             prefix_cache="used",
-            abilities=ABILITIES,
+            abilities=ABILITIES - {"images"} if is_blind else ABILITIES,
         )
 
     def body(self, prompt: Prompt, messages: Sequence[Message], *, model: str, stream: bool) -> dict[str, object]:

@@ -235,3 +235,13 @@ def test_an_unknown_engine_has_no_tokenizer(peer: Peer) -> None:
     with pytest.raises(NotImplementedError):
         protocol.count_texts(["a"])
     remote.close()
+
+
+def test_a_llama_cpp_server_without_eyes_refuses_images(peer: Peer) -> None:
+    peer.reply = WIRES["llama.cpp"]
+    image = Message("user", "What is it?", {"parts": [{"type": "image_url", "image_url": {"url": "data:,"}}]})
+    remote = RemoteLLM(peer.url, name=MODEL)
+    with pytest.raises(BadInput, match="cannot do images"):
+        remote.generate([replace(ask(), messages=(image,))])
+    assert "images" not in remote.abilities
+    remote.close()
