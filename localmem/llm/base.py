@@ -338,6 +338,11 @@ class ChoiceMass:
         total = sum(self._mass.values())
         return {option: math.log(mass / total) if mass else -math.inf for option, mass in self._mass.items()}
 
+    def continues(self, token: bytes) -> bool:
+        """Whether an option that is still open goes on with this token."""
+        text = self._path + token.partition(UNKNOWN)[0]
+        return any(self._bytes[option].startswith(text) for option in self._open)
+
     def _open_after(self, token: bytes) -> frozenset[str]:
         text = self._path + token.partition(UNKNOWN)[0]
         continued = frozenset(option for option in self._open if self._bytes[option].startswith(text))

@@ -12,9 +12,9 @@ from localmem.llm.remote.openai_protocol import Capabilities, OpenAIProtocol, fi
 from localmem.llm.remote.openai_wire import DecodedToken, Response, logprob_fields
 from localmem.types import Choice, Message, Prompt
 
-_TOP_LOGPROBS = 300
+_TOP_LOGPROBS = 1000
 _ESCAPES = str.maketrans({'"': r"\"", "\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"})
-_END = [0]  # the byte that stands for the end of an answer, which has none: no option continues with it
+END = b"\0"  # stands for the end of an answer, which has no bytes: no option continues with it
 _NAMES = {"repetition_penalty": "repeat_penalty"}  # sampling fields that it calls otherwise
 
 
@@ -23,6 +23,7 @@ class LlamaCppProtocol(OpenAIProtocol):
 
     engine = "llama.cpp"
     health_path = "/health"
+    end = END
 
     def ask(self, context_length: int | None) -> Capabilities:
         properties = self.client.probe("/props") or {}
@@ -78,5 +79,5 @@ def options_grammar(options: Sequence[str]) -> str:
 def _with_end(token: DecodedToken) -> DecodedToken:
     for each in (token, *token.top_logprobs):
         if not each.token and not each.values:
-            each.values = _END
+            each.values = list(END)
     return token

@@ -57,11 +57,12 @@ class Capabilities:
 
 
 class OpenAIProtocol:
-    """Requests to one server for the model it serves as `model`."""
+    """Requests to one server for the model it serves as `model`; `end` is as `read_choice` has it."""
 
     engine: ClassVar[str] = "OpenAI-compatible server"
     health_path: ClassVar[str] = "/v1/models"
     chat_path: ClassVar[str] = _CHAT
+    end: ClassVar[bytes | None] = None
 
     def __init__(self, client: ServerClient, model: str) -> None:
         self.client = client

@@ -203,11 +203,17 @@ def join_tool_calls(pieces: Iterable[Mapping[str, object]]) -> tuple[dict[str, o
     return tuple({"type": "function", **call["head"], "function": call["function"]} for call in calls.values())
 
 
-def read_choice(prompt: Prompt, options: tuple[str, ...], answer: AnswerChoice) -> tuple[str, dict[str, float]]:
-    """The decoded option, which may be incomplete in the answer, and the log-probabilities of all options."""
+def read_choice(
+    prompt: Prompt, options: tuple[str, ...], answer: AnswerChoice, *, end: bytes | None = None
+) -> tuple[str, dict[str, float]]:
+    """The decoded option, which may be incomplete in the answer, and the log-probabilities of all options.
+
+    A server that reports log-probabilities before it forbids anything lists tokens that the options do not allow. Then
+    `end` is the one token that ends an answer; otherwise every token that continues no option does.
+    """
     mass = ChoiceMass(options)
     for token in answer.tokens or ():
-        _weigh(mass, token)
+        _weigh(mass, token, end)
     text = answer.content or ""
     option = text if text in options else mass.decision
     if option is None:
@@ -230,7 +236,7 @@ def weigh_schema_choice(options: tuple[str, ...], option: str, tokens: Iterable[
     mass, text, value = ChoiceMass(tuple(quoted)), b"", b""
     for token in tokens:
         if b":" in text:
-            _weigh(mass, _value_token(token, begins=not value))
+            _weigh(mass, _value_token(token, begins=not value), b"")
             value += _value_part(token.raw(), begins=not value)
         text += token.raw()
     weights = mass.end(json.dumps(option, ensure_ascii=False))
@@ -250,10 +256,12 @@ def _value_part(raw: bytes, *, begins: bool) -> bytes:
     return value if end < 0 else value[: end + 1]
 
 
-def _weigh(mass: ChoiceMass, token: DecodedToken) -> None:
+def _weigh(mass: ChoiceMass, token: DecodedToken, end: bytes | None) -> None:
     allowed = [top for top in token.top_logprobs if top.logprob > _FORBIDDEN]
     complete = len(allowed) < len(token.top_logprobs) or not allowed
     floor = None if complete else min(top.logprob for top in (token, *allowed)) - _UNLISTED_STEP
     others = [top for top in allowed if (top.raw(), top.logprob) != (token.raw(), token.logprob)]
+    if end is not None:
+        others = [top for top in others if top.raw() and (top.raw() == end or mass.continues(top.raw()))]
     pairs = [(top.raw() or UNKNOWN, top.logprob) for top in others]
     mass.step([(token.raw(), token.logprob), *pairs], token.raw(), floor=floor)

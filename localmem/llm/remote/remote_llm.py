@@ -160,7 +160,7 @@ class RemoteLLM:
             return self._complete_checked(endpoint, prompt, prompt.format)[0]
         completion, answer = self._ask(endpoint, prompt)
         if isinstance(prompt.format, Choice):
-            option, choices = read_choice(prompt, prompt.format.options, answer)
+            option, choices = read_choice(prompt, prompt.format.options, answer, end=endpoint.protocol.end)
             return replace(completion, text=option, finish="stop", choices=choices, logprobs=())
         if not completion.tool_calls:
             check_json(prompt, completion.text)

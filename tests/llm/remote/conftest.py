@@ -3,17 +3,23 @@
 import http.server
 import json
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+
+from localmem.resources import checkout_root
 
 Json = dict[str, object]
 Reply = tuple[int, object] | None
 
 CHAT = "/v1/chat/completions"
+ENGINES = (checkout_root() or Path()) / ".engines"  # made by scripts/setup_engines
 WAIT = "<wait>"
 
 
@@ -136,6 +142,21 @@ def running_peer() -> Iterator[Peer]:
     yield peer
     server.shutdown()
     server.server_close()
+
+
+@contextmanager
+def running_llama_cpp(model: Path, context: int) -> Iterator[str]:
+    """The address of a real llama.cpp server that runs inside the block."""
+    script = Path(__file__).with_name("run_llama_cpp.py")
+    command = [sys.executable, str(script), str(ENGINES), str(model), str(context)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()  # the server's threads do not end by themselves
 
 
 @pytest.fixture

@@ -1,0 +1,18 @@
+"""Runs llama.cpp's HTTP server until its input ends: run_llama_cpp.py FOLDER MODEL CONTEXT; prints its address.
+
+FOLDER holds the package that carries the server (scripts/setup_engines).
+"""
+
+import sys
+
+if __name__ == "__main__":
+    folder, model, context = sys.argv[1:]
+    sys.path.insert(0, folder)
+    import xllamacpp  # type: ignore[import-not-found]  # not a dependency of the product
+
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.n_ctx, params.n_parallel = 2 * int(context), 2
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)  # noqa: T201
+    sys.stdin.read()
