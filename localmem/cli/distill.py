@@ -172,13 +172,20 @@ def train(
 @click.argument("adapter", type=_FOLDER, metavar="RUN")
 @click.option("--student", required=True, help="The student's base model: a name or a folder.", metavar="MODEL")
 @click.option("--out", type=_FOLDER, required=True, help="Folder for the merged model.", metavar="DIR")
-def merge(adapter: Path, student: str, out: Path) -> None:
+@click.option("--gguf", type=_FOLDER, help="GGUF file to write as well.", metavar="FILE")
+def merge(adapter: Path, student: str, out: Path, gguf: Path | None) -> None:
     """Merge an adapter into its base model.
 
-    The result is a model folder that vLLM and transformers load; `localmem models import` registers it.
+    The result is a model folder that vLLM and transformers load; `localmem models import` registers it. With --gguf it
+    is also written as one file for llama.cpp, Ollama and LM Studio.
     """
     merge_adapter(adapter, base_folder(student), out)
     note(f"the merged model is in {out}")
+    if gguf:
+        from localmem.weights.gguf_export import transformers_to_gguf
+
+        transformers_to_gguf(out, gguf)
+        note(f"and as GGUF in {gguf}")
 
 
 @distill.command()

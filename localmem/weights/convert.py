@@ -54,7 +54,7 @@ def _open_reader(source: Path) -> "GGUFReader":
     kind = (_field(reader, "general.architecture"), _field(reader, "tokenizer.ggml.pre"))
     if kind != ("llama", "smollm"):
         raise BadInput(
-            f"{source} is a {kind[0]} model with a {kind[1]} tokenizer: only llama with smollm is converted. Serve "
+            f"{source} is a {kind[0]} model with a {kind[1]} tokenizer: only llama with smollm is supported; serve "
             "other files with llama.cpp or Ollama, and set llm.url"
         )
     return reader
