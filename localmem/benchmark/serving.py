@@ -26,11 +26,11 @@ _TIMEOUT = 600.0  # seconds for one answer
 
 @dataclass(frozen=True, slots=True)
 class UserCount:
-    """A measurement with this many users. `within` is the share of turns within all limits, `kept` whether enough."""
+    """A measurement with this many users. `within` is the share of turns within all limits, `passed` whether enough."""
 
     users: int
     within: float
-    kept: bool
+    passed: bool
     figures: Mapping[str, float]
 
 
@@ -57,25 +57,25 @@ def judge(samples: Sequence[Sample], seconds: float, users: int, recipe: ServeRe
 
 
 def most_users(measure: Measure, limit: int) -> list[UserCount]:
-    """Measurements up to the most users that keep the limits, in the order they were made.
+    """Measurements up to the most users that keep the limits, in their order.
 
     Doubles the users until a number fails, then halves the distance between the last good and the first bad one.
     """
-    made: list[UserCount] = []
+    counts: list[UserCount] = []
     good, bad, users = 0, limit + 1, 1
     while good + 1 < bad:
-        made.append(measure(users))
-        if made[-1].kept:
+        counts.append(measure(users))
+        if counts[-1].passed:
             good = users
         else:
             bad = users
         users = min(2 * users, limit) if bad > limit else (good + bad) // 2
-    return made
+    return counts
 
 
 def largest(counts: Iterable[UserCount]) -> int:
     """The most users that kept the limits; 0 if a single one did not."""
-    return max((count.users for count in counts if count.kept), default=0)
+    return max((count.users for count in counts if count.passed), default=0)
 
 
 def to_aiperf(samples: Iterable[Sample], began_ns: int) -> Iterator[Json]:

@@ -34,9 +34,9 @@ def measure_serving(
     with _server(settings, max(counts), notify) as (url, keys):
 
         def measure(users: int) -> UserCount:
-            began = unix_ns()
+            start_ns = unix_ns()
             samples, seconds = talk(url, keys, recipe, users, f"{users}-users")
-            records.extend(json.dumps(record).encode() + b"\n" for record in to_aiperf(samples, began))
+            records.extend(json.dumps(record).encode() + b"\n" for record in to_aiperf(samples, start_ns))
             result = judge(samples, seconds, users, recipe)
             notify(_line(result, samples))
             return result

@@ -35,15 +35,15 @@ def test_a_refused_request_is_a_failed_turn(tmp_path: Path) -> None:
         samples, seconds = talk(live.url, ["no such key"], recipe, 1, "x")
     assert "401" in str(samples[0].error)
     result = judge(samples, seconds, 1, recipe)
-    assert (result.within, result.kept) == (0.0, False)
+    assert (result.within, result.passed) == (0.0, False)
 
 
 def test_a_share_of_turns_must_keep_every_limit() -> None:
     recipe = ServeRecipe(limits={"ttft": 150.0, "tpot": 40.0}, share=0.75)
     samples = [turn(1, warm_up=True, ttft=9000.0), turn(2), turn(3), turn(4), turn(5, ttft=151.0)]
-    assert judge(samples, 1.0, 1, recipe).kept
-    assert not judge([*samples, turn(6, None, "ValueError: 500")], 1.0, 1, recipe).kept
-    assert not judge(samples, 1.0, 1, recipe.model_copy(update={"limits": {"ttft": 150.0, "tpot": 29.0}})).kept
+    assert judge(samples, 1.0, 1, recipe).passed
+    assert not judge([*samples, turn(6, None, "ValueError: 500")], 1.0, 1, recipe).passed
+    assert not judge(samples, 1.0, 1, recipe.model_copy(update={"limits": {"ttft": 150.0, "tpot": 29.0}})).passed
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_a_share_of_turns_must_keep_every_limit() -> None:
     [(0, 8, [1]), (1, 8, [1, 2]), (5, 64, [1, 2, 4, 8, 6, 5]), (64, 6, [1, 2, 4, 6]), (6, 64, [1, 2, 4, 8, 6, 7])],
 )
 def test_the_search_doubles_and_then_halves(can: int, limit: int, tried: list[int]) -> None:
-    made = most_users(lambda users: UserCount(users, 1.0, users <= can, {}), limit)
-    assert [count.users for count in made] == tried
-    assert largest(made) == min(can, limit)
+    counts = most_users(lambda users: UserCount(users, 1.0, users <= can, {}), limit)
+    assert [count.users for count in counts] == tried
+    assert largest(counts) == min(can, limit)
 
 
 def test_records_have_aiperfs_form() -> None:

@@ -281,7 +281,7 @@ def overhead(samples: Sequence[Sample], bare: Sequence[Sample], first_token_ms: 
 
 def paired_ttfts(turns: Sequence[Sample], bare: Sequence[Sample]) -> list[tuple[tuple[str, str], float, float]]:
     """The conversation of each turn with a bare request of its prompt, and both first tokens in milliseconds."""
-    by_prompt = {(one.user, one.session, one.turn): one.ttft_ms for one in bare if one.error is None}
+    by_prompt = {(each.user, each.session, each.turn): each.ttft_ms for each in bare if each.error is None}
     return [
         ((turn.user, turn.session), turn.ttft_ms, alone)
         for turn in turns
