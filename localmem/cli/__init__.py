@@ -17,7 +17,7 @@ from localmem.resources import checkout_root
 # command -> (module:attribute, summary); the summary is repeated here so that help imports no module
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("localmem.cli.chat:chat", "Chat with memory of past sessions."),
-    "serve": ("localmem.cli.chat:serve", "Serve chat clients with memory: OpenAI's API, Anthropic's and Ollama's."),
+    "serve": ("localmem.cli.chat:serve", "Serve clients of OpenAI, Anthropic and Ollama with memory."),
     "mcp": ("localmem.cli.mcp:mcp", "Serve the memory to an MCP client on stdio."),
     "remember": ("localmem.cli.conversations:remember", "Import past conversations."),
     "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),
@@ -100,7 +100,7 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     network_guard.arm()
     try:
-        root.main(standalone_mode=False)
+        root.main(standalone_mode=False, complete_var="_LOCALMEM_COMPLETE")
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(2)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from localmem import network_guard
+from localmem.cli.completion import complete_models, complete_systems, complete_users
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -26,9 +27,13 @@ Option = Callable[[Command], Command]
 
 config_option = click.option("--config", type=click.Path(path_type=Path), help="YAML settings file.", metavar="FILE")
 data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory.", metavar="DIR")
-user_option = click.option("--user", help="User whose memory to use.", metavar="NAME")
-system_option = click.option("--system", help="Memory system (see `localmem systems`).", metavar="NAME")
-model_option = click.option("--model", help="Backbone (see `localmem models list`).", metavar="NAME")
+user_option = click.option("--user", help="User whose memory to use.", metavar="NAME", shell_complete=complete_users)
+system_option = click.option(
+    "--system", help="Memory system (see `localmem systems`).", metavar="NAME", shell_complete=complete_systems
+)
+model_option = click.option(
+    "--model", help="Backbone (see `localmem models list`).", metavar="NAME", shell_complete=complete_models
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 _SETTINGS_OPTIONS: Mapping[str, Option] = {
