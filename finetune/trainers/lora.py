@@ -160,8 +160,10 @@ def _read_rows(paths: Sequence[Path], recipe: LoraRecipe, chat: ChatTokenizer, n
     traces = [trace for path in paths for trace in read_traces(path)]
     rows = [encode(trace, chat) for trace in traces]
     fitting = [row for row in rows if len(row.ids) <= recipe.row_tokens]
+    files = ", ".join(map(str, paths))
+    if not traces:
+        raise BadInput(f"{files}: no trace; collect from three users or sessions or more, so that no part is empty")
     if not fitting:
-        files = ", ".join(map(str, paths))
         raise BadInput(f"{files}: none of {len(rows)} traces has at most {recipe.row_tokens} tokens; collect more")
     if len(fitting) < len(rows):
         notify(f"{len(rows) - len(fitting)} of {len(rows)} traces exceed {recipe.row_tokens} tokens and are left out")

@@ -383,6 +383,10 @@ def test_segments_and_choices_have_their_own_scores() -> None:
 
 
 def test_rows_too_short_for_any_trace_and_broken_models_are_errors(base: Path, tmp_path: Path) -> None:
+    empty = job(base, tmp_path / "empty")
+    write_traces(empty.recipe.valid[0], [])
+    with pytest.raises(BadInput, match=r"respond.jsonl: no trace; collect from three users or sessions"):
+        train(empty)
     with pytest.raises(BadInput, match="has at most 4 tokens"):
         train(job(base, tmp_path, row_tokens=4))
     shutil.copytree(base, tmp_path / "broken", ignore=shutil.ignore_patterns("*.safetensors"))
