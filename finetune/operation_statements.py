@@ -76,8 +76,8 @@ def make_pairs(blocks: Sequence[Block], count: int, seed: int = 0) -> list[Label
     for label in labels:
         for _ in range(_TRIES):  # not every block has every label
             number = random.randrange(len(blocks))
-            if drawn := _DRAW[label](blocks, number, random):
-                first, second = _write(drawn, random)
+            if pair := _DRAW[label](blocks, number, random):
+                first, second = _write(pair, random)
                 pairs[LabelledPair(first, second, label, f"block {number}")] = None
                 break
         if len(pairs) == count:
@@ -157,7 +157,7 @@ class _Scene:
 
     name: str
     somebody: str
-    known: str
+    friend: str
     animal: str
     female: bool
 
@@ -166,11 +166,11 @@ def _write(pair: tuple[_Statement, _Statement], random: Random) -> tuple[str, st
     """Both statements written out, mostly in one voice."""
     female = random.random() < 0.5
     name = random.choice(_FEMALE if female else _MALE)
-    somebody, known = random.sample(_OTHERS, 2)
-    scene = _Scene(name, somebody, known, random.choice(_ANIMALS), female)
+    somebody, friend = random.sample(_OTHERS, 2)
+    scene = _Scene(name, somebody, friend, random.choice(_ANIMALS), female)
     voice: Voice = random.choice(("I", "I", "name", "name", "user", "none"))
     other = voice if random.random() < 0.7 else random.choice(_ALIKE[voice])
-    texts = [_say(said, scene, spoken) for said, spoken in zip(pair, (voice, other), strict=True)]
+    texts = [_say(statement, scene, voice_of) for statement, voice_of in zip(pair, (voice, other), strict=True)]
     if random.random() < 0.5:
         for long, short in _SHORT.items():
             texts = [text.replace(long, short) for text in texts]
@@ -180,11 +180,11 @@ def _write(pair: tuple[_Statement, _Statement], random: Random) -> tuple[str, st
     return texts[0] + end, texts[1] + end
 
 
-def _say(said: _Statement, scene: _Scene, voice: Voice) -> str:
+def _say(statement: _Statement, scene: _Scene, voice: Voice) -> str:
     """One statement in a voice."""
-    text = said.text.replace("{y}", scene.known).replace("{z}", scene.animal)
-    text = _of_somebody(text, scene) if said.other else _of_person(text, scene, voice)
-    text = text.replace("{x}", said.value)
+    text = statement.text.replace("{y}", scene.friend).replace("{z}", scene.animal)
+    text = _of_somebody(text, scene) if statement.other else _of_person(text, scene, voice)
+    text = text.replace("{x}", statement.value)
     return text[:1].upper() + text[1:]
 
 

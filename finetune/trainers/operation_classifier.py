@@ -159,8 +159,8 @@ def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson
 
 def add_statement_pairs(pairs: Sequence[LabelledPair], recipe: OperationRecipe) -> list[LabelledPair]:
     """The training pairs as often as the recipe says, and those made from statements."""
-    made = make_pairs(read_blocks(), recipe.statements, recipe.seed) if recipe.statements else []
-    return [*made, *list(pairs) * recipe.repeats]
+    extra = make_pairs(read_blocks(), recipe.statements, recipe.seed) if recipe.statements else []
+    return [*extra, *list(pairs) * recipe.repeats]
 
 
 class PairMeasures:

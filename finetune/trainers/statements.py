@@ -52,13 +52,13 @@ class _Sentences:
     authors: Sequence[str]
     texts: Sequence[str]
     features: Floats
-    worth: Floats
+    label: Floats
     is_evidence: Mask
 
     @property
     def is_labelled(self) -> Mask:
         """Whether a person has labelled each sentence."""
-        return np.isfinite(self.worth)
+        return np.isfinite(self.label)
 
     def of(self, authors: Collection[str]) -> Mask:
         """Whether each sentence is by one of these authors."""
@@ -98,14 +98,14 @@ def _read(recipe: StatementRecipe, base: Path) -> _Sentences:
         person for person in read_people(recipe.data or resource("finetune/lessons/people")) if person.language == "en"
     ]
     labels = _read_labels(recipe.labels or LABELS)
-    rows = [(person, text, asked) for person in people for text, asked in _user_sentences(person)]
+    rows = [(person, text, is_expected) for person in people for text, is_expected in _user_sentences(person)]
     texts = [text for _, text, _ in rows]
     return _Sentences(
         [person.author for person, _, _ in rows],
         texts,
         sentence_features(SentenceEncoder(base, name=base.name), texts),
         np.array([labels.get((person.id, text), np.nan) for person, text, _ in rows]),
-        np.array([asked for _, _, asked in rows]),
+        np.array([is_expected for _, _, is_expected in rows]),
     )
 
 
@@ -132,31 +132,31 @@ def _user_sentences(person: Person) -> list[tuple[str, bool]]:
     ]
 
 
-def _fit(data: _Sentences, chosen: Mask, recipe: StatementRecipe) -> StatementModel:
+def _fit(data: _Sentences, included: Mask, recipe: StatementRecipe) -> StatementModel:
     from sklearn.linear_model import LogisticRegression
 
-    labelled, evidence = chosen & data.is_labelled, chosen & data.is_evidence & ~data.is_labelled
+    labelled, evidence = included & data.is_labelled, included & data.is_evidence & ~data.is_labelled
     rows = np.flatnonzero(labelled | evidence)
-    targets = np.where(labelled[rows], data.worth[rows], 1.0).astype(int)
+    targets = np.where(labelled[rows], data.label[rows], 1.0).astype(int)
     weights = np.where(labelled[rows], 1.0, recipe.evidence_weight)
     centre = data.features[rows].mean(axis=0)
     regression = LogisticRegression(C=recipe.strength, max_iter=2000)
     regression.fit(data.features[rows] - centre, targets, sample_weight=weights)
-    learned = regression.coef_[0]
-    bias = float(regression.intercept_[0] - centre @ learned)
-    threshold = float(np.quantile(data.features[chosen] @ learned + bias, 1 - recipe.keep))
+    coefficients = regression.coef_[0]
+    bias = float(regression.intercept_[0] - centre @ coefficients)
+    threshold = float(np.quantile(data.features[included] @ coefficients + bias, 1 - recipe.keep))
     width = data.features.shape[1] - CUES
-    vector, cues = learned[:width].round(5).tolist(), learned[width:].round(5).tolist()
+    vector, cues = coefficients[:width].round(5).tolist(), coefficients[width:].round(5).tolist()
     return StatementModel(base=recipe.base, vector=vector, cues=cues, bias=bias, threshold=threshold)
 
 
 def _measure(model: StatementModel, data: _Sentences, held_out: Mask) -> dict[str, float]:
     """Of the held-out labelled sentences how many kept ones are worth it, and how much of what is asked for is kept."""
-    kept = model.scores(data.features) >= model.threshold
+    selection = model.scores(data.features) >= model.threshold
     labelled = held_out & data.is_labelled
     return {
-        "precision": float(data.worth[labelled & kept].mean()),
-        "recall": float(kept[labelled & (data.worth == 1)].mean()),
-        "asked_for": float(kept[held_out & data.is_evidence].mean()),
-        "share": float(kept[held_out].mean()),
+        "precision": float(data.label[labelled & selection].mean()),
+        "recall": float(selection[labelled & (data.label == 1)].mean()),
+        "asked_for": float(selection[held_out & data.is_evidence].mean()),
+        "share": float(selection[held_out].mean()),
     }

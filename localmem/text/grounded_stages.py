@@ -66,20 +66,20 @@ class GroundedStages(Wrapper):
             **dict.fromkeys(_SUMMARIES, self._summary),
             "all_memories/persona": self._persona,
             "summem/summarize": self._relevant,
-            "rsum/update": self._updated,
+            "rsum/update": self._update_summary,
             "memorybank/day": self._prose,
             "memorybank/insight": self._prose,
             "rebot/summarize": self._prose,
-            "memorybank/events": _continued,
-            "memorybank/portrait": _continued,
+            "memorybank/events": _continue_text,
+            "memorybank/portrait": _continue_text,
             "conditionmem/record": self._record,
             "conditionmem/reflect": lambda _: {"enough": True, "query": ""},
-            "comedy/compress": _compressed,
+            "comedy/compress": _compress,
             "creem/question": lambda prompt: prompt.inputs["dialogue"].rsplit("\n", 1)[-1],
             "creem/blend": self._insights,
             "theanine/explain": lambda _: "",
             "theanine/link": self._relation,
-            "theanine/refine": lambda prompt: _listed(prompt.inputs["timeline"].splitlines()),
+            "theanine/refine": lambda prompt: _list_lines(prompt.inputs["timeline"].splitlines()),
             "secom/segment": self._segments,
             "secom/continue": self._continues,
             "memochat/write": self._memos,
@@ -88,17 +88,17 @@ class GroundedStages(Wrapper):
         }
 
     def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
-        asked_about = [prompt.inputs for prompt in prompts if prompt.name == _OPERATION]
-        pairs = [(bare_statement(inputs["memory"]), bare_statement(inputs["sentence"])) for inputs in asked_about]
+        inputs = [prompt.inputs for prompt in prompts if prompt.name == _OPERATION]
+        pairs = [(bare_statement(inputs["memory"]), bare_statement(inputs["sentence"])) for inputs in inputs]
         operations = iter(self._parts().decide(pairs) if pairs else ())
         others = [prompt for prompt in prompts if not self._knows(prompt)]
-        asked = iter(self.inner.generate(others) if others else ())
+        answers = iter(self.inner.generate(others) if others else ())
         return [
             Completion(next(operations))
             if prompt.name == _OPERATION
             else self._answer(prompt)
             if self._knows(prompt)
-            else next(asked)
+            else next(answers)
             for prompt in prompts
         ]
 
@@ -128,11 +128,11 @@ class GroundedStages(Wrapper):
 
     def _persona(self, prompt: Prompt) -> object:
         speaker = prompt.inputs["speaker"]
-        said = read_transcript(prompt.inputs["said"], (speaker,))
-        return {"memories": self._quotes(said, speaker, _limit(prompt))}
+        new_texts = read_transcript(prompt.inputs["said"], (speaker,))
+        return {"memories": self._quotes(new_texts, speaker, _limit(prompt))}
 
     def _prose(self, prompt: Prompt) -> str:
-        return _listed(self._quotes(_dialogue(prompt), prompt.inputs["user"], _LINES))
+        return _list_lines(self._quotes(_dialogue(prompt), prompt.inputs["user"], _LINES))
 
     def _relevant(self, prompt: Prompt) -> object:
         """What was said of the request's matter, the nearest of it."""
@@ -142,30 +142,34 @@ class GroundedStages(Wrapper):
         nearest = set(np.argsort(-nearness, kind="stable")[: _limit(prompt)].tolist())
         return {"memories": [quote for n, quote in enumerate(quotes) if n in nearest]}
 
-    def _updated(self, prompt: Prompt) -> str:
+    def _update_summary(self, prompt: Prompt) -> str:
         """The memory without what is outdated, and what is new; of too much, the newest."""
         dialogue = read_transcript(prompt.inputs["dialogue"])
         memory = prompt.inputs["memory"].splitlines()
         speaker = dialogue[0].speaker if dialogue else ""
         new = self._quotes(dialogue, speaker, int(prompt.inputs["limit"]))
-        kept, added, _ = self._update(memory, new)
-        return _listed([*kept, *added][-int(prompt.inputs["limit"]) :])
+        remaining, additions, _ = self._update(memory, new)
+        return _list_lines([*remaining, *additions][-int(prompt.inputs["limit"]) :])
 
     def _update(self, old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[str], dict[str, list[str]]]:
         """The old texts that still hold, the new ones that say something new, and what each of those replaces."""
-        said, before = [list(map(bare_statement, texts)) for texts in (new, old)]
-        related = self._cosines(said, before) >= _RELATED if old and new else np.zeros((len(new), len(old)), dtype=bool)
-        places = [(n, o) for n, o in zip(*related.nonzero(), strict=True)]
-        operations = self._parts().decide([(before[o], said[n]) for n, o in places]) if places else []
-        known = {normalise(text) for text in old}
+        new_texts, old_texts = [list(map(bare_statement, texts)) for texts in (new, old)]
+        near = (
+            self._cosines(new_texts, old_texts) >= _RELATED
+            if old and new
+            else np.zeros((len(new), len(old)), dtype=bool)
+        )
+        places = [(n, o) for n, o in zip(*near.nonzero(), strict=True)]
+        operations = self._parts().decide([(old_texts[o], new_texts[n]) for n, o in places]) if places else []
+        existing = {normalise(text) for text in old}
         repeats = {n for (n, _), operation in zip(places, operations, strict=True) if operation == "PASS"}
-        added = [text for n, text in enumerate(new) if n not in repeats and normalise(text) not in known]
-        replaced: dict[str, list[str]] = {text: [] for text in added}
+        additions = [text for n, text in enumerate(new) if n not in repeats and normalise(text) not in existing]
+        replacements: dict[str, list[str]] = {text: [] for text in additions}
         for (n, o), operation in zip(places, operations, strict=True):
-            if operation in ("REPLACE", "DELETE") and new[n] in replaced:
-                replaced[new[n]].append(old[o])
-        outdated = {text for texts in replaced.values() for text in texts}
-        return [text for text in old if text not in outdated], added, replaced
+            if operation in ("REPLACE", "DELETE") and new[n] in replacements:
+                replacements[new[n]].append(old[o])
+        obsolete = {text for texts in replacements.values() for text in texts}
+        return [text for text in old if text not in obsolete], additions, replacements
 
     def _record(self, prompt: Prompt) -> object:
         lines = _dialogue(prompt)
@@ -177,25 +181,25 @@ class GroundedStages(Wrapper):
         memories = {match[2]: match[1] for match in _MEMORY.finditer(text)}
         lines = read_transcript("\n".join(re.findall(r"^Now, (.*)$", text, re.MULTILINE)))
         new = self._quotes(lines, prompt.inputs["speaker"], int(prompt.inputs["count"]))
-        _, added, replaced = self._update(list(memories), new)
+        _, additions, replacements = self._update(list(memories), new)
         return {
             "insights": [
                 {
                     "insight": insight,
-                    "operation": "Updated" if replaced[insight] else "New",
-                    "remove": [memories[old] for old in replaced[insight]],
+                    "operation": "Updated" if replacements[insight] else "New",
+                    "remove": [memories[old] for old in replacements[insight]],
                 }
-                for insight in added
+                for insight in additions
             ]
         }
 
     def _relation(self, prompt: Prompt) -> str:
         """Changed where the later event outdates the earlier one, else whether they are of one topic."""
         pair = bare_statement(prompt.inputs["earlier"]), bare_statement(prompt.inputs["later"])
-        related = bool(self._cosines([pair[0]], [pair[1]])[0, 0] >= _RELATED)
+        near = bool(self._cosines([pair[0]], [pair[1]])[0, 0] >= _RELATED)
         if prompt.inputs["step"] == "1":
-            return "Changed" if related and self._parts().decide([pair])[0] == "REPLACE" else "Other"
-        return "SameTopic" if related else "None"
+            return "Changed" if near and self._parts().decide([pair])[0] == "REPLACE" else "Other"
+        return "SameTopic" if near else "None"
 
     def _segments(self, prompt: Prompt) -> object:
         texts = _EXCHANGE.split(prompt.inputs["dialogue"])[1:]
@@ -241,13 +245,13 @@ def _limit(prompt: Prompt) -> int:
     return int(limits[0]) if limits else _LINES
 
 
-def _continued(prompt: Prompt) -> str:
+def _continue_text(prompt: Prompt) -> str:
     """The text so far and what is new; of too much, the newest lines."""
     statements = [text for line in ("before", "news") for text in _QUOTED.split(prompt.inputs[line]) if text.strip()]
-    return _listed(list(dict.fromkeys(statements))[-_NEWS:])
+    return _list_lines(list(dict.fromkeys(statements))[-_NEWS:])
 
 
-def _compressed(prompt: Prompt) -> object:
+def _compress(prompt: Prompt) -> object:
     """The newest memories as events; nothing is concluded about anybody."""
     memories = prompt.inputs["memories"].splitlines()
     return {"portrait": [], "relationship": [], "events": memories[-_limit_of(prompt, "events") :]}
@@ -258,6 +262,6 @@ def _limit_of(prompt: Prompt, name: str) -> int:
     return int(fields[name]["maxItems"]) if isinstance(fields, dict) and name in fields else _NEWS
 
 
-def _listed(statements: Sequence[str]) -> str:
+def _list_lines(statements: Sequence[str]) -> str:
     """A list, whose items are read as one sentence each."""
     return "\n".join(f"- {statement.removeprefix('- ')}" for statement in statements)

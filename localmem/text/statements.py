@@ -63,8 +63,8 @@ class Statement(NamedTuple):
 
     def quote(self) -> str:
         """The statement with its speaker, as a sentence that can be understood on its own."""
-        said = f'{self.speaker} said: "{self.text}"'
-        return f'Asked "{self.question}", {said}' if self.question else said
+        quotation = f'{self.speaker} said: "{self.text}"'
+        return f'Asked "{self.question}", {quotation}' if self.question else quotation
 
 
 class StatementModel(BaseModel):
@@ -128,8 +128,8 @@ class _Sentence:
     question: str = ""
 
     @property
-    def judged(self) -> str:
-        """What is judged: a short answer together with its question."""
+    def in_context(self) -> str:
+        """What is scored: a short answer together with its question."""
         return f"{self.question.rstrip('?')}: {self.text}" if self.question else self.text
 
 
@@ -142,13 +142,13 @@ class StatementSelector:
 
     def select(self, lines: Sequence[Line], speaker: str, limit: int | None = None) -> list[Statement]:
         """What `speaker` said that is worth remembering, in order; the best `limit` of it."""
-        spoken = list(_sentences(lines, speaker))
-        if not spoken:
+        own = list(_sentences(lines, speaker))
+        if not own:
             return []
-        scores = self._model.scores(sentence_features(self._encoder, [sentence.judged for sentence in spoken]))
-        above = np.flatnonzero(scores >= self._model.threshold).tolist()
-        worthy = {n for n in above if not _ASKING.search(spoken[n].text)}
-        statements = [_join([spoken[n] for n in run], scores[run].max()) for run in _runs(spoken, worthy)]
+        scores = self._model.scores(sentence_features(self._encoder, [sentence.in_context for sentence in own]))
+        candidates = np.flatnonzero(scores >= self._model.threshold).tolist()
+        worthy = {n for n in candidates if not _ASKING.search(own[n].text)}
+        statements = [_join([own[n] for n in run], scores[run].max()) for run in _runs(own, worthy)]
         best = sorted(statements, key=lambda statement: -statement.score)[:limit]
         return [statement for statement in statements if statement in best]
 
@@ -157,10 +157,10 @@ def _sentences(lines: Sequence[Line], speaker: str) -> Iterable[_Sentence]:
     before = Line("", "")
     for number, line in enumerate(lines):
         if line.speaker == speaker:
-            asked = _last_question(before.text) if before.speaker != speaker else ""
+            question = _last_question(before.text) if before.speaker != speaker else ""
             for place, text in enumerate(split_sentences(line.text)):
                 is_answer = place == 0 and len(text.split()) <= _SHORT and "?" not in text
-                yield _Sentence(number, speaker, text, asked if is_answer else "")
+                yield _Sentence(number, speaker, text, question if is_answer else "")
         before = line
 
 
@@ -169,15 +169,13 @@ def _last_question(text: str) -> str:
     return last[0] if last and last[0].endswith("?") else ""
 
 
-def _runs(spoken: Sequence[_Sentence], worthy: set[int]) -> list[list[int]]:
+def _runs(own: Sequence[_Sentence], worthy: set[int]) -> list[list[int]]:
     """The sentences that are kept, in runs: one that points back ("She", "That") stands with the one before it."""
-    kept = worthy | {
-        n - 1 for n in worthy if n and _POINTING.match(spoken[n].text) and spoken[n].turn == spoken[n - 1].turn
-    }
+    numbers = worthy | {n - 1 for n in worthy if n and _POINTING.match(own[n].text) and own[n].turn == own[n - 1].turn}
     runs: list[list[int]] = []
-    for n in sorted(kept):
-        follows = bool(runs) and runs[-1][-1] == n - 1 and spoken[n].turn == spoken[n - 1].turn
-        if follows and _POINTING.match(spoken[n].text):
+    for n in sorted(numbers):
+        follows = bool(runs) and runs[-1][-1] == n - 1 and own[n].turn == own[n - 1].turn
+        if follows and _POINTING.match(own[n].text):
             runs[-1].append(n)
         else:
             runs.append([n])
