@@ -219,7 +219,12 @@ def list_criteria(
         Criterion("valid answers", student.valid if student.free is None else min(student.valid, student.free), VALID),
     ]
     if student.cost and teacher.cost:
-        criteria.append(
-            Criterion("answers a second over the teacher's", student.cost.batched / teacher.cost.batched, FASTER)
-        )
+        criteria.append(_speed_criterion(student.cost, teacher.cost))
     return criteria
+
+
+def _speed_criterion(student: Cost, teacher: Cost) -> Criterion:
+    """By tokens, for short answers alone are no speed; by answers where a small model writes no tokens."""
+    if student.batched_tokens and teacher.batched_tokens:
+        return Criterion("tokens a second over the teacher's", student.batched_tokens / teacher.batched_tokens, FASTER)
+    return Criterion("answers a second over the teacher's", student.batched / teacher.batched, FASTER)

@@ -186,8 +186,8 @@ def prove(
 
     Student, teacher, base and two trivial rules answer held-out traces in one run. To pass, the student needs 97 % of
     the teacher's score by human answers (100 % where the lessons were compared with these), more than the better rule,
-    99.5 % valid answers even without the grammar, and three times the teacher's answers a second. An adapter that fails
-    is refused wherever it is named.
+    99.5 % valid answers even without the grammar, three times the teacher's tokens a second, and no harm to whole
+    systems where `people` are named. An adapter that fails is refused wherever it is named.
     """
     with step_progress() as progress:
         report = prove_student(

@@ -87,7 +87,10 @@ def prove_student(
         if notes:
             save_notes(folder, notes)
         raise
-    failed = tuple(f"{proof.stage}: {criterion.line()}" for proof in proofs for criterion in proof.failures)
+    failed = (
+        *(f"{proof.stage}: {criterion.line()}" for proof in proofs for criterion in proof.failures),
+        *find_harm(effects),
+    )
     if notes:
         save_notes(folder, notes.model_copy(update={"failed": () if force else failed}))
     report = _report(student, proofs, effects, failed, command, collection)
@@ -223,6 +226,25 @@ def _measure_effect(
             figures = {key: run["measures"][key]["mean"] for key in _EFFECTS if key in run["measures"]}
             rows.append({"system": run["system"], "with": name, **figures})
     return rows
+
+
+def find_harm(effects: Sequence[Row]) -> list[str]:
+    """What whole systems do worse with the student than with its base: right answers, and false denials.
+
+    A student may do well on its own lessons and deny everything else.
+    """
+    by_system = {row["system"]: row for row in effects if row["with"] == "base"}
+    lines = []
+    for row in (row for row in effects if row["with"] == "student"):
+        base = by_system[row["system"]]
+        for name, worse in (("right", row["right"] < base["right"]), ("false denial", _more_denials(row, base))):
+            if worse:
+                lines.append(f"end to end with {row['system']}: {name} {row[name]:.3g} (base {base[name]:.3g})")
+    return lines
+
+
+def _more_denials(row: Row, base: Row) -> bool:
+    return bool(row.get("false denial", 0) > base.get("false denial", 0))
 
 
 def _report(

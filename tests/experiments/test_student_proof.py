@@ -13,7 +13,7 @@ from localmem.cli.distill import distill
 from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings
 from localmem.evaluation.answers import Work
-from localmem.experiments.student_proof import ProofRecipe, prove_student
+from localmem.experiments.student_proof import ProofRecipe, find_harm, prove_student
 from localmem.llm.adapters import read_notes, warn_of_changes
 from localmem.types import Completion, Message, Prompt
 from tests.experiments.test_student_comparison import STARTER, base, collection, colour_trace, run, settings
@@ -34,10 +34,10 @@ def test_a_student_without_its_teacher_s_speed_fails_and_is_refused_until_it_is_
     assert models["student"]["cost"]["batched"] > 0
     assert models["student"]["cost"]["first_token_ms"] > 0
     criteria = {own["name"]: own["passed"] for own in figures["stages"]["choose"]["criteria"]}
-    assert criteria["answers a second over the teacher's"] is False
+    assert criteria["tokens a second over the teacher's"] is False
     assert figures["passed"] is False
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "answers a second over the teacher" in page
+    assert "tokens a second over the teacher" in page
     assert "most similar prompt" in page
     with pytest.raises(BadSettings, match="failed its proof: choose: "):
         warn_of_changes(run, None)
@@ -78,6 +78,15 @@ def lesson(stage: str, text: str, answer: str, gold: str | None = None) -> Trace
     prompt = Prompt(stage, (Message("user", text),))
     trace = make_trace(prompt, Completion(answer), "", Teacher("t"), Work("s", "d", text))
     return trace if gold is None else colour_trace("kite", answer, gold)
+
+
+def test_harm_to_whole_systems_fails_a_student() -> None:
+    base = {"system": "evidence", "with": "base", "right": 0.1, "false denial": 0.0}
+    assert find_harm([base, {**base, "with": "student", "right": 0.2}]) == []
+    assert find_harm([base, {**base, "with": "student", "right": 0.2, "false denial": 0.9}]) == [
+        "end to end with evidence: false denial 0.9 (base 0)"
+    ]
+    assert len(find_harm([base, {**base, "with": "student", "right": 0.0}])) == 1
 
 
 def test_two_trivial_rules_for_every_stage() -> None:
