@@ -70,7 +70,9 @@ def doctor(flags: SettingsFlags, as_json: bool) -> None:
 @settings_options("model", "config")
 @click.option("--system", "names", multiple=True, help="List only this system. Repeatable.", metavar="NAME")
 @click.option("--measure", is_flag=True, help="Replay a conversation and count calls and tokens (minutes).")
-@click.option("--log", type=click.Path(path_type=Path), help="Conversation to replay (default: demo).", metavar="FILE")
+@click.option(
+    "--log", type=click.Path(path_type=Path), help="Conversation to replay (default: Nina's).", metavar="FILE"
+)
 @json_option
 def systems(flags: SettingsFlags, names: tuple[str, ...], measure: bool, log: Path | None, as_json: bool) -> None:
     """List the memory systems.
@@ -139,7 +141,8 @@ def _print_systems(options: Mapping[str, Mapping[str, object]], costs: "Mapping[
 def demo(flags: SettingsFlags, as_json: bool) -> None:
     """Show replies with and without memory.
 
-    Reads a shipped conversation of three sessions into a temporary memory and asks the model 20 questions about it.
+    Reads a shipped conversation of three sessions into a temporary memory and asks the model 20 questions about it,
+    and for five things that need no memory.
     """
     from localmem.experiments.demo import run_demo
 
@@ -161,6 +164,10 @@ def _print_demo(report: "DemoReport") -> None:
         for pair in report.questions
     ]
     print_table(rows, ["right", "question", "with memory", "without"], maxcolwidths=[None, 36, 38, 36])
+    others = [[pair.question, pair.with_memory.answer, pair.without_memory.answer] for pair in report.ordinary]
+    print_table(others, ["needs no memory", "with memory", "without"], maxcolwidths=[36, 41, 41])
     with_memory, without_memory = report.count_right()
     click.echo(f"\nright with memory:    {with_memory} of {len(rows)}")
     click.echo(f"right without memory: {without_memory} of {len(rows)}")
+    refused, refused_without = report.count_refused()
+    click.echo(f"other requests refused: {refused} of {len(others)} with memory, {refused_without} without")

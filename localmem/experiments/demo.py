@@ -1,10 +1,11 @@
 """Replies about shipped conversations: the demo, abstention, and what the memory systems cost.
 
 The demo reads a conversation of three sessions into a temporary store and asks, on a later day, each question as the
-first turn of a new session, of the same model with and without memory. Abstention asks what a conversation does not
-answer too, and counts the replies that admit it by a rule of words, not of truth: a reply that admits not knowing and
-then guesses counts all the same. For the costs each system replays a conversation turn by turn; replies come from the
-conversation, so only the memory's own calls and tokens are counted. Weights, store and index are real.
+first turn of a new session, of the same model with and without memory; so are requests that need none. Abstention asks
+what a conversation does not answer too, and counts the replies that admit it by a rule of words, not of truth: a reply
+that admits not knowing and then guesses counts all the same. For the costs each system replays a conversation turn by
+turn; replies come from the conversation, so only the memory's own calls and tokens are counted. Weights, store and
+index are real.
 """
 
 import tempfile
@@ -24,7 +25,7 @@ from localmem import factory
 from localmem.chat.responder import Responder, Speakers
 from localmem.config import Settings, load_settings
 from localmem.evaluation import DATA
-from localmem.evaluation.metrics.text import abstains, contains_answer
+from localmem.evaluation.metrics.replies import abstains, contains_answer
 from localmem.experiments.runs import Notify
 from localmem.files import parse, read_yaml
 from localmem.llm.wrappers import Meter, PromptUsage
@@ -34,7 +35,9 @@ from localmem.systems.baselines import NoMemory
 from localmem.transfer import FileDefaults, read_sessions
 from localmem.types import Exchange, Reply, Session, Turn
 
-CONVERSATION = DATA / "demo" / "conversation.jsonl"
+CONVERSATION = DATA / "nina" / "conversation.jsonl"  # what the systems' costs are measured on
+_DEMO = DATA / "demo"
+DEMO_CONVERSATION = _DEMO / "conversation.jsonl"
 
 
 class DemoQuestion(BaseModel):
@@ -83,6 +86,12 @@ class DemoReport(BaseModel):
     system: str
     opening: DemoPair
     questions: tuple[DemoPair, ...]
+    ordinary: tuple[DemoPair, ...] = ()
+
+    def count_refused(self) -> tuple[int, int]:
+        """The numbers of ordinary requests that were refused with and without memory."""
+        with_memory = sum(abstains(pair.with_memory.answer) for pair in self.ordinary)
+        return with_memory, sum(abstains(pair.without_memory.answer) for pair in self.ordinary)
 
     def count_right(self) -> tuple[int, int]:
         """The numbers of right answers with and without memory."""
@@ -92,10 +101,17 @@ class DemoReport(BaseModel):
 
 def read_scene() -> DemoScene:
     """The shipped scene."""
-    return DemoScene.model_validate(read_yaml(DATA / "demo" / "demo.yaml"))
+    return DemoScene.model_validate(read_yaml(_DEMO / "demo.yaml"))
 
 
-def read_questions(file: Path = DATA / "demo" / "questions.yaml") -> list[DemoQuestion]:
+def read_ordinary() -> list[DemoQuestion]:
+    """The demo's requests that need no memory. Raises BadInput."""
+    file = _DEMO / "questions.yaml"
+    texts = parse(str(file), read_yaml(file).get("ordinary"), TypeAdapter(list[str]), "give a list of `ordinary`")
+    return [DemoQuestion(question=text, accept=()) for text in texts]
+
+
+def read_questions(file: Path = _DEMO / "questions.yaml") -> list[DemoQuestion]:
     """The questions of a file; by default the shipped ones. Raises BadInput."""
     cure = "give a mapping with `questions`"
     return parse(str(file), read_yaml(file).get("questions"), TypeAdapter(list[DemoQuestion]), cure)
@@ -103,22 +119,29 @@ def read_questions(file: Path = DATA / "demo" / "questions.yaml") -> list[DemoQu
 
 def run_demo(config: Path | None, flags: Mapping[str, object], notify: Callable[[str], None]) -> DemoReport:
     """Run the demo with the settings of `config` and `flags`, in a temporary data directory."""
-    scene, questions = read_scene(), read_questions()
+    scene, questions, ordinary = read_scene(), read_questions(), read_ordinary()
     with tempfile.TemporaryDirectory(prefix="localmem-demo-") as folder:
         demo_flags = {"data": Path(folder), "user": scene.user, "chat": {"user_name": scene.user}}
         settings = load_settings(config, {**flags, **demo_flags})
         with Runtime(settings, progress=notify) as runtime:
-            sessions = read_sessions(CONVERSATION, FileDefaults(scene.user, settings.chat.assistant_name))
+            names = FileDefaults(scene.user, settings.chat.assistant_name)
+            sessions = read_sessions(DEMO_CONVERSATION, names)
             notify(f"reading {len(sessions)} sessions of {scene.user}")
             agent = runtime.agent(scene.user)
             agent.writer.read(sessions)
-            notify(f"asking {len(questions)} questions, with memory and without")
+            notify(f"asking {len(questions)} questions and {len(ordinary)} other requests, with memory and without")
             plain = Responder(memory=NoMemory(), llm=runtime.llm, speakers=Speakers(*agent.responder.speakers))
             responders = agent.responder, plain
             opening = DemoQuestion(question=scene.opening, accept=(), about="")
             (opening_pair,) = _ask_both(responders, [opening], scene.today)
-            pairs = _ask_both(responders, questions, scene.today)
-    return DemoReport(model=settings.model, system=settings.system, opening=opening_pair, questions=tuple(pairs))
+            pairs = _ask_both(responders, [*questions, *ordinary], scene.today)
+    return DemoReport(
+        model=settings.model,
+        system=settings.system,
+        opening=opening_pair,
+        questions=tuple(pairs[: len(questions)]),
+        ordinary=tuple(pairs[len(questions) :]),
+    )
 
 
 def ask_each(responder: Responder, texts: Sequence[str], today: datetime) -> list[Reply]:
@@ -302,7 +325,7 @@ def measure_systems(
     notify: Callable[[str], None] = lambda _line: None,
     track: Track = lambda names: names,
 ) -> dict[str, SystemCost]:
-    """The cost of each named system over one conversation (JSONL of sessions; default: the demo's).
+    """The cost of each named system over one conversation (JSONL of sessions; default: Nina's).
 
     All use one backbone and one encoder. `track` may wrap the iteration over the names with a progress bar.
     """

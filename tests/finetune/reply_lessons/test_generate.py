@@ -1,4 +1,4 @@
-"""Reply lessons: replies fit the kind of each question, and nothing of the demo is in them."""
+"""Reply lessons: replies fit the kind of each question, and nothing of Nina's conversation is in them."""
 
 import json
 import re
@@ -61,9 +61,9 @@ def test_test_lessons_share_no_value_and_only_half_of_their_topics_with_training
     assert not held_out.isdisjoint(_user_turns("test"))
 
 
-def test_nothing_of_the_demo_is_learned() -> None:
+def test_nothing_of_ninas_conversation_is_learned() -> None:
     """Neither its people and answers nor its questions."""
-    questions = read_yaml(EVALUATION_DATA / "demo" / "questions.yaml")["questions"]
+    questions = read_yaml(EVALUATION_DATA / "nina" / "questions.yaml")["questions"]
     assert isinstance(questions, list)
     names = {"Nina", "Clara", "Jonas", "Freja", "Mathieu", "Brandt", "Ingrid", "Dahl", "Hamburg", "Lyon"}
     answers = {text for question in questions for text in (*question["accept"], *question.get("reject", ()))}
