@@ -159,7 +159,7 @@ def _page(overview: Overview, query: ListQuery) -> tuple[list[Row], bool]:
     """The rows of a page, and whether more follow."""
     start = (query.number - 1) * _PER_PAGE
     units = list(islice(overview.select(query.filter), start, start + _PER_PAGE + 1))
-    is_superseded = overview.superseded.__contains__
+    is_superseded = overview.superseded_ids.__contains__
     return [row_of(unit, overview.bank, is_superseded) for unit in units[:_PER_PAGE]], len(units) > _PER_PAGE
 
 

@@ -45,7 +45,7 @@ class Overview:
         return first and first.date()
 
     @cached_property
-    def superseded(self) -> set[str]:
+    def superseded_ids(self) -> set[str]:
         """The units of which a newer one replaces a part or all."""
         return superseded_units(self.bank)
 
