@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ FEW_SHOT = [
     {"role": "user", "content": "Review: I slept through the film Dune.\nSentiment:"},
 ]
 PASTE = "Please read this log.\n" + "\n".join(
-    f"2026-03-02 12:{n // 60:02}:{n % 60:02} INFO worker {n % 7} finished job {n * 37 % 1000}" for n in range(100)
+    f"2026-03-02 12:{n // 60:02}:{n % 60:02} INFO worker {n % 7} finished job {n * 37 % 1000}" for n in range(60)
 )
 FOREIGN = ("OPENAI_", "ANTHROPIC_", "LOCALMEM_")  # a developer's own settings
 SINGLE_MESSAGE = ("llm", "aider")  # these send one message of the user, and aider its own around it
@@ -76,7 +76,9 @@ def serve(clients: list[str]) -> Iterator[str]:
             yield url
         finally:
             server.terminate()
-            server.wait(60)
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(60)
+            server.kill()
 
 
 def wait_until_ready(url: str, server: "subprocess.Popen[bytes]") -> None:
@@ -109,7 +111,7 @@ def connect(name: str, python: Path, url: str) -> Iterator[Client]:
         line = replies.readline()
         return dict(json.loads(line)) if line else {"error": "the client process ended"}
 
-    with httpx.Client(base_url=url, headers={"authorization": f"Bearer secret-of-{name}"}, timeout=120) as http:
+    with httpx.Client(base_url=url, headers={"authorization": f"Bearer secret-of-{name}"}, timeout=300) as http:
         try:
             yield Client(name, talk, http)
         finally:
@@ -212,12 +214,36 @@ def check_tools(client: Client, report: Report) -> None:
     report.expect(client.name, "no schema is a memory", not junk, junk)
 
 
+def check_inspector(report: Report) -> None:
+    """The MCP inspector's command line, with `localmem mcp` on a store of its own."""
+    name = "mcp-inspector"
+    with tempfile.TemporaryDirectory() as folder:
+        own = {**os.environ, "XDG_DATA_HOME": folder}
+
+        def call(method: str, *arguments: str) -> str:
+            command = ["npx", "-y", "@modelcontextprotocol/inspector", "--cli", "-e", f"XDG_DATA_HOME={folder}"]
+            command += [str(ROOT / ".venv/bin/localmem"), "mcp", "--method", method, *arguments]
+            return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False).stdout
+
+        tools = call("tools/list")
+        report.expect(name, "the tools are listed", all(f'"{tool}"' in tools for tool in ("remember", "recall")), tools)
+        call("tools/call", "--tool-name", "remember", "--tool-arg", f"text={FACT}")
+        show = [str(ROOT / ".venv/bin/localmem"), "show"]
+        memory = subprocess.run(show, env=own, capture_output=True, text=True, check=False).stdout
+        report.expect(name, "what it remembers is in the store", "Porto" in memory, memory)
+        recall = call("tools/call", "--tool-name", "recall", "--tool-arg", f"message={QUESTION}")
+        report.expect(name, "and is recalled in another process", "Porto" in recall, recall)
+
+
 def main() -> None:
     cache, clients = Path(sys.argv[1]), sys.argv[2:]
     report = Report()
-    with serve(clients) as url:
+    if "mcp-inspector" in clients:
+        clients.remove("mcp-inspector")
+        check_inspector(report)
+    with serve(clients) if clients else nullcontext("") as url:
         for name in clients:
-            folder = {"aider": "aider", "litellm": "all"}.get(name, "light")
+            folder = {"aider": "aider", "litellm": "all", "open-webui": "open-webui"}.get(name, "light")
             with connect(name, cache / folder / "bin/python", url) as client:
                 check_memory(client, report)
                 check_tasks(client, report)

@@ -85,7 +85,14 @@ def _unavailable(name: str) -> click.Command:
 @click.version_option(package_name="localmem")
 @click.option("--offline", is_flag=True, help="Reach no other machine, not even those that the settings name.")
 def root(offline: bool) -> None:
-    """Long-term memory for a private chatbot, on this machine alone."""
+    """Long-term memory for a private chatbot, on this machine alone.
+
+    To complete commands and the names of systems, models and users, put this into ~/.bashrc (zsh_source for ~/.zshrc,
+    fish_source for fish):
+
+    \b
+        eval "$(_LOCALMEM_COMPLETE=bash_source localmem)"
+    """
     if offline:
         network_guard.seal()
 

@@ -6,11 +6,18 @@ Runs in the clients' own environment and imports nothing of localmem. A request 
 or with "tools" or "schema" for what LangChain does with them. A reply has a "text", a "value" or an "error".
 """
 
+import atexit
+import contextlib
+import functools
 import json
 import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +131,51 @@ def aider_text(url: str, key: str, messages: Messages, stream: bool) -> str:
         return _run([*program, *flags, "--message", messages[-1]["content"], "greet.py"], access, folder)
 
 
+def open_webui_text(url: str, key: str, messages: Messages, stream: bool) -> str:
+    import httpx
+
+    site, token = _open_webui(url, key)
+    body = {"model": MODEL, "messages": messages, "stream": stream, "max_tokens": TOKENS}
+    access = {"authorization": f"Bearer {token}"}
+    reply = httpx.post(f"{site}/api/chat/completions", json=body, headers=access, timeout=300)
+    reply.raise_for_status()
+    if not stream:
+        return str(reply.json()["choices"][0]["message"]["content"])
+    events = (line.removeprefix("data: ") for line in reply.text.splitlines() if line.startswith("data: {"))
+    choices = (choice for event in events for choice in json.loads(event).get("choices", []))
+    return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+
+@functools.cache
+def _open_webui(url: str, key: str) -> tuple[str, str]:
+    """An Open WebUI before the server, which ends with this process: its address and a token of its first user."""
+    import httpx
+
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    settings = {"DATA_DIR": folder, "WEBUI_SECRET_KEY": "local", "OFFLINE_MODE": "true", "HF_HUB_OFFLINE": "1"}
+    settings |= {"RAG_EMBEDDING_ENGINE": "openai", "ENABLE_OLLAMA_API": "false", "HOME": folder}
+    settings |= {"OPENAI_API_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = [str(Path(sys.executable).with_name("open-webui")), "serve", "--host", "127.0.0.1", "--port", str(port)]
+    own = {**os.environ, **settings}
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen(program, env=own, cwd=folder, **quiet)
+    atexit.register(server.terminate)
+    site = f"http://127.0.0.1:{port}"
+    for _ in range(300):
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(f"{site}/health").status_code == 200:
+                break
+        time.sleep(1)
+    person = {"name": "Ana", "email": "ana@example.org", "password": "a-long-password-1"}
+    token = httpx.post(f"{site}/api/v1/auths/signup", json=person, timeout=60).raise_for_status().json()["token"]
+    httpx.get(f"{site}/api/models", headers={"authorization": f"Bearer {token}"}, timeout=60).raise_for_status()
+    return site, token
+
+
 def _run(command: list[str], environment: dict[str, str], folder: str) -> str:
     process = subprocess.run(
         command,
@@ -148,6 +200,7 @@ CLIENTS: dict[str, Callable[[str, str, Messages, bool], str]] = {
     "ollama": ollama_text,
     "llm": llm_text,
     "aider": aider_text,
+    "open-webui": open_webui_text,
 }
 
 
@@ -170,4 +223,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # A terminated process still ends the server that it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     main()
