@@ -153,7 +153,11 @@ def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
 
 
 def bare_encoder(settings: Settings) -> "Encoder":
-    """The encoder that the settings name, without a cache. Its weights load when first needed."""
+    """The encoder that the settings name, without a cache. Its weights load when first needed.
+
+    Raises BadSettings on a GPU installation that sees no GPU, unless retrieval.device is cpu.
+    """
+    require_gpu("retrieval.device", settings.retrieval.device)
     _require_package("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 

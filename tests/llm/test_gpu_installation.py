@@ -27,6 +27,13 @@ def test_a_backbone_is_refused(backend: str, blind: Path) -> None:
         factory.backbone(settings, print)
 
 
+def test_an_encoder_is_refused_too_beside_a_remote_backbone(blind: Path) -> None:
+    settings = load_settings(None, {"llm": {"url": "http://127.0.0.1:1"}})
+    with pytest.raises(BadSettings, match=r"or set retrieval\.device to cpu"):
+        factory.bare_encoder(settings)
+    factory.bare_encoder(load_settings(None, {"retrieval": {"device": "cpu"}}))
+
+
 def test_the_cpu_can_be_asked_for(blind: Path) -> None:
     gpu_installation.require_gpu("llm.device", "cpu")
 
