@@ -6,17 +6,16 @@ Heavy libraries load inside the functions that need them. Trained models are cac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localmem import systems
+from localmem.backbones import Backbone, adapters, backbone, folder_backbone, remote_llm, require_package, wants_server
 from localmem.bank import Bank
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling
 from localmem.config import Settings, system_options
-from localmem.errors import BadInput, BadSettings, LocalmemError, MissingExtra
-from localmem.llm.device import one_at_a_time
+from localmem.errors import BadInput, BadSettings
 from localmem.llm.gpu_installation import require_gpu
 from localmem.memory import Memory
 from localmem.systems import (
@@ -37,58 +36,44 @@ from localmem.systems import (
     summem,
     theanine,
 )
-from localmem.weights.folder import model_folder, model_path, shipped_adapters, shipped_reranker
+from localmem.weights.folder import model_folder, model_path, shipped_reranker
 from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
     from localmem.classification import PairClassifier
     from localmem.classification.pair_classifier import PairModel
     from localmem.llm.base import LLM
-    from localmem.llm.remote.remote_llm import RemoteLLM
     from localmem.retrieval.base import EmbeddingCache, Encoder, Reranker, Retriever
     from localmem.segmentation import Segmenter
     from localmem.text.compress import Compressor
     from localmem.text.grounded_stages import GroundedParts
 
-Progress = Callable[[str], None]
+__all__ = [
+    "SYSTEMS",
+    "Backbone",
+    "Parts",
+    "adapters",
+    "backbone",
+    "bare_encoder",
+    "compressor",
+    "encoder",
+    "folder_backbone",
+    "memory",
+    "memory_position",
+    "pair_classifier",
+    "pair_model",
+    "reader",
+    "remote_llm",
+    "reranker",
+    "retriever",
+    "sampling",
+    "stages",
+    "trained_segmenter",
+    "wants_server",
+]
 
 _OPERATIONS = "minilm-l6-v2-operations"  # decides for quotations what they do to those that are remembered
 _FUSION_CONSTANT = 10.0  # better than 60 on LoCoMo and LongMemEval (localmem/evaluation/results/retrieval.md)
-
-
-@dataclass(frozen=True, slots=True)
-class Backbone:
-    """The LLM, a function that releases it, and one that checks whether it answers (in process it always does)."""
-
-    llm: "LLM"
-    close: Callable[[], None]
-    is_healthy: Callable[[], bool] = lambda: True
-
-
-def backbone(settings: Settings, progress: Progress) -> Backbone:
-    """The LLM that the settings name; when this returns, its weights are loaded or its server is running.
-
-    Raises BadSettings on a GPU installation that sees no GPU, unless llm.device is cpu or llm.url a server elsewhere.
-    """
-    if settings.llm.url is None:
-        require_gpu("llm.device", "auto" if settings.llm.backend == "vllm" else settings.llm.device)
-    return _server(settings, progress) if wants_server(settings) else _in_process(settings, progress)
-
-
-def wants_server(settings: Settings) -> bool:
-    """Whether a server has the backbone: one at llm.url, or a vLLM of our own."""
-    if settings.llm.backend != "auto":
-        return settings.llm.backend == "vllm"
-    return settings.llm.url is not None or (find_spec("vllm") is not None and _cuda())
-
-
-def adapters(settings: Settings) -> dict[str, Path]:
-    """Adapter folders by prompt or system name: those in the settings, then those shipped with localmem."""
-    configured = {name: Path(folder) for name, folder in settings.llm.adapters.items()}
-    if not settings.llm.shipped_adapters or settings.llm.url is not None:
-        return configured
-    shipped = shipped_adapters(settings.model).items()
-    return {name: folder for name, folder in shipped if name.partition("/")[0] not in configured} | configured
 
 
 def memory_position(settings: Settings) -> str:
@@ -158,7 +143,7 @@ def bare_encoder(settings: Settings) -> "Encoder":
     Raises BadSettings on a GPU installation that sees no GPU, unless retrieval.device is cpu.
     """
     require_gpu("retrieval.device", settings.retrieval.device)
-    _require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 
     model = Manifest.load().entry(settings.retrieval.encoder)
@@ -193,7 +178,7 @@ def retriever(
         from localmem.retrieval.wrappers import RecencyRetriever
 
         if options.dates_in_query:
-            _require_package("dateparser", "cpu")
+            require_package("dateparser", "cpu")
         index = RecencyRetriever(index, half_life=options.half_life_days, dates=options.dates_in_query)
     return wrap(index)
 
@@ -210,9 +195,9 @@ def reranker(name: str, device: str) -> "Reranker":
             raise BadSettings(f"{name} is of the role {model.role}; `localmem models list` shows the rerankers")
         folder = model_path(name)
     if (folder / SETTINGS).is_file():
-        _require_package("torch", "cpu")
+        require_package("torch", "cpu")
         return SplitReranker(folder)
-    _require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers", "cpu")
     from localmem.retrieval.rerank import CrossEncoderReranker
 
     return CrossEncoderReranker(folder, name=folder.name, device=device)
@@ -226,7 +211,7 @@ def trained_segmenter(name: str, device: str = "auto") -> "Segmenter":
     folder = model_folder(name)
     if not (folder / FILE).is_file():
         return BoundarySegmenter(pair_model(name, device))
-    _require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 
     return LearnedTextTiling(SentenceEncoder(folder, name=name, device=device), TilingModel.load(folder))
@@ -253,7 +238,7 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
 @cache
 def _base_encoder(name: str, device: str) -> "Encoder":
     """The encoder that a shipped part is based on."""
-    _require_package("sentence_transformers", "cpu")
+    require_package("sentence_transformers", "cpu")
     from localmem.retrieval.encoder import SentenceEncoder
 
     return SentenceEncoder(model_folder(name), name=name, device=device)
@@ -262,7 +247,7 @@ def _base_encoder(name: str, device: str) -> "Encoder":
 @cache
 def pair_model(name: str, device: str = "auto") -> "PairModel":
     """A trained classifier of text pairs, by its name or folder. Its weights load when first needed."""
-    _require_package("transformers", "cpu")
+    require_package("transformers", "cpu")
     from localmem.classification.pair_classifier import PairModel
 
     return PairModel(model_folder(name), device=device)
@@ -274,117 +259,6 @@ def compressor(name: str, device: str = "auto") -> "Compressor":
     from localmem.text.compress import LLMLingua2
 
     return LLMLingua2(lambda: model_folder(name), device=device)
-
-
-def _in_process(settings: Settings, progress: Progress) -> Backbone:
-    path = model_path(settings.model)
-    progress(f"loading {settings.model}")
-    return folder_backbone(path, settings, name=settings.model, adapters=adapters(settings))
-
-
-def folder_backbone(
-    folder: Path, settings: Settings, *, name: str, adapters: Mapping[str, Path] | None = None
-) -> Backbone:
-    """The chat model in a folder, in this process; device and number format as the settings have them."""
-    _require_package("transformers", "cpu")
-    with one_at_a_time():
-        from localmem.llm.transformers import TransformersLLM
-
-        llm = TransformersLLM(
-            folder,
-            name=name,
-            context_length=settings.llm.context_length,
-            device=settings.llm.device,
-            dtype=settings.llm.dtype,
-            adapters=adapters or {},
-        )
-    return Backbone(llm, lambda: None)
-
-
-def _server(settings: Settings, progress: Progress) -> Backbone:
-    if not settings.llm.urls:
-        return _own_vllm(settings, progress)
-    llm = remote_llm(settings)
-    for name, folder in settings.llm.adapters.items():
-        llm.load_adapter(name, folder)
-    return Backbone(llm, llm.close, llm.is_healthy)
-
-
-def remote_llm(settings: Settings) -> "RemoteLLM":
-    """The model behind llm.url. Opens no connection before it is asked."""
-    from localmem.llm.remote.remote_llm import RemoteLLM
-
-    options = settings.llm
-    return RemoteLLM(
-        options.urls,
-        name=options.served_as or settings.model,
-        tokenizer=_tokenizer(settings.model),
-        context_length=options.context_length,
-        api_key=options.api_key,
-        priorities=options.priorities,
-    )
-
-
-def _report_stages(progress: Progress) -> Callable[[str, float], None]:
-    """Reports each stage of a server's start when it begins, and every ten seconds while it lasts."""
-    reported: set[tuple[str, int]] = set()
-
-    def report(stage: str, seconds: float) -> None:
-        mark = stage, int(seconds) // 10
-        if mark not in reported:
-            reported.add(mark)
-            progress(f"vLLM: {stage} ({seconds:.0f} s)")
-
-    return report
-
-
-def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
-    """A server that runs as long as this process."""
-    if find_spec("vllm") is None:
-        raise MissingExtra("the Python package 'vllm' is not installed; run scripts/setup or set llm.url")
-    from localmem.llm.remote.remote_llm import RemoteLLM
-    from localmem.llm.remote.vllm_protocol import VllmProtocol
-    from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
-
-    path = model_path(settings.model)
-    settings.data.mkdir(parents=True, exist_ok=True)
-    server = VllmServer(
-        path,
-        name=settings.model,
-        log=settings.data / "vllm.log",
-        settings=VllmSettings(
-            context_length=settings.llm.context_length,
-            dtype=settings.llm.dtype,
-            lora=bool(adapters(settings)),
-            adapter_slots=settings.llm.adapter_slots,
-            adapter_rank=settings.llm.adapter_rank,
-            gpu_memory=settings.llm.gpu_memory,
-            tensor_parallel=settings.llm.tensor_parallel,
-            kv_cache=settings.llm.kv_cache,
-            arguments=settings.llm.arguments,
-        ),
-        progress=_report_stages(progress),
-    )
-    server.start()
-    llm = RemoteLLM(
-        server.url,
-        name=settings.model,
-        tokenizer=path,
-        api_key=server.api_key,
-        server=server,
-        new_protocol=lambda client: VllmProtocol(client, settings.model),
-    )
-    for name, folder in adapters(settings).items():
-        llm.load_adapter(name, folder)
-    return Backbone(llm, server.stop, llm.is_healthy)
-
-
-def _tokenizer(name: str) -> Path | None:
-    """The model's folder, for counting tokens; None when it is not on this machine: the server counts then."""
-    try:
-        return model_path(name)
-    except LocalmemError:
-        return None
 
 
 def _index(
@@ -419,7 +293,7 @@ def _views(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path 
 
 
 def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retriever":
-    _require_package("faiss", "cpu")
+    require_package("faiss", "cpu")
     from localmem.retrieval.dense import DenseRetriever
 
     options = settings.retrieval
@@ -427,23 +301,12 @@ def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retrie
 
 
 def _bm25(settings: Settings, context_turns: int) -> "Retriever":
-    _require_package("bm25s", "cpu")
+    require_package("bm25s", "cpu")
     from localmem.retrieval.bm25 import BM25Retriever
     from localmem.retrieval.wrappers import ContextualRetriever
 
     plain = BM25Retriever(language=settings.retrieval.language)
     return ContextualRetriever(plain, context_units=context_turns) if context_turns else plain
-
-
-def _cuda() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
-
-
-def _require_package(module: str, extra: str) -> None:
-    if find_spec(module) is None:
-        raise MissingExtra(f"the Python package {module!r} is not installed; run `pip install 'localmem[{extra}]'`")
 
 
 _METHODS = (evidence, rsum, theanine, secom, creem, carecall, summem, memochat, memorybank, comedy, conditionmem)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from localmem import factory
+from localmem import backbones, factory
 from localmem.config import RetrievalSettings, Settings
 from localmem.errors import BadInput, BadSettings, ModelMissing
 from localmem.retrieval.base import Retriever, Scope
@@ -76,7 +76,7 @@ def test_a_reranker_that_is_not_here_is_refused(name: str, error: type[Exception
 
 def test_a_stage_is_reported_when_it_begins_and_every_ten_seconds() -> None:
     lines: list[str] = []
-    stages = factory._report_stages(lines.append)
+    stages = backbones._report_stages(lines.append)
     for tick in range(100):
         stages("loading" if tick < 60 else "compiling", tick / 4)
     stages("ready", 25.0)

@@ -30,7 +30,8 @@ def transformers_to_gguf(folder: Path, target: Path) -> None:
 
     Raises BadInput for a model of another architecture or tokenizer, MissingExtra where the writer is not installed.
     """
-    config, tokenizer = (read_json(folder / name, _OBJECT, _CURE) for name in ("config.json", "tokenizer.json"))
+    config = read_json(folder / "config.json", _OBJECT, _CURE)
+    tokenizer = read_json(folder / "tokenizer.json", _OBJECT, _CURE)
     if config.get("model_type") != "llama" or tokenizer.get("pre_tokenizer") != LLAMA["tokenizer"]["pre_tokenizer"]:
         raise BadInput(f"{folder} is a {config.get('model_type')} model, or has another tokenizer: {_CURE}")
     with requires("writing GGUF needs the package {}", "cpu"):
@@ -39,7 +40,8 @@ def transformers_to_gguf(folder: Path, target: Path) -> None:
     partial = target.with_name(f"{target.name}.partial")
     writer = GGUFWriter(partial, "llama")
     _write_sizes(writer, config)
-    _write_tokenizer(writer, tokenizer, read_json(folder / "tokenizer_config.json", _OBJECT, _CURE), config)
+    settings = read_json(folder / "tokenizer_config.json", _OBJECT, _CURE)
+    _write_tokenizer(writer, tokenizer, settings, config)
     for name, array in _tensors(folder, config):
         writer.add_tensor(name, array)
     writer.write_header_to_file()

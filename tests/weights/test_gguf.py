@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from localmem.cli import main
+from localmem.cli.models import models
 from localmem.errors import BadInput
 from localmem.resources import checkout_root
 from localmem.weights import model_path
@@ -57,7 +57,7 @@ def test_a_written_file_is_read_back_as_it_was(small_llama: Path, tmp_path: Path
 def test_a_file_is_imported_under_its_name(small_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALMEM_MODELS", str(tmp_path / "models"))
     transformers_to_gguf(small_llama, tmp_path / "small.gguf")
-    result = CliRunner().invoke(main, ["models", "import", str(tmp_path / "small.gguf")])
+    result = CliRunner().invoke(models, ["import", str(tmp_path / "small.gguf")])
     assert result.exit_code == 0, result.output
     assert (model_path("small") / "model.safetensors").is_file()
     with pytest.raises(BadInput, match="cannot be linked to"):

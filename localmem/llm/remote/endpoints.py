@@ -111,7 +111,7 @@ class Endpoint:
         ]
 
 
-def detected(model: str, *, priorities: bool) -> NewProtocol:
+def new_detector(model: str, *, priorities: bool) -> NewProtocol:
     """Makes the protocol of whatever engine answers; vLLM alone has priorities."""
 
     def new_protocol(client: ServerClient) -> OpenAIProtocol:

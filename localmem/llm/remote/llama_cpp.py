@@ -5,6 +5,7 @@ of them are asked for than of others.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from localmem.errors import LLMError
 from localmem.llm.base import ABILITIES
@@ -23,7 +24,7 @@ class LlamaCppProtocol(OpenAIProtocol):
 
     engine = "llama.cpp"
     health_path = "/health"
-    end = END
+    end: ClassVar[bytes | None] = END
 
     def ask(self, context_length: int | None) -> Capabilities:
         properties = self.client.probe("/props") or {}

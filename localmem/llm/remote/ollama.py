@@ -55,7 +55,7 @@ class OllamaProtocol(OpenAIProtocol):
             self.require_model()
         version = str((self.client.probe("/api/version") or {}).get("version") or "")
         logprobs = _numbers(version) >= _WITH_LOGPROBS
-        self._context_length = self._allotted(_chosen_context(model or {}, context_length))
+        self._context_length = self._load_model(_chosen_context(model or {}, context_length))
         names = cast("list[str]", (model or {}).get("capabilities") or [])
         abilities = {ability for name, ability in _ABILITIES.items() if name in names}
         return Capabilities(
@@ -110,7 +110,7 @@ class OllamaProtocol(OpenAIProtocol):
                 return
         raise Broken("the stream ended before the answer did")
 
-    def _allotted(self, context: int) -> int:
+    def _load_model(self, context: int) -> int:
         """Loads the model with this context, and returns what the server has given it."""
         body = {"model": self.model, "messages": [], "keep_alive": _KEEP_ALIVE, "options": {"num_ctx": context}}
         self.client.probe(self.chat_path, body, _LOAD_SECONDS)

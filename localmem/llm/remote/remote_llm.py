@@ -19,7 +19,7 @@ from localmem.errors import BadReply, LLMUnavailable
 from localmem.llm.adapters import warn_of_changes
 from localmem.llm.base import Ability, alternate, check, check_json, fit, required_abilities, route
 from localmem.llm.remote import schema_check
-from localmem.llm.remote.endpoints import Endpoint, Endpoints, NewProtocol, detected, session_headers
+from localmem.llm.remote.endpoints import Endpoint, Endpoints, NewProtocol, new_detector, session_headers
 from localmem.llm.remote.openai_wire import (
     CHOICE_FIELD,
     AnswerChoice,
@@ -75,7 +75,7 @@ class RemoteLLM:
             [
                 Endpoint(
                     ServerClient(url, api_key=api_key, server=server, timeout=timeout),
-                    new_protocol or detected(name, priorities=priorities),
+                    new_protocol or new_detector(name, priorities=priorities),
                     tokenizer=self._tokenizer,
                     context_length=context_length,
                 )
@@ -197,7 +197,7 @@ class RemoteLLM:
         self, endpoint: Endpoint, prompt: Prompt, form: JsonSchema
     ) -> tuple[Completion, AnswerChoice]:
         """An answer whose schema is checked here; one that does not follow it is asked for once more."""
-        asked = schema_check.instructed(prompt, form.schema)
+        asked = schema_check.with_schema_text(prompt, form.schema)
         text, problem = "", ""
         for _ in range(2):
             completion, answer = self._ask(endpoint, asked)
@@ -207,7 +207,7 @@ class RemoteLLM:
                 return replace(completion, text=text), answer
             if completion.finish == "length":
                 check_json(prompt, text)
-            asked = schema_check.repaired(asked, completion.text, problem)
+            asked = schema_check.repair_prompt(asked, completion.text, problem)
         raise BadReply(
             f"prompt {prompt.name!r} was answered {text[:200]!r} twice outside its schema ({problem}); use a server "
             "that enforces schemas, or a larger model"

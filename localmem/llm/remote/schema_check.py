@@ -25,14 +25,14 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 _LIMITS = (("minLength", len, -1), ("maxLength", len, 1), ("minItems", len, -1), ("maxItems", len, 1))
 
 
-def instructed(prompt: Prompt, schema: Schema) -> Prompt:
+def with_schema_text(prompt: Prompt, schema: Schema) -> Prompt:
     """The prompt with its schema in words, for a server that knows no schemas."""
     *before, last = prompt.messages
     text = f"{last.content}\n\nAnswer with JSON alone, which follows this JSON schema:\n{json.dumps(dict(schema))}"
     return replace(prompt, messages=(*before, replace(last, content=text)), format=FreeText())
 
 
-def repaired(prompt: Prompt, answer: str, problem: str) -> Prompt:
+def repair_prompt(prompt: Prompt, answer: str, problem: str) -> Prompt:
     """The prompt that asks once more, with the answer and what is wrong with it."""
     text = f"That is not right: {problem}. Answer with the corrected JSON alone."
     return replace(prompt, messages=(*prompt.messages, Message("assistant", answer), Message("user", text)))
