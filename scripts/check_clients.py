@@ -248,7 +248,8 @@ def main() -> None:
                 check_memory(client, report)
                 check_tasks(client, report)
                 check_repetition(client, report)
-                check_paste(client, report)
+                if name == "litellm":  # once, and not in CI: a long prompt takes a CPU minutes
+                    check_paste(client, report)
                 if name == "langchain":
                     check_tools(client, report)
     print(f"{report.passes} passed, {report.failures} failed")
