@@ -30,7 +30,8 @@ def chat(live: LiveServer, text: str, **more: object) -> None:
 
 def test_live_and_ready(live: LiveServer) -> None:
     assert live.http().get("/health/live").json() == {"status": "ok"}
-    assert live.http().get("/health/ready").json() == {"status": "ok", "store": "ok", "backbone": "ok"}
+    for path in ("/health", "/health/ready"):
+        assert live.http().get(path).json() == {"status": "ok", "store": "ok", "backbone": "ok"}
 
 
 def test_not_ready_while_the_backbone_loads(live: LiveServer) -> None:
