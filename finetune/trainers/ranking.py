@@ -77,8 +77,8 @@ def fit_ranking(settings: Settings, folders: Iterable[Path], rerankers: Mapping[
     requests = [request for person in people for request in _read_requests(person)]
     with writing(out, "choose another --out"):
         out.mkdir(parents=True, exist_ok=True)
-        (out / "ranking.yaml").write_text(_dump(_rounded(fit_order(questions))), encoding="utf-8")
-        need = _rounded(fit_need(requests))
+        (out / "ranking.yaml").write_text(_dump(_round_weights(fit_order(questions))), encoding="utf-8")
+        need = _round_weights(fit_need(requests))
         model = {BIAS: need.pop(BIAS), "weights": need, "floor": round(_choose_floor(requests), 2)}
         (out / "relevance.yaml").write_text(f"{_cues_text()}{_dump(model)}", encoding="utf-8")
     return [_measure(author, questions, requests) for author in authors]
@@ -89,7 +89,7 @@ def _cues_text() -> str:
     return re.split(r"(?m)^bias:", Path(relevance.__file__).with_suffix(".yaml").read_text(encoding="utf-8"))[0]
 
 
-def _rounded(weights: Weights) -> Weights:
+def _round_weights(weights: Weights) -> Weights:
     return {name: round(value, 2) for name, value in weights.items()}
 
 
