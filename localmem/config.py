@@ -120,7 +120,7 @@ class ChatSettings(Section):
     """Reader that answers questions by quoting memory: its name or folder, none, or as the manifest says (model)."""
     stages: str = "model"
     """Selector of statements that answers the stages of memory systems by quoting: its name or folder, none (the
-    backbone answers), or as the manifest says (model)."""
+    backbone answers), or as the manifest says (model; evaluations then ask the backbone)."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Maximum tokens of a reply; default: what the context leaves, or the model's limit in the manifest."""
     temperature: float | None = Field(default=None, ge=0, le=2)

@@ -285,11 +285,14 @@ def agent_maker(by_system: Mapping[str, Settings], encoder: Callable[[], Encoder
     def new_agent(spec: AgentSpec) -> Conversation:
         own = by_system[spec.work.system]
 
+        # A measurement or a teacher's record is of the backbone itself, unless a selector is named.
+        llm = spec.llm if own.chat.stages == "model" else factory.stages(own, spec.llm)
+
         def index() -> Retriever:
             return factory.retriever(own, encoder, system=factory.SYSTEMS[own.system])
 
         return Conversation(
-            memory=factory.memory(own, factory.Parts(factory.stages(own, spec.llm), index), spec.bank),
+            memory=factory.memory(own, factory.Parts(llm, index), spec.bank),
             llm=spec.llm,
             journal=spec.journal,
             speakers=spec.speakers,
