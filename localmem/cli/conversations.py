@@ -47,8 +47,8 @@ def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_use
 
     \b
         {"id": "monday", "turns": [
-          {"role": "user", "text": "I keep bees.", "time": "2026-03-02T18:05"},
-          {"role": "assistant", "text": "How many hives?", "time": "2026-03-02T18:06"}]}
+          {"role": "user", "time": "2026-03-02T18:05", "text": "I keep bees."},
+          {"role": "assistant", "time": "2026-03-02T18:06", "text": "Nice."}]}
 
     Or it is an export, which is recognised by its content: ChatGPT's and Claude's (the downloaded zip or its
     conversations.json), Open WebUI's chats, mem0's and Letta's dumps, ShareGPT's format, a character card's book. What
