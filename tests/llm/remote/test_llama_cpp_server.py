@@ -118,7 +118,7 @@ def test_what_it_rejects_is_refused_before_it_is_sent(remote: RemoteLLM) -> None
 
 @pytest.mark.parametrize("system", ["evidence", "theanine", "carecall"])
 def test_a_memory_system_runs_on_it(url: str, system: str, tmp_path: Path) -> None:
-    with LocalMem(data=tmp_path, system=system, llm={"url": url}) as memory:
+    with LocalMem(data=tmp_path, system=system, llm={"url": url}, chat={"max_tokens": 16}) as memory:
         assert memory.chat("My dog is called Rex and he is four years old.", user="ana").completion.text
         memory.end_session(user="ana")
         assert "Rex" in str(memory.recall("What is my dog called?", user="ana")) or system != "evidence"
