@@ -92,17 +92,17 @@ def pack(rows: Sequence[PackedRow], size: int, seed: int) -> list[PackedRow]:
 
 
 def collate(examples: Sequence[Mapping[str, PackedRow]]) -> "dict[str, torch.Tensor]":
-    """A batch, padded with tokens that nothing attends to and that are not learned.
+    """A batch, pad with tokens that nothing attends to and that are not learned.
 
     `attention_mask` (rows, 1, tokens, tokens) gives the tokens that each token attends to. `soft_at` holds (row,
-    position) pairs; `soft_ids` and `soft_probabilities` have a line for each of them, padded with -1 and 0.
+    position) pairs; `soft_ids` and `soft_probabilities` have a line for each of them, pad with -1 and 0.
     """
     import torch
 
     rows = [example["row"] for example in examples]
     longest = max(len(row.ids) for row in rows)
 
-    def padded(values: Sequence[int], fill: int) -> list[int]:
+    def pad(values: Sequence[int], fill: int) -> list[int]:
         return [*values, *[fill] * (longest - len(values))]
 
     soft = [(number, target) for number, row in enumerate(rows) for target in row.soft]
@@ -110,10 +110,10 @@ def collate(examples: Sequence[Mapping[str, PackedRow]]) -> "dict[str, torch.Ten
     ids = [[*target.ids, *[-1] * (widest - len(target.ids))] for _, target in soft]
     probabilities = [[*target.probabilities, *[0.0] * (widest - len(target.ids))] for _, target in soft]
     return {
-        "input_ids": torch.tensor([padded(row.ids, 0) for row in rows]),
-        "labels": torch.tensor([padded(row.labels, IGNORED) for row in rows]),
-        "position_ids": torch.tensor([padded(row.positions, 0) for row in rows]),
-        "attention_mask": _attention(torch.tensor([padded(row.branches, -1) for row in rows])),
+        "input_ids": torch.tensor([pad(row.ids, 0) for row in rows]),
+        "labels": torch.tensor([pad(row.labels, IGNORED) for row in rows]),
+        "position_ids": torch.tensor([pad(row.positions, 0) for row in rows]),
+        "attention_mask": _attention(torch.tensor([pad(row.branches, -1) for row in rows])),
         "soft_at": torch.tensor([(number, target.at) for number, target in soft]).reshape(-1, 2),
         "soft_ids": torch.tensor(ids).reshape(-1, widest),
         "soft_probabilities": torch.tensor(probabilities).reshape(-1, widest),

@@ -63,7 +63,7 @@ class Criterion:
     above: bool = False
 
     @property
-    def passed(self) -> bool:
+    def holds(self) -> bool:
         """Whether it is reached, or with `above` exceeded."""
         return self.value is not None and (self.value > self.needed if self.above else self.value >= self.needed)
 
@@ -85,7 +85,7 @@ def score_by_gold(completion: Completion, trace: Trace, stage: str) -> float:
 def measure_rule(name: str, answer: Answer, stage: str, traces: Sequence[Trace]) -> Measured:
     """The scores of a rule."""
     completions = [answer(trace) for trace in traces]
-    return _measured("rule", name, stage, traces, completions)
+    return _measure("rule", name, stage, traces, completions)
 
 
 def measure_answers(
@@ -93,11 +93,11 @@ def measure_answers(
 ) -> Measured:
     """The scores and speed of a small model that answers traces one by one."""
     with MachineMonitor() as monitor:
-        completions, seconds = _timed(answer, traces, track)
+        completions, seconds = _time_answers(answer, traces, track)
     rate = len(traces) / seconds
     usage = monitor.usage
     cost = Cost(rate, rate, 0.0, 0.0, None, usage.host_peak_mb, usage.device_peak_mb)
-    return replace(_measured(kind, name, stage, traces, completions), cost=cost)
+    return replace(_measure(kind, name, stage, traces, completions), cost=cost)
 
 
 def measure_llm(
@@ -107,7 +107,7 @@ def measure_llm(
     ask = ask_llm(llm)
     ask(traces[0])  # the first answer compiles and allocates
     with MachineMonitor() as monitor:
-        completions, alone = _timed(ask, traces, track)
+        completions, alone = _time_answers(ask, traces, track)
         prompts = [trace.prompt() for trace in traces]
         start = perf_counter()
         batched = _generate(llm, prompts)
@@ -126,7 +126,7 @@ def measure_llm(
         usage.host_peak_mb,
         usage.device_peak_mb,
     )
-    return replace(_measured(kind, name, stage, traces, completions), free=free, cost=cost)
+    return replace(_measure(kind, name, stage, traces, completions), free=free, cost=cost)
 
 
 def first_token(llm: LLM, prompt: Prompt) -> float:
@@ -140,7 +140,9 @@ def first_token(llm: LLM, prompt: Prompt) -> float:
         pieces.close()
 
 
-def _timed(answer: Answer, traces: Sequence[Trace], track: Callable[[int], object]) -> tuple[list[Completion], float]:
+def _time_answers(
+    answer: Answer, traces: Sequence[Trace], track: Callable[[int], object]
+) -> tuple[list[Completion], float]:
     completions, start = [], perf_counter()
     for trace in traces:
         completions.append(answer(trace))
@@ -174,7 +176,7 @@ def _is_valid(completion: Completion, trace: Trace) -> bool:
     return completion.finish == "stop" and bool(text) and is_valid(text, trace)
 
 
-def _measured(kind: str, name: str, stage: str, traces: Sequence[Trace], completions: Sequence[Completion]) -> Measured:
+def _measure(kind: str, name: str, stage: str, traces: Sequence[Trace], completions: Sequence[Completion]) -> Measured:
     pairs = list(zip(completions, traces, strict=True))
     scores = tuple(score_by_gold(completion, trace, stage) for completion, trace in pairs)
     return Measured(kind, name, scores, fmean(_is_valid(completion, trace) for completion, trace in pairs))
@@ -193,12 +195,12 @@ def estimate_ratio(student: Measured, teacher: Measured, traces: Sequence[Trace]
     if not any(teacher.scores):
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = cluster_ratio(_clustered(teacher, traces), _clustered(student, traces), cluster_mean)
+        ratio = cluster_ratio(_score_by_session(teacher, traces), _score_by_session(student, traces), cluster_mean)
     low, high = (end if end is None or isfinite(end) else None for end in (ratio.low, ratio.high))
     return Ratio(ratio.ratio, low, high)
 
 
-def _clustered(measured: Measured, traces: Sequence[Trace]) -> list[tuple[tuple[str, str], float]]:
+def _score_by_session(measured: Measured, traces: Sequence[Trace]) -> list[tuple[tuple[str, str], float]]:
     return [(conversation_of(trace), score) for trace, score in zip(traces, measured.scores, strict=True)]
 
 

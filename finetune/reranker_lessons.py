@@ -122,7 +122,7 @@ def _rank(
             lessons.append(_sentence_lesson(person, question, shown))
             continue
         labels = tuple(_label(texts[key], sources[key], question) for key in ids)
-        denied = _denied(person, question)
+        denied = _denials_of(person, question)
         lessons.append(
             Lesson(person, question.query, (*(texts[key] for key in ids), *denied), (*labels, *(WRONG for _ in denied)))
         )
@@ -154,7 +154,7 @@ def _label(text: str, sources: Sequence[str], question: Question) -> int:
     return OUTDATED if any(value in text.lower() for value in question.outdated) else WRONG
 
 
-def _denied(person: str, question: Question) -> tuple[str, ...]:
+def _denials_of(person: str, question: Question) -> tuple[str, ...]:
     """An earlier exchange in which the same was asked and denied; reproducible."""
     rng = random.Random(f"{person}/{question.query}")  # noqa: S311  # not used for security
     query = rng.choice([question.query, question.other or question.query])

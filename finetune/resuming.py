@@ -49,11 +49,11 @@ def _compare(out: Path, previous: Mapping[str, object], current: Mapping[str, ob
     names = [name for name in {**previous, **current} if previous.get(name) != current.get(name)]
     if not names:
         return
-    pairs = (f"{name} {_shorten(previous.get(name))} now {_shorten(current.get(name))}" for name in names)
+    pairs = (f"{name} {_abbreviate(previous.get(name))} now {_abbreviate(current.get(name))}" for name in names)
     raise BadInput(f"{out} was begun with another {', '.join(pairs)}; restore that, or choose another --out")
 
 
-def _shorten(value: object) -> str:
+def _abbreviate(value: object) -> str:
     return f"({value})" if not isinstance(value, str) else f"({value[:12]})" if value else "(none)"
 
 

@@ -70,7 +70,7 @@ def grade_student(
     track: Callable[[int], object],
 ) -> Grade:
     """Let the student answer these traces and measure the answers."""
-    answer, close = _open(student, stage, traces, settings, notify)
+    answer, close = _load_student(student, stage, traces, settings, notify)
     try:
         return grade(answer, student.name, stage, traces, track=track)
     finally:
@@ -90,7 +90,7 @@ def asks_backbone(settings: Settings) -> Settings:
     return settings.model_copy(update={"chat": settings.chat.model_copy(update={"reader": "none", "stages": "none"})})
 
 
-def _open(
+def _load_student(
     student: Student, stage: str, traces: Sequence[Trace], settings: Settings, notify: Callable[[str], None]
 ) -> tuple[Answer, Callable[[], None]]:
     """A function that answers traces, and one that releases the model."""

@@ -7,186 +7,21 @@ options are in configs/systems/<name>.yaml.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import tzinfo
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from localmem.errors import BadInput, BadSettings
+from localmem.errors import BadSettings
 from localmem.files import nearest, read_yaml, validation_line
 from localmem.resources import resource, user_data_dir, user_settings_file
-from localmem.times.zones import read_zone, writes_day_first
+from localmem.settings_sections import ChatSettings, LLMSettings, RetrievalSettings, Section, ServerSettings
+from localmem.times.zones import writes_day_first
 
 _PREFIX = "LOCALMEM_"
 _OTHER_VARIABLES = {"LOCALMEM_CONFIG", "LOCALMEM_MODELS"}  # they say where settings and models are
 _SECRETS = {"llm.api_key", "server.keys"}
-
-
-class Section(BaseModel):
-    """A group of settings; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class LLMSettings(Section):
-    """The backbone: where it runs and how."""
-
-    backend: Literal["auto", "transformers", "vllm"] = "auto"
-    """Backend; auto uses the server at url, else a vLLM of its own where there is a GPU with vLLM, else transformers."""
-    url: str | tuple[str, ...] | None = None
-    """URL of a running server (vLLM, llama.cpp, Ollama, LM Studio, SGLang, TGI or any OpenAI-compatible one), or a list
-    of URLs of servers of one model; without one, the vllm backend starts its own."""
-    served_as: str | None = None
-    """Name of the model on that server; default: its name in the manifest."""
-    api_key: str | None = None
-    """API key of that server."""
-    device: str = "auto"
-    """Device for weights in this process: auto, cpu, cuda or cuda:N."""
-    dtype: str = "auto"
-    """Number type of the weights: auto (bfloat16 where the hardware supports it), float32, bfloat16 or float16."""
-    context_length: int | None = Field(default=None, ge=256)
-    """Maximum tokens of prompt and answer together; default: the server's or the model's limit, on a GPU as much of it
-    as fits, with Ollama the Modelfile's num_ctx, else 8192."""
-    arguments: tuple[str, ...] = ()
-    """Extra command-line arguments for a vLLM server that localmem starts."""
-    gpu_memory: float = Field(default=0.9, gt=0, le=1)
-    """Share of each GPU's memory for that server."""
-    tensor_parallel: int = Field(default=1, ge=1)
-    """Number of GPUs that share the weights of that server."""
-    kv_cache: Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"
-    """Number type of that server's keys and values; fp8 holds twice as many tokens on a GPU that supports it."""
-    adapter_slots: int = Field(default=4, ge=1)
-    """Number of adapter folders that server holds at a time."""
-    adapter_rank: int = Field(default=32, ge=1, le=512)
-    """Highest rank of an adapter on that server."""
-    background: int = Field(default=4, ge=1)
-    """Maximum number of prompts in flight for sessions that are being remembered."""
-    priorities: bool = False
-    """Send replies before background prompts; the vLLM server at url must run with --scheduling-policy priority."""
-    adapters: Mapping[str, Path] = Field(default_factory=dict)
-    """LoRA folders by prompt name (theanine/link) or by system (theanine)."""
-    shipped_adapters: bool = False
-    """Use the adapters shipped with localmem for prompts that `adapters` does not name; ignored when url is set."""
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The URLs of running servers."""
-        return (self.url,) if isinstance(self.url, str) else self.url or ()
-
-
-class RetrievalSettings(Section):
-    """How memory is searched."""
-
-    retriever: Literal["dense", "bm25", "hybrid"] = "hybrid"
-    """Retriever: dense (embeddings), bm25 (words) or hybrid (both)."""
-    encoder: str = "minilm-l6-v2"
-    """Name of the encoder in the manifest."""
-    index: Literal["auto", "flat", "hnsw", "ivf"] = "auto"
-    """Vector index: flat is exact; auto is flat up to 20,000 units and hnsw above."""
-    index_half: bool = True
-    """Store vectors with 2 bytes per number instead of 4; flat search returns the same results."""
-    half_life_days: float | None = Field(default=None, gt=0)
-    """Recency half-life in days: a unit this much older needs twice the score; unset, age does not count."""
-    dates_in_query: bool = False
-    """Limit the search to dates named in an English query ("in May 2023", "yesterday")."""
-    rerank: str | None = None
-    """Cross-encoder that reranks the first hits: its name in the manifest, or a folder."""
-    rerank_depth: int = Field(default=50, ge=1)
-    """Number of hits to rerank."""
-    rerank_budget_ms: int = Field(default=1000, ge=0)
-    """Time limit of reranking per query in milliseconds; hits not reached keep their order after the reranked ones."""
-    memory_mb: int = Field(default=2048, ge=1)
-    """Maximum megabytes of all users' indexes in memory; the least recently used are evicted and rebuilt on demand."""
-    device: str = "auto"
-    """Device of the encoder, the vector index and the reranker: auto, cpu, cuda or cuda:N."""
-    language: str = "auto"
-    """Language of bm25's stemmer and stop words; `auto` detects that of each text, `none` disables both."""
-
-
-class ChatSettings(Section):
-    """The conversation itself."""
-
-    user_name: str = "User"
-    """Name of the user in prompts."""
-    assistant_name: str = "Assistant"
-    """Name of the assistant in prompts."""
-    instructions: str = ""
-    """The operator's instructions to the model, first in every system message."""
-    memory_position: Literal["model", "system", "last"] = "model"
-    """Position of recalled memory in the prompt: system message, last, or as the manifest says for the model."""
-    reader: str = "model"
-    """Reader that answers questions by quoting memory: its name or folder, none, or as the manifest says (model)."""
-    stages: str = "model"
-    """Selector of statements that answers the stages of memory systems by quoting: its name or folder, none (the
-    backbone answers), or as the manifest says (model; evaluations then ask the backbone)."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Maximum tokens of a reply; default: what the context leaves, or the model's limit in the manifest."""
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    """Temperature of replies, 0 for the likeliest words; default: that of the memory system's prompt, mostly 0."""
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    """Share of probability that words are sampled from, with a temperature; default: all."""
-    template_kwargs: Mapping[str, object] = Field(default_factory=dict)
-    """Fields for the model's chat template in all prompts, such as {"enable_thinking": false}."""
-    carry: int = Field(default=12, ge=0)
-    """Number of turns shown from closed sessions that are not yet remembered."""
-    timezone: str | None = None
-    """Time zone of the user, for example Europe/Berlin; default: that of this machine."""
-    day_first: bool | None = None
-    """Read 9/11/25 as 9 November (true) or 11 September (false); default: as the locale says, else as either."""
-
-    @field_validator("timezone")
-    @classmethod
-    def _check_timezone(cls, name: str | None) -> str | None:
-        try:
-            read_zone(name or "UTC")
-        except BadInput as error:
-            raise ValueError(str(error).partition("; ")[2]) from error
-        return name
-
-    @property
-    def zone(self) -> tzinfo | None:
-        """The user's time zone; None for that of this machine."""
-        return read_zone(self.timezone) if self.timezone else None
-
-
-class KeySettings(Section):
-    """What an API key may do, where it is for more than one user's memory."""
-
-    user: str
-    """User of the key."""
-    trusted_users: bool = False
-    """The client is trusted to say which of its users asks: each has a memory of their own, named USER/ID."""
-    header: str = "X-OpenWebUI-User-Id"
-    """Header with the id of the client's user; without it, the field `user` of a chat request counts."""
-    operator: bool = False
-    """The key may act for any user, whom the header X-Localmem-User names."""
-
-
-class ServerSettings(Section):
-    """`localmem serve`."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on; any other than loopback requires keys."""
-    port: int = Field(default=8321, ge=0, le=65535)
-    """Port to listen on; 0 picks a free one."""
-    keys: Mapping[str, str | KeySettings] = Field(default_factory=dict)
-    """User by API key, or {user, trusted_users, header, operator}; without keys all belongs to the default user."""
-    origins: tuple[str, ...] = ()
-    """Origins of web pages that may call the server from a browser, such as https://chat.example.org."""
-    access_log: bool = False
-    """Write a line for each request to the log: route, status and time, but no user and no text."""
-    idle_minutes: float = Field(default=30.0, gt=0)
-    """Minutes without a turn after which a session is over."""
-    threads: int = Field(default=128, ge=1)
-    """Maximum number of replies in progress; further requests wait."""
-    grace_seconds: float = Field(default=10.0, ge=0)
-    """Seconds that replies may continue after the server was told to stop."""
-    max_body_kb: int = Field(default=2048, ge=1)
-    """Largest body of a request, in kB; larger ones are refused with status 413."""
-    max_import_mb: int = Field(default=256, ge=1)
-    """Largest body of an import or of past sessions, in MB."""
 
 
 class Settings(Section):

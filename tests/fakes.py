@@ -151,7 +151,9 @@ class MemoryJournal:
 
 def obedient(prompt: Prompt) -> str:
     """An answer in the prompt's format that follows from the prompt alone: the same prompt, the same answer."""
-    seed = int.from_bytes(sha256(repr((prompt.name, prompt.messages)).encode()).digest()[:4], "big")
+    messages = ", ".join(f"Message(role={each.role!r}, content={each.content!r})" for each in prompt.messages)
+    text = f"({prompt.name!r}, ({messages}{',' if len(prompt.messages) == 1 else ''}))"
+    seed = int.from_bytes(sha256(text.encode()).digest()[:4], "big")
     match prompt.format:
         case Choice(options=options):
             return options[seed % len(options)]

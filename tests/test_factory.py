@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from localmem import backbones, factory
-from localmem.config import RetrievalSettings, Settings
+from localmem.config import Settings
 from localmem.errors import BadInput, BadSettings, ModelMissing
 from localmem.retrieval.base import Retriever, Scope
+from localmem.settings_sections import RetrievalSettings
 from tests.fakes import START, WordEncoder, unit
 
 

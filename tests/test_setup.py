@@ -265,4 +265,8 @@ def test_a_wheel_finds_what_it_ships(tmp_path: Path) -> None:
     assert list((site / "prompts").rglob("*.md"))
     assert list((site / "data/configs").rglob("*.yaml"))
     weights = list((tmp_path / "site").rglob("*.safetensors"))
-    assert {path.parent.parent for path in weights} == {site / "data/models/adapters", site / "data/models/parts", site / "data/models/rerankers"}
+    assert {path.parent.parent for path in weights} == {
+        site / "data/models/adapters",
+        site / "data/models/parts",
+        site / "data/models/rerankers",
+    }

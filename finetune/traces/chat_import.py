@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
-from finetune.traces.trace import ADAPTER, Trace, TraceMetadata, check_stage, identified, question_id, stage_of
+from finetune.traces.trace import ADAPTER, Trace, TraceMetadata, check_stage, identify, question_id, stage_of
 from localmem.errors import BadInput, BadSettings
 from localmem.evaluation.answers import Work
 from localmem.files import parse, read_lines
@@ -93,7 +93,7 @@ def _number_samples(traces: Iterable[Trace]) -> list[Trace]:
         if trace.answer not in earlier:
             earlier.append(trace.answer)
         sample = trace.metadata.sample or earlier.index(trace.answer)
-        numbered.append(identified(replace(trace, metadata=replace(trace.metadata, sample=sample))))
+        numbered.append(identify(replace(trace, metadata=replace(trace.metadata, sample=sample))))
     return numbered
 
 
@@ -126,7 +126,7 @@ def _import_line(place: str, text: str, stage: str, teacher: str, file: Mapping[
     line = parse(place, value, _Line, FORM)
     if "work" in line.metadata:  # a line of another collection
         trace = parse(place, value, ADAPTER, FORM)
-        trace = identified(trace)
+        trace = identify(trace)
     else:
         metadata = parse(place, {**cast("Mapping[str, object]", value), **line.metadata}, _LineMetadata, FORM)
         if line.messages[-1].role != "assistant":
@@ -148,7 +148,7 @@ def _import_line(place: str, text: str, stage: str, teacher: str, file: Mapping[
             **{name: getattr(metadata, name) for name in _SAME_FIELDS},
             **file,
         )
-        trace = identified(Trace(messages, about))
+        trace = identify(Trace(messages, about))
     name = trace.metadata.prompt
     actual = stage_of(name) if "/" in name else name
     if actual != stage:

@@ -78,7 +78,7 @@ def find_unsupported(answer: str, source: str, *, question: str | None = None) -
         covered = sum(everything.holds(stem) for stem in stems)
         if everything.missing(statement) or covered < COVERED * len(stems):
             return statement
-        if any(_contradicted(clause, statement, passages, names) for clause in _clauses(statement)):
+        if any(_is_contradicted(clause, statement, passages, names) for clause in _clauses(statement)):
             return statement
     return None
 
@@ -97,9 +97,9 @@ def _clauses(statement: str) -> list[str]:
     return parts if len(parts) > 1 else [statement]
 
 
-def _contradicted(clause: str, statement: str, passages: Sequence[_Passage], names: frozenset[str]) -> bool:
+def _is_contradicted(clause: str, statement: str, passages: Sequence[_Passage], names: frozenset[str]) -> bool:
     """Whether the source denies a clause, or says it of something or somebody else, and nowhere says it."""
-    plain = frozenset(stem for stem in _stems(clause) - names if not stem.isdigit() and stem not in _named(clause))
+    plain = frozenset(stem for stem in _stems(clause) - names if not stem.isdigit() and stem not in _find_names(clause))
     alike = [passage for passage in passages if plain and len(plain & passage.stems) > ALIKE * len(plain)]
     return bool(alike) and not any(_agrees(passage, clause, statement, names) for passage in alike)
 
@@ -112,7 +112,7 @@ def _agrees(passage: _Passage, clause: str, statement: str, names: frozenset[str
     return Sources(f"{passage.text} {' '.join(names)}").missing(clause) is None
 
 
-def _named(text: str) -> frozenset[str]:
+def _find_names(text: str) -> frozenset[str]:
     return frozenset(_stem(fold(match)) for match in re.findall(r"(?<=[a-z,] )[A-Z][^\W\d_]+", text))
 
 

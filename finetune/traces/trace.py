@@ -191,10 +191,10 @@ def make_trace(
         sample=sample,
     )
     messages = (*prompt.messages, Message("assistant", completion.text))
-    return identified(Trace(messages, metadata))
+    return identify(Trace(messages, metadata))
 
 
-def identified(trace: Trace) -> Trace:
+def identify(trace: Trace) -> Trace:
     """The trace with the id of its question, of what answered, and of the sample, which does not depend on the time."""
     metadata = trace.metadata
     parts = [question_id(metadata.prompt, trace.context), metadata.teacher, metadata.adapter, metadata.sample]

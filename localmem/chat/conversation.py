@@ -25,6 +25,8 @@ from localmem.llm.base import LLM, drain, tee_pieces
 from localmem.memory import Memory
 from localmem.types import Exchange, Hide, Message, Prompt, Recall, Reply, Session, Turn
 
+_CARRIED = 600  # characters of a carried turn
+
 Adjust = Callable[[Prompt], Prompt]
 Announce = Callable[[Session], None]
 
@@ -277,10 +279,17 @@ class WaitingSessions:
             self._sessions = {name: session for name, session in self._sessions.items() if name != session_id}
 
     def last_turns(self, dialogue: Session) -> tuple[Turn, ...]:
-        """The last turns, in order, without those that the dialogue itself holds."""
+        """The last turns, in order, without those that the dialogue itself holds; of a long one its beginning."""
         in_dialogue = {turn.id for turn in dialogue.turns}
         turns = [turn for session in self for turn in session.turns if turn.id not in in_dialogue]
-        return tuple(turns[-self._carry :]) if self._carry else ()
+        return tuple(map(_cut_long_text, turns[-self._carry :])) if self._carry else ()
+
+
+def _cut_long_text(turn: Turn) -> Turn:
+    """A paste would lengthen every prompt until its session is remembered."""
+    if len(turn.text) <= _CARRIED:
+        return turn
+    return replace(turn, text=f"{turn.text[:_CARRIED].rstrip()} [...]")
 
 
 def _logged_replies(session: Session, question: Turn) -> Iterator[Turn]:

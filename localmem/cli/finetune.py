@@ -105,7 +105,7 @@ def train_texttiling(recipe: segmenter.TextTilingRecipe, out: Path, name: str | 
 
 
 @finetune.command("statements")
-@recipe_options(statements.StatementRecipe, flags=["base", "data", "labels"])
+@recipe_options(statements.StatementRecipe, flags=["base", ("data", "people"), "labels"])
 @out_option
 @name_option
 @json_option

@@ -337,7 +337,11 @@ def _draw_recall(axes: "Axes", rows: list[Figures]) -> None:
             points = [original, *(row for row in compressed if row["compressor"] == compressor)]
             means = [row["measures"][name] for row in points]
             rates, heights = [row["rate"] for row in points], [mean["mean"] for mean in means]
-            errors = [[mean["mean"] - mean["low"] for mean in means], [mean["high"] - mean["mean"] for mean in means]]
+            intervals = [Estimate.of(mean) for mean in means]
+            errors = [
+                [0 if low is None else mean - low for mean, low, _ in intervals],
+                [0 if high is None else high - mean for mean, _, high in intervals],
+            ]
             axes.errorbar(rates, heights, yerr=errors, marker="o", capsize=3, label=f"{retriever}, {compressor}")
     axes.set(xlabel="share of tokens kept", ylabel=name, ylim=(0, 1))
     axes.invert_xaxis()

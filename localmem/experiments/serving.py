@@ -15,7 +15,7 @@ from localmem.benchmark.recipes import ServeRecipe
 from localmem.benchmark.serving import UserCount, judge, largest, most_users, talk, to_aiperf, unix_ns
 from localmem.config import Settings, load_settings
 from localmem.files import write_atomic
-from localmem.llm.vllm.vllm_server import ServerCommand, ServerProcess
+from localmem.llm.vllm.server_process import ServerCommand, ServerProcess
 from localmem.reporting.provenance import machine, versions
 
 _START_SECONDS = 900.0

@@ -109,7 +109,7 @@ class StageProof:
     @property
     def failures(self) -> list[Criterion]:
         """The criteria that the student does not reach."""
-        return [criterion for criterion in self.criteria if not criterion.passed]
+        return [criterion for criterion in self.criteria if not criterion.holds]
 
     @property
     def has_gold(self) -> bool:
@@ -265,7 +265,7 @@ def _report(
                 "needed": criterion.name,
                 "at least": criterion.needed,
                 "measured": criterion.value,
-                "passed": criterion.passed,
+                "passed": criterion.holds,
             }
             for criterion in proof.criteria
         ]
@@ -286,7 +286,7 @@ def _report(
             proof.stage: {
                 "ratio": (ratio := proof.ratio) and ratio._asdict(),
                 "models": [asdict(measured) for measured in (*proof.models.values(), *proof.rules)],
-                "criteria": [{**asdict(criterion), "passed": criterion.passed} for criterion in proof.criteria],
+                "criteria": [{**asdict(criterion), "passed": criterion.holds} for criterion in proof.criteria],
             }
             for proof in proofs
         },

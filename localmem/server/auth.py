@@ -16,10 +16,11 @@ from urllib.parse import unquote, urlsplit
 
 from fastapi import Request
 
-from localmem.config import KeySettings, Settings
+from localmem.config import Settings
 from localmem.errors import BadSettings
 from localmem.server.errors import ApiError
 from localmem.server.local_access import USER_HEADER
+from localmem.settings_sections import KeySettings
 
 _MIN_KEY_LENGTH = 8
 _MAX_NAME_LENGTH = 200

@@ -94,6 +94,16 @@ def test_sessions_not_yet_remembered_stay_in_sight() -> None:
     assert "one" not in seen.split()
 
 
+def test_a_paste_of_a_session_not_yet_remembered_stays_short() -> None:
+    agent, _, asked = _agent(carry=2)
+    agent.chat("What does this log mean? " + "ERROR worker failed\n" * 500, START)
+    agent.close()
+    agent.chat("hello again", START + timedelta(days=1))
+    seen = "\n".join(message.content for message in asked[-1].messages)
+    assert "What does this log mean? ERROR worker failed" in seen
+    assert len(seen) < 1500
+
+
 class Meanwhile(RetrievalBaseline):
     """Its recall is over just before another thread has remembered what waited."""
 

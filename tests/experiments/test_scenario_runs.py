@@ -50,7 +50,12 @@ def test_every_measure_has_its_questions_and_an_interval(
     question, paraphrase = report.figures["runs"]
     assert (question["wording"], question["people"], paraphrase["questions"]) == ("question", 3, 3)
     recall = question["measures"]["recall@5"]
-    assert (recall["mean"], recall["low"], recall["high"], recall["questions"]) == (1.0, pytest.approx(0.2126, abs=1e-4), 1.0, 5)
+    assert (recall["mean"], recall["low"], recall["high"], recall["questions"]) == (
+        1.0,
+        pytest.approx(0.2126, abs=1e-4),
+        1.0,
+        5,
+    )
     assert question["measures"]["came up"]["questions"] == question["measures"]["ordinary shown"]["questions"] - 1 == 2
     assert question["types"]["single-fact"]["measures"]["recall@5"]["questions"] == 2
     assert set(question["languages"]) == {"en", "de"}

@@ -64,13 +64,13 @@ def test_what_a_student_must_reach() -> None:
     wrong = measure_rule("wrong", lambda _: Completion("purple"), "choose", traces)
     red = measure_rule("majority", lambda _: Completion("red"), "choose", traces)
     models = {"student": right, "teacher": right}
-    assert [own.passed for own in list_criteria(models, [wrong, red], traces)] == [True, True, True]
+    assert [own.holds for own in list_criteria(models, [wrong, red], traces)] == [True, True, True]
     ratio, beyond, valid = list_criteria({"student": red, "teacher": right}, [wrong, red], traces)
-    assert (ratio.value, ratio.needed, ratio.passed) == (0.5, 1.0, False)
-    assert (beyond.name, beyond.passed) == ("score beyond majority", False)
-    assert valid.passed
+    assert (ratio.value, ratio.needed, ratio.holds) == (0.5, 1.0, False)
+    assert (beyond.name, beyond.holds) == ("score beyond majority", False)
+    assert valid.holds
     assert list_criteria({"student": right, "teacher": wrong}, [red], traces)[0].value is None
-    assert list_criteria({"student": wrong, "teacher": right}, [red], traces)[2].passed is False
+    assert list_criteria({"student": wrong, "teacher": right}, [red], traces)[2].holds is False
     assert Criterion("valid answers", 0.99, 0.995).line() == "valid answers 0.99 (0.995 needed)"
 
 

@@ -202,6 +202,12 @@ def test_turns_of_one_moment_stand_in_the_order_they_were_said() -> None:
     assert sources == sorted(sources)
 
 
+def test_nothing_is_recalled_for_a_greeting() -> None:
+    system = remember(memory(), BICYCLE)
+    assert ask(system, "What colour is my bicycle?").hits
+    assert ask(system, "hello there, thanks!").hits == ()
+
+
 def test_the_reranker_orders_and_the_floor_hides() -> None:
     other = session("My sister rides a bicycle to Utrecht.", "How far?", name="s2", start=START + timedelta(days=1))
     system = remember(memory(WordOverlap(), floor=0.3), BICYCLE, other)

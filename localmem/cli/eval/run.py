@@ -250,10 +250,12 @@ def run_teafarm(recipe: TeafarmRecipe, out: Path, flags: SettingsFlags, as_json:
 
 
 def _print_rates(report: Mapping[str, Any], out: Path) -> None:
+    from localmem.reporting.intervals import Estimate
+
     rows = [
         [
             row["system"],
-            f"{row['rate']['mean']:.2f} [{row['rate']['low']:.2f}, {row['rate']['high']:.2f}]",
+            Estimate.of(row["rate"]).as_text(digits=2),
             *(row[name] for name in ("questions", "abstained", "failed", "unjudged")),
         ]
         for row in report["systems"]

@@ -28,7 +28,7 @@ from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new
 from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
-from localmem.text.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction
+from localmem.text.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction, is_small_talk
 from localmem.times.annotate import with_spans
 from localmem.times.workings import write_workings
 from localmem.types import Change, Hit, Recall, Session, Unit, Working
@@ -126,7 +126,7 @@ class EvidenceMemory(Memory):
         query = session.turns[-1]
         present = {turn.id for turn in session.turns}
         question, day = _question(session), query.time.date()
-        if probability_of_need(question) < self._options.floor:
+        if is_small_talk(question) or probability_of_need(question) < self._options.floor:
             return recall_hits([])
         exchanges = self._rank(question, self._options.candidates, Scope(now=query.time), present)
         today = day if self._options.show_times else None

@@ -51,7 +51,7 @@ def test_authors_without_labels_are_reported(recipe: StatementRecipe, tmp_path: 
 
 
 def test_the_command_trains(recipe: StatementRecipe, tmp_path: Path) -> None:
-    options = ["--base", recipe.base, "--data", str(recipe.data), "--labels", str(recipe.labels)]
+    options = ["--base", recipe.base, "--people", str(recipe.data), "--labels", str(recipe.labels)]
     more = ["--set", "hold_out=b", "--set", "keep=0.5", "--out", str(tmp_path / "run")]
     result = CliRunner().invoke(finetune, ["statements", *options, *more])
     assert result.exit_code == 0, result.output

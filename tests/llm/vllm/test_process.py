@@ -14,8 +14,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from localmem.errors import LLMUnavailable
-from localmem.llm.vllm import guard, vllm_server
-from localmem.llm.vllm.vllm_server import ServerCommand, ServerProcess
+from localmem.llm.vllm import guard, server_process
+from localmem.llm.vllm.server_process import ServerCommand, ServerProcess
 
 # Serves /health once the file `ready` exists; has a child of its own, as vLLM has; `sick` makes it answer 503.
 STUB = """
@@ -98,7 +98,7 @@ def eventually(happened: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_server, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(server_process, "_POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def eventually_refused(server: ServerProcess) -> None:
 
 
 def test_a_server_that_served_long_has_another_restart(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_server, "_STABLE_SECONDS", 0.0)
+    monkeypatch.setattr(server_process, "_STABLE_SECONDS", 0.0)
     stub.server.start()
     for starts in (2, 3, 4):
         stub.kill()
@@ -194,7 +194,7 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path: Path, unused_port: int) 
 
 
 def test_a_deaf_server_is_started_again(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_server, "_DEAF_SECONDS", 0.3)
+    monkeypatch.setattr(server_process, "_DEAF_SECONDS", 0.3)
     stub.server.start()
     stub.say("sick")
     waiting = threading.Thread(target=stub.server.ensure_ready)
