@@ -103,7 +103,7 @@ def _talks() -> list[Session]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> "Iterator[Browser]":
+def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
     """Debian's Chromium, driven by Playwright."""
     chromium = shutil.which("chromium")
     if chromium is None or not (TOOLS / "playwright").is_dir():
@@ -113,7 +113,8 @@ def browser() -> "Iterator[Browser]":
 
     with sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium has none for root
-        browser = playwright.chromium.launch(executable_path=chromium, args=sandbox)
+        environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("chromium"))}
+        browser = playwright.chromium.launch(executable_path=chromium, args=sandbox, env=environment)
         yield browser
         browser.close()
 
