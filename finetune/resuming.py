@@ -18,20 +18,21 @@ FILE = "begin.json"
 _HEAD = 1 << 20  # bytes of each file of weights that are compared, besides its size
 
 
-def compare_or_record(folder: Path, recipe: BaseModel, base: Path | None, template: str, *, resumes: bool) -> None:
-    """Record in `folder`, that of the checkpoints, what a training begins with; or compare it where one goes on.
+def compare_beginning(folder: Path, recipe: BaseModel, base: Path | None, template: str) -> None:
+    """Compare a training that goes on with what `folder`, that of its checkpoints, says that it began with.
 
     Raises BadInput that names each setting, file, base model or chat template that differs. A run of an earlier version
     recorded nothing and is not compared.
     """
-    current = _describe(recipe, base, template)
     path = folder / FILE
-    if resumes:
-        if path.exists():
-            _compare(folder.parent, read_json(path, dict[str, object]), current)
-        return
+    if path.exists():
+        _compare(folder.parent, read_json(path, dict[str, object]), _describe(recipe, base, template))
+
+
+def record_beginning(folder: Path, recipe: BaseModel, base: Path | None, template: str) -> None:
+    """Write what a training begins with into `folder`; of several processes the first does."""
     if int(os.environ.get("RANK", "0")) == 0:
-        write_json(path, current, "choose another --out")
+        write_json(folder / FILE, _describe(recipe, base, template), "choose another --out")
 
 
 def _describe(recipe: BaseModel, base: Path | None, template: str) -> dict[str, object]:

@@ -117,7 +117,7 @@ def train(job: TrainingJob[LoraRecipe]) -> TrainingResult:
     trainer.add_callback(EarlyStoppingCallback(recipe.patience))
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     job.notify(f"{len(learned)} training rows, {len(checked)} validation rows, {trained:,} trained parameters")
-    result = training.run_trainer(trainer, job.out)
+    result = training.run_trainer(trainer, job, chat.template_sha256)
     _save_adapter(job, base.name, model, chat, result, caution)
     return result
 

@@ -281,7 +281,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> str:
     for row in comparisons:
         for name, values in (("before", row.before), ("after", row.after)):
             lines.append([row.data, row.questions, name, *(f"{values[measure]:.3f}" for measure in MEASURES)])
-        gains = ["{:+.3f} [{:+.3f}, {:+.3f}]".format(*gain) for gain in row.gain.values()]
+        gains = [gain.as_text("+") for gain in row.gain.values()]
         lines.append([row.data, row.questions, "gain", *gains])
     return tabulate(lines, ["report half", "questions", "", *MEASURES], disable_numparse=True)
 
@@ -349,7 +349,7 @@ def _train_model(
         evaluator=ValidationMeasures(),
         callbacks=[EarlyStoppingCallback(job.recipe.patience)],
     )
-    result = training.run_trainer(trainer, job.out)
+    result = training.run_trainer(trainer, job)
     model.max_seq_length = full
     return result
 

@@ -175,19 +175,21 @@ def fit(
         callbacks=[EarlyStoppingCallback(job.recipe.patience)],
         **options,
     )
-    return run_trainer(trainer, job.out)
+    return run_trainer(trainer, job)
 
 
-def run_trainer(trainer: "Trainer", out: Path) -> TrainingResult:
-    """Train from the last checkpoint of `out`, if any, and evaluate the best weights.
+def run_trainer(trainer: "Trainer", job: TrainingJob[Recipe], template: str = "") -> TrainingResult:
+    """Train from the last checkpoint of the job, or record what it begins with, and evaluate the best weights.
 
-    Raises BadInput if the gradients and the optimiser's state would not fit into memory.
+    `template` is as in `check_checkpoints`. Raises BadInput if gradients and the optimiser's state would not fit into memory.
     """
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)  # it writes to stdout, which is reserved for results
     _check_memory(trainer.model)
-    checkpoint = _last_checkpoint(out)
+    checkpoint = _last_checkpoint(job.out)
+    if checkpoint is None:
+        resuming.record_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template)
     start = perf_counter()
     with without_progress(), _enough_memory(trainer):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -199,20 +201,23 @@ def run_trainer(trainer: "Trainer", out: Path) -> TrainingResult:
 
 
 def check_checkpoints(job: TrainingJob[Recipe], template: str = "") -> None:
-    """Record what the run begins with, or compare it with what an earlier run in the folder began with.
+    """Compare a run that goes on with what it began with.
 
     `template` is the checksum of the chat template, if the base has one. Raises BadInput if the job's folder holds a
     finished run, checkpoints and the job does not resume, or checkpoints of other data, settings or models.
     """
     if (job.out / REPORT).exists():
         raise BadInput(f"{job.out} holds a finished run; choose another --out")
-    resumes = _last_checkpoint(job.out) is not None
-    if resumes and not job.resume:
+    if _last_checkpoint(job.out) is None:
+        return
+    if not job.resume:
         raise BadInput(f"{job.out} holds checkpoints of an unfinished run; use --resume, or choose another --out")
+    resuming.compare_beginning(job.out / CHECKPOINTS, job.recipe, _base_of(job), template)
+
+
+def _base_of(job: TrainingJob[Recipe]) -> Path:
     base = Path(job.recipe.base)
-    if not base.is_dir():
-        base = model_path(job.recipe.base) if ":" not in job.recipe.base else base
-    resuming.compare_or_record(job.out / CHECKPOINTS, job.recipe, base, template, resumes=resumes)
+    return base if base.is_dir() or ":" in job.recipe.base else model_path(job.recipe.base)
 
 
 def require_modules(*modules: str) -> None:

@@ -102,7 +102,7 @@ def _talks() -> list[Session]:
     return sessions
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must not run beside other tests
 def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
     """Debian's Chromium, driven by Playwright."""
     chromium = shutil.which("chromium")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from localmem.bank import Bank
 from localmem.errors import BadInput, NotFound
 from localmem.store import SessionJob, Store
 from localmem.types import SetNote
@@ -90,7 +91,10 @@ def test_no_user_is_an_error(two: Store, nobody: str) -> None:
     assert len(asked) >= 15
     for name, method in asked.items():
         names = list(inspect.signature(method).parameters)[2:]
-        values: dict[str, Any] = {"system": "rsum", "session_id": "s1", "unit_id": "u1", "cause": "forget:1"}
+        values: dict[str, Any] = {
+            "system": "rsum", "session_id": "s1", "unit_id": "u1", "cause": "forget:1", "start": 0, "count": 1,
+            "ids": ["s1.0"], "texts": ["a"], "bank": Bank(), "until": START,
+        }  # fmt: skip
         with pytest.raises(BadInput, match="the name of the user is empty"):
             _consume(getattr(two, name)(nobody, **{key: values[key] for key in names if key in values}))
 
