@@ -181,7 +181,7 @@ def fit(
 def run_trainer(trainer: "Trainer", job: TrainingJob[Recipe], template: str = "") -> TrainingResult:
     """Train from the last checkpoint of the job, or record what it begins with, and evaluate the best weights.
 
-    `template` is as in `check_checkpoints`. Raises BadInput if gradients and the optimiser's state would not fit into memory.
+    `template` is as in `check_checkpoints`. Raises BadInput if the training would not fit into memory.
     """
     from transformers import PrinterCallback
 
