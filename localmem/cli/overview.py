@@ -14,7 +14,10 @@ import click
 from localmem.cli.options import SettingsFlags, json_option, note, print_json, print_table, settings_options
 
 if TYPE_CHECKING:
-    from localmem.experiments.demo import DemoReport, SystemCost
+    from localmem.experiments.demo import DemoReply, DemoReport, SystemCost
+
+
+_SHOWN = 240  # characters of a reply
 
 
 @click.command()
@@ -153,18 +156,31 @@ def demo(flags: SettingsFlags, as_json: bool) -> None:
         _print_demo(report)
 
 
+def _beginning(reply: "DemoReply") -> str:
+    """As much of a reply as a table can show; --json has it all."""
+    text = " ".join(reply.answer.split()) if len(reply.answer) > _SHOWN else reply.answer
+    return f"{text[:_SHOWN].rstrip()} [...]" if len(text) > _SHOWN else text
+
+
 def _print_demo(report: "DemoReport") -> None:
     opening = report.opening
     click.echo(f"\nA new day. The user says: {opening.question}\n")
     click.echo(f"Recalled:\n{opening.with_memory.recalled}\n")
-    click.echo(f"{report.model} with memory ({report.system}):\n  {opening.with_memory.answer}\n")
-    click.echo(f"{report.model} without memory:\n  {opening.without_memory.answer}\n")
+    click.echo(f"{report.model} with memory ({report.system}):\n  {_beginning(opening.with_memory)}\n")
+    click.echo(f"{report.model} without memory:\n  {_beginning(opening.without_memory)}\n")
     rows = [
-        ["yes" if pair.with_memory.right else "no", pair.question, pair.with_memory.answer, pair.without_memory.answer]
+        [
+            "yes" if pair.with_memory.right else "no",
+            pair.question,
+            _beginning(pair.with_memory),
+            _beginning(pair.without_memory),
+        ]
         for pair in report.questions
     ]
     print_table(rows, ["right", "question", "with memory", "without"], maxcolwidths=[None, 36, 38, 36])
-    others = [[pair.question, pair.with_memory.answer, pair.without_memory.answer] for pair in report.ordinary]
+    others = [
+        [pair.question, _beginning(pair.with_memory), _beginning(pair.without_memory)] for pair in report.ordinary
+    ]
     print_table(others, ["needs no memory", "with memory", "without"], maxcolwidths=[36, 41, 41])
     with_memory, without_memory = report.count_right()
     click.echo(f"\nright with memory:    {with_memory} of {len(rows)}")
