@@ -200,7 +200,7 @@ def check_paste(client: Client, report: Report) -> None:
     report.expect(client.name, "a paste is answered", "error" not in reply, reply)
     after = prompt_tokens()
     claim = f"the next prompt is short: {before} tokens, after a paste {after}"
-    report.expect(client.name, claim, after < before + len(PASTE) // 16, (before, after))
+    report.expect(client.name, claim, after < before + len(PASTE) // 8, (before, after))
 
 
 def check_tools(client: Client, report: Report) -> None:
@@ -248,7 +248,7 @@ def main() -> None:
                 check_memory(client, report)
                 check_tasks(client, report)
                 check_repetition(client, report)
-                if name == "litellm":  # once, and not in CI: a long prompt takes a CPU minutes
+                if name == "openai":  # once: a long prompt takes a CPU long
                     check_paste(client, report)
                 if name == "langchain":
                     check_tools(client, report)

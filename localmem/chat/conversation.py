@@ -25,7 +25,7 @@ from localmem.llm.base import LLM, drain, tee_pieces
 from localmem.memory import Memory
 from localmem.types import Exchange, Hide, Message, Prompt, Recall, Reply, Session, Turn
 
-_CARRIED = 600  # characters of a carried turn
+_CARRIED = 300  # characters of a carried turn
 
 Adjust = Callable[[Prompt], Prompt]
 Announce = Callable[[Session], None]
