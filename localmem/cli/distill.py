@@ -15,6 +15,8 @@ from finetune.trainers.training import base_folder, update_recipe
 from localmem.cli import students
 from localmem.cli.finetune import make_job, out_option, print_result, resume_option
 from localmem.cli.options import (
+    EXISTING_FILE,
+    FOLDER,
     DatasetFile,
     SettingsFlags,
     config_option,
@@ -36,9 +38,7 @@ from localmem.experiments.distillation import (
     train_student,
 )
 
-_FOLDER = click.Path(path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_collection_option = click.option("--out", type=_FOLDER, required=True, help="Folder of the collection.", metavar="DIR")
+_collection_option = click.option("--out", type=FOLDER, required=True, help="Folder of the collection.", metavar="DIR")
 
 
 @click.group()
@@ -88,7 +88,7 @@ def collect(
 
 
 @distill.command("import")
-@click.argument("files", type=_FOLDER, nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", type=FOLDER, nargs=-1, required=True, metavar="FILE...")
 @click.option("--stage", required=True, help="Stage of all lines.", metavar="NAME")
 @click.option("--teacher", help="Name of the model that wrote them; default: the file's name.", metavar="NAME")
 @_collection_option
@@ -103,7 +103,7 @@ def import_(files: Sequence[Path], stage: str, teacher: str | None, out: Path, a
 
 
 @distill.command()
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the division by conversation.")
 @click.option("--judge-model", help="Model that also judges the answers.", metavar="NAME")
 @click.option(
@@ -148,7 +148,7 @@ def sift(
 
 
 @distill.command()
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("--stage", "stages", multiple=True, required=True, help="Stage, or all. Repeatable.", metavar="NAME")
 @click.option("--student", required=True, help="Base model: a name, a folder, or t5:tiny.", metavar="MODEL")
 @recipe_options(LoraRecipe, flags=["epochs", "rank"])
@@ -169,10 +169,10 @@ def train(
 
 
 @distill.command()
-@click.argument("adapter", type=_FOLDER, metavar="RUN")
+@click.argument("adapter", type=FOLDER, metavar="RUN")
 @click.option("--student", required=True, help="The student's base model: a name or a folder.", metavar="MODEL")
-@click.option("--out", type=_FOLDER, required=True, help="Folder for the merged model.", metavar="DIR")
-@click.option("--gguf", type=_FOLDER, help="GGUF file to write as well.", metavar="FILE")
+@click.option("--out", type=FOLDER, required=True, help="Folder for the merged model.", metavar="DIR")
+@click.option("--gguf", type=FOLDER, help="GGUF file to write as well.", metavar="FILE")
 def merge(adapter: Path, student: str, out: Path, gguf: Path | None) -> None:
     """Merge an adapter into its base model.
 
@@ -189,7 +189,7 @@ def merge(adapter: Path, student: str, out: Path, gguf: Path | None) -> None:
 
 
 @distill.command()
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option(
     "--curriculum-stage",
     type=click.IntRange(min(CURRICULUM), max(CURRICULUM)),
@@ -208,8 +208,8 @@ def lessons(folder: Path, curriculum_stage: int) -> None:
 
 @distill.command()
 @click.argument("stage", type=click.Choice(get_args(Stage)))
-@click.argument("file", type=_FILE)
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("file", type=EXISTING_FILE)
+@click.argument("folder", type=FOLDER, metavar="DIR")
 def labels(stage: Stage, file: Path, folder: Path) -> None:
     """Convert human labels into traces of a stage.
 
@@ -220,8 +220,8 @@ def labels(stage: Stage, file: Path, folder: Path) -> None:
 
 
 @distill.command()
-@click.argument("file", type=_FILE)
-@click.option("--out", type=_FOLDER, required=True, help="Predictions for `localmem eval text`.", metavar="FILE")
+@click.argument("file", type=EXISTING_FILE)
+@click.option("--out", type=FOLDER, required=True, help="Predictions for `localmem eval text`.", metavar="FILE")
 @click.option("--limit", type=click.IntRange(1), default=120, show_default=True, help="Number of replies.")
 def free_chat(file: Path, out: Path, limit: int) -> None:
     """Write replies of free chat as predictions.

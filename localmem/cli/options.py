@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Command = Callable[..., object]
 Option = Callable[[Command], Command]
 
+FOLDER = click.Path(path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 config_option = click.option("--config", type=click.Path(path_type=Path), help="YAML settings file.", metavar="FILE")
 data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Data directory.", metavar="DIR")
 user_option = click.option("--user", help="User whose memory to use.", metavar="NAME", shell_complete=complete_users)

@@ -9,6 +9,8 @@ import click
 
 from localmem.cli.finetune import command_line
 from localmem.cli.options import (
+    EXISTING_FILE,
+    FOLDER,
     config_option,
     dataset_option,
     json_option,
@@ -25,13 +27,11 @@ from localmem.experiments.student_comparison import StudentComparisonRecipe, com
 from localmem.experiments.student_gate import check_student
 from localmem.experiments.student_proof import ProofRecipe, prove_student
 
-_FOLDER = click.Path(path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _student_option = click.option("--student", required=True, help="Base model of the students, by name.", metavar="MODEL")
 _adapter_option = click.option(
     "--adapter",
     "runs",
-    type=_FOLDER,
+    type=FOLDER,
     multiple=True,
     help="Run of `distill train` or `merge`. Repeatable.",
     metavar="RUN",
@@ -39,12 +39,12 @@ _adapter_option = click.option(
 
 
 @click.command()
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("--stage", "stages", multiple=True, required=True, help="Stage to compare. Repeatable.", metavar="NAME")
 @_student_option
 @_adapter_option
 @recipe_options(StudentComparisonRecipe, flags=["limit"])
-@click.option("--out", type=_FOLDER, help="Folder for the report.", metavar="DIR")
+@click.option("--out", type=FOLDER, help="Folder for the report.", metavar="DIR")
 @config_option
 @json_option
 def evaluate(
@@ -72,10 +72,14 @@ def evaluate(
 
 
 @click.command()
-@click.argument("adapter", type=_FOLDER, metavar="RUN")
+@click.argument("adapter", type=FOLDER, metavar="RUN")
 @_student_option
-@click.option("--people", type=_FOLDER, required=True, help="Scenarios that were not learned from.", metavar="DIR")
-@click.option("--free-chat", type=_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE")
+@click.option("--people", type=FOLDER, required=True, help="Scenarios that were not learned from.", metavar="DIR")
+@click.option(
+    "--free-chat", type=EXISTING_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE"
+)
+    "--free-chat", type=EXISTING_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE"
+)
 @click.option("--limit", type=click.IntRange(1), help="Use only the first N people.")
 @click.option("--force", is_flag=True, help="Let the adapter be used whatever is found.")
 @config_option
@@ -118,7 +122,7 @@ def check(
 @click.option("--system", required=True, help="Memory system that answers the questions.", metavar="NAME")
 @_student_option
 @_adapter_option
-@click.option("--out", type=_FOLDER, required=True, help="Folder for the answers.", metavar="DIR")
+@click.option("--out", type=FOLDER, required=True, help="Folder for the answers.", metavar="DIR")
 @click.option("--limit", type=click.IntRange(1), help="Use only the first N questions per dataset.")
 @click.option(
     "--split",
@@ -160,13 +164,13 @@ def end_to_end(
 
 
 @click.command()
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("folder", type=FOLDER, metavar="DIR")
 @click.option("--stage", "stages", multiple=True, required=True, help="Stage to prove. Repeatable.", metavar="NAME")
 @_student_option
-@click.option("--adapter", type=_FOLDER, required=True, help="Run of `distill train` or `merge`.", metavar="RUN")
+@click.option("--adapter", type=FOLDER, required=True, help="Run of `distill train` or `merge`.", metavar="RUN")
 @click.option("--teacher", required=True, help="Model that the student learned from.", metavar="MODEL")
 @recipe_options(ProofRecipe, file=False)
-@click.option("--out", type=_FOLDER, required=True, help="Folder for the report.", metavar="DIR")
+@click.option("--out", type=FOLDER, required=True, help="Folder for the report.", metavar="DIR")
 @click.option("--force", is_flag=True, help="Let the adapter be used whatever is found.")
 @config_option
 @json_option

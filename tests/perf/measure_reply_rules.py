@@ -1,11 +1,13 @@
 """Precision and recall of the rules that score replies, on replies labelled by hand and on gold replies about people.
 
-    python -m tests.perf.measure_reply_rules
+    python -m tests.perf.measure_reply_rules [FOLDER]   of people; by default finetune/lessons/people
 
 A gold reply of a question that was never answered, or whose answer is to be forgotten, is a denial; every other one is
-not. The conversations are those of finetune/lessons/people in English, written by other hands than the rules.
+not. Only people in English count. The rules were extended by what they missed of finetune/lessons/people, so only
+people by other authors give a figure.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,10 +49,10 @@ def measure_answers(rows: Sequence[Mapping[str, Any]]) -> Measured:
     return _measure([(contains_answer(row["reply"], [str(row["answer"])]), row["says"]) for row in rows])
 
 
-def read_gold_replies() -> dict[bool, list[str]]:
+def read_gold_replies(folder: Path) -> dict[bool, list[str]]:
     """Gold replies about people, by whether they are denials."""
     replies: dict[bool, list[str]] = {True: [], False: []}
-    for path in sorted(PEOPLE.glob("*.json")):
+    for path in sorted(folder.glob("*.json")):
         person = yaml.safe_load(read_text(path, "restore it"))
         for probe in person["probes"] if person["language"] == "en" else ():
             replies[probe["type"] in (ABSTENTION, FORGOTTEN)].append(probe["reply"])
@@ -65,11 +67,11 @@ def _measure(pairs: Sequence[tuple[bool, bool]]) -> Measured:
 
 def main() -> None:
     """Print the table."""
-    labels = read_labels()
+    labels, folder = read_labels(), Path(sys.argv[1]) if sys.argv[1:] else PEOPLE
     rows = [
         ("denies, labelled", *measure_denials(labels["denies"])),
         ("gives the answer, labelled", *measure_answers(labels["answers"])),
-        ("denies, gold replies about people", *measure_denials(read_gold_replies())),
+        ("denies, gold replies about people", *measure_denials(read_gold_replies(folder))),
     ]
     print(tabulate(rows, ("rule and replies", *Measured._fields), floatfmt=".3f"))
 

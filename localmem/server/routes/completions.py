@@ -72,14 +72,27 @@ async def complete(body: TextRequest, caller: RequestCaller) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatFormat:
-    """Chat completions; `created` is in unix seconds. A stream has its usage where the client asks for it."""
+class _CompletionFormat:
+    """What both forms share; `created` is in unix seconds. A stream has its usage where the client asks for it."""
 
     id: str
     created: int
     model: str
     with_usage: bool
     media_type: str = "text/event-stream"
+
+    def error(self, error: ApiError) -> str:
+        """An error, which OpenAI's clients raise."""
+        return to_event({**error.body()})
+
+    def _head(self, kind: str) -> Json:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+class ChatFormat(_CompletionFormat):
+    """Chat completions."""
+
+    __slots__ = ()
 
     def document(self, reply: Reply, stream: ReplyStream) -> Json:
         """The completion as one document. The text is the model's: the log may hold the same words already."""
@@ -110,10 +123,6 @@ class ChatFormat:
         last = self._last(0, reply.completion, {"localmem": recall_body(reply, stream)})
         return "".join(chunks) + last + (to_event(usage) if self.with_usage else "") + _DONE
 
-    def error(self, error: ApiError) -> str:
-        """An error, which OpenAI's clients raise."""
-        return to_event({**error.body()})
-
     def _calls(self, index: int, completion: Completion) -> str:
         calls = [{"index": number, **call} for number, call in enumerate(completion.tool_calls)]
         return self._chunk({"tool_calls": calls}, index=index) if calls else ""
@@ -127,19 +136,11 @@ class ChatFormat:
         chunk: Json = {**self._head("chat.completion.chunk"), "choices": [choice], **(extra or {})}
         return to_event({**chunk, "usage": None} if self.with_usage else chunk)
 
-    def _head(self, kind: str) -> Json:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
-
-@dataclass(frozen=True, slots=True)
-class TextFormat:
+class TextFormat(_CompletionFormat):
     """Completions of a text, as ChatFormat has those of a chat."""
 
-    id: str
-    created: int
-    model: str
-    with_usage: bool
-    media_type: str = "text/event-stream"
+    __slots__ = ()
 
     def document(self, reply: Reply, stream: ReplyStream) -> Json:
         """The completion as one document."""
@@ -162,13 +163,8 @@ class TextFormat:
         body = self._body([_text_choice(0, "", reply.completion.finish), *last])
         return to_event(body) + (to_event(usage) if self.with_usage else "") + _DONE
 
-    def error(self, error: ApiError) -> str:
-        """An error, which OpenAI's clients raise."""
-        return to_event({**error.body()})
-
     def _body(self, choices: Sequence[Json]) -> Json:
-        head = {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model}
-        return {**head, "choices": list(choices)}
+        return {**self._head("text_completion"), "choices": list(choices)}
 
 
 def _text_choice(index: int, text: str, finish: str | None) -> Json:
