@@ -78,8 +78,6 @@ def evaluate(
 @click.option(
     "--free-chat", type=EXISTING_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE"
 )
-    "--free-chat", type=EXISTING_FILE, help="Replies of `distill free-chat`, for the perplexity.", metavar="FILE"
-)
 @click.option("--limit", type=click.IntRange(1), help="Use only the first N people.")
 @click.option("--force", is_flag=True, help="Let the adapter be used whatever is found.")
 @config_option
