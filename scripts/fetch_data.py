@@ -79,6 +79,10 @@ _DEF_DTS = "ElPlaguister/Def-DTS/3ec7890200ed4e05cb9ed99e29f007c8b3ff26ab/data/D
 _DIALSEG = "lxing532/Dialogue-Topic-Segmenter/f14bbdda5a98442da0f37100e8cb4b320609ae9a/data/eval"
 _CHRONICLES = "jihyoung/ConversationChronicles/resolve/main"
 _LONGMEMEVAL = "xiaowu0162/longmemeval-cleaned/resolve/main"
+_PLUS = "xjtuleeyf/Locomo-Plus/059f4e3d38f7f1f96765e8e2cb7de3097551bffb/data"
+_PREFEVAL = "amazon-science/PrefEval/50795054b5ff5f418d2b768a331d71e480f93331/benchmark_dataset"
+_V2 = "xiaowu0162/longmemeval-v2/resolve/main"
+_TABLES = "resolve/refs%2Fconvert%2Fparquet/default"
 _COQA = "https://nlp.stanford.edu/data/coqa"
 _NONE = "none stated for the data"
 
@@ -100,12 +104,54 @@ SETS: Mapping[str, DataSet] = {
     "longmemeval_s": DataSet("MIT", (_hub(f"{_LONGMEMEVAL}/longmemeval_s_cleaned.json", 278),)),
     "longmemeval_m": DataSet("MIT", (_hub(f"{_LONGMEMEVAL}/longmemeval_m_cleaned.json", 2750),)),
     "longmemeval_oracle": DataSet("MIT", (_hub(f"{_LONGMEMEVAL}/longmemeval_oracle.json", 15),)),
+    "longmemeval_v2": DataSet(
+        "Apache-2.0",
+        (
+            _hub(f"{_V2}/questions.jsonl"),
+            _hub(f"{_V2}/trajectories.jsonl"),
+            _hub(f"{_V2}/haystacks/lme_v2_small.json", name="haystacks/lme_v2_small.json"),
+        ),
+    ),
+    "locomo_plus": DataSet(
+        "CC BY-NC 4.0 (LoCoMo's)",
+        (_github(f"{_PLUS}/locomo_plus.json"), _github(f"{_PLUS}/locomo10.json")),
+        commercial=False,
+    ),
+    "beam": DataSet(
+        "CC BY-SA 4.0",
+        (_hub(f"Mohammadta/BEAM/{_TABLES}/100K/0000.parquet", name="beam_100k.parquet"),),
+    ),
+    "personamem": DataSet(
+        "MIT",
+        tuple(
+            _hub(f"bowen-upenn/PersonaMem/resolve/main/{name}")
+            for name in ("questions_32k.csv", "shared_contexts_32k.jsonl")
+        ),
+    ),
+    "halumem": DataSet(
+        "CC BY-NC-ND 4.0", (_hub("IAAR-Shanghai/HaluMem/resolve/main/HaluMem-Medium.jsonl"),), commercial=False
+    ),
+    "prefeval": DataSet(
+        "CC BY-NC 4.0",
+        (
+            _github(f"{_PREFEVAL}/explicit_preference/travel_restaurant.json"),
+            _github(f"{_PREFEVAL}/filtered_inter_turns.json"),
+        ),
+        commercial=False,
+    ),
+    "memoryagentbench": DataSet(
+        "MIT",
+        tuple(
+            _hub(f"ai-hyz/MemoryAgentBench/{_TABLES}/{split}/0000.parquet", name=f"{split}.parquet")
+            for split in ("Accurate_Retrieval", "Test_Time_Learning", "Long_Range_Understanding", "Conflict_Resolution")
+        ),
+    ),
     "mtbenchplus": DataSet("MIT", (_github(f"{_MEMOCHAT}/data/mtbenchplus/mtbenchplus.json"),)),
     "longmtbenchplus": DataSet(
         "MIT",
         (
             _hub(
-                "panzs19/Long-MT-Bench-Plus/resolve/refs%2Fconvert%2Fparquet/default/test/0000.parquet",
+                f"panzs19/Long-MT-Bench-Plus/{_TABLES}/test/0000.parquet",
                 name="long_mt_bench_plus.parquet",
             ),
         ),
@@ -163,6 +209,7 @@ def fetch(name: str, into: Path) -> list[Path]:
     files: list[Path] = []
     for source in SETS[name].sources:
         path = folder / source.file
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file():
             _verify(path, source.sha256 or record.sha256(path))
             _notify(f"{name}: {source.file} is already present")

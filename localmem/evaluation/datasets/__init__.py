@@ -20,7 +20,7 @@ from localmem.evaluation.episodes import Dataset
 # name -> the module that reads it
 _NAMES = (
     "locomo longmemeval mtbenchplus longmtbenchplus msc conversation_chronicles msc_cc coqa persona_chat carecall "
-    "dulemon teabag jsonl scenarios"
+    "dulemon teabag jsonl scenarios locomo_plus longmemeval_v2 beam personamem halumem prefeval memoryagentbench"
 )
 READERS: Mapping[str, str] = {name: f"localmem.evaluation.datasets.{name}" for name in _NAMES.split()}
 

@@ -273,5 +273,5 @@ def test_the_list_names_every_licence(script: ModuleType, capsys: pytest.Capture
         assert line.startswith(name)
         assert data_set.licence in line
         assert ("--accept-nc" in line) == (not data_set.commercial)
-    files = [source.file for data_set in script.SETS.values() for source in data_set.sources]
+    files = [(name, source.file) for name, data_set in script.SETS.items() for source in data_set.sources]
     assert len(files) == len(set(files))

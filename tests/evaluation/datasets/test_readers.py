@@ -145,7 +145,8 @@ def test_halves_and_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*READERS} - {"coqa", "persona_chat", "jsonl", "scenarios"})
+    "name",
+    sorted({*READERS} - {"coqa", "persona_chat", "jsonl", "scenarios", "personamem", "longmemeval_v2", "locomo_plus"}),
 )  # these have other forms
 @pytest.mark.parametrize(
     "text, message",
