@@ -6,7 +6,6 @@ all answers are compared with these, too, the teacher's included. Does not depen
 
 import ctypes
 import gc
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -22,7 +21,7 @@ from localmem.evaluation.metrics.text import rouge
 from localmem.llm.base import LLM
 from localmem.reporting.intervals import Estimate, estimate
 from localmem.reporting.provenance import MachineMonitor
-from localmem.segmentation.segmenters import segments_between
+from localmem.segmentation.segmenters import read_ends, segments_between
 from localmem.types import Completion, Message
 
 SEGMENT = "segment"
@@ -183,10 +182,8 @@ def measure_name(stage: str, trace: Trace) -> str:
 
 def read_segments(answer: str) -> list[range] | None:
     """The segments of an answer as ranges of exchanges, or None if it is not a segmentation."""
-    try:
-        return [range(int(item["first"]), int(item["last"]) + 1) for item in json.loads(answer)["segments"]]
-    except (ValueError, KeyError, TypeError):
-        return None
+    ends = read_ends(answer)
+    return segments_between({end + 1 for end in ends}, max(ends) + 1) if ends else None
 
 
 def _with_answer(trace: Trace, text: str) -> Trace:

@@ -13,7 +13,7 @@ from typing import cast
 
 from localmem.batching import results_or_raise
 from localmem.errors import PartialFailure
-from localmem.llm.base import LLM
+from localmem.llm.base import LLM, CallPiece, Pause
 from localmem.llm.tokenizer import template_fields
 from localmem.llm.wrappers import Wrapper
 from localmem.types import Completion, FreeText, Prompt
@@ -42,7 +42,9 @@ class WithoutThinking(Wrapper):
             try:
                 while True:
                     piece = next(pieces)
-                    if text := reply.add(piece) if isinstance(prompt.format, FreeText) else piece:
+                    if isinstance(piece, CallPiece | Pause):
+                        yield piece
+                    elif text := reply.add(piece) if isinstance(prompt.format, FreeText) else piece:
                         released += text
                         yield text
             except StopIteration as end:

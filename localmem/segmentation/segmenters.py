@@ -1,11 +1,10 @@
 """Segmenters: sessions are cut into topical segments, by the backbone in one call or evenly.
 
-Segments are ranges over a session's exchanges. They always cover every exchange once, because only the first exchange
-of each segment is taken from an answer (SeCom, section 2.2, eq. 1: p_1 = 0, p_{k+1} = q_k + 1).
+Segments are ranges over a session's exchanges. They always cover every exchange once, because an answer names only the
+last exchange of each segment (SeCom, section 2.2, eq. 1: p_1 = 0, p_{k+1} = q_k + 1), in an order that its format sets.
 """
 
 import json
-import logging
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -18,14 +17,12 @@ from pydantic import TypeAdapter
 
 from localmem.files import parse, read_yaml, write_atomic
 from localmem.llm.base import LLM
-from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, integer, record
+from localmem.llm.structured_output import answer_format, count_fallback, generate_usable
 from localmem.prompts import load, render
 from localmem.text.dialogue import free_tokens, pack, transcript
 from localmem.types import Completion, Exchange, JsonSchema, Prompt, Session
 
-log = logging.getLogger(__name__)
-
-_SEGMENT = 20  # tokens of one segment in the answer, at most
+_SEGMENT = 5  # tokens of one segment in the answer, at most
 _CURE = "a rubric is YAML with items and examples"
 _NUMBER = 10  # tokens of an exchange's number and the lines around it, at most
 
@@ -119,10 +116,9 @@ class LLMSegmenter:
     All sessions are requested together. A session longer than the model's context is asked about in parts, and each
     part ends a segment. `rubric` is added to the instructions.
 
-    The answer has one object for each segment, with its first and last exchange. Exchanges in no segment go to the one
-    before; those in several, to the last that begins before them; `repairs` counts such answers. An answer that is not
-    JSON, or that misplaces more than half of the exchanges, is unusable: its part is cut into segments of `chunk`
-    exchanges, and `fallbacks` counts it. Both counters are keyed by the prompt's name.
+    The answer names the last exchange of each segment, in ascending numbers that end with the last of all: its format
+    allows nothing else. Where no answer in that format comes back, the part is cut into segments of `chunk` exchanges,
+    and `fallbacks` counts it by the prompt's name.
     """
 
     def __init__(
@@ -139,7 +135,6 @@ class LLMSegmenter:
         self._guidance = (rubric or Rubric()).text()
         self._chunk = chunk
         self.fallbacks: Counter[str] = Counter() if fallbacks is None else fallbacks
-        self.repairs: Counter[str] = Counter()
 
     def segment(self, sessions: Sequence[Session]) -> list[list[range]]:
         dialogues = [session.exchanges() for session in sessions]
@@ -169,18 +164,10 @@ class LLMSegmenter:
         return replace(prompt, max_tokens=load(self._prompt).max_tokens + _SEGMENT * len(run))
 
     def _read(self, answer: Completion | None, count: int) -> list[range]:
-        pairs = _pairs(answer.text, count) if answer else []
-        segments = Counter(exchange for first, last in pairs for exchange in range(first, last + 1))
-        misplaced = sum(segments[exchange] != 1 for exchange in range(count))
-        reason = f"{misplaced} of {count} exchanges are in no segment or in several"
-        if 2 * misplaced > count:
-            if answer:  # a missing answer is counted already
-                count_fallback(self._prompt, f"in its answer {answer.text!r:.80} {reason}", self.fallbacks)
-            return even_segments(count, self._chunk)
-        if misplaced:
-            log.warning("%s: %s; repaired", self._prompt, reason)
-            self.repairs[self._prompt] += 1
-        return segments_between({first for first, _ in pairs}, count)
+        ends = read_ends(answer.text) if answer else None
+        if answer and ends is None:  # a missing answer is counted already
+            count_fallback(self._prompt, f"its answer {answer.text!r:.80} names no segments", self.fallbacks)
+        return even_segments(count, self._chunk) if ends is None else segments_between({end + 1 for end in ends}, count)
 
 
 def even_segments(count: int, size: int) -> list[range]:
@@ -203,24 +190,18 @@ def numbered_exchanges(exchanges: Sequence[Exchange]) -> str:
 
 def segments_json(segments: Sequence[range]) -> str:
     """Segments in the format of the LLM's answer."""
-    return json.dumps({"segments": [{"first": segment.start, "last": segment.stop - 1} for segment in segments]})
+    return json.dumps({"ends": " ".join(str(segment.stop - 1) for segment in segments)})
 
 
-def _pairs(text: str, count: int) -> list[tuple[int, int]]:
-    """First and last exchange of each segment in an answer; without those that do not exist."""
-    match json.loads(text):
-        case {"segments": list(items)}:
-            return [pair for item in items if (pair := _pair(item)) and 0 <= pair[0] <= pair[1] < count]
-    return []
-
-
-def _pair(item: object) -> tuple[int, int] | None:
-    match item:
-        case {"first": int(first), "last": int(last)}:
-            return first, last
-    return None
+def read_ends(answer: str) -> list[int] | None:
+    """The last exchange of each segment in an answer; None if it is not a segmentation."""
+    try:
+        return [int(number) for number in json.loads(answer)["ends"].split()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _form(count: int) -> JsonSchema:
-    exchange = integer(0, count - 1)
-    return answer_format(segments={**array(record(first=exchange, last=exchange), count), "minItems": 1})
+    """Any of the numbers before the last, in their order, and the last: a grammar without overlaps or gaps."""
+    before = "".join(f"({number} )?" for number in range(count - 1))
+    return answer_format(ends={"type": "string", "pattern": f"^{before}{count - 1}$"})

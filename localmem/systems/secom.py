@@ -1,16 +1,19 @@
 """SeCom: topical segments of past dialogue, found by denoised keys and shown as they were said (ICLR 2025).
 
 What the paper says. A session is cut into segments of exchanges in one zero-shot call (section 2.2, eq. 1, Figure 6);
-where labelled dialogues exist, a learned rubric joins the prompt (Figures 7 and 8, appendix A.1; `localmem eval
-segmentation --reflect` learns one, `rubric` names its file). Each unit is compressed before it is indexed (section 2.3,
-eq. 2), by LLMLingua-2 to 75 % of its tokens (section 3). For a request u* the nearest units are found under a budget
-and shown in time order (section 2): the original segments, neither compressed nor summarised. The budget is 1,000
-tokens (about 3 segments) on Long-MT-Bench+ and 4,000 (about 10) on LoCoMo (Table 1). Baselines with the same code: one
-unit for each exchange ("turn-level") or for each session, with and without compression.
+where labelled dialogues exist, a learned rubric joins the prompt (Figures 7 and 8, appendix A.1; `rubric` names the
+file that the option --learn-rubric of `localmem eval segmentation` writes). Each unit is compressed before it is
+indexed (section 2.3, eq. 2), by LLMLingua-2 to 75 % of its tokens (section 3). For a request u* the nearest units are
+found under a budget and shown in time order (section 2): the original segments, neither compressed nor summarised. The
+budget is 1,000 tokens (about 3 segments) on Long-MT-Bench+ and 4,000 (about 10) on LoCoMo (Table 1). Baselines with the
+same code: one unit for each exchange ("turn-level") or for each session, with and without compression.
 
 Differs from the paper:
-- An answer that leaves exchanges out or puts them in two segments is repaired; an unusable one gives segments of three
-  exchanges. Both are counted.
+- An answer names the last exchange of each segment, where the paper's has four numbers: none can be left out, or stand
+  in two segments. An unusable answer gives segments of three exchanges, and is counted.
+- Keys are denoised where a compressor is on this machine. LLMLingua-2's weights are on no package registry, and what we
+  could train has a licence that forbids shipping it (or gained nothing): without `localmem models pull
+  llmlingua-2-xlm-roberta-large` or a compressor of your own, `secom` is the paper's row without denoising.
 - A session longer than the model's context is segmented in parts.
 - The best unit is shown even when it exceeds the token budget, as at the paper's session level (Table 1: one session
   of 3,680 tokens under 1,000); after it, units are added as long as they fit.
@@ -39,6 +42,7 @@ from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, count_fitting, day, latest_turns, transcript, transcript_unit
 from localmem.types import Change, Choice, Exchange, Hit, Recall, Session, SetNote, Turn, Unit
 
+COMPRESSOR = "llmlingua-2-xlm-roberta-large"  # as in the paper (section 3)
 STARTS = "secom/starts"  # the note with the segments of open sessions
 _CONTINUE = "secom/continue"
 _ANSWERS = ("same", "new")
@@ -54,8 +58,8 @@ class SeComOptions(Options):
     incremental: bool
     rubric: str | None
     chunk: PositiveInt
-    compress: Literal["none", "llmlingua"]
-    compressor: str
+    compress: Literal["auto", "llmlingua", "none"]
+    compressor: str | None
     rate: float = Field(gt=0, le=1)
     k: NonNegativeInt
     tokens: NonNegativeInt
@@ -71,7 +75,8 @@ class SeCom(Memory):
         self._llm = parts.llm
         self._options = options
         self._segmenter = parts.wrap(_segmenter(parts, options, self.fallbacks))
-        self._compressor = parts.wrap(parts.load_compressor(options.compressor)) if options.compress != "none" else None
+        compressor = _compressor_name(parts, options)
+        self._compressor = parts.wrap(parts.load_compressor(compressor)) if compressor else None
 
     def recall(self, session: Session) -> Recall:
         hits = sorted(self._nearest(session.turns[-1]), key=lambda hit: _place(hit.unit))
@@ -183,7 +188,23 @@ def _make(parts: Parts, options: SeComOptions, bank: Bank | None) -> Memory:
     return (IncrementalSeCom if options.incremental else SeCom)(parts, options, bank)
 
 
+def _compressor_name(parts: Parts, options: SeComOptions) -> str | None:
+    """The compressor that the options name, else the installed one or the paper's; None for keys as they are."""
+    if options.compress == "none" and options.compressor:
+        raise BadSettings(
+            f"option 'compressor' is {options.compressor!r}, but nothing is compressed; set compress: llmlingua, or "
+            "remove compressor"
+        )
+    defaults = {"auto": parts.find_compressor(), "llmlingua": COMPRESSOR, "none": None}
+    return options.compressor or defaults[options.compress]
+
+
 def _segmenter(parts: Parts, options: SeComOptions, fallbacks: Counter[str]) -> Segmenter:
+    if options.rubric and (options.granularity != "segment" or options.segmenter != "llm"):
+        raise BadSettings(
+            f"option 'rubric' guides the backbone, but granularity {options.granularity!r} with segmenter "
+            f"{options.segmenter!r} does not ask it; remove rubric, or set segment and llm"
+        )
     if options.granularity != "segment":
         if options.incremental:
             raise BadSettings(

@@ -1,20 +1,24 @@
 """Compressors: the least informative words of a text are dropped before it is indexed (SeCom, section 2.3).
 
 `LLMLingua2` runs the weights of LLMLingua-2 from a local folder: a token classifier gives each token the probability
-that it should be kept, and the words with the highest stay, in their order. It does not use the llmlingua package,
-whose constructor reads from the network and reseeds every random generator. Importing this module loads no weights
-library.
+that it should be kept, and the words with the highest stay, in their order. Words, windows and threshold are those of
+the llmlingua package, with the budget in the model's tokens. The package itself counts tokens with a vocabulary that
+it fetches from the network, reseeds every random generator and loads weights by the name of their folder; so it serves
+as the reference of a test. Importing this module loads no weights library.
 """
 
 import math
 import random
+import string
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import accumulate, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from localmem.batching import map_by_length
 from localmem.errors import BadInput, ModelMissing, requires
@@ -55,11 +59,12 @@ class RandomDrop:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a text: its place, and the ids of its tokens."""
+    """A word of a text: its place, the ids of its tokens, and whether a window may end after it."""
 
     start: int
     end: int
     ids: tuple[int, ...]
+    is_end: bool = False
 
 
 class WordReader:
@@ -73,19 +78,28 @@ class WordReader:
         self._window = _window(tokenizer.model_max_length, positions)
 
     def words(self, text: str) -> list[Word]:
-        """The text's words as the tokenizer splits them, none longer than a window."""
+        """The text's words as the tokenizer splits them, none longer than a window.
+
+        A punctuation mark begins a word, also where the tokenizer takes it for a part of the word before.
+        """
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        tokens = zip(encoded.word_ids(), encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        return [word for _, run in groupby(tokens, key=itemgetter(0)) for word in self._pieces(list(run))]
+        pieces = encoded.tokens()
+        marks = accumulate(piece in string.punctuation for piece in pieces)
+        places = zip(encoded.word_ids(), marks, strict=True)
+        tokens = zip(places, encoded["input_ids"], encoded["offset_mapping"], pieces, strict=True)
+        return [word for _, run in groupby(tokens, key=itemgetter(0)) for word in self._parts(list(run))]
 
     def windows(self, words: Sequence[Word]) -> Iterator[list[Word]]:
-        """The words in order, in windows as long as the model accepts."""
+        """The words in order, in windows as long as the model accepts that end with a full stop where they can."""
         window: list[Word] = []
         used = 0
         for word in words:
             if used + len(word.ids) > self._window:
-                yield window
-                window, used = [], 0
+                ends = [place for place, each in enumerate(window, 1) if each.is_end]
+                size = ends[-1] if ends else len(window)
+                yield window[:size]
+                window = window[size:]
+                used = sum(len(each.ids) for each in window)
             window.append(word)
             used += len(word.ids)
         if window:
@@ -96,10 +110,10 @@ class WordReader:
         ids = [token for word in window for token in word.ids]
         return [self._tokenizer.cls_token_id, *ids, self._tokenizer.sep_token_id]
 
-    def _pieces(self, run: "list[tuple[int | None, int, tuple[int, int]]]") -> Iterator[Word]:
+    def _parts(self, run: "list[tuple[object, int, tuple[int, int], str]]") -> Iterator[Word]:
         for start in range(0, len(run), self._window):
-            piece = run[start : start + self._window]
-            yield Word(piece[0][2][0], piece[-1][2][1], tuple(token for _, token, _ in piece))
+            part = run[start : start + self._window]
+            yield Word(part[0][2][0], part[-1][2][1], tuple(token for _, token, _, _ in part), part[-1][3] == ".")
 
 
 class LLMLingua2:
@@ -119,11 +133,11 @@ class LLMLingua2:
         """Each text with about `rate` of its tokens, whole words only; raises ModelMissing, MissingExtra."""
         _check(rate)
         scorer = self._scorer()
-        words = [scorer.words(text) for text in texts]
-        scores = iter(scorer.scores(words))
+        windows = [scorer.windows(text) for text in texts]
+        scores = iter(scorer.scores([window for rows in windows for window in rows]))
         return [
-            _join(text, _best(text_words, list(islice(scores, len(text_words))), rate))
-            for text, text_words in zip(texts, words, strict=True)
+            _join(text, [word for window in rows for word in _best(window, next(scores), rate)])
+            for text, rows in zip(texts, windows, strict=True)
         ]
 
     def _scorer(self) -> "_Scorer":
@@ -156,13 +170,14 @@ class _Scorer:
         self._model = model.eval().to(where)
         self._pad = tokenizer.pad_token_id or 0
         self._reader = WordReader(tokenizer, model.config.max_position_embeddings)
-        self.words = self._reader.words
 
-    def scores(self, texts: Sequence[Sequence[Word]]) -> list[float]:
-        """For each word of each text the mean probability of its tokens to be kept."""
-        windows = [window for words in texts for window in self._reader.windows(words)]
-        results = map_by_length(self._run, windows, lambda window: sum(len(word.ids) for word in window), _BATCH)
-        return [score for scores in results for score in scores]
+    def windows(self, text: str) -> list[list[Word]]:
+        """The words of a text, in windows."""
+        return list(self._reader.windows(self._reader.words(text)))
+
+    def scores(self, windows: Sequence[Sequence[Word]]) -> list[list[float]]:
+        """For each word of each window the mean probability of its tokens to be kept."""
+        return map_by_length(self._run, windows, lambda window: sum(len(word.ids) for word in window), _BATCH)
 
     def _run(self, windows: Sequence[Sequence[Word]]) -> list[list[float]]:
         import torch
@@ -199,15 +214,13 @@ def _means(window: Sequence[Word], probabilities: Sequence[float]) -> Iterator[f
 
 
 def _best(words: Sequence[Word], scores: Sequence[float], rate: float) -> list[Word]:
-    """The words with the highest scores that hold `rate` of the tokens, in their order; of equals the first."""
-    budget = rate * sum(len(word.ids) for word in words)
-    selected: list[int] = []
-    for number in sorted(range(len(words)), key=lambda n: -scores[n]):
-        if budget <= 0:
-            break
-        selected.append(number)
-        budget -= len(words[number].ids)
-    return [words[number] for number in sorted(selected)]
+    """The words of a window whose score is above that of the tokens to be dropped; the best one, if none is."""
+    if rate == 1:
+        return list(words)
+    by_token = [score for word, score in zip(words, scores, strict=True) for _ in word.ids]
+    threshold = np.percentile(by_token, int(100 * (1 - rate) + 1))
+    best = [word for word, score in zip(words, scores, strict=True) if score > threshold]
+    return best or [words[int(np.argmax(scores))]]
 
 
 def _join(text: str, words: Sequence[Word]) -> str:

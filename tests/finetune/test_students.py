@@ -112,7 +112,7 @@ def test_an_encoder_learns_a_teacher_s_segments(tmp_path: Path) -> None:
     answer = answer_with(tmp_path / "run", "segment", "cpu")
     result = grade(answer, "part", "segment", traces, track=lambda _: None)
     assert result.valid == 1.0
-    assert all("segments" in json.loads(graded.answer) for graded in result.traces)
+    assert all("ends" in json.loads(graded.answer) for graded in result.traces)
 
 
 def test_texts_that_look_like_the_prompt_are_read_from_the_recorded_inputs(tmp_path: Path) -> None:

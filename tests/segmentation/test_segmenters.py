@@ -1,6 +1,8 @@
 """Segmenters: every exchange in exactly one segment, whatever the backbone answers."""
 
 import json
+import re
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
@@ -29,8 +31,8 @@ def _talk(exchanges: int, name: str = "s1", words: str = "") -> Session:
     return session(*(f"remark {n} {words}" for n in range(2 * exchanges)), name=name)
 
 
-def _answer(*pairs: tuple[int, int]) -> str:
-    return json.dumps({"segments": [{"first": first, "last": last} for first, last in pairs]})
+def _answer(*ends: int) -> str:
+    return json.dumps({"ends": " ".join(map(str, ends))})
 
 
 def _segmenter(answer: str) -> LLMSegmenter:
@@ -50,7 +52,7 @@ def test_the_papers_example_is_two_segments_of_nine_exchanges() -> None:
 
     def script(prompt: Prompt) -> str:
         prompts.append(prompt)
-        return _answer((0, 5), (6, 8))
+        return _answer(5, 8)
 
     segmenter = LLMSegmenter(ScriptedLLM(script))
     assert segmenter.segment([talk]) == [[range(6), range(6, 9)]]
@@ -60,30 +62,29 @@ def test_the_papers_example_is_two_segments_of_nine_exchanges() -> None:
     assert "[Exchange 0]\nUser: Which bread keeps longest?\nAssistant: Rye, mostly.\n\n[Exchange 1]" in question
     assert "exchanges 0 to 8" in question
     assert not segmenter.fallbacks
-    assert not segmenter.repairs
 
 
-@pytest.mark.parametrize(
-    ("pairs", "segments"),
-    [
-        ([(0, 3), (5, 9)], [range(5), range(5, 10)]),  # 4 left out: it goes to the segment before
-        ([(0, 4), (4, 9)], [range(4), range(4, 10)]),  # 4 in two segments: it goes to the last that begins before it
-        ([(5, 9), (0, 4)], [range(5), range(5, 10)]),  # out of order
-        ([(1, 9)], [range(1), range(1, 10)]),  # the beginning left out
-        ([(0, 7)], [range(10)]),  # the end left out
-    ],
-)
-def test_gaps_and_overlaps_are_mended_and_counted(pairs: list[tuple[int, int]], segments: list[range]) -> None:
-    segmenter = _segmenter(_answer(*pairs))
-    segments = segmenter.segment([_talk(10)])[0]
-    assert sorted(number for run in segments for number in run) == list(range(10))
-    assert {run.start for run in segments} == {run.start for run in segments} | {0}
-    assert not segmenter.fallbacks
-    assert segmenter.repairs[NAME] == (0 if pairs == [(5, 9), (0, 4)] else 1)
+def test_the_format_allows_ascending_ends_and_nothing_else() -> None:
+    """Every set of segments of up to six exchanges can be written, in one way; no gap, overlap or other order can."""
+    for count in range(2, 7):
+        prompts: list[Prompt] = []
+
+        def script(prompt: Prompt, asked: list[Prompt] = prompts) -> str:
+            asked.append(prompt)
+            return _answer(0)
+
+        LLMSegmenter(ScriptedLLM(script)).segment([_talk(count)])
+        assert isinstance(prompts[0].format, JsonSchema)
+        pattern = prompts[0].format.schema["properties"]["ends"]["pattern"]  # type: ignore[index]
+        numbers = range(-1, count + 1)
+        texts = [" ".join(map(str, ends)) for size in range(4) for ends in product(numbers, repeat=size)]
+        allowed = {text for text in texts if re.search(pattern, text)}
+        inner = [set(ends) for size in range(3) for ends in combinations(range(count - 1), size)]
+        assert allowed == {" ".join(map(str, [*sorted(ends), count - 1])) for ends in inner}
 
 
-@pytest.mark.parametrize("answer", [_answer((0, 1)), _answer((0, 9), (0, 9)), '{"segments": []}', "[]"])
-def test_an_answer_that_puts_most_exchanges_wrong_gives_chunks_of_three(answer: str) -> None:
+@pytest.mark.parametrize("answer", ["[]", '{"ends": "first"}', '{"ends": 3}', '{"segments": []}'])
+def test_an_answer_without_numbers_gives_chunks_of_three(answer: str) -> None:
     segmenter = _segmenter(answer)
     assert segmenter.segment([_talk(10)]) == [[range(3), range(3, 6), range(6, 9), range(9, 10)]]
     assert segmenter.fallbacks == {NAME: 1}
@@ -107,9 +108,9 @@ def test_a_backbone_that_is_gone_is_no_fallback() -> None:
 
 
 @settings(deadline=None)  # prompts are read from files the first time
-@given(st.integers(1, 30), st.lists(st.tuples(st.integers(-2, 40), st.integers(-2, 40)), max_size=40))
-def test_any_answer_gives_every_exchange_once_in_order(exchanges: int, pairs: list[tuple[int, int]]) -> None:
-    segments = _segmenter(_answer(*pairs)).segment([_talk(exchanges)])[0]
+@given(st.integers(1, 30), st.lists(st.integers(-2, 40), max_size=40))
+def test_any_answer_gives_every_exchange_once_in_order(exchanges: int, ends: list[int]) -> None:
+    segments = _segmenter(_answer(*ends)).segment([_talk(exchanges)])[0]
     assert [number for run in segments for number in run] == list(range(exchanges))
 
 
@@ -126,7 +127,7 @@ def test_long_sessions_go_out_in_parts_that_fit_all_at_once() -> None:
         assert isinstance(prompt.format, JsonSchema)
         last = int(prompt.messages[-1].content.rpartition("exchanges 0 to ")[2].split()[0])
         sizes.append(sum(len(message.content.split()) for message in prompt.messages) + prompt.max_tokens)
-        return _answer((0, last))
+        return _answer(last)
 
     segmenter = LLMSegmenter(Counting(script, context_length=2000))
     segments = segmenter.segment([_talk(250, words="and so on " * 10), _talk(3)])
@@ -170,7 +171,7 @@ def test_a_rubric_is_read_back_as_it_was_saved_and_joins_the_prompt(tmp_path: Pa
 
     def script(prompt: Prompt) -> str:
         prompts.append(prompt.messages[0].content)
-        return _answer((0, 1))
+        return _answer(1)
 
     LLMSegmenter(ScriptedLLM(script), rubric=rubric).segment([_talk(2)])
     assert "- A thank-you stays with its topic." in prompts[0]

@@ -4,13 +4,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
 from localmem.config import system_options
-from localmem.errors import BadReply
+from localmem.errors import BadReply, BadSettings
 from localmem.factory import Parts
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
@@ -47,7 +48,7 @@ def _secom(
     compressor: Compressor | None = None,
     **options: object,
 ) -> SeCom:
-    values = {"segmenter": "injected", "compress": "llmlingua" if compressor else "none", **options}
+    values = {"segmenter": "injected", "compress": "llmlingua" if compressor else "none", "compressor": None, **options}
     llm = llm or ScriptedLLM(lambda _: "same")
     return SeCom(_parts(llm, segmenter, compressor), OPTIONS.model_copy(update=values))
 
@@ -71,7 +72,7 @@ class Upper:
 
 
 def test_segments_become_units_with_the_original_text_and_a_compressed_key() -> None:
-    answer = json.dumps({"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 2}]})
+    answer = json.dumps({"ends": "1 2"})
     compressor = Upper()
     memory = _secom(LLMSegmenter(ScriptedLLM(lambda _: answer)), compressor=compressor)
     cat, boat = _units(memory.end_session(TALK))
@@ -148,7 +149,7 @@ def test_a_bad_answer_at_a_sessions_end_is_counted() -> None:
 
 
 def _incremental(script: Script, bank: Bank | None = None) -> IncrementalSeCom:
-    options = OPTIONS.model_copy(update={"incremental": True, "compress": "none"})
+    options = OPTIONS.model_copy(update={"incremental": True, "compress": "none", "compressor": None})
     return IncrementalSeCom(_parts(ScriptedLLM(script)), options, bank)
 
 
@@ -231,3 +232,50 @@ def test_a_turn_that_is_answered_twice_is_decided_once() -> None:
         memory.apply(memory.observe(replace(exchange, recall=recall)))
     assert json.loads(memory.bank.notes[STARTS]) == {"s1": ["s1.2"]}
     assert isinstance(memory.recall(TALK).proposed[0], SetNote)
+
+
+# -- options that contradict one another -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"compress": "none", "compressor": "mine"}, "option 'compressor' is 'mine', but nothing is compressed"),
+        (
+            {"segmenter": "mine", "rubric": "r.yaml"},
+            "option 'rubric' guides the backbone, but .* segmenter 'mine' does",
+        ),
+        ({"granularity": "turn", "rubric": "r.yaml"}, "option 'rubric' guides the backbone, but granularity 'turn'"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(options: dict[str, object], error: str) -> None:
+    plain = OPTIONS.model_copy(update={"compressor": None})
+    with pytest.raises(BadSettings, match=error):
+        SeCom(_parts(ScriptedLLM(obedient)), plain.model_copy(update=options))
+
+
+def _name(name: str | None) -> str | None:
+    return name
+
+
+def test_keys_are_denoised_where_a_compressor_is_installed() -> None:
+    loaded: list[str] = []
+
+    def load(name: str) -> Compressor:
+        loaded.append(name)
+        return Upper()
+
+    parts = _parts(ScriptedLLM(obedient), EvenSegmenter(1))
+    auto = OPTIONS.model_copy(update={"segmenter": "injected", "compress": "auto", "compressor": None})
+    for options, installed, expected in [
+        (auto, "mine", ["mine"]),
+        (auto, None, []),
+        (auto.model_copy(update={"compressor": "own"}), "mine", ["own"]),
+        (auto.model_copy(update={"compress": "none"}), "mine", []),
+        (auto.model_copy(update={"compress": "llmlingua"}), None, ["llmlingua-2-xlm-roberta-large"]),
+    ]:
+        own = replace(parts, load_compressor=load, find_compressor=partial(_name, installed))
+        memory = SeCom(own, options)
+        assert loaded == expected
+        assert all(each.key.isupper() == bool(expected) for each in _units(memory.end_session(TALK)))
+        loaded.clear()

@@ -64,7 +64,7 @@ def test_a_segment_trace_has_secom_s_prompt_and_the_human_segments(tmp_path: Pat
     path.write_text(json.dumps({"id": "one", "dialogue": dialogue}) + "\n", encoding="utf-8")
     (trace,) = segment_traces(read_segmented_dialogues(path), "some")
     assert trace.metadata.prompt == "secom/segment"
-    assert json.loads(trace.answer) == {"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}
+    assert json.loads(trace.answer) == {"ends": "1 3"}
     assert is_valid(trace.answer, trace)
     assert convert_labels("segment", path, tmp_path / "parts") == {"test": 1, "valid": 0, "train": 0}
     assert [converted.id for converted in read_traces(tmp_path / "parts" / "test" / "segment.jsonl")] == [trace.id]

@@ -371,10 +371,10 @@ def test_files_of_the_same_name_are_listed_with_their_folders(tmp_path: Path) ->
 
 
 def test_segments_and_choices_have_their_own_scores() -> None:
-    two_segments = '{"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}'
+    two_segments = '{"ends": "1 3"}'
     segmented = trace("x", two_segments)
     assert score_answer(Completion(two_segments), segmented, "segment").score == 1.0
-    single = '{"segments": [{"first": 0, "last": 3}]}'
+    single = '{"ends": "3"}'
     assert 0.0 < score_answer(Completion(single), segmented, "segment").score < 1.0
     choice = trace("what is", "PASS", {"PASS": 0.0})
     assert score_answer(Completion("PASS"), choice, "operation")[:3] == (1.0, True, 0.0)

@@ -14,6 +14,7 @@ from localmem.classification import OPERATIONS
 from localmem.classification.pair_classifier import PairModel, TrainedClassifier, digit_tokens, t5_input
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
+from localmem.factory import pair_classifier
 from tests.finetune.play import inference_file, operation_file
 
 Job = TrainingJob[OperationRecipe]
@@ -89,6 +90,27 @@ def test_every_digit_has_a_token_of_its_own() -> None:
     coded = tokenizer(t5_input("Bo is 0.", "Bo is 3."))["input_ids"]
     assert coded[-1] == tokenizer.eos_token_id
     assert tokenizer.unk_token_id not in coded
+
+
+def test_a_t5_with_a_head_answers_with_the_labels_of_its_config(tmp_path: Path) -> None:
+    import torch
+    from transformers import T5ForSequenceClassification
+
+    base, tokenizer = new_t5("t5:tiny", [LabelledPair("Bo was born in 1990.", "Bo is 35.", "PASS", "g")])
+    base.config.update({"id2label": dict(enumerate(OPERATIONS)), "label2id": {n: i for i, n in enumerate(OPERATIONS)}})
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = T5ForSequenceClassification(base.config).eval()
+    model.save_pretrained(str(tmp_path))
+    tokenizer.save_pretrained(str(tmp_path))
+    pairs = [("Bo was born in 1990.", "Bo is 35."), ("Bo is 35.", "Bo was 35 and was born.")]
+    rows = PairModel(tmp_path, device="cpu").probabilities(pairs)
+    for pair, row in zip(pairs, rows, strict=True):
+        logits = model(**tokenizer(t5_input(*pair), return_tensors="pt")).logits
+        assert row == pytest.approx(logits.softmax(-1)[0].tolist(), abs=2e-2)  # weights may be loaded in 16 bits
+    classifier = pair_classifier(str(tmp_path), "cpu")
+    assert isinstance(classifier, TrainedClassifier)
+    assert [label.operation for label in classifier.classify(pairs)] == [OPERATIONS[row.argmax()] for row in rows]
 
 
 def test_an_untrained_t5_is_not_a_classifier(tmp_path: Path) -> None:
