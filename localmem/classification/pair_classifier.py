@@ -5,7 +5,8 @@ under "localmem", the training's notes to the code that uses the model. As class
 model learned the four operations, the other natural language inference.
 
 T5's input and output follow Keep Me Updated (appendix B.4): "sentence 1: … sentence 2: …" in, one digit out. It never
-generates freely: the decoder runs one step, and only the logits of the allowed digits count.
+generates freely: the decoder runs one step, and only the logits of the allowed digits count. A T5 with a head
+(T5ForSequenceClassification) has logits for the labels of its config instead.
 """
 
 import threading
@@ -55,9 +56,15 @@ def is_t5(config: Mapping[str, object]) -> bool:
     return config.get("model_type") in ("t5", "mt5", "umt5")
 
 
+def has_head(config: Mapping[str, object]) -> bool:
+    """Whether this is the config of a model with a head over its labels, and not of one that writes a digit."""
+    kinds = config.get("architectures")
+    return isinstance(kinds, list) and any(str(kind).endswith("ForSequenceClassification") for kind in kinds)
+
+
 def labels_of(config: Mapping[str, object]) -> tuple[str, ...]:
     """The model's labels, in its order; none if the config names none."""
-    if is_t5(config):
+    if is_t5(config) and not has_head(config):
         labels = _notes_of(config).get(LABELS)
         return tuple(map(str, labels)) if isinstance(labels, list) else ()
     names = config.get("id2label")
@@ -175,7 +182,29 @@ class EncoderWeights(PairWeights):
         return logits
 
 
-class T5Weights(PairWeights):
+class _T5PairWeights(PairWeights):
+    """Any T5: it reads a pair as one text."""
+
+    def encode(self, pairs: Pairs) -> list[Encoded]:
+        texts = [t5_input(first, second) for first, second in pairs]
+        return self._split(dict(self._tokenizer(texts, truncation=True, max_length=_T5_WINDOW)))
+
+
+class T5HeadWeights(_T5PairWeights):
+    """A T5ForSequenceClassification, whose head has a logit for each label."""
+
+    def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
+        from transformers import AutoModelForSequenceClassification
+
+        model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(str(folder), dtype=dtype, **_LOCAL)
+        return model
+
+    def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
+        logits: torch.Tensor = self._model(**batch).logits
+        return logits
+
+
+class T5Weights(_T5PairWeights):
     """A T5 that `localmem finetune operations` trained; a digit stands for each of its labels."""
 
     def __init__(self, folder: Path, device: str) -> None:
@@ -189,10 +218,6 @@ class T5Weights(PairWeights):
 
         model: PreTrainedModel = AutoModelForSeq2SeqLM.from_pretrained(str(folder), dtype=dtype, **_LOCAL)
         return model
-
-    def encode(self, pairs: Pairs) -> list[Encoded]:
-        texts = [t5_input(first, second) for first, second in pairs]
-        return self._split(dict(self._tokenizer(texts, truncation=True, max_length=_T5_WINDOW)))
 
     def _logits(self, batch: "Mapping[str, torch.Tensor]") -> "torch.Tensor":
         import torch
@@ -251,7 +276,7 @@ class PairModel:
 def _load_weights(folder: Path, device: str) -> PairWeights:
     config = config_of(folder)
     if is_t5(config):
-        return T5Weights(folder, device)
+        return (T5HeadWeights if has_head(config) else T5Weights)(folder, device)
     if not split_layers_of(config):
         return EncoderWeights(folder, device)
     from localmem.classification.split_bert import SplitBertWeights

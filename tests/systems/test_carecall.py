@@ -26,7 +26,7 @@ from localmem.systems.carecall import (
     WithoutMemory,
     read_gold,
 )
-from localmem.types import AddUnit, Change, Completion, Prompt, RetireUnit, Session, Unit
+from localmem.types import AddUnit, Change, Completion, Prompt, RefuseText, RetireUnit, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, script, session, turns
 
 OPTIONS = CareCallOptions.model_validate({**system_options("carecall", {}), "k": 5, "query_turns": 6})
@@ -289,7 +289,11 @@ def test_the_history_of_a_unit_says_what_took_its_place() -> None:
     _end(memory, _past("one", 1))
     changes = _end(memory, _past("two", 2))
     assert _live(memory) == ["other"]
-    assert changes == [RetireUnit("s1/user0", "s1/user1", "REPLACE: new", _past("two", 2).turns[-1].time)]
+    time = _past("two", 2).turns[-1].time
+    assert changes == [
+        RetireUnit("s1/user0", "s1/user1", "REPLACE: new", time),
+        RefuseText("new", "PASS", "carecall/operation", ("s2.0", "s2.1"), time, "other"),
+    ]
 
 
 def test_the_oldest_go_when_a_speakers_memory_is_full() -> None:
@@ -563,3 +567,15 @@ def test_examples_and_instructions_never_become_memories() -> None:
     assert texts & set(_live(memory)) == set()
     assert not any("Ana" in text for text in _live(memory))
     assert memory.fallbacks["carecall/fuse"] > 0
+
+
+def test_every_sentence_that_a_pass_or_delete_drops_is_on_record() -> None:
+    memory = _memory(_EPISODE, _EPISODE_LABELS)
+    for number, key in enumerate(_EPISODE):
+        _end(memory, _past(key, number))
+    stomach, sound = _EPISODE["first call"]
+    assert [(refused.reason, refused.prompt, refused.text, refused.detail) for refused in memory.bank.refused] == [
+        ("DELETE", "carecall/operation", "User's stomach is well again.", stomach),
+        ("PASS", "carecall/operation", sound, sound),
+    ]
+    assert {refused.sources for refused in memory.bank.refused} == {("s1.0", "s1.1")}

@@ -65,7 +65,7 @@ from localmem.text.dialogue import (
 )
 from localmem.text.gate import Gate, normalise
 from localmem.text.summarize import Summarizer
-from localmem.types import AddUnit, Change, Completion, Hit, Prompt, Recall, RetireUnit, Role, Session, Unit
+from localmem.types import AddUnit, Change, Completion, Hit, Prompt, Recall, RefuseText, RetireUnit, Role, Session, Unit
 
 # The kinds of units that are about one side; they keep the memories of two speakers with one name apart. What people
 # add by hand, a note, is about the user.
@@ -261,6 +261,7 @@ class CareCall(FactMemory):
             *(AddUnit(units[fate.sentence], time) for fate in fates if fate.step == "add"),
             *(RetireUnit(unit, by, reason, time) for unit, by, reason in _retirements(fates, new, merged)),
             *(RetireUnit(unit.id, "carecall/capacity", "oldest", time) for unit in self._overflow(survivors)),
+            *_dropped(fates, old, new),
             *gate.refusals,
         ]
 
@@ -352,6 +353,14 @@ def _retirements(fates: Sequence[Fate], new: Units, merged: Units) -> Iterator[t
         else:
             by = other.other if other.because == "PASS" else "carecall/operation"
             yield fate.sentence, by, f"{fate.because}: {new[other.sentence].text}"
+
+
+def _dropped(fates: Sequence[Fate], old: Units, new: Units) -> Iterator[RefuseText]:
+    """The record of each new sentence that a PASS or DELETE kept out of the memory."""
+    for fate in fates:
+        if fate.step == "drop" and fate.because in ("PASS", "DELETE"):
+            unit, by = new[fate.sentence], old[fate.other].text
+            yield RefuseText(unit.text, fate.because, _OPERATION, unit.sources, unit.learned, by)
 
 
 def _make(parts: Parts, options: CareCallOptions, bank: Bank | None) -> Memory:
