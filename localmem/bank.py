@@ -86,8 +86,7 @@ class Bank:
                         links.append(link)
                 case SetNote(name=name, text=text):
                     notes[name] = text
-                case MarkUnit(unit=unit_id, mark=mark, value=value):
-                    _require(unit_id, units)
+                case MarkUnit(unit=unit_id, mark=mark, value=value):  # as with Hide, the unit may come again
                     marks[unit_id, mark] = value
                 case Hide() | Restore():
                     _hide(change, hidden, retired)

@@ -3,7 +3,7 @@
 The store implements it; `NoJournal` saves nothing. Does not depend on the store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from localmem.bank import Bank
@@ -22,6 +22,12 @@ class Journal(Protocol):
 
     def sessions(self) -> list[Session]:
         """All sessions as logged, in order; none if nothing is saved."""
+
+    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> tuple[list[Session], list[Session]] | None:
+        """The open sessions and those that wait to be remembered, where they are not these; None where they are.
+
+        `opened` are the turns of each open session, `waiting` ids. Another process may have changed either.
+        """
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         """Add turns; they are durable on return. A turn that exists already changes nothing."""
@@ -47,6 +53,9 @@ class NoJournal:
 
     def sessions(self) -> list[Session]:
         return []
+
+    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> None:
+        return None
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         pass

@@ -11,6 +11,9 @@ from typing import Literal, NamedTuple
 Role = Literal["user", "assistant"]
 
 
+CUT = "-cut"  # ends the id of a reply that was broken off: the log marks it without a column of its own
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One message. `time` has a UTC offset; `speaker` is the name in prompts, `role` the side of the dialogue."""
@@ -20,6 +23,11 @@ class Turn:
     speaker: str
     text: str
     time: datetime
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is a reply that was broken off: by its client, the backbone, or the end of its session."""
+        return self.id.endswith(CUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,10 @@ class DateRange(NamedTuple):
     first: date
     last: date
 
+
+Origin = Literal["user", "assistant", "dialogue", "document", "client", "api"]
+"""Who a unit's words come from: the user, the assistant, both sides (or a model that read them), a text that the user
+showed, a client's machinery, a program that wrote to the API."""
 
 Precision = Literal["day", "week", "month", "season", "year"]
 TimeRole = Literal["at", "since", "until", "for"]
@@ -76,7 +88,7 @@ class Unit:
     `text` is shown to the model, `key` is indexed. `speaker` is the person it is about ("" for both sides). `sources`
     are the ids of the turns it came from, `time` is the time of the event, `learned` the time the unit was added.
     `spans` are the times that its text names, None where nobody looked for them; they follow from the text, so they do
-    not distinguish units.
+    not distinguish units. Neither does `origin`, None in a unit of before units had any: `text.provenance` derives it.
     """
 
     id: str
@@ -89,6 +101,7 @@ class Unit:
     time: datetime
     learned: datetime
     spans: tuple[TimeSpan, ...] | None = field(default=None, compare=False)
+    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +186,9 @@ class Restore:
     type: Literal["restore"] = "restore"
 
 
-RefusalReason = Literal["placeholder", "loop", "copied from the prompt", "name", "number", "date", "duplicate"]
+RefusalReason = Literal[
+    "placeholder", "loop", "copied from the prompt", "name", "number", "date", "duplicate", "PASS", "DELETE"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +196,7 @@ class RefuseText:
     """Records a model's text that did not become memory; it changes nothing that is recalled.
 
     `prompt` names the prompt it answered. `sources` are the ids of the turns it was made from. `detail` is the name,
-    number or date that no source holds.
+    number or date that no source holds, or the memory by which an operation (PASS, DELETE) dropped the text.
     """
 
     text: str

@@ -47,7 +47,6 @@ def test_the_same_change_twice_changes_nothing_more() -> None:
     "change",
     [
         RetireUnit("nobody", "x", "y", START),
-        MarkUnit("nobody", "strength", 1.0, START),
         AddLink(Link("a", "nobody", "Cause"), START),
         AddLink(Link("nobody", "a", "Cause"), START),
         AddUnit(unit("a", "another text"), START),

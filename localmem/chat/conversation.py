@@ -17,13 +17,14 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from localmem.chat.memory_writer import MemoryWriter
+from localmem.chat.quarantine import without_planted
 from localmem.chat.reader import Reader
 from localmem.chat.responder import PreparedReply, Responder, Sampling, Speakers, next_number
-from localmem.errors import NotFound, OutOfOrder
+from localmem.errors import BadInput, NotFound, OutOfOrder
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM, drain, tee_pieces
 from localmem.memory import Memory
-from localmem.types import Exchange, Hide, Message, Prompt, Recall, Reply, Session, Turn
+from localmem.types import CUT, Exchange, Hide, Message, Prompt, Recall, Reply, Session, Turn
 
 _CARRIED = 300  # characters of a carried turn
 
@@ -36,7 +37,8 @@ class Conversation:
 
     `opened` and `waiting` are the sessions that an earlier process left open, or closed and not yet remembered. The
     last `carry` turns of the latter precede the dialogue in prompts, so that users can refer to what they just wrote.
-    `memory_position`, `sampling` and `reader` are as in Responder. `memory`, `responder` and `writer` are its parts.
+    `memory_position`, `sampling` and `reader` are as in Responder, `quarantine` as in MemoryWriter. `memory`,
+    `responder` and `writer` are its parts.
     """
 
     def __init__(
@@ -53,14 +55,15 @@ class Conversation:
         sampling: Sampling | None = None,
         reader: Reader | None = None,
         carry: int = 12,
+        quarantine: bool = True,
     ) -> None:
         self._journal: Journal = journal or NoJournal()
         self._open = {session.id: session for session in opened}
-        self._waiting = WaitingSessions(waiting, carry)
+        self._waiting = WaitingSessions(waiting, carry, quarantine=quarantine)
         self._lock = threading.RLock()
         self._ending = threading.Lock()
         self.memory = memory
-        self.writer = MemoryWriter(memory, self._journal)
+        self.writer = MemoryWriter(memory, self._journal, quarantine=quarantine)
         self.responder = Responder(
             memory=memory,
             llm=llm,
@@ -78,6 +81,18 @@ class Conversation:
         """The open sessions, the one opened last at the end."""
         with self._lock:
             return tuple(self._open.values())
+
+    def refresh(self) -> None:
+        """Take over what other processes have logged, closed, remembered or erased since it was read."""
+        self.writer.refresh()
+        with self._lock:
+            sizes = {session.id: len(session.turns) for session in self._open.values()}
+            current = self._journal.reread(sizes, [session.id for session in self._waiting])
+            if current:
+                opened, waiting = current
+                self._open = {session.id: session for session in opened}
+                self._waiting.replace(waiting)
+                self.responder.shown.clear()  # it may hold what is erased
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -113,10 +128,10 @@ class Conversation:
     ) -> Generator[str, None, Reply]:
         """Answer the session's last turn piece by piece; the generator returns the whole Reply, logged and observed.
 
-        When the generator is closed early, the words so far are logged as the reply. `dialogue` is what the model sees
-        where that differs from the log; it ends with the turn to answer. `adjust` may change the prompt's sampling.
-        `prepared` is the result of `responder.prepare` for the same dialogue and instructions, if there is one. A reply
-        that calls tools is not logged: the one after their results is.
+        When the generator is closed early, the words so far are logged as a reply that `is_cut`. `dialogue` is what the
+        model sees where that differs from the log; it ends with the turn to answer. `adjust` may change the prompt's
+        sampling. `prepared` is the result of `responder.prepare` for the same dialogue and instructions, if there is
+        one. A reply that calls tools is not logged: the one after their results is.
         Raises NotFound for a session that is not open.
         """
         dialogue = dialogue or self._open_session(session_id)
@@ -132,8 +147,9 @@ class Conversation:
             completion = yield from tee_pieces(self.responder.stream(dialogue, prepared), pieces)
             completed = True
         finally:
-            if pieces and not completed:
-                self._log_reply(session_id, question, "".join((prepared.prompt.prefill, *pieces)), prepared.recall)
+            if any(pieces) and not completed:
+                text = "".join((prepared.prompt.prefill, *pieces))
+                self._log_reply(session_id, question, text, prepared.recall, mark=CUT)
         if completion.tool_calls:
             turn = Turn(f"{question.id}.tools", "assistant", "", completion.text, question.time)
             return Reply(turn, prepared.recall, prepared.prompt, completion)
@@ -203,20 +219,37 @@ class Conversation:
             raise NotFound(f"session {session_id!r} is not open; say something in it first")
         return session
 
-    def _log_reply(self, session_id: str, question: Turn, text: str, recall: Recall) -> tuple[Turn, bool]:
+    def _log_reply(
+        self, session_id: str, question: Turn, text: str, recall: Recall, mark: str = ""
+    ) -> tuple[Turn, bool]:
         """The reply as a turn, and whether it is new: the same answer to the same turn is logged once."""
+        try:
+            session = self._append_reply(session_id, question, text, mark)
+        except BadInput:  # another process has logged a turn in the meantime, under the number of this one
+            self.refresh()
+            session = self._append_reply(session_id, question, text, mark)
+        if isinstance(session, Turn):
+            return session, False
+        self.writer.observe_turn(session, recall)
+        return session.turns[-1], True
+
+    def _append_reply(self, session_id: str, question: Turn, text: str, mark: str) -> Session | Turn:
+        """The session with the reply as its last turn, or the turn that is this reply already."""
         with self._lock:
             session = self._open_session(session_id)
             for turn in _logged_replies(session, question):
                 if turn.text == text:
-                    return turn, False
+                    return turn
             time = max(question.time, session.turns[-1].time)  # the user may have written more in the meantime
-            session = self._append(session_id, [Message("assistant", text)], time)
-        self.writer.observe_turn(session, recall)
-        return session.turns[-1], True
+            return self._append(session_id, [Message("assistant", text)], time, mark=mark)
 
     def _append(
-        self, session_id: str, messages: Sequence[Message], time: datetime, announce: Announce | None = None
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        time: datetime,
+        announce: Announce | None = None,
+        mark: str = "",
     ) -> Session:
         with self._lock:
             session = self._open.get(session_id) or Session(session_id)
@@ -227,17 +260,18 @@ class Conversation:
                 )
             grown = session
             for message in messages:
-                grown = replace(grown, turns=(*grown.turns, self._new_turn(grown, message, time)))
+                grown = replace(grown, turns=(*grown.turns, self._new_turn(grown, message, time, mark)))
             if announce:
                 announce(grown)
             self._journal.add_turns(session_id, grown.turns[len(session.turns) :])
             self._open[session_id] = grown
             return grown
 
-    def _new_turn(self, session: Session, message: Message, time: datetime) -> Turn:
+    def _new_turn(self, session: Session, message: Message, time: datetime, mark: str) -> Turn:
         user, assistant = self.responder.speakers
         speaker = user if message.role == "user" else assistant
-        return Turn(f"{session.id}.{next_number(session)}", message.role, speaker, message.content, time)  # type: ignore[arg-type]
+        name = f"{session.id}.{next_number(session)}{mark}"
+        return Turn(name, message.role, speaker, message.content, time)  # type: ignore[arg-type]
 
 
 def not_before_last(time: datetime, *sessions: Session) -> datetime:
@@ -252,10 +286,11 @@ class WaitingSessions:
     nobody uses is then freed at once.
     """
 
-    def __init__(self, sessions: Iterable[Session], carry: int) -> None:
+    def __init__(self, sessions: Iterable[Session], carry: int, *, quarantine: bool = True) -> None:
         # Replaced, never changed in place, so that a reply can read it while a session is closed.
         self._sessions = {session.id: session for session in sessions}
         self._carry = carry
+        self._quarantine = quarantine
         self._lock = threading.Lock()
 
     def __contains__(self, session_id: str) -> bool:
@@ -263,6 +298,11 @@ class WaitingSessions:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._sessions.values())
+
+    def replace(self, sessions: Iterable[Session]) -> None:
+        """These sessions wait, and no others."""
+        with self._lock:
+            self._sessions = {session.id: session for session in sessions}
 
     def get(self, session_id: str) -> Session | None:
         """The session of this id, if it waits."""
@@ -282,7 +322,8 @@ class WaitingSessions:
         """The last turns, in order, without those that the dialogue itself holds; of a long one its beginning."""
         in_dialogue = {turn.id for turn in dialogue.turns}
         turns = [turn for session in self for turn in session.turns if turn.id not in in_dialogue]
-        return tuple(map(_cut_long_text, turns[-self._carry :])) if self._carry else ()
+        last = turns[-self._carry :] if self._carry else []
+        return tuple(map(_cut_long_text, map(without_planted, last) if self._quarantine else last))
 
 
 def _cut_long_text(turn: Turn) -> Turn:

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import TypeVar
 
 from localmem.chat.forgetting import Forgetting
+from localmem.chat.quarantine import screen_session
 from localmem.errors import BadInput, Conflict, OutOfOrder
 from localmem.journal import Journal
 from localmem.memory import Memory
@@ -25,11 +26,13 @@ class MemoryWriter:
     """Commits what a memory system proposes, to the journal first and then to the memory; for any number of threads.
 
     The only place where a live memory changes. When another process has changed the same bank, the commit is refused as
-    a Conflict; the writer then reads the bank again and repeats the step once.
+    a Conflict; the writer then reads the bank again and repeats the step once. With `quarantine` no system reads what
+    tries to instruct a model.
     """
 
-    def __init__(self, memory: Memory, journal: Journal) -> None:
+    def __init__(self, memory: Memory, journal: Journal, *, quarantine: bool = True) -> None:
         self.memory = memory
+        self._quarantine = quarantine
         self.forgetting = Forgetting(memory, journal)
         self._journal = journal
         self._lock = threading.RLock()  # commits to the bank, one at a time
@@ -49,7 +52,8 @@ class MemoryWriter:
         """Commit what the system learns from one exchange, if anything."""
 
         def write() -> None:
-            changes = self.memory.observe(exchange)
+            turns = self._screen_session(Session("", exchange.turns()))[0].exchanges()
+            changes = self.memory.observe(replace(turns[0], recall=exchange.recall)) if turns else []
             if changes and exchange.reply:
                 self._journal.commit(exchange.reply.id, changes)
                 self.memory.apply(changes)
@@ -61,7 +65,8 @@ class MemoryWriter:
         """Commit what the system learns from the last turn of an open session, if anything."""
 
         def write() -> None:
-            changes = self.memory.observe_turn(session, recall)
+            screened, planted = self._screen_session(session)
+            changes = [*planted, *self.memory.observe_turn(screened, recall)]
             if changes:
                 self._journal.commit(session.turns[-1].id, changes)
                 self.memory.apply(changes)
@@ -74,9 +79,9 @@ class MemoryWriter:
         """Remember a closed session. False, and nothing changes, if another process has done it before."""
 
         def write() -> bool:
-            visible = self.memory.bank.visible(session)
+            visible, planted = self._screen_session(self.memory.bank.visible(session))
             # May take long: commits of other exchanges need not wait.
-            changes = self.memory.end_session(visible) if visible.turns else []
+            changes = [*planted, *(self.memory.end_session(visible) if visible.turns else [])]
             with self._lock:
                 is_new = self._journal.finish(session.id, changes)
                 if is_new:
@@ -87,6 +92,11 @@ class MemoryWriter:
             is_new = self._with_retry(write)
             self._forget_as_asked(session)
             return is_new
+
+    def settle(self) -> None:
+        """Wait until what is committed can be found: the index follows the commit, and may have to load an encoder."""
+        with self._lock:
+            return
 
     def forget(self, recall: Recall) -> None:
         """Commit what is put away at a request to forget, which the first change names.
@@ -136,6 +146,9 @@ class MemoryWriter:
         if not self._journal.is_current():
             self._catch_up()
 
+    def _screen_session(self, session: Session) -> tuple[Session, list[Change]]:
+        return screen_session(session, self.memory.bank) if self._quarantine else (session, [])
+
     def _with_retry(self, write: Callable[[], Result]) -> Result:
         try:
             return write()
@@ -144,7 +157,7 @@ class MemoryWriter:
             return write()
 
     def _catch_up(self) -> None:
-        log.warning("the bank of %s was changed by another process; reading it again", self.memory.name)
+        log.info("the bank of %s was changed by another process; reading it again", self.memory.name)
         with self._lock:
             self.memory.catch_up(self._journal.bank())
 

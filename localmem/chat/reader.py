@@ -20,8 +20,9 @@ from localmem.files import read_yaml
 from localmem.retrieval.base import Reranker
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import describe_request
-from localmem.systems.evidence.units import STATEMENT, is_new, places, turn_units
+from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import day
+from localmem.text.provenance import origin_of
 from localmem.text.utterances import asks_about_replies, asks_only, describe_asking, is_english, split_sentences
 from localmem.times.annotate import show_times, with_spans
 from localmem.types import Hit, Recall, Session, Unit, Working
@@ -30,7 +31,8 @@ NOT_KNOWN = "You haven't told me that."
 _CLOSEST = "You haven't told me that, only this: "
 _QUOTED = 3  # turns
 _LONGEST = 160  # characters of a turn that are quoted
-_QUOTE = 'On {day} {speaker} said: "{passage}"'
+_QUOTE = 'On {day} {speaker}: "{passage}"'
+_SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
 _LEAST = 1e-4  # the least probability of a score
 _EVEN = 0.5  # the probability of a unit that no search has ranked
 _IN_SIGHT = 40  # turns of the dialogue that are read, the last ones
@@ -128,7 +130,7 @@ def _quote_turn(turn: Sequence[_Candidate]) -> str:
     unit = turn[0].sentence.unit
     return _QUOTE.format(
         day=day(unit.time),
-        speaker="you" if unit.kind == STATEMENT else "I",
+        speaker=_SAYS.get(origin_of(unit), "I noted"),
         passage=" ".join(each.sentence.text for each in turn[first : last + 1]).replace('"', "'"),
     )
 
@@ -159,7 +161,8 @@ def _sentences(hits: Iterable[Hit], today: date) -> Iterator[_Sentence]:
     for hit in hits:
         text = show_times(hit.unit, today)
         before = ""
-        for sentence in split_sentences(text.partition(": ")[2] or text):
+        is_said = hit.unit.kind in (STATEMENT, ANSWER)
+        for sentence in split_sentences((is_said and text.partition(": ")[2]) or text):
             yield _Sentence(sentence, before, hit.unit, hit.score)
             before = sentence
 

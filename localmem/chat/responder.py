@@ -16,7 +16,7 @@ from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.text.dialogue import Count, day
 from localmem.text.pins import recall_with_pins
-from localmem.types import Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
+from localmem.types import CUT, Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
 _SHOWN_TOKENS = 4096
@@ -219,7 +219,7 @@ def say(text: str) -> Generator[str, None, Completion]:
 
 def next_number(session: Session) -> int:
     """The number of the session's next turn: one past the last, as an erasure may have left gaps."""
-    name, _, number = session.turns[-1].id.rpartition(".") if session.turns else ("", "", "")
+    name, _, number = session.turns[-1].id.removesuffix(CUT).rpartition(".") if session.turns else ("", "", "")
     return int(number) + 1 if name == session.id and number.isdecimal() else len(session.turns)
 
 

@@ -15,6 +15,7 @@ from typing import TypedDict, TypeVar
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
 from localmem.prompts import load
+from localmem.text.provenance import FOREIGN, label
 from localmem.times.annotate import show_times
 from localmem.types import AddUnit, Change, Hit, Prompt, Recall, Role, Session, Turn, Unit
 
@@ -42,8 +43,16 @@ def transcript(turns: Iterable[Turn]) -> str:
 
 
 def dated_lines(units: Iterable[Unit], today: date | None = None) -> str:
-    """Units as lines "date: text", in the given order; with `today`, dates stand behind the times that they name."""
-    return "\n".join(f"{day(unit.time)}: {show_times(unit, today) if today else unit.text}" for unit in units)
+    """Units as lines "date: text", in the given order; with `today`, dates stand behind the times that they name.
+
+    A text that is neither side's words stands under a label, indented, so that no line of it looks like another memory.
+    """
+    return "\n".join(_dated_line(unit, show_times(unit, today) if today else unit.text) for unit in units)
+
+
+def _dated_line(unit: Unit, text: str) -> str:
+    lines = text.replace("\n", "\n  ") if unit.origin in FOREIGN else text
+    return f"{day(unit.time)}: {label(unit)}{lines}"
 
 
 # -- speakers

@@ -27,15 +27,17 @@ def normalise(text: str) -> str:
 class Gate:
     """Judges the texts of one step, the end of a session for example, and keeps what it refused in `refusals`.
 
-    `turns` are what the step reads; `existing` the texts that the bank holds live, which are not stored again.
+    `turns` are what the step reads; `existing` the texts that the bank holds live: neither they nor what was admitted
+    before is stored again, if they are given.
     `fallbacks` counts, by prompt name, the answers of which nothing could be used.
     """
 
-    def __init__(self, turns: Sequence[Turn], fallbacks: Counter[str], existing: Iterable[str] = ()) -> None:
+    def __init__(self, turns: Sequence[Turn], fallbacks: Counter[str], existing: Iterable[str] | None = None) -> None:
         self.refusals: list[RefuseText] = []
         self.fallbacks = fallbacks
         self._turns = turns
-        self._existing = {normalise(text) for text in existing}
+        self._existing = {normalise(text) for text in existing or ()}
+        self._admits_once = existing is not None
 
     def admit(self, prompt: Prompt, texts: Iterable[str]) -> list[str]:
         """Those of a model's statements that may be stored, with single spaces, each once and in order."""
@@ -52,6 +54,8 @@ class Gate:
             elif statement:
                 self._refuse(prompt, statement, reason, detail)
             repeats.add(normalise(statement))
+        if self._admits_once:
+            self._existing |= {normalise(statement) for statement in admitted}
         return admitted
 
     def admit_sentences(self, prompt: Prompt, texts: Iterable[str]) -> list[str]:

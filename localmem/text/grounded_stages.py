@@ -204,7 +204,7 @@ class GroundedStages(Wrapper):
     def _segments(self, prompt: Prompt) -> object:
         texts = _EXCHANGE.split(prompt.inputs["dialogue"])[1:]
         segments = self._parts().segment([text.strip() for text in texts])
-        return {"segments": [{"first": segment.start, "last": segment.stop - 1} for segment in segments]}
+        return {"ends": " ".join(str(segment.stop - 1) for segment in segments)}
 
     def _continues(self, prompt: Prompt) -> str:
         nearness = self._cosines([prompt.inputs["exchange"]], prompt.inputs["segment"].splitlines())[0].max()

@@ -134,7 +134,11 @@ def test_a_reply_that_is_broken_off_is_kept_as_far_as_it_was_given() -> None:
     pieces = agent.stream("count", START)
     assert next(pieces) + next(pieces) == "one two"
     pieces.close()
-    assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["count", "one two"]
+    name = agent.sessions[0].id
+    assert [turn.text for turn in journal.turns[name]] == ["count", "one two"]
+    assert [turn.is_cut for turn in journal.turns[name]] == [False, True]
+    agent.chat("again", START + timedelta(minutes=1))
+    assert [turn.id for turn in journal.turns[name]] == [f"{name}.0", f"{name}.1-cut", f"{name}.2", f"{name}.3"]
 
 
 def test_a_failing_backbone_loses_no_word_of_the_user() -> None:

@@ -23,7 +23,13 @@ EXAMPLE = "Quagga keeps eleven lanterns."
 SAID = "The password of the shed is ZEBRA."
 WORDS = ("Quagga", "ZEBRA")
 KEEP_NOTHING = {"none", "carecall/without"}
-NEEDS_WEIGHTS = {"secom/denoised": "LLMLingua-2's weights are on no package registry"}
+NOT_HERE = {
+    **dict.fromkeys(
+        ["secom/denoised", "secom/session_denoised", "secom/turn_denoised"],
+        "LLMLingua-2's weights are on no package registry",
+    ),
+    "carecall/gold": "its memory is that of a data set",
+}
 
 
 def _mischief(prompt: Prompt) -> str:
@@ -94,8 +100,8 @@ def _texts(changes: list[Change]) -> str:
 @pytest.fixture(params=NAMES)
 def new_talk(request: pytest.FixtureRequest) -> Callable[[], Talk]:
     name: str = request.param
-    if name in NEEDS_WEIGHTS:
-        pytest.skip(NEEDS_WEIGHTS[name])
+    if name in NOT_HERE:
+        pytest.skip(NOT_HERE[name])
     return lambda: Talk(name)
 
 

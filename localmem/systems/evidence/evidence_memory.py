@@ -9,7 +9,7 @@
   asked for.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
@@ -21,13 +21,15 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Scope
 from localmem.retrieval.views import SIDE_MARK, exchange_of
 from localmem.systems import Options, Parts
+from localmem.systems.evidence.dependents import link_dependents
 from localmem.systems.evidence.ranking import describe, probability
 from localmem.systems.evidence.relevance import probability_of_need
 from localmem.systems.evidence.time_questions import lift_by_time, scopes_of_times, work_out_exchanges
-from localmem.systems.evidence.units import STATEMENT, Place, first_unit, is_new, places, turn_units
+from localmem.systems.evidence.units import ANSWER, STATEMENT, Place, first_unit, is_new, places, turn_units
 from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
+from localmem.text.provenance import FOREIGN, origin_of
 from localmem.text.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction, is_small_talk
 from localmem.times.annotate import with_spans
 from localmem.times.workings import write_workings
@@ -37,6 +39,7 @@ _EARLIER = 5  # units that an imported reply is compared with, to see whether it
 _LONGER = 2  # times the length of a question, from which a turn tells more than that
 _IN_PERIOD = 5  # exchanges that are also ranked because they were told in a time that the question names
 _WHOLE = 2  # exchanges that are shown with both sides, where the question is not for what the assistant said
+_FOREIGN_SHARE = 3  # of the budget, for texts that are nobody's words
 _SHORT_QUERY = 6  # tokens; a shorter question is searched for together with the user's turn before it
 
 
@@ -103,10 +106,15 @@ class EvidenceMemory(Memory):
         new = {unit.id: unit for unit in units}
         for before, turn in pairwise(turn for turn in session.turns if turn.role == "user"):
             unit, corrected = new.get(first_unit(turn)), new.get(first_unit(before)) or self._find(first_unit(before))
-            if unit and corrected and is_correction(turn.text):
+            if unit and corrected and corrected.kind == STATEMENT and is_correction(turn.text):
                 links = [link for link in links if link.link.target != corrected.id]
                 links.append(link_correction(unit, corrected))
-        return [*add_units(units), *links]
+        return [*add_units(units), *links, *link_dependents(units, lambda: self._statements_before(units))]
+
+    def _statements_before(self, units: Sequence[Unit]) -> Iterator[Unit]:
+        """Live units, the last first, after those that are added now."""
+        yield from reversed(units)
+        yield from (unit for unit in reversed(list(self.bank.units.values())) if self.bank.is_live(unit.id))
 
     def _find(self, unit_id: str) -> Unit | None:
         return self.bank.units[unit_id] if self.bank.is_live(unit_id) else None
@@ -195,7 +203,7 @@ class EvidenceMemory(Memory):
         return ordered + [[Hit(unit, 0.0) for unit in units] for units in exchanges[len(candidates) :]]
 
     def _features(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[dict[str, float]]:
-        statements = ["\n".join(unit.text for unit in units if unit.kind == STATEMENT) for units in exchanges]
+        statements = ["\n".join(unit.text for unit in units if unit.kind != ANSWER) for units in exchanges]
         scores = self._reranker.score(text, list(map(_whole_key, exchanges))) if self._reranker else None
         return describe(statements, scores)
 
@@ -209,15 +217,18 @@ class EvidenceMemory(Memory):
         """The best exchanges within a budget of tokens: the first `whole` of them, of the others what the user said.
 
         Replies are long, and what they tell is mostly advice: shown whole, they would crowd out half of the evidence.
+        So would texts that are nobody's words, however many there are: they get a third.
         """
-        remaining = budget
+        remaining, foreign = budget, budget // _FOREIGN_SHARE
         shown: list[Hit] = []
         for rank, hits in enumerate(exchanges):
-            statements = [hit for hit in hits if hit.unit.kind == STATEMENT] if rank >= whole else []
+            statements = [hit for hit in hits if hit.unit.kind != ANSWER] if rank >= whole else []
             for hit in statements or hits:
                 size = estimate_tokens(dated_lines([hit.unit], today))
-                if size <= remaining:
+                is_foreign = origin_of(hit.unit) in FOREIGN
+                if size <= min(remaining, foreign if is_foreign else remaining):
                     remaining -= size
+                    foreign -= size * is_foreign
                     shown.append(hit)
         return shown
 

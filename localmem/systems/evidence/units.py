@@ -9,6 +9,7 @@ from typing import NamedTuple
 from localmem.retrieval.views import SIDE_MARK
 from localmem.text.dialogue import line
 from localmem.text.passages import split_passages
+from localmem.text.provenance import DOCUMENT, Piece, split_message
 from localmem.text.utterances import adds_nothing, is_denial, is_evidence, is_small_talk, only_asks_back
 from localmem.types import Session, Turn, Unit
 
@@ -51,26 +52,34 @@ def is_new(place: Place, earlier: Sequence[str]) -> bool:
 
 
 def turn_units(session: str, place: Place) -> list[Unit]:
-    """The units of a turn: one, or one for each passage of a long message. The key holds the exchange so far."""
+    """The units of a turn: one, or one for each text in it and passage of a long one.
+
+    The key holds the exchange so far. What a user shows is no statement of theirs, so it replaces nothing they said.
+    """
     turn, opening = place
-    passages = split_passages(turn.text)
+    pieces = split_message(turn.text) if turn.role == "user" else (Piece("assistant", turn.text),)
+    passages = [Piece(piece.origin, text) for piece in pieces for text in split_passages(piece.text)]
     request = [line(opening)[:_REQUEST]] if turn is not opening else []
     return [
         Unit(
             id=f"{place.unit_prefix}{number}",
             text=_shown_text(turn, passage, number, len(passages)),
-            key="\n".join([*request, f"{turn.speaker}: {passage}"]),
-            kind=STATEMENT if turn.role == "user" else ANSWER,
+            key="\n".join([*request, f"{turn.speaker}: {passage.text}"]),
+            kind={"user": STATEMENT, "assistant": ANSWER}.get(passage.origin, DOCUMENT),
             speaker=turn.speaker,
             session=session,
             sources=(turn.id,) if turn is opening else (opening.id, turn.id),
             time=turn.time,
             learned=turn.time,
+            origin=passage.origin,
         )
         for number, passage in enumerate(passages)
     ]
 
 
-def _shown_text(turn: Turn, passage: str, number: int, count: int) -> str:
-    """The passage under its speaker's name, with its place in a long message."""
-    return f"{turn.speaker}: {passage}" if count == 1 else f"{turn.speaker} (part {number + 1} of {count}): {passage}"
+def _shown_text(turn: Turn, passage: Piece, number: int, count: int) -> str:
+    """The passage under its speaker's name, with its place in a long message; what a user shows without the name."""
+    if passage.origin not in ("user", "assistant"):
+        return passage.text
+    place = "" if count == 1 else f" (part {number + 1} of {count})"
+    return f"{turn.speaker}{place}: {passage.text}"

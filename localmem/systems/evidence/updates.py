@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from localmem.retrieval.views import SentenceMatch, exchange_of, index_texts
+from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE
 from localmem.systems.evidence.superseding import (
     corrects_alone,
     describe,
@@ -97,9 +98,12 @@ class Updates:
 
     def __init__(self, links: Iterable[Link], is_live: Callable[[str], bool]) -> None:
         self._links: Mapping[str, list[Link]] = defaultdict(list)
+        self._doubts: dict[str, str] = {}
         for link in links:
             if link.relation.partition(":")[0] in (SUPERSEDES, CORRECTS) and is_live(link.source):
                 self._links[link.target].append(link)
+            elif link.relation == DOUBTS and is_live(link.source):
+                self._doubts[link.target] = link.source
 
     def apply(
         self, question: str, exchanges: Iterable[Sequence[Hit]], find: Callable[[str], list[Unit]], present: Set[str]
@@ -138,7 +142,13 @@ class Updates:
     def _cut(self, hits: Iterable[Hit]) -> list[Hit]:
         """The hits of an exchange without what was replaced; none where a statement went, for the reply repeats it."""
         cut = [self._without_replaced(hit) for hit in hits]
-        return [hit for hit in cut if hit] if all(cut) else []
+        return [self._mark_doubtful(hit) for hit in cut if hit] if all(cut) else []
+
+    def _mark_doubtful(self, hit: Hit) -> Hit:
+        """The hit, said to be from before a change where it rests on what changed."""
+        if hit.unit.id not in self._doubts:
+            return hit
+        return replace(hit, unit=replace(hit.unit, text=f"{hit.unit.text} {SAID_BEFORE}"))
 
     def _without_replaced(self, hit: Hit) -> Hit | None:
         """The hit without the sentences that were replaced; None if nothing is left of it."""

@@ -1,0 +1,172 @@
+"""Dependents: what a person said that rested on something which ended or changed since ("her Lyon dentist").
+
+A new statement that announces an end or a change, by the words of an area of life, makes earlier ones doubtful: those
+that name what ended, and those of the same area. They are linked, not retired: it may still hold, so it is shown as
+said before this changed. Words stand in dependents.yaml. No model; pure functions.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from localmem.files import read_yaml
+from localmem.retrieval.views import exchange_of, index_texts
+from localmem.systems.evidence.units import STATEMENT
+from localmem.types import AddLink, Link, Unit
+
+DOUBTS = "doubts"  # from what changed to what rested on it
+SAID_BEFORE = "(said before this changed)"
+_LATEST = 2000  # statements that are looked at
+_NAME = re.compile(r"(?<![.!?:]\s)(?<!^)(?<![.!?:\n\"“])\b(?![A-Z]{2,}\b)[A-ZÀ-ÖØ-Þ][\w’'-]*[\wÀ-ÿ]")
+_FIRST = re.compile(
+    r"^\W*([A-ZÀ-ÖØ-Þ][a-zà-ÿ]{2,})(?=(?:['’]s)? "
+    r"(?:and I|died|passed|retired|is|was|has|closed|ran|moved|broke)\b)"
+)
+_SHORT = 12  # words of a statement that is the speaker's own matter without saying so
+_STEM = 6  # letters that are compared: "climb", "climbing"
+_MINE = re.compile(r"\b(?:i|im|ive|id|ill|my|mine|me|we|were|weve|our|ours|us)\b")
+
+
+@dataclass(frozen=True)
+class Upheaval:
+    """What a sentence says ended or changed: areas of life, and the stems of names and nouns of what is no more."""
+
+    areas: frozenset[str]
+    names: frozenset[str]
+
+
+def read_upheaval(sentence: str) -> Upheaval | None:
+    """What a sentence says ended or changed; None for most."""
+    line = _plain(sentence)
+    rules = _rules()
+    areas = {name for name, area in rules.areas.items() if area.change.search(line)}
+    if not areas or sentence.rstrip().endswith("?") or rules.past.search(line):
+        return None
+    areas.discard("general")
+    names = _objects(line) | (_names(sentence) if areas else set())
+    return Upheaval(frozenset(areas), frozenset(_stems(names - _new_names(sentence) - rules.no_names)))
+
+
+def rests_on(sentence: str, upheaval: Upheaval) -> bool:
+    """Whether an earlier sentence is about what ended: of the person who says it, and not of long ago."""
+    line, rules = _plain(sentence), _rules()
+    if rules.past.search(line) or rules.others.search(line):
+        return False
+    if upheaval.names & _stems(line.split()):
+        return True
+    is_own = _MINE.search(line) is not None or len(line.split()) <= _SHORT
+    return is_own and any(rules.areas[name].depends.search(line) for name in upheaval.areas)
+
+
+def link_dependents(units: Iterable[Unit], statements: Callable[[], Iterable[Unit]]) -> list[AddLink]:
+    """Links from new statements to earlier ones that they make doubtful; `statements` returns these, newest first."""
+    links: dict[tuple[str, str], AddLink] = {}
+    for unit in units:
+        upheavals = [read_upheaval(text) for text in _sentences(unit)] if unit.kind == STATEMENT else []
+        for upheaval in map(partial(_with_areas, statements=statements), filter(None, upheavals)):
+            for old in islice(statements(), _LATEST):
+                if _precedes(old, unit) and any(rests_on(text, upheaval) for text in _sentences(old)):
+                    links.setdefault((unit.id, old.id), AddLink(Link(unit.id, old.id, DOUBTS), unit.learned))
+    return list(links.values())
+
+
+def _with_areas(upheaval: Upheaval, statements: Callable[[], Iterable[Unit]]) -> Upheaval:
+    """With the areas that its names stand for: "Rufus died" is about a dog, by what was said of Rufus before."""
+    lines = [_plain(unit.text) for unit in islice(statements(), _LATEST) if unit.kind == STATEMENT]
+    named = [line for line in lines if upheaval.names & _stems(line.split())]
+    areas = {name for name, area in _rules().areas.items() if any(map(area.about.search, named))}
+    return replace(upheaval, areas=upheaval.areas | areas)
+
+
+def _sentences(unit: Unit) -> Sequence[str]:
+    return index_texts(unit)[1:] or [unit.text]
+
+
+def _precedes(old: Unit, new: Unit) -> bool:
+    return old.kind == STATEMENT and old.time <= new.time and exchange_of(old.id) != exchange_of(new.id)
+
+
+def _names(text: str) -> set[str]:
+    names = {match[0] for match in _NAME.finditer(text)} | set(_FIRST.findall(text))
+    return {name.lower().removesuffix("'s").removesuffix("’s") for name in names} - _rules().no_names
+
+
+def _new_names(sentence: str) -> set[str]:
+    """The names of what is new now: "to Nantes"."""
+    return {match[1].lower() for match in _rules().new.finditer(sentence)}
+
+
+def _objects(line: str) -> set[str]:
+    """The nouns beside the words that say it is over: "the caravan has gone", "we sold the caravan"."""
+    groups = [group for pattern in _rules().objects for match in pattern.finditer(line) for group in match.groups("")]
+    return {word for group in groups for word in group.split() if len(word) > 3} - _rules().no_nouns
+
+
+def _stems(words: Iterable[str]) -> set[str]:
+    return {word[:_STEM] for word in words}
+
+
+def _plain(text: str) -> str:
+    """Lower case without apostrophes and marks."""
+    return " ".join(re.findall(r"\w+", re.sub(r"['’](?=s\b)", " ", text.lower()).replace("'", "").replace("’", "")))
+
+
+class _Area(NamedTuple):
+    change: re.Pattern[str]
+    about: re.Pattern[str]
+    depends: re.Pattern[str]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    new: str
+    past: str
+    others: str
+    objects: list[str]
+    no_names: str
+    no_nouns: str
+    areas: dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class _Rules:
+    areas: Mapping[str, _Area]
+    new: re.Pattern[str]
+    past: re.Pattern[str]
+    others: re.Pattern[str]
+    objects: Sequence[re.Pattern[str]]
+    no_names: frozenset[str]
+    no_nouns: frozenset[str]
+
+
+@cache
+def _rules() -> _Rules:
+    table = _Table.model_validate(read_yaml(Path(__file__).with_suffix(".yaml")))
+    areas = {
+        name: _Area(*(_compile(words.get(field, "(?!)")) for field in _Area._fields))
+        for name, words in table.areas.items()
+    }
+    return _Rules(
+        areas,
+        re.compile(rf"\b(?i:{_join(table.new)})\s+(?:the |a |an )?([A-ZÀ-ÖØ-Þ][\w-]+)"),
+        _compile(table.past),
+        _compile(table.others),
+        [_compile(words) for words in table.objects],
+        frozenset(table.no_names.split()),
+        frozenset(table.no_nouns.split()),
+    )
+
+
+def _compile(words: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{_join(words)})\b" if words != "(?!)" else words)
+
+
+def _join(words: str) -> str:
+    return words.strip().replace(" | ", "|")

@@ -1,0 +1,155 @@
+"""Whose words a text holds: what a user typed, as opposed to what they pasted or a client put around it.
+
+A pasted text is told by its form alone, not by a model: quoted lines, fenced and tagged blocks, a letter's headers,
+what follows "summarise this:", labels of roles, marks and letters that nobody types. However long, a story in a
+person's own words stays theirs. What is said in such a text is never a fact about the user: it is shown under a label,
+and replaces nothing. Does not depend on how units are made.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from localmem.llm.control_tokens import neutralize
+from localmem.types import Origin, Unit
+
+DOCUMENT = "document"
+"""The kind of a unit that holds a text the user showed."""
+
+FOREIGN: frozenset[Origin] = frozenset({"document", "client", "api"})
+"""The origins of texts that neither side of a dialogue said."""
+
+_I, _M, _S = re.IGNORECASE, re.MULTILINE, re.DOTALL
+_SHOWN = 60  # characters from which on what follows an announcement is a text of its own
+_MACHINE = re.compile(r"(?:environment|workspace|editor)[_-]\w+|system-reminder|attachments|context", _I)
+_BLOCK = re.compile(
+    r"```.*?(?:```|\Z)|\"\"\".*?(?:\"\"\"|\Z)"
+    r"|<(?P<name>[A-Za-z][\w-]{1,40})(?: [^<>\n]{0,200})?>.*?</(?P=name)>|<!--.*?-->"
+    r"|(?:^[ \t]*>[^\n]*(?:\n|\Z)){1,}"  # quoted lines
+    r"|(?<!\w)[\"“„«](?=\S)[^\"“”„«»]{80,}[\"”“»](?!\w)",
+    _S | _M,
+)
+_REQUEST = (
+    r"(?:summari[sz]e|sum up|translate|proofread|rewrite|rephrase|review|explain|check|read|look at|analy[sz]e|tl;?dr"
+    r"|zusammenfass\w*|übersetz\w*|résume\w*|tradui\w*|resum\w*|traduc\w*)"
+)
+_NOUN = (
+    r"(?:e-?mails?|mails?|messages?|articles?|pages?|websites?|letters?|reviews?|posts?|newsletters?|transcripts?"
+    r"|documents?|docs?|pdfs?|files?|logs?|readme|tickets?|listings?|comments?|leaflets?|flyers?|results?|outputs?"
+    r"|captions?|subtitles?|notes? from|texts?|contracts?|invoices?|minutes|screenshots?|images?|scans?)"
+)
+_ANNOUNCED = re.compile(
+    rf"(?:\b{_REQUEST}\b[^:\n]{{0,80}}|\b{_NOUN}\b[^:\n]{{0,60}}"
+    r"|\b(?:it|this|that|they|site|tool|search) (?:says?|said|reads?|wrote|returned|shows?|means?)\b[^:\n]{0,30}"
+    r"|\b(?:pasted|forwarded|copied|got this|sent me)\b[^:\n]{0,40})[:：]\s*",
+    _I,
+)
+_HEADERS = re.compile(r"(?:^(?:From|To|Cc|Subject|Date|Sent|Von|An|Betreff|De|À|Objet|Para|Asunto): [^\n]+\n){2,}", _M)
+_LABEL = re.compile(
+    r"^[ \t]*(?:[-*#>\[(|]+[ \t]*)*(?:system|assistant|developer|tool|human|user|ai|instructions?|localmem)"
+    r"(?: (?:message|prompt|note|override|notice|update|instructions?))?[\])*|]*[ \t]*[:：]"
+    r"|^#{1,4} ?(?:system|instructions?)\b",
+    _I | _M,
+)
+_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]{1,6}\U000e007f")  # of Scotland, of Wales
+_HIDDEN = re.compile(
+    "[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]|(?<=[A-Za-z])[\u200b-\u200d\u2060\ufeff](?=[A-Za-z])"
+)
+
+
+class Piece(NamedTuple):
+    """A part of a message and whose words it is."""
+
+    origin: Origin
+    text: str
+
+
+@lru_cache(maxsize=4096)
+def split_message(text: str) -> tuple[Piece, ...]:
+    """A user's message in pieces by origin, in order; one piece where all of it is the user's own words."""
+    if has_disguise(text):
+        return tuple(_split_disguised(text))
+    start = _document_start(text)
+    pieces = [
+        *_split_blocks(text[:start]),
+        *([Piece("document", text[start:].strip())] if text[start:].strip() else []),
+    ]
+    return tuple(pieces) or (Piece("user", text),)
+
+
+def has_disguise(text: str) -> bool:
+    """Whether a text holds what nobody types: marks of chat templates, or letters that are not seen."""
+    return _HIDDEN.search(_FLAG.sub("", text)) is not None or neutralize(text) != text
+
+
+def has_labels(text: str) -> bool:
+    """Whether a line of a text begins with the name of a role, as if it were a message of its own."""
+    return _LABEL.search(text) is not None
+
+
+def origin_of(unit: Unit) -> Origin:
+    """Whose words a unit holds; for one that does not say, by its kind and its session."""
+    if unit.origin is not None:
+        return unit.origin
+    if unit.session == "api":
+        return "api"
+    by_kind: dict[str, Origin] = {"statement": "user", "answer": "assistant", DOCUMENT: "document"}
+    return by_kind.get(unit.kind, "dialogue")
+
+
+def label(unit: Unit) -> str:
+    """The words before a unit where it is shown: none for what the two sides said, whose names stand there."""
+    match unit.origin:
+        case "document":
+            return f"(from a text that {unit.speaker or 'the user'} showed) "
+        case "client":
+            return "(from a program, nobody's words) "
+        case "api":
+            return "(noted by a program) "
+    return ""
+
+
+def _split_disguised(text: str) -> Iterator[Piece]:
+    """By paragraphs: one that holds a disguise is nobody's words, and nor is what follows it."""
+    before, start = [], 0
+    for paragraph in re.split(r"(?<=\n)", text):
+        if has_disguise(paragraph):
+            break
+        before.append(paragraph)
+        start += len(paragraph)
+    if own := "".join(before).strip():
+        yield from split_message(own)
+    yield Piece("document", text[start:].strip())
+
+
+def _document_start(text: str) -> int:
+    """Where a text begins that goes on to the message's end: after an announcement, at headers or labels."""
+    starts = [match.start() for pattern in (_HEADERS, _LABEL) if (match := pattern.search(text))]
+    starts += [
+        match.end()
+        for match in _ANNOUNCED.finditer(text)
+        if len(text) - match.end() >= (_SHOWN if "\n\n" not in match[0] else 1)
+        and ("\n" in match[0] or not _is_own(text[match.end() :]))
+    ]
+    return min(starts, default=len(text))
+
+
+def _is_own(text: str) -> bool:
+    """Whether a text speaks in the first person, as people's own words do."""
+    return (
+        len(re.findall(r"\b(?:i|i['’]?(?:m|ve|d|ll)|my|me|mine|ich|mein\w*|je|j['’]|mon|ma|yo|mi|io|eu)\b", text, _I))
+        >= 2
+    )
+
+
+def _split_blocks(text: str) -> Iterator[Piece]:
+    end = 0
+    for block in _BLOCK.finditer(text):
+        if own := text[end : block.start()].strip():
+            yield Piece("user", own)
+        name = block["name"]
+        yield Piece("client" if name and _MACHINE.fullmatch(name) else "document", block[0].strip())
+        end = block.end()
+    if own := text[end:].strip():
+        yield Piece("user", own)

@@ -1,0 +1,83 @@
+"""What an announced change makes doubtful, and what it leaves alone."""
+
+from datetime import timedelta
+
+import pytest
+
+from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE, link_dependents, read_upheaval, rests_on
+from localmem.systems.evidence.updates import Updates
+from localmem.types import Hit, Link, Unit
+from tests.fakes import START
+
+MOVED = "We moved from Lyon to Nantes."
+
+
+def _statement(name: str, text: str, days: int = 0, kind: str = "statement") -> Unit:
+    time = START + timedelta(days=days)
+    return Unit(f"{name}@u0", f"User: {text}", f"User: {text}", kind, "User", name, (name,), time, time)
+
+
+@pytest.mark.parametrize(
+    ("change", "earlier"),
+    [
+        (MOVED, "My dentist in Lyon is Dr Vial."),
+        (MOVED, "I cycle to work in nine minutes."),
+        ("Tom and I broke up.", "Tom's mother is visiting in June."),
+        ("The trip to Oslo is off.", "Our hotel is the Bristol."),
+        ("we sold the caravan", "our caravan is at filey, pitch 12"),
+        ("I quit my job at Ostler.", "My boss is called Mark."),
+        ("Biscuit died last night.", "Biscuit gets her pills at eight."),
+    ],
+)
+def test_what_rested_on_what_changed_is_doubtful(change: str, earlier: str) -> None:
+    upheaval = read_upheaval(change)
+    assert upheaval is not None
+    assert rests_on(earlier, upheaval)
+
+
+@pytest.mark.parametrize(
+    ("change", "earlier"),
+    [
+        (MOVED, "My sister Clara lives in Lyon."),
+        (MOVED, "I was born in Lyon."),
+        (MOVED, "I like tea."),
+        ("The trip to Oslo is off.", "My boss is called Mark."),
+        ("I quit my job at Ostler.", "My cat is grey."),
+    ],
+)
+def test_other_statements_stay_as_they_are(change: str, earlier: str) -> None:
+    upheaval = read_upheaval(change)
+    assert upheaval is not None
+    assert not rests_on(earlier, upheaval)
+
+
+@pytest.mark.parametrize(
+    "text", ["I like tea.", "Is the trip off?", "We moved to Lyon in 2003.", "She moved the chair."]
+)
+def test_most_sentences_change_nothing(text: str) -> None:
+    assert read_upheaval(text) is None
+
+
+def test_only_earlier_statements_of_the_user_are_linked() -> None:
+    new = _statement("s2", MOVED, days=9)
+    dentist, later = _statement("s1", "My dentist in Lyon is Dr Vial."), _statement("s3", "My gym is in Lyon.", days=20)
+    pasted = _statement("s0", "Lyon is our city.", kind="document")
+    links = link_dependents([new], lambda: [later, new, dentist, pasted])
+    assert [change.link for change in links] == [Link("s2@u0", "s1@u0", DOUBTS)]
+
+
+def test_what_became_doubtful_is_shown_as_said_before() -> None:
+    new, dentist = _statement("s2", MOVED, days=9), _statement("s1", "My dentist in Lyon is Dr Vial.")
+    units = {unit.id: unit for unit in (new, dentist)}
+    updates = Updates([Link(new.id, dentist.id, DOUBTS)], units.__contains__)
+    shown = updates.apply("Who is my dentist?", [[Hit(dentist, 0.9)]], lambda name: [units[name]], frozenset())
+    assert [hit.unit.text for hits in shown for hit in hits] == [f"{dentist.text} {SAID_BEFORE}"]
+    released = Updates([Link(new.id, dentist.id, DOUBTS)], {dentist.id}.__contains__)  # the change was put away
+    (hits,) = released.apply("Who is my dentist?", [[Hit(dentist, 0.9)]], lambda name: [units[name]], frozenset())
+    assert hits[0].unit == dentist
+
+
+def test_a_name_stands_for_its_area() -> None:
+    rufus, vet = _statement("s0", "My dog is called Rufus."), _statement("s1", "The vet is Dr Roe.")
+    new = _statement("s2", "Rufus died at thirteen.", days=9)
+    assert {change.link.target for change in link_dependents([new], lambda: [vet, rufus])} == {vet.id, rufus.id}
