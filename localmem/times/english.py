@@ -86,7 +86,10 @@ def find_times(
         else:
             reading = _RULES[name](scene)
             if reading and relation and begins < start:
-                reading = _relate(*relation, reading)
+                if relation[1].has("from") and not _is_one_day(reading):  # "25 hours a week from September"
+                    begins, (_, lead) = start, _role_of(words, start)
+                else:
+                    reading = _relate(*relation, reading)
             relation = None
         if reading and reading.ranges:
             lead = lead if name in _WITH_LEAD else _skip_lead(words, lead, position)
@@ -195,10 +198,14 @@ _RULES: Mapping[str, Rule] = {
 _WITH_LEAD = frozenset({"in_time", "lasting"})
 
 
+def _is_one_day(reading: Reading) -> bool:
+    return all(days.first == days.last for days in reading.ranges)
+
+
 def _relate(name: str, scene: Scene, reading: Reading) -> Reading | None:
     """What "the day after" or "the week of" makes of the day that follows."""
     relation = _RELATIONS[name]
-    if relation is None or any(days.first != days.last for days in reading.ranges):
+    if relation is None or not _is_one_day(reading):
         return None
     ranges = tuple(relation(scene, days.first) for days in reading.ranges)
     return Reading(ranges, "week" if name == "in_week" and not scene.all("WEEKEND") else "day")

@@ -23,6 +23,8 @@ def _is_something_else(words: Sequence[Word], index: int, text: str) -> bool:
     name = words[index].text
     if name == "good friday":
         return index > 0 and words[index - 1].text in ("a", "another")
+    if name == "friday" and index and words[index - 1].text == "man":
+        return True
     if name in _DAY_NAMES:
         return not (_is_choice(words, index) or _is_weekday(words, index, text))
     if name in _VERBS:
@@ -102,6 +104,8 @@ def _is_month(words: Sequence[Word], index: int, text: str) -> bool:
         return False
     if before == "this":
         return name == "march" or after is None or after.kind in ".,"
+    if before == "for" and name == "march":
+        return True
     if before in ("to", "for"):
         return _is_second_month(words, index) or _is_put_off(words, index) or _has_day(words, index)
     if before in ("a", "an", "the", "my", "our"):

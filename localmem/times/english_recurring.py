@@ -65,7 +65,7 @@ def weekends(scene: Scene) -> Reading | None:
 
 def monthly_weekday(scene: Scene) -> Reading | None:
     """The first Friday of the month, the last Monday of every month."""
-    weekday, nth = scene.value("WEEKDAY"), scene.day_of_month or -1
+    weekday, nth = scene.all("WEEKDAY", "WEEKDAYS")[0].value, scene.day_of_month or -1
     if nth > 4 or (scene.has("the") and not scene.has("every", "each") and scene.tense == "past"):
         return None
     months = (months_from(scene.day.year, scene.day.month + offset).first for offset in range(2))

@@ -301,6 +301,11 @@ def weekday_beside(scene: Scene) -> Reading | None:
     return _day(scene.last_weekday(scene.value("WEEKDAY")) - timedelta(7))
 
 
+def weekday_after_next(scene: Scene) -> Reading | None:
+    """The Saturday after next."""
+    return _day(scene.next_weekday(scene.value("WEEKDAY")) + timedelta(7))
+
+
 def weekday(scene: Scene) -> Reading | None:
     """Friday: the day just named if it is one, else the last one in the past tense, else the next one."""
     name = scene.value("WEEKDAY")
@@ -349,6 +354,6 @@ RULES: Mapping[str, Rule] = {
         ago, years_ago_month, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week,
         near_month, week_yesterday, weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit,
         near, last_night, which_weekend, weekend, weekday_of_week, weekdays_of_week, which_weekday, weekday_gone,
-        weekday_coming, weekday_beside, weekday,
+        weekday_coming, weekday_beside, weekday_after_next, weekday,
     )
 }  # fmt: skip

@@ -122,7 +122,10 @@ class Scene:
             end += 1
         around = [*self.words[start : self.start], *self.words[self.end : end]]
         texts = [word.text for word in around]
-        childish = any(text in words_beside("childhood") for text in texts)
+        childish = any(
+            text in words_beside("childhood") and texts[max(0, index - 1) : index] != ["the"]
+            for index, text in enumerate(texts)
+        )
         return childish or any(
             word.group == "YEAR" or (word.text == "when" and texts[index + 2 : index + 3] in (["was"], ["were"]))
             for index, word in enumerate(around)

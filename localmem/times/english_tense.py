@@ -42,6 +42,11 @@ def find_tense(words: Sequence[Word], start: int, end: int) -> tuple[Tense, bool
 def _tense_of_place(words: Sequence[Word], start: int, end: int) -> Tense | None:
     """What settles the tense whatever is near: "since the op in March", "Friday is fine", "now May, was June"."""
     before, after = _text_at(words, start - 1), _text_at(words, end)
+    lead = start - 1 if before in verbs_of("leads") else start
+    if (
+        lead > 1 and words[lead - 1].text == "now" and words[lead - 2].kind in ".,-"
+    ):  # "it was refused, now on the 25th"
+        return "future"
     if before in ("was", "were") and _follows_now(words, start):
         return "unclear"
     if after in verbs_of("of_the_day") and before not in verbs_of("leads") and before not in ("the", "of"):
@@ -159,9 +164,19 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
         return "future"
     if text.endswith("ing") and before == "since":
         return "past"
+    if text in verbs_of("settled") and after == "to" and not _follows(words, index, ("had", "was", "were", "not")):
+        return "future"
+    if text in verbs_of("signs_up") and _is_for(words, index):
+        return "future"
     if text in verbs_of("intents") and (after == "to" or _follows(words, index, verbs_of("have"))):
         return "unclear" if after == "to" or _follows(words, index, ("had", "was", "were")) else "future"
     return _tense_of_departure(words, index) if text in verbs_of("departures") else None
+
+
+def _is_for(words: Sequence[Word], index: int) -> bool:
+    """Whether "for" something follows close behind, or "on a" something: "signed up for", "a deposit on a trip"."""
+    following = [word.text for word in words[index + 1 : index + 4]]
+    return "for" in following[:2] or following[:2] in (["on", "a"], ["on", "the"], ["on", "my"], ["on", "our"])
 
 
 def _tense_of_contraction(after: str) -> Tense | None:
