@@ -16,7 +16,14 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from localmem.errors import BadSettings
 from localmem.files import nearest, read_yaml, validation_line
 from localmem.resources import resource, user_data_dir, user_settings_file
-from localmem.settings_sections import ChatSettings, LLMSettings, RetrievalSettings, Section, ServerSettings
+from localmem.settings_sections import (
+    ChatSettings,
+    LLMSettings,
+    RetrievalSettings,
+    Section,
+    ServerSettings,
+    StoreSettings,
+)
 from localmem.times.zones import writes_day_first
 
 _PREFIX = "LOCALMEM_"
@@ -41,6 +48,7 @@ class Settings(Section):
     """Name of the backbone in the manifest; `localmem models list` shows them."""
     llm: LLMSettings = LLMSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
+    store: StoreSettings = StoreSettings()
     chat: ChatSettings = ChatSettings()
     server: ServerSettings = ServerSettings()
 
@@ -54,8 +62,13 @@ class Settings(Section):
     @property
     def day_first(self) -> bool | None:
         """Whether the user writes the day before the month; a machine's locale does not tell for a server's users."""
-        unknown = self.chat.day_first is None and not self.server.keys
+        unknown = self.chat.day_first is None and not self.server.keys and not self.key_file.exists()
         return writes_day_first(os.environ) if unknown else self.chat.day_first
+
+    @property
+    def key_file(self) -> Path:
+        """The file with the digests of API keys."""
+        return self.data / "keys.json"
 
     @property
     def store_url(self) -> str:
@@ -99,6 +112,12 @@ def decisive_settings(settings: Settings) -> dict[str, object]:
     roots = ("database", "system", "options", "chat.user_name", "chat.timezone", "chat.day_first", "retrieval.")
     resources = ("retrieval.device", "retrieval.memory_mb")
     return {key: value for key, value, _ in _leaves(settings) if key.startswith(roots) and key not in resources}
+
+
+def reply_settings(settings: Settings) -> dict[str, object]:
+    """The settings that decide which backbone replies and how, by dotted key, as JSON values; no key of a server."""
+    roots = ("model", "llm.", "chat.")
+    return {key: value for key, value, _ in _leaves(settings) if key.startswith(roots) and not key.endswith("api_key")}
 
 
 def system_options(name: str, overrides: Mapping[str, object]) -> dict[str, object]:

@@ -36,8 +36,8 @@ from localmem.systems import (
     summem,
     theanine,
 )
-from localmem.weights.folder import model_folder, model_path, shipped_reranker
-from localmem.weights.manifest import Manifest
+from localmem.weights.folder import model_folder, model_path, model_state, shipped_reranker
+from localmem.weights.manifest import Manifest, models_dir
 
 if TYPE_CHECKING:
     from localmem.classification import PairClassifier
@@ -253,6 +253,13 @@ def pair_model(name: str, device: str = "auto") -> "PairModel":
     return PairModel(model_folder(name), device=device)
 
 
+def installed_compressor() -> str | None:
+    """The first compressor of the manifest that is on this machine."""
+    models = Manifest.load().models
+    names = (name for name, model in models.items() if model.role == "compressor")
+    return next((name for name in names if model_state(models[name], models_dir() / name) == "present"), None)
+
+
 @cache
 def compressor(name: str, device: str = "auto") -> "Compressor":
     """A compressor by its name in the manifest or its folder. Its weights load when first needed."""
@@ -325,6 +332,7 @@ class Parts(systems.Parts):
     load_reranker: "Callable[[str], Reranker]" = field(default=lambda name: reranker(name, "auto"), kw_only=True)
     load_segmenter: "Callable[[str], Segmenter]" = field(default=trained_segmenter, kw_only=True)
     load_compressor: "Callable[[str], Compressor]" = field(default=compressor, kw_only=True)
+    find_compressor: "Callable[[], str | None]" = field(default=installed_compressor, kw_only=True)
 
 
 def memory(settings: Settings, parts: systems.Parts, bank: Bank | None = None) -> Memory:

@@ -92,6 +92,22 @@ class RetrievalSettings(Section):
     """Language of bm25's stemmer and stop words; `auto` detects that of each text, `none` disables both."""
 
 
+class StoreSettings(Section):
+    """How conversations and memory are stored."""
+
+    encryption: bool = False
+    """Encrypt the store; an existing one with `localmem store encrypt`."""
+    key: str | None = None
+    """Source of the key of an encrypted store: prompt, keyring, or file:PATH."""
+
+    @field_validator("key")
+    @classmethod
+    def _check_key(cls, key: str | None) -> str | None:
+        if key is not None and not (key in ("prompt", "keyring") or key.startswith("file:")):
+            raise ValueError("give the source of the key and not the key: prompt, keyring or file:PATH")
+        return key
+
+
 class ChatSettings(Section):
     """The conversation itself."""
 
@@ -118,6 +134,9 @@ class ChatSettings(Section):
     """Fields for the model's chat template in all prompts, such as {"enable_thinking": false}."""
     carry: int = Field(default=12, ge=0)
     """Number of turns shown from closed sessions that are not yet remembered."""
+    quarantine: bool = True
+    """Withhold from memory what tries to instruct a model, in texts that the user shows, replies and programs' notes,
+    until a person releases it."""
     timezone: str | None = None
     """Time zone of the user, for example Europe/Berlin; default: that of this machine."""
     day_first: bool | None = None
@@ -138,6 +157,9 @@ class ChatSettings(Section):
         return read_zone(self.timezone) if self.timezone else None
 
 
+Scope = Literal["chat", "read", "admin"]
+
+
 class KeySettings(Section):
     """What an API key may do, where it is for more than one user's memory."""
 
@@ -149,6 +171,8 @@ class KeySettings(Section):
     """Header with the id of the client's user; without it, the field `user` of a chat request counts."""
     operator: bool = False
     """The key may act for any user, whom the header X-Localmem-User names."""
+    scopes: tuple[Scope, ...] = ("chat", "read", "admin")
+    """What the key may do: chat; read (list, search and export the memory); admin (change, import and erase it)."""
 
 
 class ServerSettings(Section):
@@ -159,17 +183,26 @@ class ServerSettings(Section):
     port: int = Field(default=8321, ge=0, le=65535)
     """Port to listen on; 0 picks a free one."""
     keys: Mapping[str, str | KeySettings] = Field(default_factory=dict)
-    """User by API key, or {user, trusted_users, header, operator}; without keys all belongs to the default user."""
+    """User by API key in plain text, or {user, trusted_users, header, operator, scopes}; prefer `localmem keys`, which
+    stores digests. Without keys all belongs to the default user."""
     origins: tuple[str, ...] = ()
     """Origins of web pages that may call the server from a browser, such as https://chat.example.org."""
     access_log: bool = False
     """Write a line for each request to the log: route, status and time, but no user and no text."""
     idle_minutes: float = Field(default=30.0, gt=0)
     """Minutes without a turn after which a session is over."""
+    workers: int = Field(default=1, ge=1)
+    """Processes that serve, over one store; each with threads and limits of its own. More than one needs llm.url."""
     threads: int = Field(default=128, ge=1)
     """Maximum number of replies in progress; further requests wait."""
+    waiting: int = Field(default=128, ge=0)
+    """Maximum number of requests that wait for a reply to end; more are refused with status 429 and Retry-After."""
     grace_seconds: float = Field(default=10.0, ge=0)
     """Seconds that replies may continue after the server was told to stop."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    """Most requests a minute of one user; further ones are refused with status 429. Default: no limit."""
+    slow_seconds: float = Field(default=30.0, gt=0)
+    """Seconds that a client may take to send a request's headers, and to begin with its body."""
     max_body_kb: int = Field(default=2048, ge=1)
     """Largest body of a request, in kB; larger ones are refused with status 413."""
     max_import_mb: int = Field(default=256, ge=1)

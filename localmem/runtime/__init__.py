@@ -6,6 +6,7 @@ here too.
 """
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,7 @@ from localmem.memory import Memory
 from localmem.retrieval.base import Encoder, Retriever, passage_digest
 from localmem.runtime.agent_cache import AgentCache
 from localmem.store import SessionJob, Store
+from localmem.store.opening import open_store
 from localmem.systems import Wrap, no_wrap
 from localmem.types import Session
 
@@ -68,7 +70,7 @@ class Runtime:
         wrap: Wrap = no_wrap,
     ) -> None:
         self.settings = settings
-        self.store = Store.open(settings.store_url, indexes=settings.data / "index")
+        self.store = open_store(settings)
         self._loads_backbone = llm is None  # an LLM that the caller brings is to answer by itself
         self.llm = Meter(Background(llm or LazyLLM(self._backbone), limit=settings.llm.background))
         self._progress = progress
@@ -153,8 +155,9 @@ class Runtime:
 
     def waiting_jobs(self, user: str | None = None) -> list[SessionJob]:
         """The closed sessions that this system has not remembered yet, of one user or of all, oldest first."""
-        jobs = self.store.pending_jobs()
-        return [job for job in jobs if job.system == self.settings.system and user in (None, job.user)]
+        limit = 100 if user is None else sys.maxsize  # others' jobs must not hide the user's
+        jobs = self.store.pending_jobs(limit, system=self.settings.system)
+        return [job for job in jobs if user in (None, job.user)]
 
     def remember_all(self, user: str) -> int:
         """Do the user's waiting jobs on this thread and return how many were done; stops at the first that fails."""
@@ -217,6 +220,10 @@ class Runtime:
         return factory.memory_position(self.settings)
 
     @cached_property
+    def _stages(self) -> LLM:
+        return factory.stages(self.settings, self.llm) if self._loads_backbone else self.llm
+
+    @cached_property
     def _sampling(self) -> Sampling:
         return factory.sampling(self.settings)
 
@@ -236,8 +243,7 @@ class Runtime:
     def _parts(self, user: str | None) -> factory.Parts:
         """Parts of a memory. The user's index may be saved in a file; an index for a single comparison never is."""
         new_index, day_first = lambda: self._retriever(None), self.settings.day_first
-        llm = factory.stages(self.settings, self.llm) if self._loads_backbone else self.llm
-        llm = ForUser(llm, user) if user else llm
+        llm = ForUser(self._stages, user) if user else self._stages
         return factory.Parts(llm, lambda: self._retriever(user), new_index, self._wrap, day_first)
 
     def _retriever(self, user: str | None) -> Retriever:
@@ -263,6 +269,7 @@ class Runtime:
             sampling=self._sampling,
             reader=self._reader,
             carry=settings.chat.carry,
+            quarantine=settings.chat.quarantine,
         )
 
 

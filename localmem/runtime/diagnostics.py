@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
+from itertools import chain
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ from localmem.config import Settings
 from localmem.errors import BadSettings, LocalmemError
 from localmem.factory import remote_llm, wants_server
 from localmem.llm import gpu_installation
+from localmem.store.opening import open_store
 from localmem.store.sql import Store
 from localmem.weights.folder import model_path
 
@@ -37,9 +39,10 @@ class Finding:
     detail: str
 
 
-def check_all(settings: Settings) -> list[Finding]:
-    """The results of all checks."""
-    return [*_packages(), *_devices(), *_models(settings), *_engines(settings), *_store(settings), *_network(settings)]
+def check_all(settings: Settings, unguarded: str = "") -> list[Finding]:
+    """The results of all checks; `unguarded` is why the kernel does not guard the network, "" where it does."""
+    parts = (_packages(), _devices(), _models(settings), _engines(settings), _store(settings))
+    return [*chain.from_iterable(parts), *_network(settings, unguarded)]
 
 
 def _packages() -> Iterator[Finding]:
@@ -118,13 +121,15 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding("store", "data directory", "ok", f"{settings.data} is made by the first session")
         return
     try:
-        store = Store.open(settings.store_url)
+        store = open_store(settings)
     except LocalmemError as error:
         yield Finding("store", "open", "bad", str(error))
         return
     with store:
         problems, jobs = store.problems(), store.pending_jobs()
-        yield Finding("store", "integrity", "bad" if problems else "ok", "; ".join(problems) or settings.store_url)
+        yield Finding("store", "integrity", "bad" if problems else "ok", "; ".join(problems) or store.where)
+        if store.server:
+            yield Finding("store", "database server", "ok", store.server)
         yield Finding("store", "users", "ok", str(len(store.users())))
         yield _vectors(store, settings)
         yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
@@ -145,12 +150,21 @@ def _vectors(store: Store, settings: Settings) -> Finding:
     return Finding("store", "vectors", "bad", f"of {encoder}; {cure}")
 
 
-def _network(settings: Settings) -> list[Finding]:
+def _network(settings: Settings, unguarded: str) -> list[Finding]:
     nothing = Finding("network", "settings and environment", "ok", "nothing is set that would leave this machine")
-    guard = Finding(
-        "network", "guard", "ok", "Python's sockets and name look-ups reach this machine and the settings' hosts alone"
-    )
-    return [*([*_remote_settings(settings), *_remote_environment()] or [nothing]), guard]
+    return [*([*_remote_settings(settings), *_remote_environment()] or [nothing]), _guard(settings, unguarded)]
+
+
+def _guard(settings: Settings, unguarded: str) -> Finding:
+    """What keeps a command from other machines here."""
+    if settings.llm.urls or settings.database:
+        text = "Python's sockets reach this machine and the hosts of the settings alone; native code is not watched"
+        return Finding("network", "guard", "ok", text)
+    if unguarded:
+        text = f"Python's sockets reach this machine alone; native code is not watched, as {unguarded}"
+        return Finding("network", "guard", "note", text)
+    text = "Python's sockets reach this machine alone, and the kernel leaves a command no network but its own loopback"
+    return Finding("network", "guard", "ok", text)
 
 
 def _remote_settings(settings: Settings) -> Iterator[Finding]:

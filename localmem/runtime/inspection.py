@@ -3,18 +3,21 @@
 The command line prints these documents and the server returns them. Nothing here changes a memory.
 """
 
+import json
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date, datetime
 
 from localmem.errors import BadInput
 from localmem.memory import Memory
 from localmem.retrieval.base import Scope
+from localmem.store.change_log import UnitHistory
 from localmem.store.sql import Store
 from localmem.text.dialogue import dated_lines
 from localmem.text.pins import recall_with_pins
+from localmem.text.provenance import origin_of
 from localmem.times.annotate import over_since, spans_of
 from localmem.times.periods import NO_LIMIT, Periods
-from localmem.types import Hit, Recall, Session, Turn, Unit
+from localmem.types import Hit, Prompt, Recall, Reply, Session, Turn, Unit
 
 Document = dict[str, object]
 
@@ -53,6 +56,19 @@ def recall_document(recall: Recall, now: datetime) -> Document:
     return {"text": recall.text, "hits": _with_iso_times(hits), "workings": workings}
 
 
+def reply_document(reply: Reply) -> Document:
+    """What a reply was based on: the recalled units, what was worked out, and the memory text as the model read it."""
+    hits = [{"id": hit.unit.id, "text": hit.unit.text, "score": float(hit.score)} for hit in reply.recall.hits]
+    workings = [asdict(working) for working in reply.recall.workings]
+    return {"recalled": hits, "memory": reply.recall.text, "workings": workings}
+
+
+def prompt_document(prompt: Prompt) -> Document:
+    """A prompt's name and messages, as they were sent."""
+    messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    return {"name": prompt.name, "messages": messages}
+
+
 def unit_document(unit: Unit, now: datetime) -> Document:
     """A unit with the times that its text names, and the day since when what it tells is over, None if it is not."""
     past = over_since(unit, now.date())
@@ -60,7 +76,7 @@ def unit_document(unit: Unit, now: datetime) -> Document:
         {**asdict(span), "readings": [[day.isoformat() for day in reading] for reading in span.readings]}
         for span in spans_of(unit)
     ]
-    return {**asdict(unit), "spans": spans, "over_since": past and past.isoformat()}
+    return {**asdict(unit), "origin": origin_of(unit), "spans": spans, "over_since": past and past.isoformat()}
 
 
 def memory_document(
@@ -87,6 +103,16 @@ def memory_document(
         "marks": [{"unit": unit, "mark": mark, "value": value} for (unit, mark), value in bank.marks.items()],
         "unread_sessions": store.backlog(user, system).sessions,
     }
+
+
+def history_document(history: UnitHistory) -> Document:
+    """The history of a unit."""
+    document: Document = json.loads(json.dumps(asdict(history), default=_iso))
+    return document
+
+
+def _iso(value: date) -> str:
+    return value.isoformat()
 
 
 def _with_iso_times(rows: list[Document]) -> list[Document]:

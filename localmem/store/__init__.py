@@ -4,8 +4,8 @@ Open it with `Store.open`. An agent writes through `Store.journal`.
 """
 
 from localmem.store.change_log import Event, UnitHistory
-from localmem.store.erase import Receipt
 from localmem.store.jobs import SessionJob
+from localmem.store.receipts import Receipt
 from localmem.store.sessions import Backlog, SessionInfo
 from localmem.store.sql import Store, StoreJournal
 from localmem.store.transfer import ImportSummary

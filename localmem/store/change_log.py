@@ -79,6 +79,7 @@ class ChangeLog:
 
     def __init__(self, database: Database, serializer: ChangeSerializer) -> None:
         self.serializer = serializer
+        self.database = database
         self._insert = database.row_statement(insert(changes), _COLUMNS)
         # As text, because it runs before every reply and SQLAlchemy would compile the expression each time.
         mark = database.placeholder
@@ -129,10 +130,14 @@ class ChangeLog:
         number = connection.execute(query).scalar_one()
         rows: list[tuple[object, ...]] = []
         for position, change in enumerate(batch.changes):
-            body, time = self.serializer.encode(change), to_micros(change.time)
+            body, time = self.encode(batch.user, change), to_micros(change.time)
             place = (number, position, batch.user, batch.system)
             rows.append((*place, change.type, time, *named_units(change), body))
         self._insert.run(connection, rows)
+
+    def encode(self, user: str, change: Change) -> str:
+        """The body of a change of this user."""
+        return self.database.seal(user, self.serializer.encode(change))
 
     def _check(self, connection: Connection, batch: Batch) -> None:
         """Apply the changes to a bank of only those units that they name: loading all of it would cost too much."""

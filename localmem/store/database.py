@@ -5,7 +5,7 @@ driver, with snapshot reads. Translates errors of the drivers into one line. Doe
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,14 @@ from sqlalchemy import Connection, Engine, Insert, Update, create_engine, event,
 from sqlalchemy.engine import URL, make_url
 
 from localmem.errors import BadInput, Conflict, MissingExtra, StoreError
+from localmem.store import postgres
+from localmem.store.cipher import check_header, connector, load_driver
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
+
+    from localmem.store.encryption import Keys
 
 FILE = "memory.db"
 
@@ -29,6 +33,8 @@ _MIGRATION_LOCK = 0x6C6F6361
 
 # Seconds that a writer waits for the transaction of another process before it gives up.
 _BUSY = 15
+
+_POOL: Mapping[str, int] = {"pool_size": 8, "max_overflow": 32, "pool_timeout": 60}
 
 _LOCKED = "{where} was locked by another process for {busy} s; wait for it or stop it, then try again"
 
@@ -64,18 +70,27 @@ class RowStatement:
 
 
 class Database:
-    """An engine with its settings. `where` is its file or URL for messages, without a password."""
+    """An engine with its settings. `where` is its file or URL for messages, without a password.
 
-    def __init__(self, place: str | Path) -> None:
+    With `keys` the file is encrypted, and texts are sealed by `seal`; `schema.SealedText` opens them as they are read.
+    Raises StoreError for a file that is encrypted without keys, or is not with them.
+    """
+
+    def __init__(self, place: str | Path, keys: "Keys | None" = None) -> None:
         url = _url(place)
         main = Path(url.database or "")
         sqlite_files = (main, main.with_name(main.name + "-wal"), main.with_name(main.name + "-journal"))
         self.files = sqlite_files if url.get_backend_name() == "sqlite" else ()
         self.where = str(self.files[0]) if self.files else url.render_as_string()
-        self._engine = _engine(url, self.where)
+        self.keys = keys
+        if self.files:
+            check_header(main, with_keys=keys is not None)
+        self._engine = _engine(url, self.where, keys)
         self._writing = self._engine.execution_options(writes=True)
         self._unsynced = self._engine.execution_options(writes=True, sync="NORMAL")
         self._reading = self._engine if self.files else self._engine.execution_options(isolation_level=_SNAPSHOT)
+        self._presence = None if self.files else postgres.Presence(self._engine)
+        self.lock_rows = "" if self.files else " FOR UPDATE OF t"  # on SQLite a writing transaction is alone
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -106,10 +121,27 @@ class Database:
         """How the driver writes a parameter in a statement."""
         return "?" if self._engine.dialect.paramstyle == "qmark" else "%s"
 
+    def seal(self, user: str, text: str) -> str:
+        """The text as it is stored: under the user's key where the store is encrypted."""
+        return self.keys.seal(user, text) if self.keys else text
+
+    def announce(self, owner: str) -> None:
+        """Let processes on other machines see that this one is alive, under this name; see `postgres.Presence`."""
+        if self._presence:
+            with self._translated_errors():
+                self._presence.announce(owner)
+
     def lock_migrations(self, connection: Connection) -> None:
         """Wait until no other process migrates; until the end of the transaction, no other one will."""
         if not self.files:  # on SQLite the lock of a writing transaction excludes others already
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+
+    def server(self) -> str:
+        """The server's name and version; empty for a file."""
+        if self.files:
+            return ""
+        with self.read() as connection:
+            return f"PostgreSQL {connection.exec_driver_sql('SHOW server_version').scalar_one()}"
 
     def problems(self) -> list[str]:
         """The inconsistencies in the files, one line each; empty when there are none."""
@@ -134,6 +166,8 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        if self._presence:
+            self._presence.close()
         self._engine.dispose()
 
     def _run_outside(self, statement: str) -> None:
@@ -147,7 +181,7 @@ class Database:
                 cursor.execute(statement)
                 cursor.fetchall()
                 cursor.close()
-            except sqlite3.Error as error:
+            except self._engine.dialect.loaded_dbapi.Error as error:
                 raise StoreError(_cause(error, self.where)) from error
             finally:
                 raw.close()
@@ -156,9 +190,9 @@ class Database:
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield
-        except exc.IntegrityError as error:
-            raise Conflict(f"{self.where} was changed by another process at the same time; try again") from error
         except (exc.DBAPIError, exc.TimeoutError) as error:
+            if isinstance(error, exc.IntegrityError) or postgres.is_retriable(error):
+                raise Conflict(f"{self.where} was changed by another process at the same time; try again") from error
             raise StoreError(_cause(error, self.where)) from error
 
 
@@ -166,7 +200,7 @@ def _url(place: str | Path) -> URL:
     if "://" not in str(place):
         return URL.create("sqlite", database=str(_directory(Path(place)) / FILE))
     try:
-        url = make_url(str(place))
+        url = postgres.with_driver(make_url(str(place)))
     except exc.ArgumentError as error:
         raise BadInput(
             f"{place!r} is not a database URL; give a folder, or a URL such as postgresql://host/name"
@@ -188,18 +222,24 @@ def _directory(path: Path) -> Path:
     return path
 
 
-def _engine(url: URL, where: str) -> Engine:
+def _engine(url: URL, where: str, keys: "Keys | None") -> Engine:
     is_sqlite = url.get_backend_name() == "sqlite"
     arguments: dict[str, object] = {"timeout": _BUSY} if is_sqlite else {}
+    options = {"module": load_driver()} if is_sqlite and keys else {}
     try:
-        engine = create_engine(url, connect_args=arguments, pool_size=8, max_overflow=32, pool_timeout=60)
+        engine = create_engine(url, connect_args=arguments, pool_pre_ping=not is_sqlite, **_POOL, **options)
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{where} needs the Python package {error.name}; install it with pip") from error
     except exc.SQLAlchemyError as error:
         raise BadInput(f"{where} is not a supported database; give a folder or a PostgreSQL URL") from error
+    engine.dialect.localmem_keys = keys  # type: ignore[attr-defined]  # where SealedText, which has no other, reads it
+    if is_sqlite and keys:
+        event.listen(engine, "do_connect", connector(keys.derive("database")))
     if is_sqlite:
         event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
+    else:
+        event.listen(engine, "first_connect", postgres.check_version)
     return engine
 
 
@@ -246,5 +286,7 @@ def _cause(error: BaseException, where: str) -> str:
         code = getattr(link, "sqlite_errorcode", None)
         if isinstance(code, int) and code & 0xFF in _CAUSES:
             return _CAUSES[code & 0xFF].format(where=where, busy=_BUSY)
+    if line := postgres.describe_error(error, where):
+        return line
     message = str(getattr(error, "orig", None) or error).strip()
     return f"the store at {where} failed: {message.partition(chr(10))[0]}; run `localmem doctor`"

@@ -18,8 +18,8 @@ Works inside one transaction. `erase_check` then verifies on the bytes of the fi
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select, update
 
@@ -30,29 +30,10 @@ from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table
 from localmem.store.sessions import chunks, no_session, no_user, replies_to, session_states, turns_by_id
 from localmem.store.undo import dependents
-from localmem.store.vectors import delete_vectors
+from localmem.store.vectors import delete_vectors, reseal_vectors
 from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote
 
 _INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What an erasure removed.
-
-    `rows` counts deleted rows by table, and index files. `checked` pieces of the erased texts were searched for in the
-    bytes of the store's files; `remaining` counts the pieces and index files that are still there (None on PostgreSQL,
-    whose files cannot be read). `reread` are sessions, by system, whose memory depended on the erased and was deleted
-    too: they wait to be remembered again. `sources` are turns that still exist and that an erased unit came from: a
-    rebuild may create the unit again.
-    """
-
-    what: str
-    rows: Mapping[str, int]
-    checked: int
-    remaining: int | None
-    reread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sources: tuple[str, ...] = ()
 
 
 class Eraser:
@@ -118,14 +99,19 @@ class Eraser:
 
     def erase_user(self) -> None:
         """All rows of the user."""
-        bodies = self._connection.execute(select(changes.c.body).where(changes.c.user == self._user)).scalars()
-        self._record_texts(map(self._log.serializer.decode, bodies))
-        texts = select(turns.c.text).where(turns.c.user == self._user)
-        self.texts.update(self._connection.execute(texts).scalars())
+        keys = self._log.database.keys
+        if keys is None or keys.has_user(self._user):  # else all of it is unreadable already
+            bodies = self._connection.execute(select(changes.c.body).where(changes.c.user == self._user)).scalars()
+            self._record_texts(map(self._log.serializer.decode, bodies))
+            texts = select(turns.c.text).where(turns.c.user == self._user)
+            self.texts.update(self._connection.execute(texts).scalars())
         for table in (changes, batches, jobs_table, turns, sessions, banks):
             self._delete(table, table.c.user == self._user)
         if not any(self.rows.values()):
             raise no_user(self._user)
+        if keys:  # before the commit: after a crash in between, erasing again removes what nobody can read
+            self.rows["keys"] = int(keys.destroy(self._user))
+            reseal_vectors(self._connection, *keys.replace_vector_key())
 
     def _delete_turns(self, ids: Set[str], sessions_gone: Set[str]) -> None:
         """Turns, and what every system derived from them. `sessions_gone` are sessions that lose all their turns."""
@@ -199,7 +185,7 @@ class Eraser:
                 continue
             self.texts.add(change.reason)
             place = and_(changes.c.batch == row["batch"], changes.c.position == row["position"])
-            body = self._log.serializer.encode(replace(change, reason=""))
+            body = self._log.encode(self._user, replace(change, reason=""))
             self._connection.execute(update(changes).where(place).values(body=body))
 
     def _naming(self, system: str, units: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -218,7 +204,7 @@ class Eraser:
 
     def delete_vectors(self) -> None:
         """The vectors of all texts that were deleted."""
-        self.rows["embeddings"] = delete_vectors(self._connection, self.texts)
+        self.rows["embeddings"] = delete_vectors(self._connection, self._log.database, self.texts)
 
 
 def _texts_of(change: Change) -> Iterator[str]:

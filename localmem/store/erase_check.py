@@ -1,4 +1,4 @@
-"""Verifies an erasure on raw bytes: no piece of the erased texts is left in the store's files.
+"""Verifies an erasure on raw bytes: no piece of the erased texts is left in the files of the store and its home.
 
 Deleting a row does not overwrite it: SQLite leaves old bytes in free pages and in the write-ahead log. So the files are
 searched for pieces of the texts, of 16 bytes, as plain UTF-8 and as JSON writes them: a page that contains only a part
@@ -14,6 +14,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,12 @@ from sqlalchemy import Text, select
 
 from localmem.errors import StoreError
 from localmem.store.database import Database
-from localmem.store.schema import metadata
+from localmem.store.schema import SealedText, metadata
 
 log = logging.getLogger(__name__)
 
 _LONG, _SHORT = 16, 8
+_SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
 _CHUNK = 1 << 23
 
 # Multiplicative hashing (Knuth, The Art of Computer Programming 3, section 6.4): 2^64 divided by the golden ratio.
@@ -34,18 +36,23 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 Words = NDArray[np.uint64]
 
 
-def check_erasure(
-    database: Database, texts: Collection[str], extra_files: Collection[Path] = ()
-) -> tuple[int, int | None]:
-    """(pieces searched for, pieces left); None where the database has no files that can be read.
+class Check(NamedTuple):
+    """Pieces searched for, pieces left (None where there are no files to be read), and other files that hold some."""
 
-    Searches the database's files and `extra_files`. Empties the write-ahead log first; if pieces are left, the main
-    file is rewritten and searched again. While another process reads an older snapshot, the pages that it reads cannot
-    be removed and are reported as left.
+    searched: int
+    remaining: int | None
+    files: tuple[Path, ...] = ()
+
+
+def check_erasure(database: Database, texts: Collection[str], extra_files: Collection[Path] = ()) -> Check:
+    """Search the database's files and `extra_files`; `Check.files` names those of the latter that hold pieces.
+
+    Empties the write-ahead log first; if pieces are left, the main file is rewritten and searched again. While another
+    process reads an older snapshot, the pages that it reads cannot be removed and are reported as left.
     """
     searched = pieces(texts)
-    if not database.files:
-        return 0, None
+    if not database.files and not extra_files:
+        return Check(0, None)
     database.checkpoint()
     remaining = _find_traces(database, searched, extra_files)
     if remaining:
@@ -54,7 +61,8 @@ def check_erasure(
         except StoreError as error:  # the rows are deleted all the same, and the receipt counts what is left
             log.warning("traces of erased text are left, and the store could not be rewritten: %s", error)
         remaining = _find_traces(database, remaining, extra_files)
-    return len(searched), len(remaining)
+    files = [path for path in extra_files if remaining and find_pieces(remaining, _file_chunks([path]))]
+    return Check(len(searched), len(remaining) if database.files or files else None, tuple(files))
 
 
 def _find_traces(database: Database, searched: Collection[bytes], extra_files: Collection[Path]) -> set[bytes]:
@@ -62,12 +70,13 @@ def _find_traces(database: Database, searched: Collection[bytes], extra_files: C
     if not traces:
         return traces
     with database.read() as connection:
+        tables = metadata.tables.values()
         text_columns = [
-            [column for column in table.c if isinstance(column.type, Text)] for table in metadata.tables.values()
+            [column for column in table.c if isinstance(column.type, Text | SealedText)] for table in tables
         ]
         rows = (row for columns in text_columns if columns for row in connection.execute(select(*columns)))
         texts = ("\0".join(filter(None, row)) for row in rows)
-        schema = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").scalars()
+        schema = connection.exec_driver_sql(_SCHEMA).scalars() if database.files else ()
         return traces - find_pieces(traces, _text_chunks(chain(texts, schema)))
 
 

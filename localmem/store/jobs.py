@@ -14,6 +14,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, insert, select, update
 
 from localmem.errors import BadInput
+from localmem.store import postgres
 from localmem.store.schema import jobs, sessions, turns
 from localmem.store.sessions import JobState, chunks, no_session
 
@@ -67,16 +68,17 @@ def fail(connection: Connection, user: str, system: str, session_id: str, error:
 
 def claim(connection: Connection, job: SessionJob) -> bool:
     """Assign the job to this process; False if it is done or belongs to another process that is alive."""
-    row = connection.execute(select(jobs).where(_of_job(job.user, job.system, job.session))).mappings().first()
-    if row is None or row["state"] == "done" or _is_running(row):
+    query = select(jobs).where(_of_job(job.user, job.system, job.session)).with_for_update(skip_locked=True)
+    row = connection.execute(query).mappings().first()
+    if row is None or row["state"] == "done" or _is_running(connection, row):
         return False
-    _set(connection, job.user, job.system, job.session, state="running", owner=_this_process())
+    _set(connection, job.user, job.system, job.session, state="running", owner=this_process())
     return True
 
 
 def release(connection: Connection, job: SessionJob) -> None:
     """Return a claimed job to the queue without a result."""
-    own = and_(_of_job(job.user, job.system, job.session), jobs.c.state == "running", jobs.c.owner == _this_process())
+    own = and_(_of_job(job.user, job.system, job.session), jobs.c.state == "running", jobs.c.owner == this_process())
     connection.execute(update(jobs).where(own).values(state="pending", owner=""))
 
 
@@ -94,8 +96,8 @@ def pending(connection: Connection, system: str | None, limit: int, attempts: in
     )
     if system is not None:
         query = query.where(jobs.c.system == system)
-    rows = connection.execute(query).mappings()
-    return [_job(row) for row in islice((row for row in rows if not _is_running(row)), limit)]
+    rows = connection.execute(query).mappings().all()
+    return [_job(row) for row in islice((row for row in rows if not _is_running(connection, row)), limit)]
 
 
 def requeue(connection: Connection, user: str, system: str, session_ids: Sequence[str]) -> None:
@@ -157,14 +159,16 @@ def _set(connection: Connection, user: str, system: str, session_id: str, **valu
     connection.execute(update(jobs).where(_of_job(user, system, session_id)).values(**values))
 
 
-def _this_process() -> str:
-    """This process on this machine. The start time distinguishes it from a later process with the same number."""
+def this_process() -> str:
+    """The owner of the jobs of this process. The start time tells it from a later process with the same number."""
     return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
 
 
-def _is_running(row: RowMapping) -> bool:
-    """Whether a living process works on the job. One on another machine cannot be checked and counts as alive."""
+def _is_running(connection: Connection, row: RowMapping) -> bool:
+    """Whether a living process works on the job. On SQLite one on another machine counts as alive."""
     owner: str = row["owner"]
+    if connection.dialect.name == "postgresql":
+        return row["state"] == "running" and postgres.is_alive(connection, owner)
     host, _, process = owner.partition("/")
     number, _, started = process.partition("/")
     if row["state"] != "running":

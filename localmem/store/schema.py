@@ -15,14 +15,17 @@ revision, and the second must not repeat what the first has done.
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy import Connection, inspect, text
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import Connection, Dialect, inspect, text
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from localmem.errors import NewerStore, StoreError
 from localmem.store.database import Database
+
+if TYPE_CHECKING:
+    from localmem.store.encryption import Keys
 
 REVISION = "0002"
 
@@ -37,6 +40,18 @@ metadata = sa.MetaData(naming_convention=_NAMES)
 
 # SQLite assigns row numbers only in a column of the type INTEGER.
 _Number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+class SealedText(TypeDecorator[str]):
+    """Text that `Database.seal` sealed where the store is encrypted; it is opened as it is read."""
+
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = sa.Text
+    cache_ok: bool | None = True
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """The text as it was written. Raises KeyDestroyed."""
+        keys = getattr(dialect, "localmem_keys", None)
+        return keys.open(value) if keys and value is not None else value
 
 
 def _columns(kind: type[TypeEngine[Any]], *names: str) -> list[sa.Column[Any]]:
@@ -60,7 +75,8 @@ turns = sa.Table(
     metadata,
     *_columns(sa.Text, "user", "session"),
     *_columns(sa.Integer, "position"),
-    *_columns(sa.Text, "id", "role", "speaker", "text"),
+    *_columns(sa.Text, "id", "role"),
+    *_columns(SealedText, "speaker", "text"),
     *_columns(sa.BigInteger, "time"),
     *_columns(sa.Integer, "zone"),
     sa.PrimaryKeyConstraint("user", "session", "position"),
@@ -95,7 +111,7 @@ changes = sa.Table(
     *_columns(sa.BigInteger, "time"),
     sa.Column("unit", sa.Text),
     sa.Column("other", sa.Text),
-    *_columns(sa.Text, "body"),
+    *_columns(SealedText, "body"),
     sa.PrimaryKeyConstraint("batch", "position"),
     sa.ForeignKeyConstraint(["batch"], ["batches.number"]),
     sqlite_with_rowid=False,
@@ -160,6 +176,34 @@ def migrate(database: Database) -> None:
             return
         _check(revision, connection, database.where)
         _upgrade(connection)
+
+
+def check_seal(database: Database) -> None:
+    """On PostgreSQL, where no file says so: raises StoreError for a store sealed by other keys, or by none of them."""
+    if database.files:
+        return
+    keys, where = database.keys, database.where
+    with database.write() as connection:
+        mark = seal_mark(connection)
+        if keys is None and mark:
+            raise StoreError(f"{where} is encrypted and store.encryption is off; set store.encryption and store.key")
+        if keys and not mark and connection.execute(sa.select(turns.c.id).limit(1)).first():
+            raise StoreError(f"{where} is not encrypted and store.encryption is on; run `localmem store encrypt`")
+        if keys and mark and mark != keys.fingerprint:
+            raise StoreError(f"{where} was encrypted with other keys; restore the memory.keys that belongs to it")
+        if keys and not mark:
+            mark_seal(connection, keys)
+
+
+def seal_mark(connection: Connection) -> str | None:
+    """What `mark_seal` recorded."""
+    mark: str | None = connection.execute(text("SELECT obj_description('turns'::regclass)")).scalar()
+    return mark
+
+
+def mark_seal(connection: Connection, keys: "Keys | None") -> None:
+    """Record on PostgreSQL, as the comment of a table, whether texts are sealed and by which keys."""
+    connection.execute(text(f"COMMENT ON TABLE turns IS '{keys.fingerprint if keys else ''}'"))
 
 
 def _revision(connection: Connection) -> str | None:

@@ -44,8 +44,10 @@ def from_micros(micros: int, zone: int = 0) -> datetime:
 
 
 def check_text(*texts: str) -> None:
-    """Raises BadInput for a text with an unpaired surrogate, which UTF-8 cannot encode."""
+    """Raises BadInput for what no store could return: an unpaired surrogate, and NUL, which PostgreSQL refuses."""
     for text in texts:
+        if "\0" in text:
+            raise BadInput("a text contains the character NUL; leave it out")
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -75,15 +77,16 @@ def named_units(change: Change) -> tuple[str | None, str | None]:
             return None, None
 
 
-def _without_absent_spans(change: AddUnit, write: SerializerFunctionWrapHandler) -> object:
-    """A unit without spans is written as it was before units had any: logs and exports of then stay as they are."""
+def _without_absent_fields(change: AddUnit, write: SerializerFunctionWrapHandler) -> object:
+    """A unit without spans or origin is written as before units had any: logs and exports of then stay as they are."""
     document: dict[str, Any] = write(change)
-    if change.unit.spans is None:
-        del document["unit"]["spans"]
+    for name in ("spans", "origin"):
+        if getattr(change.unit, name) is None:
+            del document["unit"][name]
     return document
 
 
-_Addition = Annotated[AddUnit, WrapSerializer(_without_absent_spans)]
+_Addition = Annotated[AddUnit, WrapSerializer(_without_absent_fields)]
 _Other = RetireUnit | AddLink | SetNote | MarkUnit | RefuseText | Hide | Restore
 StoredChange = Annotated[_Addition | _Other, Field(discriminator="type")]
 """A change as a field of what is stored or exported."""

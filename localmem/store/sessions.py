@@ -130,6 +130,30 @@ def pending_sessions(connection: Connection, user: str, system: str) -> list[Ses
     return _load(connection, and_(_pending(user, system), _HAS_TURNS))
 
 
+# As text, because they run before every reply and SQLAlchemy would process the expressions each time.
+_OPEN_SIZES = (
+    'SELECT s.id, count(t.id) FROM sessions AS s LEFT JOIN turns AS t ON t."user" = s."user" AND t.session = s.id'
+    " WHERE s.\"user\" = {0} AND s.state = 'open' GROUP BY s.id"
+)
+_WAITING = (
+    "SELECT s.id FROM sessions AS s WHERE s.\"user\" = {0} AND s.state = 'closed'"
+    ' AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j."user" = s."user" AND j.session = s.id'
+    " AND j.system = {0} AND j.state = 'done')"
+    ' AND EXISTS (SELECT 1 FROM turns AS t WHERE t."user" = s."user" AND t.session = s.id)'
+)
+
+
+def is_current(
+    connection: Connection, user: str, system: str, opened: Mapping[str, int], waiting: Collection[str]
+) -> bool:
+    """Whether the open sessions have these numbers of turns, and those that wait to be remembered have these ids."""
+    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
+    sizes = connection.exec_driver_sql(_OPEN_SIZES.format(mark), (user,))
+    if {row[0]: row[1] for row in sizes} != opened:
+        return False
+    return set(connection.exec_driver_sql(_WAITING.format(mark), (user, system)).scalars()) == set(waiting)
+
+
 def backlog(connection: Connection, user: str, system: str) -> Backlog:
     """The size of `pending_sessions`."""
     failed = _job_is("failed", user, system)
@@ -171,14 +195,9 @@ def replies_to(connection: Connection, user: str, ids: Collection[str]) -> set[s
 
 
 def replies_with(connection: Connection, user: str, texts: Collection[str]) -> list[str]:
-    """The ids of the assistant's turns that contain one of these texts word for word."""
-    matches: dict[str, None] = {}
-    query = select(turns.c.id).where(turns.c.user == user, turns.c.role == "assistant")
-    for text in texts:
-        matches |= dict.fromkeys(
-            connection.execute(query.where(turns.c.text.contains(text, autoescape=True))).scalars()
-        )
-    return list(matches)
+    """The ids of the assistant's turns that contain one of these texts word for word; a sealed text is opened first."""
+    query = select(turns.c.id, turns.c.text).where(turns.c.user == user, turns.c.role == "assistant")
+    return [row.id for row in connection.execute(query) if any(text in row.text for text in texts)]
 
 
 def session_of_turn(connection: Connection, user: str, turn_id: str) -> str | None:

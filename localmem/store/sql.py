@@ -7,7 +7,7 @@ for one user.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar
@@ -19,11 +19,13 @@ from localmem.retrieval.views import index_texts
 from localmem.store import jobs, sessions, undo
 from localmem.store.change_log import Batch, ChangeLog, Refusals, UnitHistory, count_refusals, unit_history
 from localmem.store.database import Database
-from localmem.store.erase import Eraser, Receipt
-from localmem.store.erase_check import check_erasure
+from localmem.store.encryption import Keys
+from localmem.store.erase import Eraser
+from localmem.store.erasure import Erasure
 from localmem.store.index_files import IndexFiles
 from localmem.store.jobs import SessionJob
-from localmem.store.schema import migrate
+from localmem.store.receipts import Receipt
+from localmem.store.schema import check_seal, migrate
 from localmem.store.serialization import ChangeSerializer
 from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
@@ -70,6 +72,14 @@ class StoreJournal:
         """All sessions as logged, in order."""
         with self._database.read() as connection:
             return sessions.all_sessions(connection, self._user)
+
+    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> tuple[list[Session], list[Session]] | None:
+        """The open sessions and those that wait to be remembered, where they are not these; see `Journal`."""
+        with self._database.read() as connection:
+            if sessions.is_current(connection, self._user, self._system, opened, waiting):
+                return None
+            pending = sessions.pending_sessions(connection, self._user, self._system)
+            return sessions.open_sessions(connection, self._user), pending
 
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         """Append turns, and open the session if it is new. A turn that is stored already changes nothing.
@@ -152,8 +162,9 @@ class Store:
     `indexes` are the index files, which contain vectors too. `refusals` counts the texts refused since it was opened.
     """
 
-    def __init__(self, database: Database, indexes: IndexFiles) -> None:
+    def __init__(self, database: Database, indexes: IndexFiles, home: Path | None = None) -> None:
         self._database = database
+        self._home = home
         self._log = ChangeLog(database, ChangeSerializer())
         self._writer = Writer(database)
         self.embeddings = EmbeddingTable(database, self._writer)
@@ -162,20 +173,22 @@ class Store:
         self.refusals: Refusals = Counter()
 
     @classmethod
-    def open(cls, place: str | Path, indexes: Path | None = None) -> Self:
+    def open(cls, place: str | Path, indexes: Path | None = None, keys: Keys | None = None) -> Self:
         """Open a data directory (created if missing) or a database URL, and migrate it to this version.
 
-        `indexes` is the folder of the index files; default: in the data directory, and none for a URL. Raises
-        StoreError for a place that cannot be read or written, NewerStore for a store of a later localmem.
+        `indexes` is the folder of the index files; default: in the data directory, and none for a URL. With `keys` the
+        store is encrypted, and indexes are in memory only. Raises StoreError for a place that cannot be read or
+        written, NewerStore for a store of a later localmem.
         """
-        database = Database(place)
+        database = Database(place, keys)
         try:
             migrate(database)
+            check_seal(database)
         except BaseException:
             database.close()
             raise
         folder = indexes or (None if "://" in str(place) else Path(place) / "index")
-        return cls(database, IndexFiles(folder))
+        return cls(database, IndexFiles(None if keys else folder), folder.parent if folder else None)
 
     def close(self) -> None:
         """Close the database."""
@@ -191,6 +204,11 @@ class Store:
     def where(self) -> str:
         """The file or URL of the store, for messages; without a password."""
         return self._database.where
+
+    @property
+    def server(self) -> str:
+        """The database server's name and version; empty for a file."""
+        return self._database.server()
 
     def problems(self) -> list[str]:
         """The inconsistencies in the database, one line each."""
@@ -324,6 +342,7 @@ class Store:
 
     def claim(self, job: SessionJob) -> bool:
         """Assign the job to this process; False if it is done or belongs to another process that is alive."""
+        self._database.announce(jobs.this_process())
         return self._change(job.user, lambda connection: jobs.claim(connection, job))
 
     def release(self, job: SessionJob) -> None:
@@ -371,20 +390,6 @@ class Store:
         return self._writer.run(change)
 
     def _erase(self, user: str, what: str, erase: Callable[[Eraser], None]) -> Receipt:
-        """Index files go first, so that a crash in between leaves none, and again for one written in the meantime."""
-
-        def change(connection: Connection) -> Eraser:
-            eraser = Eraser(connection, self._log, user)
-            erase(eraser)
-            eraser.delete_vectors()
-            return eraser
-
-        files = self.indexes.delete(require_name("user", user))
-        erasure = self._change(user, change)
-        files += self.indexes.delete(user)
-        checked, remaining = check_erasure(self._database, erasure.texts, self.indexes.all_files())
-        if remaining is not None:
-            remaining += len(self.indexes.user_files(user))
-        erasure.rows["index files"] = files
-        rows = {table: count for table, count in sorted(erasure.rows.items()) if count}
-        return Receipt(what, rows, checked, remaining, erasure.reread, erasure.sources)
+        require_name("user", user)
+        erasure = Erasure(self._database, self._writer, self._log, self.indexes, self._home)
+        return erasure.run(user, what, erase)

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, RowMapping, and_, insert, select
 from localmem.errors import BadInput
 from localmem.files import one_line
 from localmem.store.change_log import Batch, ChangeLog
+from localmem.store.database import Database
 from localmem.store.schema import batches, jobs, sessions, turns
 from localmem.store.serialization import StoredChange, check_text, from_micros, to_micros, zone_of
 from localmem.store.sessions import no_user, users
@@ -227,7 +228,7 @@ def import_user(connection: Connection, log: ChangeLog, file: ExportFile) -> Imp
         if list(export_lines(connection, log, file.user)) == file.texts:
             return ImportSummary(file.user, *counts, new=False)
         raise BadInput(f"user {file.user!r} already has a memory; import {file.name} for another user with --user")
-    _write_sessions(connection, file)
+    _write_sessions(connection, log.database, file)
     for number, line in file.batches:
         batch = Batch(file.user, line.system, line.of, line.cause, line.session, line.changes)
         with _at(file.name, number):
@@ -248,12 +249,13 @@ def _at(name: str, number: int) -> Iterator[None]:
         raise BadInput(f"{name} line {number}: {error}") from error
 
 
-def _write_sessions(connection: Connection, file: ExportFile) -> None:
+def _write_sessions(connection: Connection, database: Database, file: ExportFile) -> None:
     """Sessions, in the order of the file, and their turns."""
     positions = dict.fromkeys(file.sessions, 0)
     turn_rows: list[dict[str, object]] = []
     for session, turn in file.turns:
         values = turn.model_dump(exclude={"kind", "time"})
+        values |= {name: database.seal(file.user, values[name]) for name in ("speaker", "text")}
         time = {"time": to_micros(turn.time), "zone": zone_of(turn.time)}
         turn_rows.append({"user": file.user, "session": session, "position": positions[session], **values, **time})
         positions[session] += 1

@@ -85,6 +85,7 @@ class _Batch:
 
 def require_name(what: str, name: str) -> str:
     """The name, unless it is blank. Raises BadInput: a missing user is an error, never all users."""
+    check_text(name)
     if not name.strip():
         raise BadInput(f"the name of the {what} is empty ({name!r}); give a name")
     return name
@@ -100,14 +101,15 @@ class TurnLog:
     """Writes appends. Its statements are compiled once for the database."""
 
     def __init__(self, database: Database) -> None:
+        self._keys = database.keys
         self._insert_sessions = database.row_statement(
             insert(sessions), ("user", "id", "state", "position", "started", "ended")
         )
         self._extend_sessions = database.row_statement(_EXTEND, ("position", "ended", "of_user", "of_session"))
         self._insert_turns = database.row_statement(insert(turns), ("user", "session", "position", *TurnRow._fields))
-        ends = 't."user", t.id, t.state, t.position, t.ended'
+        ends, lock = 't."user", t.id, t.state, t.position, t.ended', database.lock_rows
         contents = 't."user", t.id, t.session, t.role, t.speaker, t.text, t.time'
-        self._select_ends = {size: _lookup_sql("sessions", ends, size, database.placeholder) for size in _SIZES}
+        self._select_ends = {size: _lookup_sql("sessions", ends, size, database.placeholder) + lock for size in _SIZES}
         self._select_turns = {size: _lookup_sql("turns", contents, size, database.placeholder) for size in _SIZES}
 
     def append(self, connection: Connection, requests: Sequence[Append]) -> list[LocalmemError | None]:
@@ -122,12 +124,29 @@ class TurnLog:
     def _read(self, connection: Connection, requests: Sequence[Append]) -> _Batch:
         session_keys = {(request.user, request.session) for request in requests}
         turn_keys = {(request.user, row.id) for request in requests for row in request.rows}
-        ends = _lookup(connection, self._select_ends, session_keys)
+        # In one order, because on PostgreSQL the rows are locked: two servers would wait for one another.
+        ends = _lookup(connection, self._select_ends, sorted(session_keys))
         contents = _lookup(connection, self._select_turns, turn_keys)
         return _Batch(
             {(row[0], row[1]): _SessionEnd(row[2], row[3], row[4]) for row in ends},
-            {(row[0], row[1]): tuple(row[2:]) for row in contents},
+            {(row[0], row[1]): tuple(row[2:]) for row in self._opened(contents)},
         )
+
+    def _opened(self, contents: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Stored turns as they were said: the statement is text, so no column type opens what is sealed."""
+        keys = self._keys
+        if keys is None:
+            return iter(contents)
+        return ((*place, keys.open(speaker), keys.open(text), time) for *place, speaker, text, time in contents)
+
+    def _sealed(self, rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
+        keys = self._keys
+        if keys is None:
+            return rows
+        return [
+            (user, *place, keys.seal(user, speaker), keys.seal(user, text), time, zone)
+            for user, *place, speaker, text, time, zone in rows
+        ]
 
     def _write(self, connection: Connection, batch: _Batch) -> None:
         """Sessions first, because turns refer to them."""
@@ -139,7 +158,7 @@ class TurnLog:
                 extended.append((end.position, end.ended, user, session))
         self._insert_sessions.run(connection, added)
         self._extend_sessions.run(connection, extended)
-        self._insert_turns.run(connection, batch.rows)
+        self._insert_turns.run(connection, self._sealed(batch.rows))
 
 
 def _accept(batch: _Batch, request: Append) -> LocalmemError | None:

@@ -109,13 +109,18 @@ def _downstream(log: Sequence[LoggedBatch], selected: Set[int], text_only: bool)
     lost: set[Name] = set()
     result = set(selected)
     for batch in log:
-        if not lost.isdisjoint(_needs(batch.changes, text_only)):
+        if not (_marks_by_hand(batch) or lost.isdisjoint(_needs(batch.changes, text_only))):
             result.add(batch.number)
         for name in _adds(batch.changes):
             first = first_adders.setdefault(name, batch.number)
             if batch.number in result and (first in result or name[0] == "note"):
                 lost.add(name)
     return result
+
+
+def _marks_by_hand(batch: LoggedBatch) -> bool:
+    """Whether a person marked a unit, such as by a pin: the mark waits for a unit that a rebuild makes again."""
+    return batch.session is None and all(isinstance(change, MarkUnit) for change in batch.changes)
 
 
 def _adds(changes: Sequence[Change]) -> Iterator[Name]:

@@ -14,11 +14,28 @@ from sqlalchemy import Connection, Select, delete, insert, select
 from localmem.errors import EncoderMismatch
 from localmem.retrieval.base import passage_digest
 from localmem.store.database import Database
+from localmem.store.encryption import VectorKey
 from localmem.store.schema import embeddings, encoder
 from localmem.store.sessions import chunks
 from localmem.store.turns import Derived, Writer
 
 EncoderRecord = tuple[str, int]
+
+
+class _Plain:
+    """What `VectorKey` does, for a store that is not encrypted: nothing."""
+
+    def seal_digest(self, digest: str) -> str:
+        return digest
+
+    def open_digest(self, value: str) -> str | None:
+        return value
+
+    def seal(self, vector: bytes) -> bytes:
+        return vector
+
+    def open(self, value: bytes) -> bytes | None:
+        return value
 
 
 class EmbeddingTable:
@@ -31,13 +48,14 @@ class EmbeddingTable:
 
     def get(self, identity: str, digests: Sequence[str]) -> dict[str, bytes]:
         """The stored vectors of these digests, as the bytes that were put."""
-        vectors: dict[str, bytes] = {}
+        key = _vector_key(self._database)
+        rows: list[tuple[str | None, bytes | None]] = []
         with self._database.read() as connection:
             self._check(connection, identity)
-            for part in chunks(sorted(set(digests))):
-                rows = connection.execute(_matching(identity, part).add_columns(embeddings.c.vector))
-                vectors.update({row[0]: bytes(row[1]) for row in rows})
-        return vectors
+            for part in _sealed_chunks(key, digests):
+                query = _matching(identity, part).add_columns(embeddings.c.vector)
+                rows += [(key.open_digest(row[0]), key.open(bytes(row[1]))) for row in connection.execute(query)]
+        return {digest: vector for digest, vector in rows if digest and vector}
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
         """Store vectors. Existing ones are replaced, so that a damaged one does not stay. A power cut may lose them."""
@@ -47,34 +65,34 @@ class EmbeddingTable:
     def all_digests(self) -> set[str]:
         """The digests of all texts that have a vector of any encoder."""
         with self._database.read() as connection:
-            return set(connection.execute(select(embeddings.c.digest)).scalars())
+            return self._opened(connection.execute(select(embeddings.c.digest)).scalars())
 
     def drop(self, digests: Iterable[str]) -> int:
         """Delete the vectors of these texts and return their number; whoever needs one again encodes again."""
-
-        def write(connection: Connection) -> int:
-            parts = (delete(embeddings).where(embeddings.c.digest.in_(part)) for part in chunks(sorted(digests)))
-            return sum(connection.execute(part).rowcount for part in parts)
-
-        return self._writer.run(write)
+        return self._writer.run(lambda connection: _delete(connection, self._database, digests))
 
     def find_digests(self, identity: str, digests: Sequence[str]) -> set[str]:
         """Those of the digests that have a vector."""
         with self._database.read() as connection:
             return {
                 digest
-                for part in chunks(sorted(set(digests)))
-                for digest in connection.execute(_matching(identity, part)).scalars()
+                for part in _sealed_chunks(_vector_key(self._database), digests)
+                for digest in self._opened(connection.execute(_matching(identity, part)).scalars())
             }
+
+    def _opened(self, digests: Iterable[str]) -> set[str]:
+        return set(filter(None, map(_vector_key(self._database).open_digest, digests)))
 
     def _check(self, connection: Connection, identity: str) -> None:
         """Raises EncoderMismatch where the encoder may not be used; here every encoder may."""
 
     def _put(self, connection: Connection, identity: str, rows: Mapping[str, bytes]) -> None:
-        for part in chunks(sorted(rows)):
+        key = _vector_key(self._database)
+        sealed = {key.seal_digest(digest): key.seal(vector) for digest, vector in rows.items()}
+        for part in chunks(sorted(sealed)):
             old = delete(embeddings).where(embeddings.c.identity == identity, embeddings.c.digest.in_(part))
             connection.execute(old)
-        self._insert.run(connection, [(digest, identity, vector) for digest, vector in rows.items()])
+        self._insert.run(connection, [(digest, identity, vector) for digest, vector in sealed.items()])
 
 
 class MemoryVectors(EmbeddingTable):
@@ -120,12 +138,39 @@ class MemoryVectors(EmbeddingTable):
         super()._put(connection, identity, rows)
 
 
-def delete_vectors(connection: Connection, texts: Iterable[str]) -> int:
+def delete_vectors(connection: Connection, database: Database, texts: Iterable[str]) -> int:
     """Delete the vectors of these passages, of all encoders, and return their number."""
-    count = 0
-    for part in chunks(sorted(map(passage_digest, texts))):
-        count += connection.execute(delete(embeddings).where(embeddings.c.digest.in_(part))).rowcount
-    return count
+    return _delete(connection, database, map(passage_digest, texts))
+
+
+def reseal_vectors(connection: Connection, old: VectorKey | None, new: VectorKey | None) -> None:
+    """Store the vectors that `old` opens under `new` (None: not sealed), and delete the others."""
+    before, after = old or _Plain(), new or _Plain()
+    for part in chunks(connection.execute(select(embeddings.c.digest)).scalars().all()):
+        query = select(embeddings.c.digest, embeddings.c.identity, embeddings.c.vector)
+        rows = connection.execute(query.where(embeddings.c.digest.in_(part))).all()
+        connection.execute(delete(embeddings).where(embeddings.c.digest.in_(part)))
+        opened = [(before.open_digest(row[0]), row[1], before.open(bytes(row[2]))) for row in rows]
+        values = [
+            {"digest": after.seal_digest(digest), "identity": identity, "vector": after.seal(vector)}
+            for digest, identity, vector in opened
+            if digest and vector
+        ]
+        if values:
+            connection.execute(insert(embeddings), values)
+
+
+def _vector_key(database: Database) -> VectorKey | _Plain:
+    return database.keys.vectors if database.keys else _Plain()
+
+
+def _sealed_chunks(key: VectorKey | _Plain, digests: Iterable[str]) -> Iterable[Sequence[str]]:
+    return chunks(sorted(map(key.seal_digest, set(digests))))
+
+
+def _delete(connection: Connection, database: Database, digests: Iterable[str]) -> int:
+    parts = _sealed_chunks(_vector_key(database), digests)
+    return sum(connection.execute(delete(embeddings).where(embeddings.c.digest.in_(part))).rowcount for part in parts)
 
 
 def _matching(identity: str, digests: Sequence[str]) -> Select[str]:

@@ -1,31 +1,21 @@
-"""A fresh store a test: in a folder, or on the PostgreSQL server that LOCALMEM_TEST_DATABASE names."""
+"""A fresh store a test, on each kind of database: SQLite in a folder, and a real PostgreSQL server if one is here."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
 from localmem.store import Store
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where a store may be opened; nothing is there yet."""
-    server = os.environ.get("LOCALMEM_TEST_DATABASE")
-    if server is None:
+    if request.param == "sqlite":
         yield str(tmp_path / "data")
         return
-    name = f"localmem_{uuid4().hex}"
-    admin = create_engine(server, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    yield make_url(server).set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    admin.dispose()
+    with request.getfixturevalue("postgres").new_database() as url:
+        yield url
 
 
 @pytest.fixture

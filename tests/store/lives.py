@@ -1,10 +1,10 @@
 """What users say and what systems make of it, for the tests of the store: by hand, and drawn by hypothesis."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
 from hypothesis import strategies as st
 
 from localmem.store import Store
@@ -44,10 +44,10 @@ def remember(store: Store, user: str, system: str, session: str, changes: Sequen
     assert journal.finish(session, changes)
 
 
-# PostgreSQL keeps no NUL in a text.
-_ODD = "\0" if "LOCALMEM_TEST_DATABASE" in os.environ else ""
+# For a test that looks into the files of SQLite.
+on_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=_ODD), max_size=40)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 names = st.text(st.characters(min_codepoint=97, max_codepoint=122), min_size=1, max_size=6)
 times = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.sampled_from(ZONES))  # noqa: DTZ001
 numbers = st.floats(allow_nan=False, allow_infinity=False)

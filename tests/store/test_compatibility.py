@@ -1,33 +1,27 @@
-"""A data directory and an export of an earlier release, written once and never changed: both are read exactly.
+"""Data directories of every version of the schema, and an export of an earlier release: all are read exactly.
 
-data/memory.sql is the dump of its database, data/export.jsonl its export of the user ana.
+data/NUMBER.sql is the dump of a database, data/export.jsonl the export of its user ana.
 """
 
-import os
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from localmem.store import Backlog, Store
-
-DATA = Path(__file__).parent / "data"
-LINES = (DATA / "export.jsonl").read_text(encoding="utf-8").splitlines()
+from tests.store.fixtures import DATA, EXPORT, REVISIONS, build_store, dump_store
 
 
-@pytest.fixture
-def earlier_store(tmp_path: Path) -> Path:
-    connection = sqlite3.connect(tmp_path / "memory.db")
-    connection.executescript((DATA / "memory.sql").read_text(encoding="utf-8"))
-    connection.close()
-    return tmp_path
+def test_every_version_has_a_dump() -> None:
+    dumps = sorted(path.stem for path in DATA.glob("*.sql"))
+    assert dumps == REVISIONS, "run `python -m tests.store.fixtures` and commit the dump that it writes"
 
 
-@pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="the dump is of SQLite")
-def test_a_store_of_an_earlier_release_opens_and_works(earlier_store: Path) -> None:
-    with Store.open(earlier_store) as store:
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_store_of_an_earlier_release_opens_and_works(revision: str, tmp_path: Path) -> None:
+    build_store(tmp_path, revision)
+    with Store.open(tmp_path) as store:
         assert store.problems() == []
-        assert list(store.export("ana")) == LINES
+        assert list(store.export("ana")) == EXPORT
         bank = store.bank("ana", "rsum")
         assert [unit.text for unit in bank.live()] == ["Ana lives in Łódź.", "Ana moved."]
         assert bank.notes == {"summary": "Ana lives in Łódź."}
@@ -40,7 +34,17 @@ def test_a_store_of_an_earlier_release_opens_and_works(earlier_store: Path) -> N
         assert list(store.bank("ana", "rsum").live()) == []
 
 
+def test_all_versions_are_migrated_to_the_same_tables(tmp_path: Path) -> None:
+    schemas = set()
+    for revision in REVISIONS:
+        build_store(tmp_path / revision, revision)
+        Store.open(tmp_path / revision).close()
+        lines = dump_store(tmp_path / revision).splitlines()
+        schemas.add("\n".join(line for line in lines if not line.startswith("INSERT")))
+    assert len(schemas) == 1
+
+
 def test_an_export_of_an_earlier_release_is_imported_unchanged(store: Store) -> None:
-    assert store.restore(LINES, "export.jsonl").new
-    assert list(store.export("ana")) == LINES
-    assert not store.restore(LINES, "export.jsonl").new
+    assert store.restore(EXPORT, "export.jsonl").new
+    assert list(store.export("ana")) == EXPORT
+    assert not store.restore(EXPORT, "export.jsonl").new

@@ -18,8 +18,6 @@ from localmem.store.database import Database
 from localmem.store.schema import REVISION, SCRIPTS, metadata, migrate
 from tests.store.lives import add_unit, make_turns, remember
 
-lite = pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="is about SQLite's file")
-
 
 def test_the_migrations_end_in_the_schema(place: str) -> None:
     assert ScriptDirectory(str(SCRIPTS)).get_current_head() == REVISION
@@ -39,7 +37,6 @@ def test_what_was_written_is_there_when_it_is_opened_again(place: str) -> None:
         assert list(store.export("ann")) == lines
 
 
-@lite
 def test_the_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
     place = tmp_path / "deep" / "data"
     with Store.open(place) as store:
@@ -50,7 +47,6 @@ def test_the_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
     assert modes == {"memory.db": 0o600, "memory.db-wal": 0o600, "memory.db-shm": 0o600}
 
 
-@lite
 def test_it_is_safe_against_a_loss_of_power(tmp_path: Path) -> None:
     database = Database(tmp_path)
     with database.read() as connection:
@@ -60,7 +56,6 @@ def test_it_is_safe_against_a_loss_of_power(tmp_path: Path) -> None:
     database.close()
 
 
-@lite
 def test_only_writes_that_may_be_lost_do_not_wait_for_the_disk(tmp_path: Path) -> None:
     """On one connection, since the pool hands the same out again."""
     database = Database(tmp_path)
@@ -89,7 +84,6 @@ def test_a_store_of_a_later_localmem_is_refused(place: str) -> None:
     Store.open(place).close()
 
 
-@lite
 def test_the_tables_of_someone_else_are_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "memory.db") as other:
         other.execute("CREATE TABLE sessions (x)")
@@ -98,7 +92,6 @@ def test_the_tables_of_someone_else_are_left_alone(tmp_path: Path) -> None:
         Store.open(tmp_path)
 
 
-@lite
 def test_a_full_disk_is_one_line_and_harms_nothing(tmp_path: Path) -> None:
     """SQLite is told that the file cannot grow, which is how it learns of a full disk as well."""
     with Store.open(tmp_path) as store:
@@ -123,7 +116,6 @@ def _room(connection: Connection, pages: int) -> None:
     connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
 
-@lite
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, *args: object, **more: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
@@ -133,7 +125,6 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch
         Store.open(tmp_path)
 
 
-@lite
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         remember(store, "ann", "rsum", "s1", [add_unit("u1")])
@@ -143,21 +134,18 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         assert store.users() == ["ann"]
 
 
-@lite
 def test_a_place_that_is_no_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("words")
     with pytest.raises(StoreError, match=r"file as data directory \(File exists\)"):
         Store.open(tmp_path / "file")
 
 
-@lite
 def test_a_file_that_is_no_store_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "memory.db").write_bytes(b"These are not the bytes of a database." * 500)
     with pytest.raises(StoreError, match=r"memory\.db is not a localmem store; choose another data directory"):
         Store.open(tmp_path)
 
 
-@lite
 def test_a_damaged_file_is_one_line_and_found_by_the_check(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         for number in range(40):

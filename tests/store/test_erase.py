@@ -1,6 +1,5 @@
 """Erasure: what goes, what stays, what is read again, and the proof on the bytes of the files."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.store import Store
 from localmem.types import AddLink, AddUnit, Link, MarkUnit, RefuseText, RetireUnit, SetNote
-from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, remember, replay
+from tests.store.lives import START, LifeSession, add_unit, lives, make_turns, new_unit, on_sqlite, remember, replay
 
 SECRET = "The key is under the third flowerpot"
 PLAIN = "The weather was fine all week long"
@@ -180,7 +179,7 @@ def test_index_files_of_the_user_go_and_those_of_others_stay(store: Store, place
         assert store.indexes.all_files() == files[1:]
 
 
-@pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="the bytes of a server's files are not looked into")
+@on_sqlite
 def test_traces_in_index_files_are_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     remember(store, "ann", "rsum", "s1", [add_unit("u1", text=SECRET)], "Nothing much")
     mine, other = (store.indexes.path(user, "rsum", "ones") for user in ("ann", "bob"))

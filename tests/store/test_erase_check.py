@@ -1,6 +1,5 @@
 """The check of an erasure finds every trace, removes what it can, and reports the rest."""
 
-import os
 import sqlite3
 from pathlib import Path
 
@@ -9,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localmem.store import Store, database
-from localmem.store.erase_check import _file_chunks, _text_chunks, check_erasure, find_pieces, pieces
-from tests.store.lives import add_unit, make_turns, remember, texts
-
-on_sqlite = pytest.mark.skipif("LOCALMEM_TEST_DATABASE" in os.environ, reason="reads the file of SQLite")
+from localmem.store.erase_check import Check, _file_chunks, _text_chunks, check_erasure, find_pieces, pieces
+from tests.store.lives import add_unit, make_turns, on_sqlite, remember, texts
 
 SECRET = "The key is under the third flowerpot"
 
@@ -37,9 +34,7 @@ def test_traces_are_found_and_wiped(store: Store, tmp_path: Path) -> None:
     _careless_delete(place)
     store._database.checkpoint()
     assert _holds_secret(place)
-    checked, remaining = check_erasure(store._database, [SECRET])
-    assert checked == 3
-    assert remaining == 0
+    assert check_erasure(store._database, [SECRET]) == Check(3, 0)
     assert not _holds_secret(place)
 
 
@@ -71,7 +66,7 @@ def test_what_another_process_still_reads_is_owned_up_to(tmp_path: Path, monkeyp
         assert store.delete_user("ann").remaining == 3
         assert _holds_secret(tmp_path)
         reader.close()
-        assert check_erasure(store._database, [SECRET]) == (3, 0)
+        assert check_erasure(store._database, [SECRET]) == Check(3, 0)
         assert not _holds_secret(tmp_path)
 
 

@@ -1,0 +1,60 @@
+"""`localmem backup | restore`: the whole store as one file, and back. Only parsing and terminal output."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from localmem.cli.options import SettingsFlags, json_option, note, print_json, settings_options
+
+if TYPE_CHECKING:
+    from localmem.store.backup import Backup
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@settings_options("data_dir", "config")
+@json_option
+def backup(file: Path, flags: SettingsFlags, as_json: bool) -> None:
+    """Write all users' data into one file.
+
+    A running server need not stop. The copy is of one moment and is verified before it replaces FILE. Of an encrypted
+    store it is encrypted and needs memory.keys, which is not in it.
+    """
+    from localmem.store.backup import back_up
+    from localmem.store.opening import settings_keys
+
+    settings = flags.load()
+    _print(back_up(settings.store_url, file, settings_keys(settings)), "backed up to", as_json=as_json)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Put an existing store aside, as memory.db.replaced-N.")
+@settings_options("data_dir", "config")
+@json_option
+def restore(file: Path, force: bool, flags: SettingsFlags, as_json: bool) -> None:
+    """Make a backup the store.
+
+    FILE is verified first. Stop the server. What was erased after the backup is there again, unless the store is
+    encrypted; the store put aside is yours to delete.
+    """
+    from localmem.errors import BadSettings
+    from localmem.store.backup import restore_backup
+    from localmem.store.opening import settings_keys
+
+    settings = flags.load()
+    if settings.database is not None:
+        raise BadSettings("database is set, and a backup is restored into a data directory; unset it")
+    restored = restore_backup(file, settings.data, settings_keys(settings), replace=force)
+    _print(restored, "restored", as_json=as_json)
+    if restored.aside:
+        note(f"the store before is {restored.aside}; delete it when you need it no more")
+
+
+def _print(backup: "Backup", what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"file": str(backup.file), "rows": backup.rows, "aside": backup.aside})
+        return
+    counts = ", ".join(f"{count} {table}" for table, count in backup.rows.items())
+    click.echo(f"{what} {backup.file}: {counts}; verified")

@@ -1,0 +1,143 @@
+"""A store on a real PostgreSQL server: what users meet there and not on SQLite."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import exc, make_url
+
+from localmem.errors import StoreError
+from localmem.store import Store, postgres
+from tests.postgres_server import PostgresServer
+from tests.store.lives import add_unit, make_turns, remember
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    with postgres.new_database() as place:
+        yield place
+
+
+def test_a_url_without_a_driver_gets_psycopg(url: str) -> None:
+    with Store.open(url.replace("postgresql+psycopg", "postgresql")) as store:
+        assert store.where.startswith("postgresql+psycopg://")
+        assert store.users() == []
+        assert store.server.startswith("PostgreSQL 16")
+
+
+def test_what_cannot_be_reached_is_one_line(url: str) -> None:
+    for place, message in (
+        (make_url(url).set(database="nothing"), "does not exist; make the database with createdb"),
+        (make_url("postgresql://ann:secret@127.0.0.1:1/name"), "no PostgreSQL server answers at .*Connection refused"),
+        (make_url(url).set(query={"host": "/tmp/no-such-folder"}), "no PostgreSQL server answers at"),  # noqa: S108
+        (make_url(url).set(username="nobody"), "does not exist; make the database with createdb|refuses the user"),
+    ):
+        with pytest.raises(StoreError, match=message) as caught:
+            Store.open(place.render_as_string(hide_password=False))
+        assert "\n" not in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+def test_what_a_server_refuses_is_one_line() -> None:
+    for state, message in (
+        ("28P01", "refuses the user or the password"),
+        ("53100", "the disk of the server"),
+        ("53300", "has no connection left"),
+        ("25006", "is read-only, a standby perhaps"),
+        ("57P01", "is stopping or starting"),
+        ("42501", r"lacks a right \(denied\)"),
+    ):
+        error = exc.OperationalError("SELECT 1", {}, _refusal(state))
+        assert message.replace("\\", "") in (postgres.describe_error(error, "postgresql://host/name") or "")
+    assert postgres.is_retriable(exc.OperationalError("SELECT 1", {}, _refusal("40P01")))
+
+
+def _refusal(state: str) -> Exception:
+    error = Exception("denied")
+    error.sqlstate = state  # type: ignore[attr-defined]  # as psycopg's errors have it
+    return error
+
+
+def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "OLDEST", 99)
+    with pytest.raises(StoreError, match="PostgreSQL 16 is too old for a store; use 99 or later"):
+        Store.open(url)
+
+
+def test_it_goes_on_after_a_restart_of_the_server(url: str, postgres: PostgresServer) -> None:
+    with Store.open(url) as store:
+        remember(store, "ann", "rsum", "s1", [add_unit("u1")])
+        postgres.stop("fast")
+        with pytest.raises(StoreError, match="no PostgreSQL server answers"):
+            store.users()
+        postgres.start()
+        assert store.users() == ["ann"]
+        remember(store, "ann", "rsum", "s2", [add_unit("u2")])
+
+
+def test_a_dump_is_a_backup(url: str, postgres: PostgresServer) -> None:
+    with Store.open(url) as store:
+        remember(store, "ann", "rsum", "s1", [add_unit("u1", text="Łódź")])
+        lines = list(store.export("ann"))
+    dump = postgres.run("pg_dump", "--no-owner", str(make_url(url).database))
+    with postgres.new_database() as other:
+        postgres.run("psql", "--quiet", "--set", "ON_ERROR_STOP=1", str(make_url(other).database), stdin=dump)
+        with Store.open(other) as restored:
+            assert list(restored.export("ann")) == lines
+
+
+def test_a_session_that_another_server_closes_gets_no_further_turn(url: str) -> None:
+    """However the two meet: a turn is either refused, or the session that the job will read holds it."""
+    with Store.open(url) as here, Store.open(url) as there, ThreadPoolExecutor(2) as pool:
+        for number in range(20):
+            session = f"s{number}"
+            ours, theirs = here.journal("ann", "rsum"), there.journal("ann", "rsum")
+            ours.add_turns(session, make_turns(session, "one"))
+            adding = pool.submit(ours.add_turns, session, [make_turns(session, "one", "two")[1]])
+            closed = pool.submit(theirs.close, session).result()
+            refused = adding.exception() is not None
+            assert (len(closed.turns), refused) in ((1, True), (2, False))
+
+
+_CLAIM = """
+import sys
+from unittest import mock
+from localmem.store import Store
+with mock.patch("socket.gethostname", lambda: "elsewhere"), Store.open(sys.argv[1]) as store:
+    print(store.claim(store.pending_jobs()[0]), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_job_of_a_dead_server_on_another_machine_is_taken_over(url: str) -> None:
+    with Store.open(url) as store:
+        journal = store.journal("ann", "rsum")
+        journal.add_turns("s1", make_turns("s1", "word"))
+        journal.close("s1")
+        (job,) = store.pending_jobs()
+        worker = subprocess.Popen(
+            [sys.executable, "-c", _CLAIM, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        with worker:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "True\n"
+            assert store.pending_jobs() == []
+            assert not store.claim(job)
+            worker.kill()
+        while not store.claim(job):  # the server notices the broken connection at once, but not within this call
+            pass
+
+
+def test_a_job_is_claimed_once(url: str) -> None:
+    with Store.open(url) as here, Store.open(url) as there, ThreadPoolExecutor(2) as pool:
+        journal = here.journal("ann", "rsum")
+        for number in range(20):
+            journal.add_turns(f"s{number}", make_turns(f"s{number}", "word"))
+            journal.close(f"s{number}")
+        for job in here.pending_jobs():
+            claims = list(pool.map(lambda store, job=job: store.claim(job), (here, there)))
+            assert sorted(claims) == [False, True]
