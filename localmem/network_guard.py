@@ -1,19 +1,29 @@
 """The guard of the `localmem` command: this process reaches no machine but its own and those that its settings name.
 
-It sees every socket and name look-up of Python, whoever opens them, by an audit hook (PEP 578), which cannot be taken
-back; a host program that imports localmem is left alone. Native code opens sockets past it: of that there is none here
-but PostgreSQL's driver, which reaches the database of the settings, and the vLLM server, which is told by variables of
-its own. Depends on no other part.
+In Python it sees every socket and name look-up, whoever opens them, by an audit hook (PEP 578), which cannot be taken
+back. Below Python, and for the processes that this one starts, `isolate` takes the network itself away: in a network
+namespace of its own there is nothing but loopback. That is done where the settings name no host; where they do, native
+code is on its own. (A seccomp filter sees no addresses, so it could only refuse loopback as well, which vLLM needs.) A
+host program that imports localmem is left alone. Depends on no other part.
 """
 
+import ctypes
+import fcntl
+import os
 import socket
+import struct
 import sys
 from collections.abc import Iterable
 from ipaddress import ip_address
+from pathlib import Path
 
 from localmem.errors import NetworkRefused
 
 _CURE = "`localmem models pull` and the hosts of llm.url and database are the only ways out"
+
+
+_NEW_NETWORK, _NEW_USER = 0x40000000, 0x10000000  # flags of unshare(2)
+_SET_FLAGS, _UP = 0x8914, 1  # SIOCSIFFLAGS, IFF_UP of netdevice(7)
 
 
 class _Guard:
@@ -21,7 +31,7 @@ class _Guard:
 
     def __init__(self) -> None:
         self.hosts: set[str] = set()
-        self.is_armed = self.is_open = self.is_sealed = False
+        self.is_armed = self.is_open = self.is_sealed = self.is_isolated = False
 
     def check(self, event: str, arguments: tuple[object, ...]) -> None:
         """The audit hook. Raises NetworkRefused."""
@@ -69,6 +79,56 @@ def open_network() -> None:
 def seal() -> None:
     """Allow nothing beyond this machine from now on."""
     _guard.is_sealed = True
+
+
+def isolate() -> str:
+    """Leave this process, and those that it starts, no network but a loopback of their own; a no-op unless armed.
+
+    Sockets that are open keep their network. Returns why it cannot be done here, or "".
+    """
+    if not _guard.is_armed or _guard.is_isolated:
+        return ""
+    reason = why_not_isolated()
+    if not reason:
+        _leave_network()
+        _guard.is_isolated = True
+    return reason
+
+
+def why_not_isolated() -> str:
+    """Why the system lets no process here give up its network, tried in a process that ends at once; "" if it does."""
+    if not sys.platform.startswith("linux"):
+        return f"{sys.platform} has no network namespaces"
+    if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208  # only the thread that asks would leave
+        return "threads are running already"
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            _leave_network()
+            status = 0
+        except OSError as error:
+            status = error.errno or 1
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return f"the kernel refuses network namespaces here ({os.strerror(status)})" if status else ""
+
+
+def _leave_network() -> None:
+    """Enter a new network namespace, without rights in a user namespace of our own, and bring its loopback up."""
+    user, group, libc = os.geteuid(), os.getegid(), ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_NEW_NETWORK) != 0:
+        if libc.unshare(_NEW_USER | _NEW_NETWORK) != 0:
+            raise OSError(ctypes.get_errno(), "unshare")
+        for name, line in (
+            ("setgroups", b"deny"),
+            ("uid_map", b"%d %d 1" % (user, user)),
+            ("gid_map", b"%d %d 1" % (group, group)),
+        ):
+            Path(f"/proc/self/{name}").write_bytes(line)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
 
 
 def is_local(host: str) -> bool:

@@ -2,11 +2,14 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from localmem import network_guard
 
 NOWHERE = "192.0.2.1"  # kept for documentation (RFC 5737): nothing answers there
 CONNECT = f"socket.create_connection(({NOWHERE!r}, 9), timeout=0.01)"
@@ -47,6 +50,50 @@ def test_what_the_settings_name_is_tried(call: str) -> None:
 def test_this_machine_is_reached_and_nothing_else_is_watched() -> None:
     done = _run(f"{LOOPBACK}\nopen({__file__!r}).close()")
     assert (done.stdout, done.returncode) == ("through\n", 0)
+
+
+_REASON = _run("print(network_guard.why_not_isolated())").stdout.strip()
+isolates = pytest.mark.skipif(bool(_REASON), reason=_REASON or "it does")
+NETWORK = "import os; print(os.readlink('/proc/self/ns/net'), len(open('/proc/net/dev').readlines()))"
+LOAD = "from localmem.cli.options import SettingsFlags\nSettingsFlags(None, {}).load(%s)\n"
+
+
+@isolates
+@pytest.mark.parametrize("start", ["network_guard.isolate()", LOAD % ""])
+def test_a_command_and_its_children_have_a_loopback_of_their_own_and_nothing_else(start: str) -> None:
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {NETWORK!r}], check=True)"
+    done = _run(f"{start}\n{child}\n{NETWORK}\nnetwork_guard._guard.is_open = True\n{LOOPBACK}\n{CONNECT}")
+    of_child, own, loopback = done.stdout.splitlines()
+    assert own == of_child
+    assert own.split()[0] != str(Path("/proc/self/ns/net").readlink())
+    assert own.split()[1] == "3"  # two headings and lo
+    assert loopback == "through"
+    assert "Network is unreachable" in done.stderr
+
+
+@isolates
+def test_what_was_opened_before_keeps_its_network() -> None:
+    """As the listener of `localmem serve`."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        before = f"client = socket.create_connection({server.getsockname()})\nnetwork_guard.isolate()\n"
+        done = _run(f"{before}client.sendall(b'here')")
+        accepted, _ = server.accept()
+        with accepted:
+            assert (done.returncode, accepted.recv(4)) == (0, b"here")
+
+
+@pytest.mark.parametrize("more", ["llm={'url': 'http://127.0.0.1:1/v1'}", "llm={'url': 'http://gpu.example/v1'}"])
+def test_a_host_of_the_settings_keeps_the_network(more: str) -> None:
+    assert str(Path("/proc/self/ns/net").readlink()) in _run(f"{LOAD % more}{NETWORK}").stdout
+
+
+def test_without_a_host_of_the_settings_nothing_else_can_be_allowed() -> None:
+    assert "refused to reach" in _run(f"{LOAD % ''}network_guard.allow([{NOWHERE!r}])\n{CONNECT}").stderr
+
+
+def test_a_program_that_imports_localmem_keeps_its_network() -> None:
+    assert network_guard.isolate() == ""
+    assert not network_guard._guard.is_isolated
 
 
 def test_a_sealed_command_downloads_nothing() -> None:

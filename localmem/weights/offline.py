@@ -281,15 +281,18 @@ def unbundle(path: Path, notify: Notify, directory: Path | None = None) -> list[
     partial.mkdir(parents=True, exist_ok=True)
     if not path.is_file():
         raise BadInput(f"{path} is not a file: give the tar that localmem models bundle wrote")
-    require_space(path.stat().st_size, shutil.disk_usage(directory).free, directory, BadInput)
-    work = Path(mkdtemp(prefix="unbundle-", dir=partial))
-    try:
-        _extract(path, work)
-        models = _verify(path, work, directory)
-        for model in models:
-            _install(model, work / model.name, directory, notify)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with lock(directory, "unbundle"):
+        for remnant in partial.glob("unbundle-*"):  # of a process that was killed
+            shutil.rmtree(remnant)
+        require_space(path.stat().st_size, shutil.disk_usage(directory).free, directory, BadInput)
+        work = Path(mkdtemp(prefix="unbundle-", dir=partial))
+        try:
+            _extract(path, work)
+            models = _verify(path, work, directory)
+            for model in models:
+                _install(model, work / model.name, directory, notify)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
     return [model.name for model in models]
 
 
