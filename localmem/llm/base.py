@@ -32,6 +32,44 @@ Ability = Literal["tools", "logprobs", "images", "prefill"]
 ABILITIES: frozenset[Ability] = frozenset(get_args(Ability))
 
 
+class CallPiece(str):
+    """A piece of a call of tools in a stream, as OpenAI's protocol sends it (`delta`). As a text it is empty."""
+
+    __slots__ = ("delta",)
+
+    def __new__(cls, delta: Mapping[str, object]) -> "CallPiece":
+        piece = super().__new__(cls, "")
+        piece.delta = delta
+        return piece
+
+    delta: Mapping[str, object]
+
+
+class Feed(Protocol):
+    """Where the words of a paused stream come from."""
+
+    has_ended: bool
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call it, on the feed's event loop, as soon as there is more, or the end, or `wake` is called; once."""
+
+    def wake(self) -> None:
+        """Call what waits for more, although there may be none."""
+
+
+class Pause(str):
+    """No words yet: whoever drives the stream may leave it until its `feed` has more. As a text it is empty."""
+
+    __slots__ = ("feed",)
+
+    def __new__(cls, feed: Feed) -> "Pause":
+        pause = super().__new__(cls, "")
+        pause.feed = feed
+        return pause
+
+    feed: Feed
+
+
 class LLM(Protocol):
     """A chat model. Safe for use from many threads."""
 
@@ -55,7 +93,7 @@ class LLM(Protocol):
         """
 
     def stream(self, prompt: Prompt) -> Generator[str, None, Completion]:
-        """Pieces of the answer as they come; the generator returns what `generate` would have returned.
+        """Pieces of the answer as they come, CallPieces among them; returns what `generate` would have returned.
 
         Closing the generator stops the decoding.
         """

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from secrets import token_urlsafe
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -26,7 +27,7 @@ from localmem.server.documents import ErrorDocument
 from localmem.server.mcp_http import McpEndpoint
 from localmem.server.metrics import RequestCounter
 from localmem.server.page.install import install as install_page
-from localmem.server.routes import completions, health, memories, messages, ollama, openai, responses, sessions
+from localmem.server.routes import completions, health, mem0, memories, messages, ollama, openai, responses, sessions
 from localmem.server.routes.sessions import IMPORT_PATHS
 from localmem.server.session_manager import SessionManager
 from localmem.store import SessionInfo
@@ -40,9 +41,9 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
-    """The app of a runtime that the caller opens and closes."""
-    services = Services.create(runtime, now)
+def create_app(runtime: Runtime, *, now: Clock = utc_now, token: str | None = None) -> FastAPI:
+    """The app of a runtime that the caller opens and closes; `token` is the key of this start, or it gets its own."""
+    services = Services.create(runtime, now, token or token_urlsafe(32))
     # The framework's documentation pages load scripts from the network, so they are off.
     app = FastAPI(
         title="localmem",
@@ -50,10 +51,10 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
         redoc_url=None,
         lifespan=_lifespan,
         dependencies=[Depends(check_query)],
-        responses={"4XX": {"model": ErrorDocument}},
+        responses={"4XX": {"model": ErrorDocument}, "5XX": {"model": ErrorDocument}},
     )
     app.state.services = services
-    for module in (completions, responses, messages, ollama, openai, memories, sessions, health):
+    for module in (completions, responses, messages, ollama, openai, memories, sessions, mem0, health):
         app.include_router(module.router)
     install_page(app, services)
     app.state.mcp = McpEndpoint(services)
@@ -61,7 +62,7 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now) -> FastAPI:
     errors.install(app)
     server = services.settings.server
     limits = dict.fromkeys(IMPORT_PATHS, server.max_import_mb << 20)
-    app.add_middleware(BodyLimit, max_bytes=server.max_body_kb << 10, limits=limits)
+    app.add_middleware(BodyLimit, max_bytes=server.max_body_kb << 10, limits=limits, slow_seconds=server.slow_seconds)
     app.add_middleware(RequestCounter, metrics=services.metrics, logs=server.access_log)
     if server.origins:
         headers = [SESSION_HEADER, TRIMMED_HEADER]
@@ -88,7 +89,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         services.sessions.stop_all()
         await app.state.mcp.close()
         await asyncio.to_thread(watch.stop)
-        await asyncio.to_thread(services.pool.shutdown, cancel_futures=True)
+        await asyncio.to_thread(services.pool.shutdown)
+        await services.reader.close()
 
 
 class IdleWatch:

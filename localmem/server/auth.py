@@ -11,19 +11,36 @@ import hmac
 import ipaddress
 import logging
 import threading
-from hashlib import sha256
+from collections.abc import Callable
+from datetime import datetime
 from urllib.parse import unquote, urlsplit
 
 from fastapi import Request
 
 from localmem.config import Settings
 from localmem.errors import BadSettings
+from localmem.server.api_keys import KeyRing, check_keys, digest_key
 from localmem.server.errors import ApiError
 from localmem.server.local_access import USER_HEADER
-from localmem.settings_sections import KeySettings
+from localmem.server.rate_limit import RateLimit
+from localmem.settings_sections import KeySettings, Scope
 
-_MIN_KEY_LENGTH = 8
 _MAX_NAME_LENGTH = 200
+_CHAT_PATHS = frozenset(
+    f"/{name}"
+    for name in (
+        *("v1/chat/completions", "v1/completions", "v1/responses", "v1/messages", "v1/messages/count_tokens"),
+        *("api/chat", "api/generate", "v1/sessions/end"),
+    )
+)
+_SHARED_PATHS = ("/v1/models", "/v1/embeddings", "/api/", "/metrics")
+_READ_POSTS = frozenset(
+    (
+        *("/v1/memories/search", "/v1/memories/recall", "/mcp"),  # tools of MCP check for themselves
+        *(f"/mem0/{path}" for path in ("search", "v2/memories/", "v3/memories/")),
+        *(f"/mem0/v{version}/memories/search/" for version in (1, 2, 3)),
+    )
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,60 +55,110 @@ def is_loopback(host: str) -> bool:
 
 def check_binding(settings: Settings) -> None:
     """Raises BadSettings for unusable keys and origins, and for an address open to the network without keys."""
-    keys, host = read_keys(settings), settings.server.host
-    for text, key in keys.items():
-        if len(text) < _MIN_KEY_LENGTH or not key.user:
-            raise BadSettings(
-                f"server.keys has a key of {len(text)} characters for user {key.user!r}; "
-                f"use keys of at least {_MIN_KEY_LENGTH} characters, each with a user"
-            )
-        inside = [other.user for other in keys.values() if other.user.startswith(f"{key.user}/")]
-        if key.trusted_users and inside:
-            raise BadSettings(
-                f"server.keys has the user {inside[0]!r}, a name of the people behind the key of {key.user!r}; "
-                "rename either"
-            )
-    if "*" in settings.server.origins and not keys:
-        raise BadSettings("server.origins has '*', and there are no keys; name the origins, or set server.keys")
-    if not keys and not is_loopback(host):
+    has_keys, host = check_keys(settings), settings.server.host
+    if settings.server.keys:
+        log.warning("server.keys holds keys in plain text; store their digests with `localmem keys migrate`")
+    if "*" in settings.server.origins and not has_keys:
+        raise BadSettings("server.origins has '*', and there are no keys; name the origins, or make keys")
+    if not has_keys and not is_loopback(host):
         raise BadSettings(
             f"without keys only this machine may be served, and {host} is open to others; "
-            "set server.keys (key: user) in the YAML file, or serve on 127.0.0.1"
+            "make a key with `localmem keys create --user NAME`, or serve on 127.0.0.1"
         )
 
 
-def read_keys(settings: Settings) -> dict[str, KeySettings]:
-    """What each key may do."""
-    keys = settings.server.keys.items()
-    return {text: key if isinstance(key, KeySettings) else KeySettings(user=key) for text, key in keys}
+def needed_scope(method: str, path: str) -> Scope | None:
+    """The scope that a request needs; None for what is the same for all users, such as the list of models."""
+    if path in _CHAT_PATHS:
+        return "chat"
+    if path.startswith(_SHARED_PATHS):
+        return None
+    return "read" if method in ("GET", "HEAD") or path in _READ_POSTS else "admin"
 
 
 class Authenticator:
     """Finds the user of a request, or refuses the request."""
 
-    def __init__(self, settings: Settings, local_token: str) -> None:
-        self._keys = [(_digest(text), key) for text, key in read_keys(settings).items()]
-        self._local_token = _digest(local_token)
+    def __init__(self, settings: Settings, keys: KeyRing, local_token: str, now: Callable[[], datetime]) -> None:
+        self._keys = keys
+        self._now = now
+        self._local_token = digest_key(local_token)
         self._default = KeySettings.model_construct(user=settings.user)
+        self._owner = self._default.model_copy(update={"operator": True})
         self._origins = settings.server.origins
         self._on_loopback = is_loopback(settings.server.host)
         self._shared = _SharedKeys()
+        self._limit = RateLimit(settings.server.requests_per_minute)
 
     @property
     def has_keys(self) -> bool:
         """Whether users have keys; without them there is one user."""
-        return bool(self._keys)
+        return self._keys.has_keys
 
-    def user_of_key(self, key: str) -> str:
-        """The user of a key. Raises ApiError for an unknown one."""
-        return self._find(_digest(key.strip())).user
+    def find_key(self, digest: str) -> KeySettings:
+        """The rights of the key with this digest. Raises ApiError for an unknown, expired or revoked one."""
+        try:
+            key = self._keys.find(digest, self._now())
+        except BadSettings as error:
+            raise ApiError(503, f"the keys of this server cannot be read: {error}", code="keys_unreadable") from error
+        if key is None:
+            raise _unauthorized_error("unknown API key, or one that has ended; ask the owner of this server for one")
+        return key
+
+    def page_user(self, digest: str) -> str:
+        """The user of a key at the page, which shows and changes everything. Raises ApiError."""
+        key = self.find_key(digest)
+        for scope in ("chat", "read", "admin"):
+            _check_scope(key, scope)
+        self._limit.admit(key.user)
+        return key.user
 
     def user(self, request: Request, body_user: str = "") -> str:
         """The user whose memory this request is about; `body_user` is the field `user` of its body.
 
-        Raises ApiError: 401 without a valid key, 403 from elsewhere, 400 for a key of many people that names none.
+        Raises ApiError: 401 without a valid key, 403 from elsewhere or without the key's scope, 429 beyond the rate
+        limit, 400 for a key of many people that names none.
         """
-        key = self.check(request)
+        key = self.identify(request)
+        _check_scope(key, needed_scope(request.method, request.url.path))
+        user = self._user_of(key, request, body_user)
+        if key is not self._owner:
+            self._limit.admit(user)
+        return user
+
+    def check(self, request: Request) -> KeySettings:
+        """The rights of the request's key, for what is the same for all users. Raises ApiError as `user` does."""
+        key = self.identify(request)
+        _check_scope(key, needed_scope(request.method, request.url.path))
+        if key is not self._owner:
+            self._limit.admit(key.user)
+        return key
+
+    def check_operator(self, request: Request) -> None:
+        """Raises ApiError unless the request may act for any user."""
+        if not self.check(request).operator:
+            raise ApiError(403, "this needs an operator's key; set operator: true for one", code="not_operator")
+
+    def check_metrics(self, request: Request) -> None:
+        """Metrics name nobody, so programs of this machine need no key. Raises ApiError."""
+        if not (self._on_loopback and is_loopback(_host_of(request))):
+            self.check(request)
+
+    def identify(self, request: Request) -> KeySettings:
+        """The rights of the request's key. Raises ApiError without a valid one."""
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        text = text.strip() if scheme.lower() in ("bearer", "token") else request.headers.get("x-api-key", "").strip()
+        digest = digest_key(text) if text else None
+        if digest and hmac.compare_digest(self._local_token, digest):
+            return self._owner
+        if not self.has_keys:
+            self._check_local(request)
+            return self._default
+        if digest is None:
+            raise _unauthorized_error("no API key; send `Authorization: Bearer KEY`")
+        return self.find_key(digest)
+
+    def _user_of(self, key: KeySettings, request: Request, body_user: str) -> str:
         person = (request.headers.get(key.header, "") or body_user).strip()[:_MAX_NAME_LENGTH]
         if key.operator:
             return unquote(request.headers.get(USER_HEADER, "")).strip() or key.user
@@ -104,45 +171,16 @@ class Authenticator:
             )
         return f"{key.user}/{person}"
 
-    def check(self, request: Request) -> KeySettings:
-        """The rights of the request's key. Raises ApiError as `user` does."""
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        text = text.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "").strip()
-        digest = _digest(text) if text else None
-        if digest and hmac.compare_digest(self._local_token, digest):
-            return self._default.model_copy(update={"operator": True})
-        if not self._keys:
-            self._check_local(request)
-            return self._default
-        if digest is None:
-            raise _unauthorized_error("no API key; send `Authorization: Bearer KEY`")
-        return self._find(digest)
-
-    def check_operator(self, request: Request) -> None:
-        """Raises ApiError unless the request may act for any user."""
-        if not self.check(request).operator:
-            raise ApiError(403, "this needs an operator's key; set operator: true for one", code="not_operator")
-
-    def check_metrics(self, request: Request) -> None:
-        """Metrics name nobody, so on loopback they need no key. Raises ApiError."""
-        if not self._on_loopback:
-            self.check(request)
-
-    def _find(self, digest: str) -> KeySettings:
-        # All are compared, for a constant time.
-        matches = [key for own, key in self._keys if hmac.compare_digest(own, digest)]
-        if not matches:
-            raise _unauthorized_error("unknown API key; ask the owner of this server for one")
-        return matches[-1]
-
     def _check_local(self, request: Request) -> None:
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        origin = request.headers.get("origin")
+        host, origin = _host_of(request), request.headers.get("origin")
         if not is_loopback(host):
             raise ApiError(403, f"Host {host!r} is not this machine; without keys only localhost is served")
-        is_known = origin is None or origin in self._origins or is_loopback(urlsplit(origin).hostname or "")
-        if not is_known:
+        is_known = origin in self._origins or is_loopback(_hostname(origin or ""))
+        if origin is not None and not is_known:
             raise ApiError(403, f"Origin {origin!r} is not this machine; allow it in server.origins")
+        site, mode = request.headers.get("sec-fetch-site"), request.headers.get("sec-fetch-mode")
+        if origin is None and site == "cross-site" and mode != "navigate":  # an image or script of another site
+            raise ApiError(403, "a page of another site asks; without keys only this machine's pages are served")
 
 
 class _SharedKeys:
@@ -156,7 +194,7 @@ class _SharedKeys:
         """The key of this user came with the id of a person, "" for none."""
         if not person:
             return
-        digest = _digest(person)
+        digest = digest_key(person)
         with self._lock:
             is_second = self._people.setdefault(user, digest) not in (digest, "")
             if is_second:
@@ -169,9 +207,21 @@ class _SharedKeys:
             )
 
 
-def _digest(key: str) -> str:
-    """Digests all have the same length, so comparing them does not reveal the length of the key."""
-    return sha256(key.encode()).hexdigest()
+def _check_scope(key: KeySettings, scope: Scope | None) -> None:
+    if scope is not None and scope not in key.scopes:
+        raise ApiError(403, f"this key lacks the scope {scope!r}; it has {', '.join(key.scopes)}", code="no_scope")
+
+
+def _host_of(request: Request) -> str:
+    return _hostname(f"//{request.headers.get('host', '')}")
+
+
+def _hostname(address: str) -> str:
+    """The host of an address; "" for none and for what is no address."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _unauthorized_error(message: str) -> ApiError:

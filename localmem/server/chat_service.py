@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from localmem.errors import LocalmemError
+from localmem.llm.base import CallPiece
 from localmem.server.chat_job import ChatJob
 from localmem.server.dependencies import Caller, Services
 from localmem.server.errors import ApiError, to_api_error
@@ -51,8 +52,11 @@ class ReplyFormat(Protocol):
     def words(self, text: str) -> str:
         """Some words of a stream."""
 
+    def call(self, piece: Json) -> str:
+        """A piece of a call of tools in a stream, as OpenAI's protocol sends it; a call comes whole or in pieces."""
+
     def end(self, reply: Reply, stream: ReplyStream) -> str:
-        """The end of a stream, with what is known only now: calls of tools, finish reason, usage."""
+        """The end of a stream, with what is known only now: finish reason, usage."""
 
     def error(self, error: ApiError) -> str:
         """An error in the middle of a stream, which ends after it."""
@@ -66,7 +70,7 @@ async def respond(caller: Caller, body: ChatRequest, form: ReplyFormat) -> Respo
     mode = parse_mode(headers.get(MODE_HEADER))
     chat = parse_chat(body)
     job = ChatJob(services, caller.user, body, chat, str(name) if name else None, mode, caller.time, start)
-    stream = ReplyStream()
+    stream = ReplyStream(services.reader, services.pool.resume)
     services.pool.submit(stream.run, job.generate)
     try:
         if body.stream:
@@ -128,15 +132,21 @@ async def _stream_response(request: Request, stream: ReplyStream, job: ChatJob, 
 
 async def _events(stream: ReplyStream, event: str | Reply, form: ReplyFormat) -> AsyncIterator[str]:
     yield form.begin()
+    has_calls = False
     try:
         while not isinstance(event, Reply):
-            if event:
+            if isinstance(event, CallPiece):
+                has_calls = True
+                yield form.call(dict(event.delta))
+            elif event:
                 yield form.words(event)
             event = await stream.next()
     except Exception as error:  # the status is sent; an error can only be reported in the stream
         log.warning("a stream ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))
         yield form.error(to_api_error(error))
     else:
+        for number, call in enumerate(() if has_calls else event.completion.tool_calls):
+            yield form.call({"index": number, **call})
         yield form.end(event, stream)
 
 

@@ -74,6 +74,8 @@ _OPTION = re.compile(r"^[ \t]*\(?([A-E])[.)] ", _M)
 _BLANK = re.compile(r"\$[A-Z]{4,}\b|\[\[?(?:the_)?[a-z_]{4,}\]?\]|<your[ _][^>]*>|\[\[\w+\]\]")
 _AGENT = re.compile(r"^[ \t]*(Thought|Action|Action Input|Observation|Final Answer)[ \t]*:", _M)
 _HOLE = re.compile(r"<\|?fim[_-]|<(?:PRE|SUF|MID)>|\{\{\s*FILL|\[BLANK\]|<\|cursor\|>", _I)
+# A paragraph of its own at the end about this reply alone; "always" would make it a wish of the user's.
+_REPLY_LANGUAGE = re.compile(r"\n\s*\n(?:please )?(?:reply|respond|answer) in [^\W\d_][\w ()-]{1,40}[.!]?\s*\Z", _I)
 _ACKNOWLEDGED = re.compile(r"\s*(?:ok|okay|understood|got it|sure|noted|ready|acknowledged)\b", _I)
 _TOOL_RESULT = re.compile(r"\s*\[[^\]\n]{3,200}\][^\n]{0,20}:")
 
@@ -138,10 +140,14 @@ def split_messages(chat: ChatInput, has_logged: HasLogged) -> list[ClientMessage
 
 
 def split_message(message: Message, system: str) -> ClientMessage:
-    """A message and its words. Repetitions of the system message, an editor's state and retrieved context are cut."""
+    """A message and its words.
+
+    Repetitions of the system message, an editor's state, retrieved context and a closing demand for a language are cut.
+    """
     if message.role != "user":
         return ClientMessage(message, message.content)
     text = _without_repeated_instructions(message.content, system) or message.content
+    text = _REPLY_LANGUAGE.sub("", text) or text
     blocks = _blocks(text)
     quoted = [block for block in blocks if _WORDS.fullmatch(block.name) and block.inner.strip()]
     is_wrapped = len(blocks) > len(quoted) or re.search(r"^#{1,6} ", _without(text, quoted), re.MULTILINE)

@@ -2,10 +2,8 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from secrets import token_urlsafe
 from typing import Annotated
 
 from fastapi import Depends, Request, Security
@@ -16,10 +14,13 @@ from fastapi.security import HTTPBearer
 from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.files import nearest
+from localmem.llm.remote.line_feed import LoopReader
 from localmem.runtime import Runtime
+from localmem.server.api_keys import KeyFile, KeyRing, plain_keys
 from localmem.server.auth import Authenticator
 from localmem.server.errors import ApiError
 from localmem.server.metrics import Metrics
+from localmem.server.overload import ReplyPool
 from localmem.server.session_manager import SessionManager
 from localmem.times.zones import in_zone, read_zone
 
@@ -32,7 +33,7 @@ class Services:
     """The parts of one server.
 
     `local_token` is the key of this start for commands on this machine. `warm` is set once the backbone is loaded;
-    replies run on the threads of `pool`; `started` is in unix seconds.
+    replies run on the threads of `pool`, and `reader` reads what a backbone streams; `started` is in unix seconds.
     """
 
     runtime: Runtime
@@ -41,18 +42,19 @@ class Services:
     sessions: SessionManager
     auth: Authenticator
     metrics: Metrics
-    pool: ThreadPoolExecutor
+    pool: ReplyPool
     local_token: str
     started: int
     warm: threading.Event = field(default_factory=threading.Event)
+    reader: LoopReader = field(default_factory=LoopReader)
 
     @classmethod
-    def create(cls, runtime: Runtime, now: Clock) -> "Services":
+    def create(cls, runtime: Runtime, now: Clock, token: str) -> "Services":
         """The services of a runtime, by its settings."""
         settings, sessions = runtime.settings, SessionManager(runtime)
-        pool = ThreadPoolExecutor(settings.server.threads, thread_name_prefix="reply")
-        token = token_urlsafe(32)
-        auth, metrics = Authenticator(settings, token), Metrics(runtime, sessions)
+        pool = ReplyPool(settings.server.threads, settings.server.waiting)
+        keys = KeyRing(plain_keys(settings), KeyFile(settings.key_file))
+        auth, metrics = Authenticator(settings, keys, token, now), Metrics(runtime, sessions)
         return cls(runtime, settings, now, sessions, auth, metrics, pool, token, int(now().timestamp()))
 
 
@@ -66,7 +68,7 @@ SharedServices = Annotated[Services, Depends(get_services)]
 
 
 # Only describes the scheme to readers of the API; the Authenticator reads the header itself.
-_SCHEME = Security(HTTPBearer(auto_error=False, description="An API key of server.keys; none on this machine."))
+_SCHEME = Security(HTTPBearer(auto_error=False, description="A key of `localmem keys`; none on this machine."))
 
 
 async def get_user(request: Request, services: SharedServices, _key: Annotated[object, _SCHEME] = None) -> str:

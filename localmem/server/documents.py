@@ -6,6 +6,7 @@ The routes write plain dictionaries; a test checks that what they write is what 
 from datetime import datetime
 from typing import Any, Literal
 
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict
 
 
@@ -16,6 +17,7 @@ class _Document(BaseModel):
 class MemoryDocument(_Document):
     """A unit. `time` is that of the event, `learned` when it was added; `spans` are the times that its text names.
 
+    `origin` is whose words they are. `quarantined` is the sign by which it is withheld from memory until a release.
     `score` is there after a search, `replaces` after an edit.
     """
 
@@ -31,6 +33,8 @@ class MemoryDocument(_Document):
     learned: datetime
     spans: list[dict[str, Any]]
     over_since: str | None
+    origin: Literal["user", "assistant", "dialogue", "document", "client", "api"]
+    quarantined: str
     retired: bool
     score: float = 0
     replaces: str = ""
@@ -46,9 +50,10 @@ class MemoryPage(_Document):
 
 
 class TurnDocument(_Document):
-    """A message of a session."""
+    """A message of a session; `is_cut` marks a reply that was broken off."""
 
     id: str
+    is_cut: bool
     role: Literal["user", "assistant"]
     speaker: str
     text: str
@@ -117,6 +122,10 @@ class Erasure(_Document):
     remaining: int | None
     reread: dict[str, list[str]]
     sources: list[str]
+    files: list[str] = []
+    time: datetime | None = None
+    key: str = ""
+    signature: str = ""
 
 
 class ImportDocument(_Document):
@@ -128,6 +137,35 @@ class ImportDocument(_Document):
     turns: int
     batches: int
     new: bool
+
+
+class RecalledDocument(BaseModel):
+    """What a chat would be shown for a text, and the units it is made of."""
+
+    model_config = ConfigDict(extra="allow")
+
+    text: str
+
+
+class EndedSessions(_Document):
+    """The sessions that were closed."""
+
+    object: Literal["list"]
+    ended: list[str]
+
+
+class UserDocument(_Document):
+    """A user."""
+
+    id: str
+    object: Literal["user"]
+
+
+class UserPage(_Document):
+    """All users."""
+
+    object: Literal["list"]
+    data: list[UserDocument]
 
 
 class ErrorBody(_Document):
@@ -143,6 +181,11 @@ class ErrorDocument(_Document):
     """An error; Anthropic's and Ollama's routes write it in their own form."""
 
     error: ErrorBody
+
+
+def written_as(media_type: str) -> dict[str, Any]:
+    """The arguments of a route whose response is no JSON document."""
+    return {"response_class": Response, "responses": {200: {"content": {media_type: {"schema": {"type": "string"}}}}}}
 
 
 def described(model: type[BaseModel], status: int = 200) -> dict[str, Any]:

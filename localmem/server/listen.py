@@ -15,25 +15,24 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from localmem.config import decisive_settings, default_settings
-from localmem.errors import BadSettings, LocalmemError
+from localmem.config import decisive_settings, default_settings, reply_settings
+from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server.app import create_app, utc_now
-from localmem.server.auth import check_binding, is_loopback
+from localmem.server.auth import is_loopback
 from localmem.server.dependencies import Clock, Services
 from localmem.server.local_access import LocalServer, remove_local_server, write_local_server
+from localmem.server.slow_clients import header_limit
 
 _ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # each with the loopback address that it includes
 
 
-def serve(runtime: Runtime, notify: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. Raises BadSettings for an address that may not be served, and loading errors."""
-    check_binding(runtime.settings)
+def serve(runtime: Runtime, listener: socket.socket, notify: Callable[[str], None], token: str) -> None:
+    """Serve on this socket until SIGINT or SIGTERM; `token` is the key of this start. Raises loading errors."""
     if runtime.settings.server.access_log:
         _show_access_log()
-    with open_listener(runtime) as listener:
-        server = Server(runtime, notify)
-        server.run_on(listener)
+    server = Server(runtime, notify, token=token)
+    server.run_on(listener)
     if server.load_error:
         raise server.load_error
 
@@ -47,26 +46,13 @@ def _show_access_log() -> None:
     access.propagate = False
 
 
-@contextmanager
-def open_listener(runtime: Runtime) -> Iterator[socket.socket]:
-    """A socket on the address of the settings. Raises BadSettings when it cannot be opened."""
-    host, port = runtime.settings.server.host, runtime.settings.server.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise BadSettings(
-            f"cannot listen on {host}:{port} ({error.strerror}); choose another --host or --port"
-        ) from error
-    with listener:
-        yield listener
-
-
 class Server(uvicorn.Server):
     """uvicorn, with replies that end before it does, and a backbone that loads while requests are already answered."""
 
-    def __init__(self, runtime: Runtime, notify: Callable[[str], None], *, now: Clock = utc_now) -> None:
-        app = create_app(runtime, now=now)
+    def __init__(
+        self, runtime: Runtime, notify: Callable[[str], None], *, now: Clock = utc_now, token: str | None = None
+    ) -> None:
+        app = create_app(runtime, now=now, token=token)
         self.services: Services = app.state.services
         self._grace_seconds = runtime.settings.server.grace_seconds
         self._notify = notify
@@ -74,6 +60,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=header_limit(runtime.settings.server.slow_seconds),
                 log_level="warning",
                 log_config=None,
                 access_log=False,
@@ -114,8 +101,8 @@ class Server(uvicorn.Server):
         host, port = self._listener.getsockname()[:2]
         host = _ALL_ADDRESSES.get(host, host)
         if is_loopback(host):
-            decisive, defaults = decisive_settings(settings), default_settings()
-            server = LocalServer(host, port, os.getpid(), self.services.local_token, decisive, defaults)
+            values = decisive_settings(settings), default_settings(), reply_settings(settings)
+            server = LocalServer(host, port, os.getpid(), self.services.local_token, *values)
             try:
                 write_local_server(settings.data, server)
             except OSError as error:

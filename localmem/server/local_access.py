@@ -8,9 +8,13 @@ than it could do the work itself.
 
 import json
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from localmem.errors import BadSettings
 
 USER_HEADER = "x-localmem-user"  # percent-encoded; read only from requests with the local token
 
@@ -20,8 +24,9 @@ _FILE_NAME = "server.json"
 class LocalServer(NamedTuple):
     """A running server.
 
-    `settings` are its values of the settings that decide what is recalled, `defaults` the default of every setting,
-    both by dotted key. A command compares them with its own: a server with other settings cannot answer for it.
+    `settings` are its values of the settings that decide what is recalled, `replies` of those that decide how it
+    replies, `defaults` the default of every setting, all by dotted key. A command compares them with its own: a server
+    with other settings cannot answer for it.
     """
 
     host: str
@@ -30,6 +35,21 @@ class LocalServer(NamedTuple):
     token: str
     settings: Mapping[str, object]
     defaults: Mapping[str, object]
+    replies: Mapping[str, object]
+
+
+@contextmanager
+def open_listener(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket of a server. Raises BadSettings when it cannot be opened."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise BadSettings(
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another --host or --port"
+        ) from error
+    with listener:
+        yield listener
 
 
 def write_local_server(data_dir: Path, server: LocalServer) -> None:

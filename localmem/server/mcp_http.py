@@ -31,23 +31,26 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            user = self._find_user(Request(scope))
+            user, is_admin = self._find_user(Request(scope))
         except ApiError as error:
             await JSONResponse(error.body(), error.status, dict(error.headers or {}))(scope, receive, send)
             return
-        from localmem.server.mcp_tools import current_user
+        from localmem.server.mcp_tools import current_user, may_change
 
         manager = await self._start()
-        token = current_user.set(user)
+        token, change_token = current_user.set(user), may_change.set(is_admin)
         try:
             await manager.handle_request(scope, receive, send)
         finally:
             current_user.reset(token)
+            may_change.reset(change_token)
 
-    def _find_user(self, request: Request) -> str:
+    def _find_user(self, request: Request) -> tuple[str, bool]:
+        """The user, and whether the key may change memory."""
         if find_spec("mcp") is None:
             raise ApiError(501, "MCP is not installed on this server; run `pip install 'localmem[mcp]'`")
-        return self._services.auth.user(request)
+        auth = self._services.auth
+        return auth.user(request), "admin" in auth.identify(request).scopes
 
     async def close(self) -> None:
         """End what was opened."""

@@ -27,6 +27,7 @@ from localmem.server.page.overview import Overview
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
 from localmem.text.dialogue import transcript
+from localmem.text.provenance import origin_of
 from localmem.types import Unit
 
 Clock = Callable[[], datetime]
@@ -34,6 +35,7 @@ P = ParamSpec("P")
 Result = TypeVar("Result")
 
 current_user: ContextVar[str] = ContextVar("mcp_user")
+may_change: ContextVar[bool] = ContextVar("mcp_may_change", default=True)
 
 _INSTRUCTIONS = (
     "A person's long-term memory. Call recall before you answer anything that may depend on what the person told "
@@ -46,12 +48,16 @@ _DESTROYS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempot
 
 
 class MemoryItem(BaseModel):
-    """A memory. `in_use` is false for what was put away or replaced; `score` is that of a search."""
+    """A memory. `origin` is whose words it holds. `in_use` is false for what was put away, withheld or replaced.
+
+    `score` is that of a search.
+    """
 
     id: str
     text: str
     time: datetime
     kind: str
+    origin: str
     session: str
     in_use: bool = True
     score: float | None = None
@@ -128,7 +134,7 @@ class MemoryTools:
         moment = time or self._now()
         if moment.utcoffset() is None:
             moment = moment.replace(tzinfo=self._now().tzinfo)
-        unit = self._editor().add(text, moment, self._now())
+        unit = self._changing_editor().add(text, moment, self._now())
         return _item(unit, self._editor().bank)
 
     def recall(self, message: str) -> Recalled:
@@ -160,7 +166,7 @@ class MemoryTools:
 
     def update_memory(self, memory_id: str, text: str) -> MemoryItem:
         """Correct a memory: the new text replaces the old one, which stays in its history."""
-        unit = self._editor().edit(memory_id, text, self._now())
+        unit = self._changing_editor().edit(memory_id, text, self._now())
         return _item(unit, self._editor().bank)
 
     def forget(self, memory_id: str, erase: bool = False) -> Forgotten:
@@ -168,10 +174,11 @@ class MemoryTools:
 
         With `erase` all of it is deleted for good: only when the person asks for exactly that.
         """
+        editor = self._changing_editor()
         if not erase:
-            self._editor().forget(memory_id, self._now())
+            editor.forget(memory_id, self._now())
             return Forgotten(id=memory_id, erased=False)
-        return _receipt_of(memory_id, self._editor().erase(memory_id, sources=True))
+        return _receipt_of(memory_id, editor.erase(memory_id, sources=True))
 
     def history(self, memory_id: str) -> History:
         """How a memory came to be: the messages it came from and every change to it."""
@@ -208,6 +215,11 @@ class MemoryTools:
     def _editor(self) -> MemoryEditor:
         return MemoryEditor(self._runtime, self._sessions, current_user.get())
 
+    def _changing_editor(self) -> MemoryEditor:
+        if not may_change.get():
+            raise BadInput("this key lacks the scope 'admin', so it changes no memory; use a key that has it")
+        return self._editor()
+
 
 def new_server(runtime: Runtime, sessions: SessionManager, now: Clock) -> MCPServer:
     """A server of the protocol over a runtime; the caller chooses the transport."""
@@ -241,6 +253,7 @@ def _item(unit: Unit, bank: Bank, score: float | None = None) -> MemoryItem:
         text=unit.text,
         time=unit.time,
         kind=unit.kind,
+        origin=origin_of(unit),
         session=unit.session,
         in_use=bank.is_live(unit.id),
         score=score,

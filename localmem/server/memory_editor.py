@@ -11,14 +11,16 @@ from dataclasses import replace
 from datetime import datetime
 
 from localmem.bank import Bank
+from localmem.chat.quarantine import put_aside, release, sign_beside, withheld_signs
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.retrieval.views import SIDE_MARK, split_sentences
 from localmem.runtime import Runtime
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
 from localmem.text.pins import PINNED
+from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times
-from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, Unit
+from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, Origin, Unit
 
 _TELLING = 20  # characters of a sentence that nobody says by chance; a shorter one counts in quotation marks
 SOURCE = "api"  # in place of the session that a unit comes from
@@ -39,25 +41,31 @@ class MemoryEditor:
         with self._sessions.current_agent(self._user) as agent:
             return agent.memory.bank
 
-    def add(self, text: str, time: datetime, now: datetime) -> Unit:
-        """A memory by hand, of an event at `time`."""
+    def add(self, text: str, time: datetime, now: datetime, origin: Origin = "api") -> Unit:
+        """A memory by hand, of an event at `time`. One of a program that tries to instruct a model is withheld."""
         name = f"note-{uuid.uuid4().hex[:12]}"
         words = _require_text(text)
-        unit = Unit(name, words, words, "note", "", SOURCE, (), time, now)
+        unit = Unit(name, words, words, "note", "", SOURCE, (), time, now, origin=origin)
         with self._sessions.current_agent(self._user) as agent:
             if not agent.memory.keeps_units:
                 raise BadInput(f"system {self._system!r} keeps no units to add to; serve another system")
-            agent.writer.commit(f"{SOURCE}:{name}", [AddUnit(unit, now)])
+            agent.writer.commit(f"{SOURCE}:{name}", self._addition_of(unit, words, agent.memory.bank))
         return unit
 
-    def edit(self, unit_id: str, text: str, now: datetime) -> Unit:
-        """Replace a unit's text; the unit before stays in the history. Its cause is `edit:` and the new unit's id."""
+    def edit(self, unit_id: str, text: str, now: datetime, origin: Origin = "api") -> Unit:
+        """Replace a unit's text; the unit before stays in the history. Its cause is `edit:` and the new unit's id.
+
+        What a person edits stays what it was, what a program edits is the program's.
+        """
         old, words = self._live(unit_id), _require_text(text)
         prefix = f"{old.speaker}: " if old.speaker and old.text.startswith(f"{old.speaker}: ") else ""
         side = SIDE_MARK + old.id.rpartition(SIDE_MARK)[2] if SIDE_MARK in old.id else ""
         name, body = f"edit-{uuid.uuid4().hex[:12]}{side}", prefix + words
-        unit = replace(old, id=name, text=body, key=body, learned=now, spans=None)
-        self._commit(f"edit:{name}", [AddUnit(unit, now), *self._hides((old.id,), old, name, now)])
+        author = origin_of(old) if origin == "user" else origin
+        unit = replace(old, id=name, text=body, key=body, learned=now, spans=None, origin=author)
+        self._commit(
+            f"edit:{name}", [*self._addition_of(unit, words, self.bank), *self._hides((old.id,), old, name, now)]
+        )
         ends = {old.id: name}
         links = [
             replace(link, source=ends.get(link.source, link.source), target=ends.get(link.target, link.target))
@@ -82,6 +90,12 @@ class MemoryEditor:
         """Put this unit away with the turns it came from, and so all that comes from them, after a rebuild too."""
         unit, name = self._live(unit_id), uuid.uuid4().hex[:12]
         return self._commit(f"hide:{name}", self._hides((unit.id, *unit.sources), unit, f"hide-{name}", now))
+
+    def release(self, unit_id: str, now: datetime) -> str:
+        """Let a unit into memory that was withheld, after a rebuild too. Raises NotFound."""
+        if unit_id not in withheld_signs(self.bank):
+            raise NotFound(f"memory {unit_id!r} is not withheld; GET /v1/memories/quarantine lists those that are")
+        return self._commit(f"release:{uuid.uuid4().hex[:12]}", release(unit_id, now))
 
     def undo(self, cause: str) -> None:
         """Take back one of these changes. Raises Conflict for an edit that was edited again."""
@@ -111,6 +125,11 @@ class MemoryEditor:
                 if name in (unit_id, request) or name in store.bank(self._user, system).units:
                     receipts.append(store.delete_unit(self._user, system, name, sources=sources))
         return receipts
+
+    def _addition_of(self, unit: Unit, words: str, bank: Bank) -> list[Change]:
+        words = unit.text.removeprefix(f"{unit.speaker}: ")
+        sign = sign_beside(bank, words, origin_of(unit)) if self._runtime.settings.chat.quarantine else ""
+        return put_aside(unit, sign, unit.learned, bank) if sign else [AddUnit(unit, unit.learned)]
 
     def _live(self, unit_id: str) -> Unit:
         bank = self.bank

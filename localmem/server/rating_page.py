@@ -20,6 +20,7 @@ from localmem.config import Settings
 from localmem.errors import BadInput
 from localmem.evaluation.ratings import MOST, STATEMENTS, Rating, append_rating, choose_system, read_ratings
 from localmem.runtime import Runtime
+from localmem.server.api_keys import KeyRing
 from localmem.server.auth import Authenticator
 from localmem.server.page import rendering
 from localmem.server.page.rendering import new_router, redirect, render
@@ -96,8 +97,7 @@ class RatingDesk:
 def create_rating_app(plan: RatingPlan, settings: Settings) -> FastAPI:
     """The app of a plan whose runtimes the caller opens and closes."""
     app = FastAPI(title="localmem ratings", docs_url=None, redoc_url=None, openapi_url=None)
-    local = settings.model_copy(update={"server": settings.server.model_copy(update={"keys": {}})})
-    app.state.visitors = Visitors(Authenticator(local, token_urlsafe(32)))
+    app.state.visitors = Visitors(Authenticator(settings, KeyRing({}), token_urlsafe(32), plan.now))
     app.state.desk = RatingDesk(plan)
     for part in (rendering.router, router):
         app.include_router(part)

@@ -1,15 +1,19 @@
 """One reply in progress: a worker thread runs the agent's generator, the event loop takes the pieces from it.
 
-No HTTP and no store. Stopping a stream closes the generator between two pieces, so the backbone stops working and the
-words so far are logged.
+Where the backbone's words come through the event loop, the loop runs the generator itself from one Pause to the next,
+and a thread only what is before the first words and after the last. No HTTP and no store. Stopping a stream closes the
+generator between two pieces, so the backbone stops working and the words so far are logged.
 """
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable, Generator
-from contextlib import closing
+from concurrent.futures import Future, wait
+from contextlib import nullcontext
 
+from localmem.llm.base import CallPiece, Feed, Pause
+from localmem.llm.remote.line_feed import LoopReader
 from localmem.server.errors import ApiError
 from localmem.server.schemas import MemoryMode
 from localmem.types import Completion, Reply
@@ -27,16 +31,27 @@ class Stopped(ApiError):
 
 
 class ReplyStream:
-    """Create it on the event loop. Call `run` on a worker thread, `next` on the loop, the rest from any thread."""
+    """Create it on the event loop. Call `run` on a worker thread, `next` on the loop, the rest from any thread.
 
-    def __init__(self) -> None:
+    With `reader` the loop reads what the backbone streams, and `resume` runs the last steps on a thread.
+    """
+
+    def __init__(
+        self, reader: LoopReader | None = None, resume: Callable[[Callable[[], None]], object] | None = None
+    ) -> None:
         self.session = ""  # empty until the user's turn is durable, and for good when nothing is logged
         self.mode: MemoryMode = "write"  # what memory does with the request, as soon as that is decided
         self.alternatives: tuple[Completion, ...] = ()  # further replies to the same request, complete at its end
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[str | Reply | Exception] = asyncio.Queue()
+        self._next: str | Reply | Exception | None = None  # the event after the words that were taken together
         self._stop = threading.Event()
-        self._finished = threading.Event()
+        self._finished: Future[None] = Future()
+        self._thread = threading.get_ident()
+        self._reader = reader if resume else None
+        self._resume = resume
+        self._pieces: Pieces | None = None
+        self._feed: Feed | None = None  # what a paused stream waits for
 
     @property
     def is_stopped(self) -> bool:
@@ -46,51 +61,90 @@ class ReplyStream:
     def stop(self) -> None:
         """End before the next piece. The words so far are kept; a stream that still waits for a thread never starts."""
         self._stop.set()
+        if self._feed:
+            self._feed.wake()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the worker to finish, its last turn logged. False when it takes longer."""
-        return self._finished.wait(seconds)
+        """Wait for the reply to end, its last turn logged. False when it takes longer."""
+        return bool(wait([self._finished], seconds).done)
 
-    def run(self, start: Callable[["ReplyStream"], Pieces]) -> None:
-        """Produce the whole reply on this thread. Errors are passed to the loop."""
+    def run(self, start: Callable[["ReplyStream"], Pieces]) -> Future[None]:
+        """Produce the reply on this thread, to its end or as far as the loop can go on; the future is done at its end.
+
+        Errors are passed to the loop.
+        """
+        with self._reader.reading(self._loop) if self._reader else nullcontext():
+            self._advance(start)
+        return self._finished
+
+    def _advance(self, start: Callable[["ReplyStream"], Pieces] | None = None) -> None:
+        """Go on to the next pause or to the end, on whichever thread calls it."""
         try:
-            self._put(self._drive(start))
+            reply = self._drive(start)
+            if reply is None:
+                return
+            self._put(reply)
         except Exception as error:  # noqa: BLE001  # whatever it is belongs to the client that made the request
             if self.is_stopped and not isinstance(error, Stopped):
                 log.warning("cannot save a stopped reply: %s", error)
             self._put(error)
-        finally:
-            self._finished.set()
+        self._finished.set_result(None)
 
     async def next(self) -> str | Reply:
-        """The words since the last call, as soon as there are any; at the end the Reply. Raises the worker's error."""
-        event = await self._events.get()
+        """The words since the last call, or a CallPiece, as soon as there are any; at the end the Reply.
+
+        Raises the worker's error.
+        """
+        event = await self._events.get() if self._next is None else self._next
+        self._next = None
         if isinstance(event, Exception):
             raise event
-        if isinstance(event, Reply):
+        if isinstance(event, Reply | CallPiece):
             return event
         words = [event]
-        while not self._events.empty():  # a loop that fell behind sends what has queued up as one piece
+        while not self._events.empty() and self._next is None:  # a loop that fell behind sends all words as one piece
             event = self._events.get_nowait()
-            if not isinstance(event, str):
-                self._events.put_nowait(event)  # it is the last event of all, so it is the next one again
-                break
-            words.append(event)
+            if isinstance(event, str) and not isinstance(event, CallPiece):
+                words.append(event)
+            else:
+                self._next = event
         return "".join(words)
 
-    def _drive(self, start: Callable[["ReplyStream"], Pieces]) -> Reply:
-        if self.is_stopped:
+    def _drive(self, start: Callable[["ReplyStream"], Pieces] | None) -> Reply | None:
+        """The reply at its end, None at a pause."""
+        if self.is_stopped and start:
             raise Stopped
-        with closing(start(self)) as pieces:
-            while not self.is_stopped:
-                try:
-                    self._put(next(pieces))
-                except StopIteration as end:
-                    reply: Reply = end.value
-                    return reply
+        pieces = self._pieces = start(self) if start else self._pieces
+        while pieces and not self.is_stopped:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                reply: Reply = end.value
+                return reply
+            if not isinstance(piece, Pause):
+                self._put(piece)
+            elif self._resume:
+                self._feed = piece.feed
+                piece.feed.when_ready(self._go_on)
+                if self._stop.is_set():  # it may have come just before
+                    piece.feed.wake()
+                return None
+        if pieces:
+            pieces.close()
         raise Stopped
 
+    def _go_on(self) -> None:
+        """On the loop: what follows the last words, or a stop, may wait for disks and servers."""
+        feed, self._feed = self._feed, None
+        if self._resume and (self.is_stopped or feed is None or feed.has_ended):
+            self._resume(self._advance)
+        else:
+            self._advance()
+
     def _put(self, event: str | Reply | Exception) -> None:
+        if threading.get_ident() == self._thread:
+            self._events.put_nowait(event)
+            return
         try:
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
         except RuntimeError:  # the loop is closed, so nobody waits for the event

@@ -48,9 +48,10 @@ class SentMessage(_Open):
 
 
 class StreamOptions(_Open):
-    """Options of a stream."""
+    """Options of a stream; `include_prompt` is localmem's own: the prompt as it was sent, in the last chunk."""
 
     include_usage: bool | None = None
+    include_prompt: bool | None = None
 
 
 class JsonSchemaFormat(_Open):

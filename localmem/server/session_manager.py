@@ -87,10 +87,7 @@ class SessionManager:
             self._finish(other for other in self._streams_of(user) if other.is_stopped)
             try:
                 logged = self._log(user, sent, session_name, time, announce)
-            except BadInput:
-                if not self._is_stale(user):
-                    raise
-                self._runtime.forget_agent(user)
+            except BadInput:  # another process (a chat at the terminal, a replica) may have changed sessions just now
                 logged = self._log(user, sent, session_name, time, announce)
             stream.session = logged.dialogue.id
             self.track(user, stream)
@@ -158,7 +155,7 @@ class SessionManager:
     def end(self, user: str, session_name: str | None = None) -> list[str]:
         """Close one session, or all of the user's, and stop replies in it. Returns their ids. Raises NotFound."""
         with self._lock(user):
-            agent = self._runtime.agent(user)
+            agent = self._refreshed_agent(user)
             names = open_names = [session.id for session in agent.sessions]
             if session_name is not None:
                 names = [name for name in open_names if _base_name(name) == _base_name(session_name)]
@@ -172,7 +169,7 @@ class SessionManager:
     def end_idle(self, user: str, is_idle: Callable[[Session], bool]) -> list[str]:
         """Close the user's idle sessions that have no reply in progress. Returns their ids."""
         with self._lock(user):
-            agent = self._runtime.agent(user)
+            agent = self._refreshed_agent(user)
             active = {stream.session for stream in self._streams_of(user)}
             idle = [session.id for session in agent.sessions if session.id not in active and is_idle(session)]
             return self._close(agent, idle)
@@ -236,13 +233,8 @@ class SessionManager:
 
     def _refreshed_agent(self, user: str) -> Conversation:
         agent = self._runtime.agent(user)
-        agent.writer.refresh()
+        agent.refresh()
         return agent
-
-    def _is_stale(self, user: str) -> bool:
-        """Whether another process (a chat at the terminal, an erasure) closed, opened or changed sessions."""
-        loaded = {session.id: len(session.turns) for session in self._runtime.agent(user).sessions}
-        return loaded != {info.id: info.turns for info in self._runtime.store.sessions(user, "open")}
 
     def _lock(self, user: str) -> threading.Lock:
         with self._guard:

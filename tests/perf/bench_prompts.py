@@ -183,7 +183,7 @@ def segment_stage(llm: LLM, dialogues: Sequence[SegmentedDialogue]) -> Stage:
         segmenter = LLMSegmenter(llm)
         predictions = evaluate_segmenter(segmenter, dialogues, lambda *_: None)
         scores = [prediction.agreement.score for prediction in predictions]
-        fallbacks = {"fallbacks": segmenter.fallbacks.total(), "repairs": segmenter.repairs.total()}
+        fallbacks = {"fallbacks": segmenter.fallbacks.total()}
         return Measured(scores, [str(prediction.predicted) for prediction in predictions], fallbacks)
 
     return run

@@ -12,11 +12,12 @@ import pytest
 from openai import OpenAI
 
 from localmem.config import load_settings
-from localmem.llm.base import ABILITIES
+from localmem.llm.base import ABILITIES, CallPiece
 from localmem.llm.scripted import ScriptedLLM
 from localmem.runtime import Runtime
 from localmem.server.dependencies import Services
-from localmem.server.listen import Server, open_listener
+from localmem.server.listen import Server
+from localmem.server.local_access import open_listener
 from localmem.types import Completion, Prompt, Turn, Usage
 from tests.fakes import START, WordEncoder
 
@@ -33,13 +34,14 @@ class CountingEncoder(WordEncoder):
 class Backbone(ScriptedLLM):
     """Records its prompts and progress; answers with `answer`, which a test may change.
 
-    After a question it calls the tools in `calls`, if there are any.
+    After a question it calls the tools in `calls`, if there are any; a stream has them in `call_pieces`.
     """
 
     def __init__(self) -> None:
         super().__init__(self._say)
         self.answer: Callable[[Prompt], str] = lambda prompt: f"You said: {prompt.messages[-1].content}"
         self.calls: tuple[Mapping[str, object], ...] = ()
+        self.call_pieces: tuple[Mapping[str, object], ...] = ()
         self.prompts: list[Prompt] = []
         self.pieces_sent = 0
         self.finished = threading.Event()
@@ -52,6 +54,7 @@ class Backbone(ScriptedLLM):
         self.pieces_sent = 0
         self.finished.clear()
         if self.calls and prompt.messages[-1].role == "user":
+            yield from map(CallPiece, self.call_pieces)
             return Completion("", "tool_calls", Usage(9, 5), tool_calls=self.calls)
         pieces = super().stream(prompt)
         try:
@@ -144,7 +147,7 @@ def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Itera
 def running(runtime: Runtime, clock: Clock) -> Iterator[tuple[Server, str]]:
     """The server of this runtime on a thread, and its address."""
     up = threading.Event()
-    with open_listener(runtime) as listener:
+    with open_listener(runtime.settings.server.host, runtime.settings.server.port) as listener:
         server = Server(runtime, lambda _line: up.set(), now=clock)
         thread = threading.Thread(target=server.run_on, args=(listener,), name="server")
         thread.start()

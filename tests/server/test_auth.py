@@ -1,5 +1,6 @@
 """Keys and users: who is served, and that no user reaches another's data."""
 
+import re
 from pathlib import Path
 
 import httpx
@@ -8,8 +9,13 @@ import pytest
 
 from localmem.config import load_settings
 from localmem.errors import BadSettings
-from localmem.server.auth import check_binding, is_loopback
-from tests.server.conftest import LiveServer, serving
+from localmem.server.api_keys import KeyFile
+from localmem.server.auth import check_binding, is_loopback, needed_scope
+from localmem.server.errors import ApiError
+from localmem.server.rate_limit import RateLimit
+from localmem.settings_sections import KeySettings
+from tests.fakes import START
+from tests.server.conftest import KEYS, LiveServer, serving
 
 MODEL = "smollm2-135m-instruct"
 ANY = "0.0.0.0"  # noqa: S104  # nothing is bound to it
@@ -88,7 +94,7 @@ def test_is_loopback(host: str, is_local: bool) -> None:
 
 
 def test_serving_other_machines_needs_keys() -> None:
-    with pytest.raises(BadSettings, match=r"0\.0\.0\.0 is open to others; set server\.keys"):
+    with pytest.raises(BadSettings, match=r"0\.0\.0\.0 is open to others; make a key"):
         check_binding(load_settings(None, {"server": {"host": ANY}}))
     check_binding(load_settings(None, {"server": {"host": ANY, "keys": {"long-enough": "ann"}}}))
     with pytest.raises(BadSettings, match="at least 8 characters"):
@@ -172,3 +178,101 @@ def test_the_access_log_names_no_user_and_no_text(tmp_path: Path, caplog: pytest
         live.http().get("/v1/memories/some-secret")
     (line,) = [record.getMessage() for record in caplog.records if record.name == "localmem.access"]
     assert line.startswith("GET /v1/memories/{memory_id:path} 404 ")
+
+
+def test_a_key_does_what_its_scopes_allow(tmp_path: Path) -> None:
+    scopes = {"key-that-chats": "chat", "key-that-reads": "read", "key-that-rules": "admin"}
+    keys = {key: {"user": "ann", "scopes": [scope]} for key, scope in scopes.items()}
+    chat = {"model": MODEL, "messages": [{"role": "user", "content": "I keep bees."}]}
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    accept = {"accept": "application/json, text/event-stream"}
+    with serving(tmp_path / "data", server={"keys": keys}) as live:
+        allowed = {}
+        for key, scope in scopes.items():
+            http = live.http(key)
+            answers = {
+                "chat": http.post("/v1/chat/completions", json=chat),
+                "read": http.post("/v1/memories/search", json={"query": "bees"}),
+                "export": http.get("/v1/export"),
+                "mcp": http.post("/mcp", json={**ask, "method": "tools/list"}, headers=accept),
+                "add": http.post("/v1/memories", json={"text": "I ski."}),
+                "models": http.get("/v1/models"),
+            }
+            refused = {name for name, answer in answers.items() if answer.status_code == 403}
+            allowed[scope] = sorted(answers.keys() - refused)
+            assert {answers[name].json()["error"]["code"] for name in refused - {"mcp"}} <= {"no_scope"}
+        assert allowed["chat"] == ["chat", "models"]
+        assert allowed["read"] == ["export", "mcp", "models", "read"]
+        assert allowed["admin"] == ["add", "models"]
+        call = {"name": "remember", "arguments": {"text": "I sail."}}
+        refusal = live.http("key-that-reads").post("/mcp", json={**ask, "params": call}, headers=accept)
+        assert "lacks the scope 'admin'" in refusal.text
+        assert "I sail." not in live.http("key-that-reads").get("/v1/memories").text
+
+
+def test_every_route_needs_a_scope_by_which_its_changes_are_guarded(live: LiveServer) -> None:
+    """A new route that changes something needs the scope admin, unless it is listed here."""
+    paths = live.http().get("/openapi.json").json()["paths"]
+    scopes = {
+        f"{method} {path}": needed_scope(method.upper(), path)
+        for path, operations in paths.items()
+        for method in operations
+        if method not in ("get", "head") and not path.startswith("/mem0/")
+    }
+    assert {name for name, scope in scopes.items() if scope == "chat"} == {
+        f"post /{path}"
+        for path in (
+            *("v1/chat/completions", "v1/completions", "v1/responses", "v1/messages", "v1/messages/count_tokens"),
+            *("api/chat", "api/generate", "v1/sessions/end"),
+        )
+    }
+    assert {name for name, scope in scopes.items() if scope == "read"} == {
+        "post /v1/memories/search", "post /v1/memories/recall"
+    }  # fmt: skip
+    assert {name for name, scope in scopes.items() if scope is None} == {"post /v1/embeddings", "post /api/show"}
+
+
+def test_a_running_server_follows_the_file_of_keys(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "data" / "keys.json")
+    key, text = file.create(KeySettings(user="ann"), START)
+    with serving(tmp_path / "data") as live:
+        http = live.http()
+        token = re.findall(r'name="token" value="(\w+)"', http.get("/login").text)[0]
+        assert http.post("/login", data={"token": token, "key": text}).status_code == 303
+        assert [live.http(text).get("/v1/memories").status_code, http.get("/").status_code] == [200, 200]
+        assert live.http().get("/v1/memories").status_code == 401
+        file.revoke(key.id)
+        assert live.http(text).get("/v1/memories").status_code == 401
+        assert http.get("/").headers["location"] == "/login"
+        _, another = file.create(KeySettings(user="ben"), START, days=1)
+        assert live.http(another).get("/v1/memories").status_code == 200
+        live.clock.advance(days=1)
+        assert live.http(another).get("/v1/memories").status_code == 401
+        file.path.chmod(0o666)
+        file.path.touch()
+        spoilt = live.http(another).get("/v1/memories")
+        assert (spoilt.status_code, spoilt.json()["error"]["code"]) == (503, "keys_unreadable")
+
+
+def test_each_user_has_a_rate_of_their_own(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", server={"keys": KEYS, "requests_per_minute": 2}) as live:
+        ann = live.http("key-of-ann-1")
+        statuses = [ann.get("/v1/memories").status_code for _ in range(2)]
+        refused = live.http("key-of-ann-2").get("/v1/memories")  # the other key of the same user
+        assert [*statuses, refused.status_code] == [200, 200, 429]
+        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        assert 1 <= int(refused.headers["retry-after"]) <= 30
+        assert live.http("key-of-ben-1").get("/v1/memories").status_code == 200
+
+
+def test_a_bucket_fills_with_time() -> None:
+    moments = iter([0, 0, 0, 29, 30, 1000, 1000, 1000])
+    limit = RateLimit(2, lambda: next(moments))
+    outcomes = []
+    for _ in range(8):
+        try:
+            limit.admit("ann")
+            outcomes.append(0)
+        except ApiError as error:
+            outcomes.append(int((error.headers or {})["Retry-After"]))
+    assert outcomes == [0, 0, 30, 1, 0, 0, 0, 30]

@@ -1,14 +1,16 @@
 """A request body above the limit: refused with 413, not read further, and nothing of it stored."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
-from localmem.server.body_limit import BodyLimit
+from localmem.server.body_limit import BodyLimit, is_too_deep
 from tests.server.conftest import LiveServer, serving
 
 
@@ -78,3 +80,44 @@ def test_no_more_is_read_than_the_limit() -> None:
     assert read(chunks[:2], []) == (200, 2)
     assert read(chunks, []) == (413, 3)
     assert read(chunks, [(b"content-length", b"20")]) == (413, 0)
+
+
+def test_a_body_that_is_too_deep_or_in_another_encoding_is_refused_at_every_door(live: LiveServer) -> None:
+    deep = b'{"model": "localmem", "messages": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    doors = ("/v1/chat/completions", "/v1/messages", "/api/chat", "/v1/memories", "/v1/sessions", "/v1/import", "/mcp")
+    for path in doors:
+        for content, complaint in ((deep, "more than 100 levels"), ('{"text": "x"}'.encode("utf-16"), "not UTF-8")):
+            answer = live.http().post(path, content=content, headers={"content-type": "application/json"})
+            assert (answer.status_code, complaint in answer.text) == (400, True), (path, answer.text)
+    assert live.log() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "is_deep"),
+    [
+        (b"[" * 100 + b"]" * 100, False),
+        (b"[" * 101 + b"]" * 101, True),
+        (b'[{"a":' * 51, True),
+        (b"[]" * 500, False),
+        (b'["' + b"[" * 500 + b'"]', False),
+        (b'["\\"' + b"[" * 500 + b'"]', False),
+        ((b"[" + b"[" * 99 + b"]" * 99) * 101, True),
+        (b"]" * 500, False),
+    ],
+)
+def test_only_nested_brackets_outside_of_strings_count(body: bytes, is_deep: bool) -> None:
+    assert is_too_deep(body) is is_deep
+
+
+def test_a_slow_body_is_refused_and_slow_headers_end_the_connection(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", server={"slow_seconds": 0.2}) as live:
+        address = urlsplit(live.url)
+        head = b"POST /v1/memories HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        for sent, answer in ((head + b"content-length: 99\r\n\r\n{", b"408"), (head, b""), (b"", b"")):
+            with socket.create_connection((address.hostname, address.port), timeout=20) as client:
+                client.sendall(sent)
+                assert client.recv(12)[-3:] == answer
+        with socket.create_connection((address.hostname, address.port), timeout=20) as client:
+            client.sendall(head + b"x: " + b"y" * 70_000)
+            assert client.recv(1) == b""
+        assert live.http().post("/v1/memories", json={"text": "I ski."}).status_code == 201

@@ -32,7 +32,7 @@ def test_serving_other_machines_without_keys_is_refused_in_one_line(tmp_path: Pa
     assert finished.returncode == 2
     assert finished.stdout == ""
     assert len(finished.stderr.splitlines()) == 1
-    assert "set server.keys" in finished.stderr
+    assert "localmem keys create" in finished.stderr
 
 
 def test_an_occupied_port_is_an_error_of_one_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.server.memory_editor import MemoryEditor
+from localmem.text.pins import pinned_units
 from localmem.types import AddLink, Link
 from tests.fakes import START, session
 from tests.server.conftest import LiveServer
@@ -24,6 +25,17 @@ def test_an_edit_outlives_a_rebuild(live: LiveServer, editor: MemoryEditor) -> N
     assert "s1.0@u0" in bank.units
     assert not bank.is_live("s1.0@u0")
     assert bank.is_live(edited.id)
+
+
+def test_a_pin_outlives_a_rebuild(live: LiveServer, editor: MemoryEditor) -> None:
+    editor.pin("s1.0@u0", START, pinned=True)
+    live.runtime.store.clear("me", live.runtime.settings.system)
+    live.runtime.forget_agent("me")
+    assert pinned_units(editor.bank) == []
+    assert live.runtime.remember_all("me") == 1
+    assert [unit.id for unit in pinned_units(editor.bank)] == ["s1.0@u0"]
+    editor.pin("s1.0@u0", START, pinned=False)
+    assert pinned_units(editor.bank) == []
 
 
 def test_edits_are_undone_from_the_last_one_back(editor: MemoryEditor) -> None:

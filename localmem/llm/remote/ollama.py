@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from localmem.errors import LLMError
-from localmem.llm.base import Ability
+from localmem.llm.base import Ability, Pause
 from localmem.llm.remote.openai_protocol import Capabilities, OpenAIProtocol, first_number
 from localmem.llm.remote.openai_wire import TOP_LOGPROBS, Event, Response, answer_limit, message_body
 from localmem.llm.remote.server_client import Broken
@@ -97,14 +97,17 @@ class OllamaProtocol(OpenAIProtocol):
         choice = {"message": _read_message(answer), "finish_reason": _reason(answer), **_logprobs(answer)}
         return Response.model_validate({"choices": [choice], "usage": _usage(answer)})
 
-    def read_events(self, lines: Iterable[str], what: str) -> Iterator[Event]:
+    def read_events(self, lines: Iterable[str], what: str) -> Iterator[Event | Pause]:
+        calls = 0
         for line in filter(str.strip, lines):
             answer = _read_object(line)
             if error := answer.get("error"):
                 raise self.client.rejection(what, str(error))
             done = bool(answer.get("done"))
             reason = _reason(answer) if done else None
-            choice = {"delta": _read_message(answer), "finish_reason": reason, **_logprobs(answer)}
+            delta = _read_message(answer, calls)
+            calls += len(cast("list[object]", delta["tool_calls"] or []))
+            choice = {"delta": delta, "finish_reason": reason, **_logprobs(answer)}
             yield Event.model_validate({"choices": [choice], "usage": _usage(answer) if done else None})
             if done:
                 return
@@ -182,7 +185,8 @@ def _read_object(content: bytes | str) -> dict[str, Any]:
     return answer
 
 
-def _read_message(answer: Mapping[str, Any]) -> dict[str, object]:
+def _read_message(answer: Mapping[str, Any], calls_before: int = 0) -> dict[str, object]:
+    """A message in OpenAI's form; its calls are numbered after those of the messages before it."""
     message = answer.get("message") or {}
     calls = [
         {
@@ -194,7 +198,7 @@ def _read_message(answer: Mapping[str, Any]) -> dict[str, object]:
                 "arguments": json.dumps(call["function"].get("arguments") or {}, ensure_ascii=False),
             },
         }
-        for index, call in enumerate(message.get("tool_calls") or ())
+        for index, call in enumerate(message.get("tool_calls") or (), start=calls_before)
     ]
     return {"content": message.get("content"), "tool_calls": calls or None}
 

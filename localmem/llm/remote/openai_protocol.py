@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from localmem.errors import BadSettings, LLMError
-from localmem.llm.base import Ability
+from localmem.llm.base import Ability, Pause
 from localmem.llm.remote.openai_wire import (
     CHOICE_FIELD,
     Event,
@@ -112,8 +112,10 @@ class OpenAIProtocol:
             )
         return response
 
-    def events(self, name: str, body: Mapping[str, object], headers: Headers = None) -> Generator[Event, None, None]:
-        """The answer's events as they come. Closing the generator stops the decoding."""
+    def events(
+        self, name: str, body: Mapping[str, object], headers: Headers = None
+    ) -> Generator[Event | Pause, None, None]:
+        """The answer's events as they come, and a Pause where none has come yet. Closing it stops the decoding."""
         what = f"prompt {name!r}"
         return self.client.stream(
             self.chat_path, body, what, read=lambda lines: self.read_events(lines, what), headers=headers
@@ -130,9 +132,11 @@ class OpenAIProtocol:
         """A complete answer. Raises LLMError."""
         return parse(Response, content)
 
-    def read_events(self, lines: Iterable[str], what: str) -> Iterator[Event]:
+    def read_events(self, lines: Iterable[str], what: str) -> Iterator[Event | Pause]:
         """The events of a stream. Raises LLMError, and Broken for one that ends too early."""
         for line in lines:
+            if isinstance(line, Pause):
+                yield line
             data = line.removeprefix("data:").strip()
             if not line.startswith("data:"):
                 continue

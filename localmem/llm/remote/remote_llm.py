@@ -17,7 +17,7 @@ from pathlib import Path
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import BadReply, LLMUnavailable
 from localmem.llm.adapters import warn_of_changes
-from localmem.llm.base import Ability, alternate, check, check_json, fit, required_abilities, route
+from localmem.llm.base import Ability, CallPiece, Pause, alternate, check, check_json, fit, required_abilities, route
 from localmem.llm.remote import schema_check
 from localmem.llm.remote.endpoints import Endpoint, Endpoints, NewProtocol, new_detector, session_headers
 from localmem.llm.remote.openai_wire import (
@@ -110,7 +110,7 @@ class RemoteLLM:
                 with closing(self._stream_from(endpoint, prompt)) as pieces:
                     while True:
                         piece = next(pieces)
-                        started = True
+                        started = started or not isinstance(piece, Pause)
                         yield piece
             except StopIteration as end:
                 completion: Completion = end.value
@@ -228,10 +228,15 @@ class RemoteLLM:
         body = self._body(endpoint, fitted, stream=True)
         with closing(endpoint.protocol.events(prompt.name, body, session_headers(prompt.user))) as events:
             for event in events:
+                if isinstance(event, Pause):
+                    yield event
+                    continue
                 usage = event.usage or usage
                 for choice in event.choices[:1]:
                     reason = choice.finish_reason or reason
-                    call_pieces += choice.tool_calls or ()
+                    for piece in choice.tool_calls or ():
+                        call_pieces.append(piece)
+                        yield CallPiece(piece)
                     logprobs += choice.logprobs or ()
                     if choice.content:
                         pieces.append(choice.content)

@@ -4,12 +4,16 @@ Knows no engine and no protocol; those are in the modules beside it.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import httpx
 
 from localmem.errors import LLMError, LLMUnavailable
+from localmem.llm.base import Pause
+from localmem.llm.remote.line_feed import current_reader
 
 logger = logging.getLogger(__name__)
 
@@ -54,13 +58,17 @@ class ServerClient:
         self.health_path = "/health"
         self.prepare: Callable[[], None] = lambda: None
         self._timeout = timeout
-        self._client = httpx.Client(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=httpx.Timeout(timeout, connect=10.0),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            trust_env=False,  # a proxy for the web must not see requests within this network
-        )
+        options: dict[str, Any] = {
+            "base_url": self.url,
+            "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+            "timeout": httpx.Timeout(timeout, connect=10.0),
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            "trust_env": False,  # a proxy for the web must not see requests within this network
+            # Made once, as reading the machine's certificates takes long; without https nothing is verified.
+            "verify": httpx.create_ssl_context(trust_env=False) if self.url.startswith("https") else False,
+        }
+        self._client = httpx.Client(**options)
+        self._new_async_client = partial(httpx.AsyncClient, **options)
 
     def get(self, path: str, what: str) -> httpx.Response:
         """The response to a GET request. Raises LLMError, LLMUnavailable."""
@@ -97,24 +105,42 @@ class ServerClient:
     ) -> Generator[Item, None, None]:
         """What `read` makes of the lines of the answer, as they come; it raises Broken when they end too early.
 
-        Closing the generator closes the connection, and the server stops decoding.
+        Where an event loop reads for this thread, there are Pauses among the lines. Closing the generator closes the
+        connection, and the server stops decoding.
         """
         started = False
         for last in (False, True):
             try:
                 self.prepare()
-                with self._client.stream("POST", path, json=body, headers=headers) as response:
-                    if response.is_error:
-                        response.read()
+                with self._send_stream(path, body, headers) as (response, lines):
                     self._check(response, what)
-                    for item in read(response.iter_lines()):
-                        started = True
+                    for item in read(lines):
+                        started = started or not isinstance(item, Pause)
                         yield item
                 return
             except (httpx.TransportError, Broken) as error:
                 if started or last:
                     raise self._lost(error, what) from error
                 self._revive(error, what)
+
+    @contextmanager
+    def _send_stream(
+        self, path: str, body: Json, headers: Mapping[str, str] | None
+    ) -> Iterator[tuple[httpx.Response, Iterable[str]]]:
+        """A response, with its body where it is an error, and its lines as they come."""
+        if reader := current_reader():
+            feed = reader.read_lines(
+                self, self._new_async_client, lambda client: client.stream("POST", path, json=body, headers=headers)
+            )
+            try:
+                yield feed.response(), feed
+            finally:
+                feed.close()
+            return
+        with self._client.stream("POST", path, json=body, headers=headers) as response:
+            if response.is_error:
+                response.read()
+            yield response, response.iter_lines()
 
     def rejection(self, what: str, reason: str) -> LLMError:
         """The error for a request that the server rejects."""

@@ -87,7 +87,7 @@ def show_memories(
 @router.post("/memory")
 def add(services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime) -> Response:
     """Write a memory by hand."""
-    unit = _editor(services, visitor).add(form.get("text", ""), now, now)
+    unit = _editor(services, visitor).add(form.get("text", ""), now, now, "user")
     return redirect(f"{memory_address(unit.id)}?notice=added")
 
 
@@ -104,7 +104,7 @@ def show_memory(
 @router.post("/memory/{memory_id:path}/edit")
 def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime) -> Response:
     """Replace the text."""
-    unit = _editor(services, visitor).edit(memory_id, form.get("text", ""), now)
+    unit = _editor(services, visitor).edit(memory_id, form.get("text", ""), now, "user")
     return _redirect_after(unit.id, "edited", f"edit:{unit.id}")
 
 
@@ -112,7 +112,7 @@ def edit(memory_id: str, services: SharedServices, visitor: CurrentVisitor, form
 def change(
     memory_id: str, action: str, services: SharedServices, visitor: CurrentVisitor, form: Form, now: LocalTime
 ) -> Response:
-    """Pin, unpin, put away, forget, undo or erase. Raises NotFound, BadInput."""
+    """Pin, unpin, put away, forget, release, undo or erase. Raises NotFound, BadInput."""
     editor = _editor(services, visitor)
     match action:
         case "pin" | "unpin":
@@ -121,6 +121,8 @@ def change(
             return _redirect_after(memory_id, action, editor.never_recall(memory_id, now))
         case "forget":
             return _redirect_after(memory_id, action, editor.forget(memory_id, now))
+        case "release":
+            return _redirect_after(memory_id, "released", editor.release(memory_id, now))
         case "undo":
             editor.undo(form.get("cause", ""))
             return redirect(f"{memory_address(form.get('to') or memory_id)}?notice=undone")
@@ -137,6 +139,7 @@ _NOTICES = {
     "unpinned": "No longer pinned.",
     "never": "Put away: it is not recalled again.",
     "forget": "Forgotten, with the messages it came from.",
+    "released": "Released: it is a memory like the others.",
     "undone": "Taken back.",
 }
 

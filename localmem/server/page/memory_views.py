@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from localmem.bank import Bank
+from localmem.chat.quarantine import withheld_signs
 from localmem.store import Event, UnitHistory
 from localmem.text.pins import is_pinned
+from localmem.text.provenance import origin_of
 from localmem.times.annotate import over_since
 from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, Restore, RetireUnit, Turn, Unit
 
 REPLACING = ("supersedes", "corrects")  # relations from a newer unit to what it replaces
 STATES = {"current": "In use", "pinned": "Pinned", "aside": "Put away or replaced", "all": "All"}
-_BY_HAND = ("edit:", "pin:", "hide:", "forget:")  # causes that can be taken back one by one
+_BY_HAND = ("edit:", "pin:", "hide:", "forget:", "release:")  # causes that can be taken back one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Row:
     speaker: str
     state: str
     is_pinned: bool
+    origin: str
     score: float | None = None
 
 
@@ -92,7 +95,7 @@ def row_of(
 ) -> Row:
     """A unit as a row."""
     speaker, text = split_speaker(unit)
-    return Row(unit, text, speaker, _state(unit, bank, is_superseded), is_pinned(bank, unit.id), score)
+    return Row(unit, text, speaker, _state(unit, bank, is_superseded), is_pinned(bank, unit.id), origin_of(unit), score)
 
 
 def split_speaker(unit: Unit) -> tuple[str, str]:
@@ -138,6 +141,8 @@ def _replaces(link: Link) -> bool:
 def _state(unit: Unit, bank: Bank, is_superseded: Callable[[str], bool]) -> str:
     if not bank.is_live(unit.id):
         hide = bank.hidden.get(unit.id)
+        if unit.id in withheld_signs(bank):
+            return "withheld"
         return "replaced" if unit.id in bank.retired or (hide and hide.by in bank.units) else "put away"
     return "partly replaced" if is_superseded(unit.id) else ""
 
@@ -165,12 +170,8 @@ def _describe(event: Event, unit_id: str, bank: Bank) -> tuple[str, str]:
             words = f"Linked: it {relation}{percent}" if is_source else f"Linked: {relation} by a later memory{percent}"
             words = words if relation in REPLACING else f"Linked: {relation}{percent}"
             return words, link.target if is_source else link.source
-        case Hide(item=item, by=by):
-            if by == unit_id and item not in bank.units:
-                return "Put away a reply that quoted the version before it", ""
-            if event.cause.startswith("edit:"):
-                return ("Edited by hand", by) if item == unit_id else ("Replaced the version before it", item)
-            return "Put away" if item == unit_id else "Put away with the message it came from", ""
+        case Hide() as hide:
+            return _describe_hide(hide, event.cause, unit_id, bank)
         case Restore():
             return "Brought back", ""
         case MarkUnit(mark="pinned", value=value):
@@ -179,3 +180,13 @@ def _describe(event: Event, unit_id: str, bank: Bank) -> tuple[str, str]:
             return f"Marked: {mark} {value:g}", ""
         case change:
             return change.type.replace("_", " ").capitalize(), ""
+
+
+def _describe_hide(hide: Hide, cause: str, unit_id: str, bank: Bank) -> tuple[str, str]:
+    if sign := withheld_signs(bank).get(hide.item if hide.item == unit_id else ""):
+        return f"Withheld, as it may try to instruct a model: {sign}", ""
+    if hide.by == unit_id and hide.item not in bank.units:
+        return "Put away a reply that quoted the version before it", ""
+    if cause.startswith("edit:"):
+        return ("Edited by hand", hide.by) if hide.item == unit_id else ("Replaced the version before it", hide.item)
+    return "Put away" if hide.item == unit_id else "Put away with the message it came from", ""

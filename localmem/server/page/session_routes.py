@@ -7,7 +7,9 @@ from typing import Annotated, NamedTuple
 from fastapi import Query
 from fastapi.responses import Response
 
+from localmem.chat.quarantine import withheld_signs
 from localmem.server.dependencies import SharedServices
+from localmem.server.page.memory_views import row_of
 from localmem.server.page.rendering import new_router, redirect, render, session_address
 from localmem.server.page.visitors import CurrentVisitor, Form
 from localmem.types import SetNote
@@ -84,14 +86,18 @@ def erase(session_id: str, services: SharedServices, visitor: CurrentVisitor, fo
 
 @router.get("/refused")
 def show_refused(services: SharedServices, visitor: CurrentVisitor, page: Page = 1) -> Response:
-    """The texts of the backbone that did not become memory, the last first."""
+    """What is withheld for review, and the texts of the backbone that did not become memory, the last first."""
     with services.sessions.current_agent(visitor.user) as agent:
-        refused = agent.memory.bank.refused[::-1]
+        bank = agent.memory.bank
+    refused = bank.refused[::-1]
+    withheld = [(row_of(bank.units[name], bank), sign) for name, sign in withheld_signs(bank).items()]
     start = (page - 1) * _PER_PAGE
     more = f"/refused?page={page + 1}" if len(refused) > start + _PER_PAGE else ""
     texts = refused[start : start + _PER_PAGE]
     sessions = services.runtime.store.sessions_of_turns(visitor.user, [turn for text in texts for turn in text.sources])
-    return render("refused.html", visitor, refused=texts, count=len(refused), more=more, sessions=sessions)
+    return render(
+        "refused.html", visitor, withheld=withheld, refused=texts, count=len(refused), more=more, sessions=sessions
+    )
 
 
 class Piece(NamedTuple):

@@ -1,7 +1,8 @@
 """Who looks at the page: log-in with a key, a session cookie, and a token that every form must send back.
 
-With keys the cookie stands for a user, until the server stops; without keys it only carries the form's token, and the
-request must come from this machine as anywhere else (`localmem.server.auth`). Nothing is written to disk.
+With keys the cookie stands for a key, until that ends or the server stops; without keys it only carries the form's
+token, and the request must come from this machine as anywhere else (`localmem.server.auth`). Nothing is written to
+disk.
 """
 
 import hmac
@@ -16,6 +17,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
 
+from localmem.server.api_keys import digest_key
 from localmem.server.auth import Authenticator
 from localmem.server.errors import ApiError
 
@@ -44,7 +46,7 @@ class Visitors:
     def __init__(self, auth: Authenticator) -> None:
         self._auth = auth
         self._secret = token_bytes(32)
-        self._users: OrderedDict[bytes, str] = OrderedDict()
+        self._keys: OrderedDict[bytes, str] = OrderedDict()  # digest of the cookie -> digest of the key
         self._lock = threading.Lock()
 
     def form_token(self, request: Request) -> str:
@@ -56,24 +58,31 @@ class Visitors:
         if not self._auth.has_keys:
             return Visitor(self._auth.user(request), self.form_token(request), has_login=False)
         with self._lock:
-            user = self._users.get(_digest(cookie_of(request)))
-        if user is None:
+            digest = self._keys.get(_digest(cookie_of(request)))
+        if digest is None:
             raise LoginRequired
+        try:
+            user = self._auth.page_user(digest)
+        except ApiError as error:
+            if error.status in (401, 403):  # the key was revoked, or has ended
+                raise LoginRequired from error
+            raise
         return Visitor(user, self.form_token(request), has_login=True)
 
     def log_in(self, key: str) -> str:
-        """The cookie of a new log-in with a key. Raises ApiError for an unknown key."""
-        user, cookie = self._auth.user_of_key(key), token_urlsafe(32)
+        """The cookie of a new log-in with a key. Raises ApiError for an unknown key, or one without all scopes."""
+        digest, cookie = digest_key(key.strip()), token_urlsafe(32)
+        self._auth.page_user(digest)
         with self._lock:
-            self._users[_digest(cookie)] = user
-            while len(self._users) > _MOST:
-                self._users.popitem(last=False)
+            self._keys[_digest(cookie)] = digest
+            while len(self._keys) > _MOST:
+                self._keys.popitem(last=False)
         return cookie
 
     def log_out(self, request: Request) -> None:
         """The cookie of this request stands for nobody any more."""
         with self._lock:
-            self._users.pop(_digest(cookie_of(request)), None)
+            self._keys.pop(_digest(cookie_of(request)), None)
 
     def check_token(self, request: Request, token: str) -> None:
         """Raises ApiError for a form of another page."""

@@ -8,15 +8,17 @@ x-localmem-timezone names the user's time zone.
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from localmem.runtime.inspection import prompt_document, reply_document
 from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import RequestCaller
 from localmem.server.errors import ApiError
+from localmem.server.reply_documents import ChatCompletion, TextCompletion, streamed
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import ChatRequest, StreamOptions, translate_chat
 from localmem.types import Completion, Reply
@@ -26,12 +28,13 @@ _DONE = "data: [DONE]\n\n"
 router = APIRouter()
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", **streamed(ChatCompletion))
 async def chat(body: ChatRequest, caller: RequestCaller) -> Response:
     """The reply to the last message. Raises ApiError."""
     options = body.stream_options
-    with_usage = bool(options and options.include_usage)
-    form = ChatFormat(f"chatcmpl-{uuid.uuid4().hex}", caller.unix_time, caller.services.settings.model, with_usage)
+    wants = options or StreamOptions()
+    identity = f"chatcmpl-{uuid.uuid4().hex}", caller.unix_time, caller.services.settings.model
+    form = ChatFormat(*identity, bool(wants.include_usage), with_prompt=bool(wants.include_prompt))
     return await respond(caller, body, form)
 
 
@@ -56,7 +59,7 @@ class TextRequest(BaseModel):
     best_of: int | None = None
 
 
-@router.post("/v1/completions")
+@router.post("/v1/completions", **streamed(TextCompletion))
 async def complete(body: TextRequest, caller: RequestCaller) -> Response:
     """The reply to a prompt. Raises ApiError."""
     refused = {"suffix": bool(body.suffix), "echo": bool(body.echo), "logprobs": bool(body.logprobs)}
@@ -73,12 +76,13 @@ async def complete(body: TextRequest, caller: RequestCaller) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _CompletionFormat:
-    """What both forms share; `created` is in unix seconds. A stream has its usage where the client asks for it."""
+    """What both forms share; `created` is in unix seconds. A stream has the usage and prompt that a client asks for."""
 
     id: str
     created: int
     model: str
     with_usage: bool
+    with_prompt: bool = False
     media_type: str = "text/event-stream"
 
     def error(self, error: ApiError) -> str:
@@ -112,15 +116,20 @@ class ChatFormat(_CompletionFormat):
         """Some words."""
         return self._chunk({"content": text})
 
+    def call(self, piece: Json) -> str:
+        """A piece of a call."""
+        return self._chunk({"tool_calls": [piece]})
+
     def end(self, reply: Reply, stream: ReplyStream) -> str:
-        """The last chunks: tools, further choices, finish reason and recall, the usage if asked for, the end mark."""
-        chunks = [self._calls(0, reply.completion)]
+        """The last chunks: further choices, finish reason and recall, the usage if asked for, the end mark."""
+        chunks = []
         for index, other in enumerate(stream.alternatives, start=1):
             head = self._chunk({"role": "assistant", "content": other.text}, index=index)
             chunks += [head, self._calls(index, other), self._last(index, other)]
         completions = (reply.completion, *stream.alternatives)
         usage = {**self._head("chat.completion.chunk"), "choices": [], "usage": usage_body(completions)}
-        last = self._last(0, reply.completion, {"localmem": recall_body(reply, stream)})
+        prompt = {"prompt": prompt_document(reply.prompt)} if self.with_prompt else {}
+        last = self._last(0, reply.completion, {"localmem": {**recall_body(reply, stream), **prompt}})
         return "".join(chunks) + last + (to_event(usage) if self.with_usage else "") + _DONE
 
     def _calls(self, index: int, completion: Completion) -> str:
@@ -155,6 +164,10 @@ class TextFormat(_CompletionFormat):
     def words(self, text: str) -> str:
         """Some words."""
         return to_event(self._body([_text_choice(0, text, None)]))
+
+    def call(self, piece: Json) -> str:
+        """Nothing: a completion of a text has no tools."""
+        return ""
 
     def end(self, reply: Reply, stream: ReplyStream) -> str:
         """Further choices, the finish reasons, the usage if asked for, the end mark."""
@@ -194,16 +207,6 @@ def usage_body(completions: Sequence[Completion]) -> Json:
 
 
 def recall_body(reply: Reply, stream: ReplyStream) -> Json:
-    """What the reply was based on: the recalled units, what was worked out, and the memory text as the model read it.
-
-    `mode` is what memory did with the request; `session` is None when nothing was logged.
-    """
-    hits = [{"id": hit.unit.id, "text": hit.unit.text, "score": float(hit.score)} for hit in reply.recall.hits]
-    return {
-        "session": stream.session or None,
-        "mode": stream.mode,
-        "recalled": hits,
-        "memory": reply.recall.text,
-        "workings": [asdict(working) for working in reply.recall.workings],
-        "trimmed_tokens": reply.completion.trimmed,
-    }
+    """What the reply was based on, and what memory did: `mode` with the request; `session` is None without a log."""
+    own = {"session": stream.session or None, "mode": stream.mode, "trimmed_tokens": reply.completion.trimmed}
+    return {**own, **reply_document(reply)}

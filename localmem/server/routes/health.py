@@ -6,6 +6,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from localmem.errors import LocalmemError
 from localmem.server.dependencies import SharedServices
+from localmem.server.documents import written_as
 
 router = APIRouter()
 
@@ -31,7 +32,7 @@ def ready(services: SharedServices) -> JSONResponse:
     return JSONResponse({"status": "ok" if is_ready else "not ready", **parts}, status_code=200 if is_ready else 503)
 
 
-@router.get("/metrics")
+@router.get("/metrics", **written_as("text/plain"))
 def metrics(services: SharedServices, request: Request) -> Response:
     """The metrics for Prometheus. Raises ApiError without a key when the server is open to other machines."""
     services.auth.check_metrics(request)

@@ -13,11 +13,19 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from localmem.bank import Bank
+from localmem.chat.quarantine import withheld_signs
 from localmem.errors import NotFound
 from localmem.retrieval.base import Scope
-from localmem.runtime.inspection import memory_document, recall_document, recall_text, search_within, unit_document
+from localmem.runtime.inspection import (
+    history_document,
+    memory_document,
+    recall_document,
+    recall_text,
+    search_within,
+    unit_document,
+)
 from localmem.server.dependencies import LocalTime, Services, SharedServices, User
-from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, described
+from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, RecalledDocument, described
 from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
 from localmem.text.forget_requests import request_about
@@ -82,12 +90,13 @@ class Restoring(BaseModel):
 
 
 class NewMemory(BaseModel):
-    """POST /v1/memories. `time` is when the event took place; default: now."""
+    """POST /v1/memories. `time` is when the event took place; default: now. `origin` is whose words the text is."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(min_length=1)]
     time: AwareDatetime | None = None
+    origin: Literal["user", "assistant", "document", "client", "api"] = "api"
 
 
 class EditedMemory(BaseModel):
@@ -140,7 +149,7 @@ def search(body: SearchRequest, services: SharedServices, user: User, now: Local
     return {"object": "list", "data": data}
 
 
-@router.post("/recall")
+@router.post("/recall", **described(RecalledDocument))
 def recall(body: RecallRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
     """What the model would be shown if the user said `text` now. Raises BadInput."""
     if body.as_of is None:
@@ -171,11 +180,26 @@ def read_bank(
     return {"object": "bank", **document}
 
 
+@router.get("/quarantine", **described(MemoryPage))
+def read_quarantine(services: SharedServices, user: User, now: LocalTime) -> Json:
+    """What is withheld from memory because it tries to instruct a model, the last first."""
+    bank = _bank(services, user, None)
+    return {"object": "list", "data": [_memory(bank.units[name], bank, now) for name in withheld_signs(bank)]}
+
+
+@router.post("/{memory_id:path}/release", **described(MemoryDocument))
+def release(memory_id: str, services: SharedServices, user: User, now: LocalTime) -> Json:
+    """Let a unit into memory that was withheld. Raises NotFound."""
+    editor = MemoryEditor(services.runtime, services.sessions, user)
+    editor.release(memory_id, now)
+    return _memory(editor.bank.units[memory_id], editor.bank, now)
+
+
 @router.post("", **described(MemoryDocument, 201))
 def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Add a memory by hand. Raises ApiError for a system that keeps no units."""
     editor = MemoryEditor(services.runtime, services.sessions, user)
-    unit = editor.add(body.text, body.time or now, now)
+    unit = editor.add(body.text, body.time or now, now, body.origin)
     return _memory(unit, editor.bank, now)
 
 
@@ -207,7 +231,7 @@ def restore(body: Restoring, services: SharedServices, user: User) -> Json:
 def history(memory_id: str, services: SharedServices, user: User) -> Json:
     """The history of a unit: its changes and the turns it came from. Raises NotFound."""
     unit_history = services.runtime.store.history(user, services.settings.system, memory_id)
-    return {"object": "memory.history", **asdict(unit_history)}
+    return {"object": "memory.history", **history_document(unit_history)}
 
 
 @router.get("/{memory_id:path}", **described(MemoryDocument))
@@ -239,9 +263,11 @@ def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["
 
 @router.delete("/{memory_id:path}", **described(Erasure))
 def erase(memory_id: str, services: SharedServices, user: User, with_sources: Annotated[bool, Query()] = False) -> Json:
-    """Erase one unit, and with `with_sources` the turns it came from. Raises NotFound."""
+    """Erase one unit, and with `with_sources` the turns it came from; or what a request to forget put away.
+
+    Raises NotFound.
+    """
     store, system = services.runtime.store, services.settings.system
-    store.history(user, system, memory_id)
     with services.sessions.exclusive(user):
         receipt = store.delete_unit(user, system, memory_id, sources=with_sources)
     return {"object": "erasure", **asdict(receipt)}
@@ -255,4 +281,5 @@ def _bank(services: Services, user: str, as_of: AwareDatetime | None) -> Bank:
 
 
 def _memory(unit: Unit, bank: Bank, now: datetime) -> Json:
-    return {"object": "memory", **unit_document(unit, now), "retired": not bank.is_live(unit.id)}
+    sign = withheld_signs(bank).get(unit.id, "")
+    return {"object": "memory", **unit_document(unit, now), "quarantined": sign, "retired": not bank.is_live(unit.id)}

@@ -3,7 +3,6 @@
 A key may come in the header x-api-key. A last message of the assistant is the beginning of the reply.
 """
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import KeyOnly, RequestCaller, SharedServices
+from localmem.server.documents import described
 from localmem.server.errors import ApiError
+from localmem.server.reply_documents import AnthropicError, AnthropicReply, TokenCount, errors_as, streamed
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import ToolCall, translate_chat
@@ -23,7 +24,7 @@ from localmem.types import Completion, Reply
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
-router = APIRouter(prefix="/v1/messages")
+router = APIRouter(prefix="/v1/messages", responses=errors_as(AnthropicError))
 
 
 class Block(BaseModel):
@@ -95,7 +96,7 @@ class MessagesRequest(CountRequest):
     thinking: dict[str, object] | None = None
 
 
-@router.post("")
+@router.post("", **streamed(AnthropicReply))
 async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = None) -> Response:
     """The reply to a dialogue. Raises ApiError."""
     if body.thinking and body.thinking.get("type") == "enabled":
@@ -115,7 +116,7 @@ async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = Non
     return await respond(caller, translate_chat(fields), form)
 
 
-@router.post("/count_tokens", dependencies=[KeyOnly])
+@router.post("/count_tokens", dependencies=[KeyOnly], **described(TokenCount))
 def count_tokens(body: CountRequest, services: SharedServices, _beta: Beta = None) -> Json:
     """The tokens of what the client sends; those of the memory that a reply gets come on top."""
     messages = [*_system_messages(body.system), *(out for sent in body.messages for out in _translate(sent))]
@@ -126,12 +127,12 @@ def count_tokens(body: CountRequest, services: SharedServices, _beta: Beta = Non
 
 @dataclass(slots=True)
 class MessageFormat:
-    """Anthropic's messages; a stream tells its events by name. Words go into block 0, each call into one of its own."""
+    """Anthropic's messages; a stream tells its events by name. Words go into one block, each call into its own."""
 
     id: str
     model: str
     media_type: str = "text/event-stream"
-    _has_words: bool = field(default=False, init=False)
+    _blocks: list[object] = field(default_factory=list, init=False)  # what each is of: the words, or a call's index
 
     def document(self, reply: Reply, stream: ReplyStream) -> Json:
         """The message as one document."""
@@ -147,25 +148,42 @@ class MessageFormat:
 
     def words(self, text: str) -> str:
         """Some words."""
-        start = "" if self._has_words else _block_start(0, {"type": "text", "text": ""})
-        self._has_words = True
-        return start + _block_delta(0, {"type": "text_delta", "text": text})
+        start = self._begin_block("words", {"type": "text", "text": ""})
+        return start + _block_delta(len(self._blocks) - 1, {"type": "text_delta", "text": text})
+
+    def call(self, piece: Json) -> str:
+        """A piece of a call."""
+        function = piece.get("function")
+        fields: Mapping[str, object] = function if isinstance(function, Mapping) else {}
+        block = _tool_use({"id": piece.get("id"), "function": {"name": fields.get("name")}})
+        start = self._begin_block(piece.get("index", 0), block)
+        if not fields.get("arguments"):
+            return start
+        delta: Json = {"type": "input_json_delta", "partial_json": fields["arguments"]}
+        return start + _block_delta(len(self._blocks) - 1, delta)
 
     def end(self, reply: Reply, stream: ReplyStream) -> str:
-        """The calls of tools, the reason of the stop and the usage."""
-        completion, first = reply.completion, int(self._has_words)
-        events = [_block_stop(0)] if self._has_words else []
-        for index, call in enumerate(map(_tool_use, completion.tool_calls), start=first):
-            delta: Json = {"type": "input_json_delta", "partial_json": json.dumps(call["input"], ensure_ascii=False)}
-            events += [_block_start(index, {**call, "input": {}}), _block_delta(index, delta), _block_stop(index)]
+        """The reason of the stop and the usage."""
+        completion = reply.completion
         stop: Json = {"stop_reason": _STOP_REASONS[completion.finish], "stop_sequence": None}
         body: Json = {"type": "message_delta", "delta": stop, "usage": _usage(completion)}
         last = to_event({**body, "localmem": recall_body(reply, stream)}, "message_delta")
-        return "".join(events) + last + to_event({"type": "message_stop"}, "message_stop")
+        return self._end_block() + last + to_event({"type": "message_stop"}, "message_stop")
 
     def error(self, error: ApiError) -> str:
         """An error, which Anthropic's clients raise."""
         return to_event(error.anthropic_body(), "error")
+
+    def _begin_block(self, what: object, block: Json) -> str:
+        """The begin of a block, after the end of the one before; nothing if it is open."""
+        if self._blocks and self._blocks[-1] == what:
+            return ""
+        before = self._end_block()
+        self._blocks.append(what)
+        return before + _block_start(len(self._blocks) - 1, block)
+
+    def _end_block(self) -> str:
+        return _block_stop(len(self._blocks) - 1) if self._blocks else ""
 
     def _message(self, content: list[Json], completion: Completion | None) -> Json:
         reason = _STOP_REASONS[completion.finish] if completion else None

@@ -15,16 +15,20 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
+from localmem.llm.remote.openai_wire import join_tool_calls
 from localmem.server.chat_service import ALIAS, Json, check_model, respond
 from localmem.server.dependencies import Caller, KeyOnly, RequestCaller, Services, SharedServices
+from localmem.server.documents import described
 from localmem.server.errors import ApiError
+from localmem.server.reply_documents import OllamaError, OllamaModel, OllamaModels, OllamaReply, errors_as, streamed
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import ToolCall, translate_chat
-from localmem.types import Completion, Reply
+from localmem.types import Reply
 
 _VERSION = "0.12.0"  # of the protocol that is spoken here: clients compare it
 _LATEST = ":latest"
+_LINES = "application/x-ndjson"
 # Ollama's options by the names of OpenAI and vLLM; others, such as num_ctx, are settings of the server here.
 _OPTIONS = {
     "temperature": "temperature",
@@ -40,7 +44,7 @@ _OPTIONS = {
 }
 
 # Ollama reads a body whatever its type, and some clients send none.
-router = APIRouter(prefix="/api", strict_content_type=False)
+router = APIRouter(prefix="/api", strict_content_type=False, responses=errors_as(OllamaError))
 
 
 class OllamaMessage(BaseModel):
@@ -90,7 +94,7 @@ class ShowRequest(BaseModel):
     name: str = ""
 
 
-@router.post("/chat")
+@router.post("/chat", **streamed(OllamaReply, _LINES))
 async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
     """The reply to a dialogue. Raises ApiError."""
     form = OllamaFormat(_name(body.model), is_chat=True)
@@ -99,7 +103,7 @@ async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
     return await _respond(caller, body, translate_messages(body.messages), form, tools=body.tools)
 
 
-@router.post("/generate")
+@router.post("/generate", **streamed(OllamaReply, _LINES))
 async def generate(body: GenerateRequest, caller: RequestCaller) -> Response:
     """The reply to a prompt. Raises ApiError."""
     if body.suffix:
@@ -134,19 +138,19 @@ async def _respond(
     return await respond(caller, translate_chat(fields), form)
 
 
-@router.get("/tags", dependencies=[KeyOnly])
+@router.get("/tags", dependencies=[KeyOnly], **described(OllamaModels))
 def tags(services: SharedServices) -> Json:
     """The models that can be chatted with."""
     return {"models": [_model(services, name) for name in (ALIAS, services.settings.model)]}
 
 
-@router.get("/ps", dependencies=[KeyOnly])
+@router.get("/ps", dependencies=[KeyOnly], **described(OllamaModels))
 def loaded_models(services: SharedServices) -> Json:
     """The models that are loaded."""
     return {"models": [_model(services, services.settings.model)] if services.warm.is_set() else []}
 
 
-@router.post("/show", dependencies=[KeyOnly])
+@router.post("/show", dependencies=[KeyOnly], **described(OllamaModel))
 def show(body: ShowRequest, services: SharedServices) -> Json:
     """What is known of a model. Raises ApiError for another."""
     check_model(services, (body.model or body.name).removesuffix(_LATEST))
@@ -170,12 +174,13 @@ class OllamaFormat:
 
     model: str
     is_chat: bool
-    media_type: str = "application/x-ndjson"
+    media_type: str = _LINES
     _start: int = field(default_factory=perf_counter_ns)
+    _call: list[Json] = field(default_factory=list)  # the pieces of the call that is not whole yet
 
     def document(self, reply: Reply, stream: ReplyStream) -> Json:
         """The reply as one document."""
-        return {**self._piece(reply.completion.text, reply.completion), **self._last(reply, stream)}
+        return {**self._piece(reply.completion.text, reply.completion.tool_calls), **self._last(reply, stream)}
 
     def begin(self) -> str:
         """Nothing comes before the words."""
@@ -185,10 +190,15 @@ class OllamaFormat:
         """Some words."""
         return _line({**self._piece(text), "done": False})
 
+    def call(self, piece: Json) -> str:
+        """The call before this one, whole: Ollama's arguments are objects."""
+        before = self._take_call() if self._call and self._call[0].get("index") != piece.get("index") else ""
+        self._call.append(piece)
+        return before
+
     def end(self, reply: Reply, stream: ReplyStream) -> str:
-        """The calls of tools, then the numbers."""
-        calls = _line({**self._piece("", reply.completion), "done": False}) if reply.completion.tool_calls else ""
-        return calls + _line({**self._piece(""), **self._last(reply, stream)})
+        """The last call of a tool, then the numbers."""
+        return self._take_call() + _line({**self._piece(""), **self._last(reply, stream)})
 
     def error(self, error: ApiError) -> str:
         """An error, which Ollama's clients raise."""
@@ -198,13 +208,17 @@ class OllamaFormat:
         """The answer to a request without words."""
         return {**self._piece(""), "done": True, "done_reason": "load"}
 
-    def _piece(self, text: str, completion: Completion | None = None) -> Json:
+    def _take_call(self) -> str:
+        calls, self._call = join_tool_calls(self._call), []
+        return _line({**self._piece("", calls), "done": False}) if calls else ""
+
+    def _piece(self, text: str, calls: Sequence[Mapping[str, object]] = ()) -> Json:
         head: Json = {"model": self.model, "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
         if not self.is_chat:
             return {**head, "response": text}
         message: Json = {"role": "assistant", "content": text}
-        calls = [_to_ollama_call(call) for call in completion.tool_calls] if completion else []
-        return {**head, "message": {**message, "tool_calls": calls} if calls else message}
+        own = [_to_ollama_call(call) for call in calls]
+        return {**head, "message": {**message, "tool_calls": own} if own else message}
 
     def _last(self, reply: Reply, stream: ReplyStream) -> Json:
         usage, duration = reply.completion.usage, perf_counter_ns() - self._start

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import Caller, RequestCaller
 from localmem.server.errors import ApiError
+from localmem.server.reply_documents import ResponseObject, streamed
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import translate_chat
@@ -50,7 +51,7 @@ class ResponsesRequest(BaseModel):
     conversation: None = None
 
 
-@router.post("/v1/responses")
+@router.post("/v1/responses", **streamed(ResponseObject))
 async def create(body: ResponsesRequest, caller: RequestCaller) -> Response:
     """The reply to an input. Raises ApiError."""
     messages = [*_previous_messages(body, caller), *translate_input(body.input)]
@@ -84,7 +85,7 @@ def _previous_messages(body: ResponsesRequest, caller: Caller) -> Sequence[Mappi
 
 @dataclass(slots=True)
 class ResponseFormat:
-    """Responses; their events are numbered. Words go into item 0, each call of a tool into one of its own."""
+    """Responses; their events are numbered. Words go into an item, each call of a tool into one of its own."""
 
     id: str
     request: ResponsesRequest
@@ -93,6 +94,7 @@ class ResponseFormat:
     media_type: str = "text/event-stream"
     _item: str = field(default_factory=lambda: f"msg_{uuid.uuid4().hex}", init=False)
     _text: list[str] = field(default_factory=list, init=False)
+    _calls: dict[object, Json] = field(default_factory=dict, init=False)  # the items of calls by their indexes
     _numbers: Iterator[int] = field(default_factory=count, init=False)
 
     def document(self, reply: Reply, stream: ReplyStream) -> Json:
@@ -100,7 +102,8 @@ class ResponseFormat:
         completion = reply.completion
         self._remember(completion)
         words = [self._message(completion.text, "completed")] if completion.text else []
-        return {**self._body([*words, *_call_items(completion)], completion), "localmem": recall_body(reply, stream)}
+        body = self._body([*words, *map(_call_item, completion.tool_calls)], completion)
+        return {**body, "localmem": recall_body(reply, stream)}
 
     def begin(self) -> str:
         """The response without output."""
@@ -110,20 +113,35 @@ class ResponseFormat:
 
     def words(self, text: str) -> str:
         """Some words."""
+        if self._calls:  # words after a call come with the whole response
+            return ""
         start = "" if self._text else self._begin_message()
         self._text.append(text)
         return start + self._text_event("response.output_text.delta", delta=text, logprobs=[])
 
+    def call(self, piece: Json) -> str:
+        """A piece of a call; the item before it ends where it begins a call."""
+        number, function = piece.get("index", 0), piece.get("function")
+        fields: Mapping[str, object] = function if isinstance(function, Mapping) else {}
+        events = ""
+        if number not in self._calls:
+            events = self._end_item()
+            call = {**piece, "function": {"name": fields.get("name"), "arguments": ""}}
+            self._calls[number] = {**_call_item(call), "arguments": ""}
+            begun = {**self._calls[number], "status": "in_progress"}
+            events += self._event("response.output_item.added", output_index=self._last_index, item=begun)
+        item, words = self._calls[number], str(fields.get("arguments") or "")
+        item["arguments"] = f"{item['arguments']}{words}"
+        place = {"item_id": item["id"], "output_index": self._last_index}
+        return events + (self._event("response.function_call_arguments.delta", **place, delta=words) if words else "")
+
     def end(self, reply: Reply, stream: ReplyStream) -> str:
-        """The end of the words, the calls of tools, and the response as a whole."""
-        completion, text = reply.completion, "".join(self._text)
+        """The end of the last item, and the response as a whole."""
+        completion = reply.completion
         self._remember(completion)
-        words = [self._message(text, "completed")] if text else []
-        items = _call_items(completion)
-        events = [self._end_message(text)] if text else []
-        events += [self._call_events(index, item) for index, item in enumerate(items, start=len(words))]
-        body = {**self._body([*words, *items], completion), "localmem": recall_body(reply, stream)}
-        return "".join(events) + self._event(f"response.{body['status']}", response=body)
+        words = [self._message(completion.text, "completed")] if completion.text else []
+        body = {**self._body([*words, *self._calls.values()], completion), "localmem": recall_body(reply, stream)}
+        return self._end_item() + self._event(f"response.{body['status']}", response=body)
 
     def error(self, error: ApiError) -> str:
         """An error, which OpenAI's clients raise."""
@@ -145,16 +163,18 @@ class ResponseFormat:
             + self._event("response.output_item.done", output_index=0, item=item)
         )
 
-    def _call_events(self, index: int, item: Json) -> str:
-        place = {"item_id": item["id"], "output_index": index}
-        arguments, name = item["arguments"], item["name"]
-        event = "response.function_call_arguments"
-        begun = {**item, "arguments": "", "status": "in_progress"}
-        return (
-            self._event("response.output_item.added", output_index=index, item=begun)
-            + self._event(f"{event}.delta", **place, delta=arguments)
-            + self._event(f"{event}.done", **place, arguments=arguments, name=name)
-            + self._event("response.output_item.done", output_index=index, item=item)
+    @property
+    def _last_index(self) -> int:
+        return bool(self._text) + len(self._calls) - 1
+
+    def _end_item(self) -> str:
+        """The end of the item that is open."""
+        if not self._calls:
+            return self._end_message("".join(self._text)) if self._text else ""
+        item, index = list(self._calls.values())[-1], self._last_index
+        place = {"item_id": item["id"], "output_index": index, "arguments": item["arguments"], "name": item["name"]}
+        return self._event("response.function_call_arguments.done", **place) + self._event(
+            "response.output_item.done", output_index=index, item=item
         )
 
     def _text_event(self, name: str, **fields: object) -> str:
@@ -196,15 +216,12 @@ class ResponseFormat:
             self.caller.services.sessions.dialogues.add(self.caller.user, self.id, (*self.messages, reply))
 
 
-def _call_items(completion: Completion) -> list[Json]:
-    items: list[Json] = []
-    for call in completion.tool_calls:
-        function = call.get("function")
-        fields = function if isinstance(function, Mapping) else {}
-        named = {"name": fields.get("name"), "arguments": fields.get("arguments")}
-        head: Json = {"type": "function_call", "id": f"fc_{uuid.uuid4().hex}", "call_id": call.get("id")}
-        items.append({**head, **named, "status": "completed"})
-    return items
+def _call_item(call: Mapping[str, object]) -> Json:
+    function = call.get("function")
+    fields = function if isinstance(function, Mapping) else {}
+    named = {"name": fields.get("name"), "arguments": fields.get("arguments")}
+    head: Json = {"type": "function_call", "id": f"fc_{uuid.uuid4().hex}", "call_id": call.get("id")}
+    return {**head, **named, "status": "completed"}
 
 
 def _usage(completion: Completion) -> Json:

@@ -24,7 +24,9 @@ from localmem.server.documents import (
     JobPage,
     SessionDocument,
     SessionPage,
+    UserPage,
     described,
+    written_as,
 )
 from localmem.server.errors import ApiError
 from localmem.store import SessionInfo
@@ -115,7 +117,8 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     """One session with its turns, without those that are put away. Raises NotFound."""
     session = _reader(services, user)(session_id)
     info = next(info for info in services.runtime.store.sessions(user) if info.id == session_id)
-    return {**_describe(info, session, services.settings.system), "data": [asdict(turn) for turn in session.turns]}
+    data = [{**asdict(turn), "is_cut": turn.is_cut} for turn in session.turns]
+    return {**_describe(info, session, services.settings.system), "data": data}
 
 
 @router.delete("/sessions/{session_id:path}", **described(Erasure))
@@ -135,17 +138,26 @@ async def list_jobs(
 ) -> Json:
     """The closed sessions that are not remembered yet, or one session; `wait` is for how many seconds to wait for them.
 
-    `done` tells whether they are. Raises NotFound.
+    `done` tells whether they are, and a recall finds them. Raises NotFound.
     """
     end = monotonic() + wait
     jobs = await asyncio.to_thread(_jobs, services, user, session)
     while any(job["status"] != "done" for job in jobs) and monotonic() < end:
         await asyncio.sleep(_POLL_SECONDS)
         jobs = await asyncio.to_thread(_jobs, services, user, session)
-    return {"object": "list", "data": jobs, "done": all(job["status"] == "done" for job in jobs)}
+    is_done = all(job["status"] == "done" for job in jobs)
+    if is_done:
+        await asyncio.to_thread(_settle, services, user)
+    return {"object": "list", "data": jobs, "done": is_done}
 
 
-@router.get("/export")
+def _settle(services: Services, user: str) -> None:
+    """Wait until a recall finds what the store says is remembered."""
+    with services.sessions.current_agent(user) as agent:
+        agent.writer.settle()
+
+
+@router.get("/export", **written_as("application/x-ndjson"))
 def export(services: SharedServices, user: User) -> StreamingResponse:
     """Everything of the user, as the lines of `localmem export`. Raises NotFound."""
     if user not in services.runtime.store.users():
@@ -173,7 +185,7 @@ async def import_lines(request: Request, services: SharedServices, user: User) -
     return await asyncio.to_thread(restore)
 
 
-@router.get("/users", dependencies=[OperatorOnly])
+@router.get("/users", dependencies=[OperatorOnly], **described(UserPage))
 def list_users(services: SharedServices) -> Json:
     """All users, for an operator."""
     return {"object": "list", "data": [{"id": user, "object": "user"} for user in services.runtime.store.users()]}

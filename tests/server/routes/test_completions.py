@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMessageParam
 
+from localmem.errors import LLMUnavailable
 from localmem.types import JsonSchema, Prompt
 from tests.server.conftest import LiveServer
 
@@ -222,7 +223,36 @@ def test_a_disconnect_stops_the_backbone_and_the_words_so_far_are_logged(live: L
     (log,) = _wait_for(lambda: [log for log in live.log() if len(log) == 2])
     assert log[1].startswith(">" + "".join(words).strip())
     assert len(log[1].split()) <= live.llm.pieces_sent
+    assert _cuts(live) == [False, True]
     assert "localmem_replies_broken_off_total 1.0" in live.http().get("/metrics").text
+
+
+def _cuts(live: LiveServer) -> list[bool]:
+    (session,) = live.http().get("/v1/sessions").json()["data"]
+    return [turn["is_cut"] for turn in live.http().get(f"/v1/sessions/{session['id']}").json()["data"]]
+
+
+@pytest.mark.parametrize("pieces", [0, 3])
+def test_a_backbone_that_dies_leaves_no_half_turn_without_a_mark(
+    pieces: int, live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first word it is an error and no reply; in the middle the words so far are kept and marked."""
+
+    def dying(_prompt: Prompt) -> Iterator[str]:
+        yield from ["one ", "two ", "three "][:pieces]
+        raise LLMUnavailable("the backbone is gone; start it again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live.llm, "stream", dying)
+        body = {"model": MODEL, "messages": [user("Count.")], "stream": True}
+        response = live.http().post("/v1/chat/completions", json=body)
+    assert response.status_code == (200 if pieces else 503)
+    assert "the backbone is gone; start it again" in response.text
+    assert "[DONE]" not in response.text
+    assert live.log() == [["Count.", ">one two three "]] if pieces else [["Count."]]
+    assert _cuts(live) == ([False, True] if pieces else [False])
+    assert "localmem_replies_broken_off_total 1.0" in live.http().get("/metrics").text
+    assert live.openai().chat.completions.create(model=MODEL, messages=[user("Again.")]).choices
 
 
 def test_a_client_timeout_stops_the_reply(live: LiveServer) -> None:

@@ -1,12 +1,14 @@
 """Sessions and users as a whole: listing, past sessions, jobs, export and import, erasure, operators."""
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 
+from localmem.types import Unit
 from tests.server.conftest import LiveServer, serving
 
 PAST = {
@@ -74,6 +76,26 @@ def test_past_sessions_are_remembered_and_sending_them_again_changes_nothing(liv
     (job,) = http.get("/v1/jobs?session=trip").json()["data"]
     assert (job["session"], job["status"]) == ("trip", "done")
     assert http.get("/v1/jobs?session=unknown").status_code == 404
+
+
+def test_a_job_is_done_when_a_recall_finds_its_memories(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index follows the commit, and the first time it may have to load an encoder."""
+    index, is_asked = live.runtime.agent("me").memory.index, threading.Event()
+    add = index.add
+
+    def add_late(units: Sequence[Unit]) -> None:
+        is_asked.wait(2)
+        add(units)
+
+    monkeypatch.setattr(index, "add", add_late)
+    http = live.http()
+    turns = [{"role": "user", "text": "I moved to Porto."}]
+    http.post("/v1/sessions", json={"sessions": [{"time": "2024-05-04T10:00:00Z", "turns": turns}]})
+    timer = threading.Timer(0.5, is_asked.set)
+    timer.start()
+    assert http.get("/v1/jobs", params={"wait": 30}).json()["done"]
+    assert "Porto" in http.post("/v1/memories/recall", json={"text": "Where did I move to?"}).json()["text"]
+    timer.join()
 
 
 def test_of_past_sessions_all_are_logged_or_none(live: LiveServer) -> None:

@@ -1,0 +1,344 @@
+"""mem0's REST shape under `/mem0`: its Python client works with this address as its host, and so do programs for it.
+
+The routes are those of mem0's client (`/v1`, `/v2` and `/v3`, with a slash at the end) and of its own server (without).
+`user_id` names one of the people behind a key with `trusted_users`, any user for an operator's key, and may only be the
+user's own name for another. Messages are remembered as a past session is, before the answer. What localmem does not
+keep is not an error in a message (metadata, categories, agent_id, run_id), but is in a filter.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from localmem.bank import Bank
+from localmem.errors import NotFound
+from localmem.retrieval.base import Scope
+from localmem.server.dependencies import KeyOnly, LocalTime, Services, SharedServices
+from localmem.server.errors import ApiError
+from localmem.server.memory_editor import MemoryEditor
+from localmem.server.routes.sessions import list_jobs
+from localmem.types import Role, Session, Turn, Unit
+
+Json = dict[str, object]
+
+_WAIT_SECONDS = 60  # for messages to be remembered; mem0 answers PENDING where it takes longer
+_LONGEST_USER = 200
+_OF = "|"  # between a user's name and the id of a unit
+
+router = APIRouter(prefix="/mem0")
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    user_id: Annotated[str, Field(max_length=_LONGEST_USER)] | None = None
+    filters: dict[str, Any] | None = None
+
+    @property
+    def user(self) -> str:
+        """The user that the body or its filters name. Raises ApiError for a filter that localmem does not have."""
+        return self.user_id or _read_filters(self.filters or {})
+
+
+class Mem0Message(BaseModel):
+    """A message of a dialogue; those of a system or a tool are nobody's words."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: str
+    content: str
+
+
+class AddRequest(_Body):
+    """Messages to remember; with `infer` false each as a memory of its own. `timestamp` is in unix seconds."""
+
+    messages: str | Mem0Message | Annotated[list[Mem0Message], Field(min_length=1)]
+    timestamp: Annotated[int, Field(ge=0, le=2**32)] | None = None
+    infer: bool | None = None
+
+
+class SearchRequest(_Body):
+    """A search; `limit` is the older name of `top_k`."""
+
+    query: Annotated[str, Field(min_length=1)]
+    top_k: Annotated[int, Field(ge=1, le=1000)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+
+class UpdateRequest(BaseModel):
+    """A memory's new text; `data` is the older name."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    text: str | None = None
+    data: str | None = None
+
+
+class BatchItem(BaseModel):
+    """A memory of a batch."""
+
+    memory_id: str
+    text: str | None = None
+
+
+class BatchRequest(BaseModel):
+    """Memories to change or erase."""
+
+    memories: Annotated[list[BatchItem], Field(max_length=1000)]
+
+
+@dataclass
+class _Named:
+    """What any request may have in its query."""
+
+    user_id: Annotated[str, Query(max_length=_LONGEST_USER)] = ""
+    page: Annotated[int, Query(ge=1, le=10**6)] = 1
+    page_size: Annotated[int, Query(ge=1, le=1000)] = 100
+    org_id: str = ""
+    project_id: str = ""
+    delete_linked: str = ""
+
+
+Named = Annotated[_Named, Depends()]
+
+
+class _Door:
+    """One request: its services, the key's user and the person that it names."""
+
+    def __init__(self, request: Request, services: SharedServices) -> None:
+        self.services, self._request = services, request
+
+    def user(self, name: str = "") -> str:
+        """The user whose memory is meant. Raises ApiError."""
+        auth = self.services.auth
+        key = auth.identify(self._request)
+        if key.trusted_users:
+            return auth.user(self._request, name)
+        own = auth.user(self._request)
+        if name not in ("", own) and not key.operator:
+            cure = f"use user_id {own!r}, or set trusted_users: true for this key in server.keys"
+            raise ApiError(403, f"this key has one memory, and user_id is {name!r}; {cure}", param="user_id")
+        return name or own
+
+    def people(self) -> list[str]:
+        """The names by which this key's users are called."""
+        key, users = self.services.auth.check(self._request), self.services.runtime.store.users()
+        own = f"{key.user}/"
+        if key.trusted_users:
+            return [user.removeprefix(own) for user in users if user.startswith(own)]
+        return [user for user in users if key.operator or user == key.user]
+
+
+Mem0 = Annotated[_Door, Depends(_Door)]
+
+
+@router.get("/v1/ping/", dependencies=[KeyOnly])
+def ping(_named: Named) -> Json:
+    """What the client asks at its start."""
+    return {"status": "ok", "org_id": "localmem", "project_id": "localmem", "user_email": None}
+
+
+@router.post("/memories")
+@router.post("/v1/memories/")
+@router.post("/v3/memories/add/")
+async def add(body: AddRequest, door: Mem0, now: LocalTime) -> Json:
+    """Remember messages. The answer names the memories that came of them."""
+    user, services = door.user(body.user), door.services
+    time = now if body.timestamp is None else datetime.fromtimestamp(body.timestamp, UTC).astimezone(now.tzinfo)
+    sent = [body.messages] if not isinstance(body.messages, list) else body.messages
+    messages = [Mem0Message(role="user", content=each) if isinstance(each, str) else each for each in sent]
+    turns = [message for message in messages if message.role in ("user", "assistant") and message.content.strip()]
+    editor, status = MemoryEditor(services.runtime, services.sessions, user), "SUCCEEDED"
+    if body.infer is False:
+        units = [editor.add(message.content, time, now) for message in turns]
+    else:
+        session = _session(services, turns, time)
+        if turns:
+            services.runtime.read_later(user, [session])
+            jobs = await list_jobs(services, user, session.id, _WAIT_SECONDS)
+            status = status if jobs["done"] else "PENDING"
+        units = [unit for unit in editor.bank.units.values() if unit.session == session.id]
+    results = [{**_memory(unit, body.user), "event": "ADD"} for unit in units]
+    return {"results": results, "status": status, "event_id": uuid.uuid4().hex}
+
+
+@router.post("/search")
+@router.post("/v1/memories/search/")
+@router.post("/v2/memories/search/")
+@router.post("/v3/memories/search/")
+def search(body: SearchRequest, door: Mem0, now: LocalTime) -> Json:
+    """The memories most similar to the query, best first."""
+    user = door.user(body.user)
+    with door.services.sessions.current_agent(user) as agent:
+        hits = agent.memory.search(body.query, body.top_k or body.limit or 10, Scope(now=now))
+    return {"results": [{**_memory(hit.unit, body.user), "score": float(hit.score)} for hit in hits]}
+
+
+@router.get("/memories")
+@router.get("/v1/memories/")
+def list_by_query(named: Named, door: Mem0) -> Json:
+    """The memories of a user."""
+    return _page(door, named.user_id, named)
+
+
+@router.post("/v2/memories/")
+@router.post("/v3/memories/")
+def list_by_filters(body: _Body, named: Named, door: Mem0) -> Json:
+    """The memories of a user, page by page."""
+    return _page(door, body.user, named)
+
+
+@router.get("/memories/{memory_id:path}/history")
+@router.get("/v1/memories/{memory_id:path}/history/")
+def history(memory_id: str, _named: Named, door: Mem0) -> list[Json]:
+    """What became of a memory. Raises NotFound."""
+    user, unit_id = _find(door, memory_id)
+    unit = door.services.runtime.store.history(user, door.services.settings.system, unit_id)
+    events = {"add_unit": "ADD", "retire_unit": "UPDATE", "hide": "DELETE", "restore": "ADD"}
+    return [
+        {
+            "id": f"{memory_id}.{number}",
+            "memory_id": memory_id,
+            "new_memory": unit.unit.text,
+            "event": events[event.change.type],
+            "created_at": event.change.time,
+            "user_id": unquote(memory_id.rpartition(_OF)[0]) or None,
+        }
+        for number, event in enumerate(unit.events)
+        if event.change.type in events
+    ]
+
+
+@router.get("/memories/{memory_id:path}")
+@router.get("/v1/memories/{memory_id:path}/")
+def read(memory_id: str, _named: Named, door: Mem0) -> Json:
+    """One memory. Raises NotFound."""
+    user, unit_id = _find(door, memory_id)
+    return {**_memory(_bank(door.services, user).units[unit_id], ""), "id": memory_id}
+
+
+@router.put("/memories/{memory_id:path}")
+@router.put("/v1/memories/{memory_id:path}/")
+def update(memory_id: str, body: UpdateRequest, _named: Named, door: Mem0, now: LocalTime) -> Json:
+    """Replace the text of a memory, which gets another id. Raises NotFound, ApiError without a text."""
+    (user, unit_id), text = _find(door, memory_id), body.text or body.data
+    if not text:
+        raise ApiError(400, "there is no text; localmem changes nothing else of a memory", param="text")
+    editor = MemoryEditor(door.services.runtime, door.services.sessions, user)
+    name = unquote(memory_id.rpartition(_OF)[0])
+    return {**_memory(editor.edit(unit_id, text, now), name), "event": "UPDATE"}
+
+
+@router.delete("/memories/{memory_id:path}")
+@router.delete("/v1/memories/{memory_id:path}/")
+def erase(memory_id: str, _named: Named, door: Mem0) -> Json:
+    """Erase a memory for good, with the turns it came from. Raises NotFound."""
+    user, unit_id = _find(door, memory_id)
+    MemoryEditor(door.services.runtime, door.services.sessions, user).erase(unit_id, sources=True)
+    return {"message": "Memory deleted successfully!"}
+
+
+@router.delete("/memories")
+@router.delete("/v1/memories/")
+def erase_all(named: Named, door: Mem0) -> Json:
+    """Erase everything of the user that is named. Raises ApiError where none is."""
+    if not named.user_id:
+        raise ApiError(400, "this erases everything of a user for good; name one with user_id", param="user_id")
+    return _erase_user(door, named.user_id)
+
+
+@router.put("/v1/batch/")
+def update_all(body: BatchRequest, door: Mem0, now: LocalTime) -> Json:
+    """Replace the texts of memories. Raises NotFound."""
+    for item in body.memories:
+        update(item.memory_id, UpdateRequest(text=item.text), _Named(), door, now)
+    return {"message": f"Successfully updated {len(body.memories)} memories"}
+
+
+@router.delete("/v1/batch/")
+def erase_these(body: BatchRequest, door: Mem0) -> Json:
+    """Erase memories. Raises NotFound."""
+    for item in body.memories:
+        erase(item.memory_id, _Named(), door)
+    return {"message": f"Successfully deleted {len(body.memories)} memories"}
+
+
+@router.get("/v1/entities/")
+def list_people(_named: Named, door: Mem0) -> Json:
+    """The users that this key can name."""
+    people = [{"id": name, "name": name, "type": "user"} for name in door.people()]
+    return {"count": len(people), "next": None, "previous": None, "results": people}
+
+
+@router.delete("/v2/entities/user/{name:path}/")
+def erase_person(name: str, _named: Named, door: Mem0) -> Json:
+    """Erase a user with everything."""
+    return _erase_user(door, name)
+
+
+def _read_filters(filters: Mapping[str, object]) -> str:
+    """The user that filters name, at their top or within AND. Raises ApiError."""
+    name = ""
+    for key, value in filters.items():
+        if key == "user_id" and isinstance(value, str) and len(value) <= _LONGEST_USER:
+            name = value
+        elif key == "AND" and isinstance(value, list):
+            names = [_read_filters(part) for part in value if isinstance(part, Mapping)]
+            name = next(filter(None, names), name)
+        else:
+            raise ApiError(400, f"the filter {key!r} is not known; localmem filters by user_id", param="filters")
+    return name
+
+
+def _session(services: Services, messages: Iterable[Mem0Message], time: datetime) -> Session:
+    name, chat = f"mem0-{uuid.uuid4().hex[:12]}", services.settings.chat
+    turns = list[Turn]()
+    for message in messages:
+        role: Role = "user" if message.role == "user" else "assistant"
+        speaker = chat.user_name if role == "user" else chat.assistant_name
+        turns.append(Turn(f"{name}.{len(turns)}", role, speaker, message.content, time))
+    return Session(name, tuple(turns))
+
+
+def _bank(services: Services, user: str) -> Bank:
+    with services.sessions.current_agent(user) as agent:
+        return agent.memory.bank
+
+
+def _find(door: _Door, memory_id: str) -> tuple[str, str]:
+    """The user and the unit that an id of `_memory` names. Raises ApiError, NotFound."""
+    name, _, unit_id = memory_id.rpartition(_OF)
+    user = door.user(unquote(name))
+    if unit_id not in _bank(door.services, user).units:
+        raise NotFound(f"no memory {memory_id!r}; list them")
+    return user, unit_id
+
+
+def _page(door: _Door, name: str, named: _Named) -> Json:
+    bank = _bank(door.services, door.user(name))
+    live = [unit for unit in bank.units.values() if bank.is_live(unit.id)]
+    start = (named.page - 1) * named.page_size
+    results = [_memory(unit, name) for unit in islice(live, start, start + named.page_size)]
+    return {"count": len(live), "next": None, "previous": None, "results": results}
+
+
+def _erase_user(door: _Door, name: str) -> Json:
+    user = door.user(name)
+    if user in door.services.runtime.store.users():
+        with door.services.sessions.exclusive(user):
+            door.services.runtime.store.delete_user(user)
+    return {"message": "Memories deleted successfully!"}
+
+
+def _memory(unit: Unit, name: str) -> Json:
+    """A memory as mem0 writes it. Its id names the user, too, as mem0 asks for a memory by its id alone."""
+    identity = f"{quote(name, safe='')}{_OF}{unit.id}" if name else unit.id
+    times = {"created_at": unit.time, "updated_at": unit.learned}
+    return {"id": identity, "memory": unit.text, "user_id": name or None, "metadata": None, "categories": [], **times}
