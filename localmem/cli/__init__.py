@@ -18,6 +18,7 @@ from localmem.resources import checkout_root
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("localmem.cli.chat:chat", "Chat with memory of past sessions."),
     "serve": ("localmem.cli.chat:serve", "Serve clients of OpenAI, Anthropic and Ollama with memory."),
+    "keys": ("localmem.cli.keys:keys", "Make, list, rotate and revoke the server's API keys."),
     "mcp": ("localmem.cli.mcp:mcp", "Serve the memory to an MCP client on stdio."),
     "remember": ("localmem.cli.conversations:remember", "Import past conversations."),
     "recall": ("localmem.cli.memory:recall", "Show what the model would be shown."),
@@ -31,6 +32,9 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "export": ("localmem.cli.conversations:export", "Export one user's sessions and memory."),
     "import": ("localmem.cli.conversations:import_", "Import what `export` wrote."),
     "card": ("localmem.cli.conversations:card", "Print a character card as settings."),
+    "backup": ("localmem.cli.backup:backup", "Write all users' data into one file."),
+    "restore": ("localmem.cli.backup:restore", "Make a backup the store."),
+    "store": ("localmem.cli.store:store", "Encrypt the store, change its key, verify receipts."),
     "models": ("localmem.cli.models:models", "List, pull, import, verify and bundle models."),
     "settings": ("localmem.cli.overview:settings", "List all settings and their sources."),
     "systems": ("localmem.cli.overview:systems", "List the memory systems."),

@@ -31,12 +31,12 @@ def audit(flags: SettingsFlags, fix: bool, as_json: bool) -> None:
 
     Exits with 0 if there is nothing to do, 1 if something was found (or is left after --fix), 2 for wrong usage.
     """
+    user, system, settings = flags.values["user"], flags.values["system"], flags.load()
     from tqdm import tqdm
 
     from localmem.runtime.audit import Auditor
 
-    user, system = flags.values["user"], flags.values["system"]
-    with open_runtime(flags.load()) as runtime:
+    with open_runtime(settings) as runtime:
         report = Auditor(runtime.store, _is_machinery()).run(
             None if user is None else [str(user)],
             None if system is None else str(system),

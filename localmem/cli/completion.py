@@ -30,12 +30,14 @@ def complete_models(_ctx: click.Context, _param: click.Parameter, incomplete: st
 def complete_users(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The users in the store that begin so."""
     from localmem.cli.options import settings_of
-    from localmem.store import Store
+    from localmem.store.opening import open_store
 
     config, data = ctx.params.get("config"), ctx.params.get("data_dir")
     with suppress(LocalmemError):
         settings = settings_of(Path(config) if config else None, Path(data) if data else None)
-        store = Store.open(settings.store_url)
+        if settings.store.key == "prompt":  # completion cannot ask
+            return []
+        store = open_store(settings)
         try:
             return [user for user in store.users() if user.startswith(incomplete)]
         finally:

@@ -5,7 +5,7 @@ Only parsing and terminal output; the runtime, its store, a running server or th
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localmem.cli.local_server import ask_server
+from localmem.cli.local_server import ServerAccess, ask_server, find_server
 from localmem.cli.options import (
     Moment,
     SettingsFlags,
@@ -53,20 +53,17 @@ def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_use
     Or it is an export, which is recognised by its content: ChatGPT's and Claude's (the downloaded zip or its
     conversations.json), Open WebUI's chats, mem0's and Letta's dumps, ShareGPT's format, a character card's book. What
     is not read is named. Already imported sessions are skipped, and one that has grown is continued; rerun to resume.
+    A server that runs on the same data directory with the same settings does the work.
     """
-    from tqdm import tqdm
-
+    server = find_server(flags, replies=True)
+    settings = flags.read() if server else flags.load()
     from localmem.transfer import FileDefaults, import_file
 
-    settings = flags.load()
     chat = settings.chat
     imported = import_file(file, FileDefaults(chat.user_name, chat.assistant_name, chat.zone, time), source_user)
     with open_runtime(settings) as runtime:
-        agent, infos = runtime.agent(settings.user), runtime.store.sessions(settings.user)
-        new = list(select_new(imported.sessions, infos, settings.system))
-        for session in tqdm(new, desc="remembering", unit="session", disable=None):
-            agent.writer.read([session])
-        units = len(agent.memory.bank.units)
+        new = list(select_new(imported.sessions, runtime.store.sessions(settings.user), settings.system))
+        units = _send(server, new) if server else _read(runtime, settings.user, new)
     for line in imported.skipped:
         note(line)
     skipped = len(imported.sessions) - len(new)
@@ -75,6 +72,39 @@ def remember(file: Path, flags: SettingsFlags, time: datetime | None, source_use
         print_json({"user": settings.user, "system": settings.system, **counts})
     else:
         click.echo(f"{len(new)} sessions imported, {skipped} skipped (already imported); {units} units in total")
+
+
+def _read(runtime: "Runtime", user: str, sessions: Sequence["Session"]) -> int:
+    """Remember the sessions in this process; the number of units then."""
+    agent = runtime.agent(user)
+    for session in _with_bar(sessions):
+        agent.writer.read([session])
+    return len(agent.memory.bank.units)
+
+
+def _send(server: ServerAccess, sessions: Sequence["Session"]) -> int:
+    """Let the server remember the sessions; the number of units then. Raises LocalmemError."""
+    from localmem.errors import LLMError
+
+    for session in _with_bar(sessions):
+        turns = [
+            {"role": turn.role, "text": turn.text, "time": turn.time.isoformat(), "speaker": turn.speaker}
+            for turn in session.turns
+        ]
+        server.request("POST", "/v1/sessions", {"sessions": [{"id": session.id, "turns": turns}]})
+        jobs: dict[str, Any] = {"done": False}
+        while not jobs["done"]:
+            jobs = server.request("GET", "/v1/jobs", {"session": session.id, "wait": 5})
+            if jobs["data"][0]["status"] == "failed":
+                raise LLMError(f"the server cannot remember session {session.id}; see its log, it tries again")
+    bank: dict[str, Any] = server.request("GET", "/v1/memories/bank", {})
+    return len(bank["units"])
+
+
+def _with_bar(sessions: Sequence["Session"]) -> Iterable["Session"]:
+    from tqdm import tqdm
+
+    return tqdm(sessions, desc="remembering", unit="session", disable=None)
 
 
 def select_new(sessions: Iterable["Session"], infos: Iterable["SessionInfo"], system: str) -> Iterator["Session"]:

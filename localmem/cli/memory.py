@@ -9,10 +9,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
-from localmem.cli.local_server import ask_server
+from localmem.cli.local_server import ServerAccess, ask_server, find_server
 from localmem.cli.options import (
     Moment,
     Period,
@@ -26,7 +27,6 @@ from localmem.cli.options import (
 
 if TYPE_CHECKING:
     from localmem.runtime import Runtime
-    from localmem.store import Receipt, UnitHistory
 
 
 Document = dict[str, Any]
@@ -67,12 +67,12 @@ def recall(
 
 def _recall(text: str, flags: SettingsFlags, as_of: datetime | None, filters: Mapping[str, str | None]) -> Document:
     """The recall document, made in this process."""
+    settings = flags.load()
     from localmem.retrieval.base import Scope
     from localmem.runtime.inspection import recall_document, recall_text
     from localmem.times.periods import parse_periods
     from localmem.times.zones import in_zone
 
-    settings = flags.load()
     now = as_of or in_zone(datetime.now(UTC), settings.chat.zone)
     scope, periods = Scope(filters["speaker"], now=now), parse_periods(filters["happened"], filters["told"])
     with open_runtime(settings) as runtime:
@@ -100,11 +100,10 @@ def show(
     A PERIOD is 2025, 2025-03, 2025-03-01, or a range such as 2025-03-01..2025-03-31, which may be open at one end.
     """
     if history:
-        settings = flags.load()
-        with open_runtime(settings) as runtime:
-            unit_history = runtime.store.history(settings.user, settings.system, history)
+        path = f"/v1/memories/{quote(history)}/history"
+        unit_history = ask_server("GET", path, {}, flags) or _read_history(flags, history)
         if as_json:
-            print_json(asdict(unit_history))
+            print_json({key: value for key, value in unit_history.items() if key != "object"})
         else:
             click.echo("\n".join(_history_lines(unit_history)))
         return
@@ -121,11 +120,12 @@ def _read_memory(
     flags: SettingsFlags, as_of: datetime | None, happened: str | None = None, learned: str | None = None
 ) -> Document:
     """The document of the whole memory, or of its units within the periods, made in this process."""
+    settings = flags.load()
     from localmem.runtime.inspection import memory_document
     from localmem.times.periods import parse_periods
     from localmem.times.zones import in_zone
 
-    settings, periods = flags.load(), parse_periods(happened, learned)
+    periods = parse_periods(happened, learned)
     now = in_zone(datetime.now(UTC), settings.chat.zone)
     with open_runtime(settings) as runtime:
         return memory_document(runtime.store, settings.user, settings.system, now, as_of, periods)
@@ -134,7 +134,12 @@ def _read_memory(
 def describe_memory(document: Document) -> str:
     """A memory document as text: notes, live units, links."""
     lines = [f"{name}:\n{text}" for name, text in document["notes"].items()]
-    lines += [f"{unit['id']}  {unit['time'][:10]}  {unit['text']}" for unit in document["units"] if not unit["retired"]]
+    labels = {name: f"[{name}] " for name in ("document", "client", "api")}
+    lines += [
+        f"{unit['id']}  {unit['time'][:10]}  {labels.get(unit['origin'], '')}{unit['text']}"
+        for unit in document["units"]
+        if not unit["retired"]
+    ]
     lines += [f"{link['source']} -{link['relation']}-> {link['target']}" for link in document["links"]]
     if retired := sum(unit["retired"] for unit in document["units"]):
         lines.append(f"({retired} retired units are kept in history)")
@@ -151,13 +156,26 @@ def note_unread(document: Document) -> None:
         )
 
 
-def _history_lines(history: "UnitHistory") -> Iterator[str]:
-    yield f"{history.unit.id} ({'live' if history.live else 'retired'}): {history.unit.text}"
-    for turn in history.sources:
-        yield f"  {turn.time:%Y-%m-%d %H:%M} {turn.speaker} said: {turn.text}"
-    for event in history.events:
-        state = "" if event.state == "active" else f" [{event.state}]"
-        yield f"  {event.change.time:%Y-%m-%d %H:%M} {event.change.type} by {event.cause}{state}"
+def _read_history(flags: SettingsFlags, unit: str) -> Document:
+    from localmem.runtime.inspection import history_document
+
+    settings = flags.load()
+    with open_runtime(settings) as runtime:
+        return history_document(runtime.store.history(settings.user, settings.system, unit))
+
+
+def _history_lines(history: Document) -> Iterator[str]:
+    unit = history["unit"]
+    yield f"{unit['id']} ({'live' if history['live'] else 'retired'}): {unit['text']}"
+    for turn in history["sources"]:
+        yield f"  {_minute(turn['time'])} {turn['speaker']} said: {turn['text']}"
+    for event in history["events"]:
+        state = "" if event["state"] == "active" else f" [{event['state']}]"
+        yield f"  {_minute(event['change']['time'])} {event['change']['type']} by {event['cause']}{state}"
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
 
 
 @click.command()
@@ -185,36 +203,51 @@ def forget(
         raise click.UsageError("nothing to erase, or more than one thing; give --unit ID, --session ID or --all")
     if everything and flags.values["user"] is None:
         raise click.UsageError("--all needs --user, so that no default user is erased by mistake")
-    settings = flags.load()
+    settings = flags.read()
     target = f"unit {unit}" if unit else f"session {session}" if session else "everything"
     if not yes:
         click.confirm(f"Erase {target} of {settings.user} permanently?", abort=True, err=True)
-    with open_runtime(settings) as runtime:
-        store = runtime.store
-        if unit:
-            receipt = store.delete_unit(settings.user, settings.system, unit, sources=with_sources)
-        elif session:
-            receipt = store.delete_session(settings.user, session)
-        else:
-            receipt = store.delete_user(settings.user)
+    server = find_server(flags)
+    if server:
+        receipt = _ask_to_erase(server, unit, session, sources=with_sources)
+    else:
+        with open_runtime(flags.load()) as runtime:
+            store = runtime.store
+            if unit:
+                erased = store.delete_unit(settings.user, settings.system, unit, sources=with_sources)
+            elif session:
+                erased = store.delete_session(settings.user, session)
+            else:
+                erased = store.delete_user(settings.user)
+        receipt = asdict(erased)
     if as_json:
-        print_json(asdict(receipt))
+        print_json(receipt)
     else:
         click.echo("\n".join(_receipt_lines(receipt)))
-    if receipt.remaining:
+    if receipt["remaining"]:
         sys.exit(1)
 
 
-def _receipt_lines(receipt: "Receipt") -> Iterator[str]:
-    rows = ", ".join(f"{count} {table}" for table, count in receipt.rows.items() if count)
-    yield f"erased {receipt.what}: {rows or 'nothing'}"
-    if receipt.remaining is not None:
-        yield f"searched the store's files for {receipt.checked} erased pieces of text; {receipt.remaining} remain"
-    for system, sessions in receipt.reread.items():
+def _ask_to_erase(server: ServerAccess, unit: str | None, session: str | None, *, sources: bool) -> Document:
+    """The receipt of the server; without a unit and a session the user is erased. Raises LocalmemError."""
+    path = f"memories/{quote(unit)}" if unit else f"sessions/{quote(session)}" if session else "memories"
+    query = {"with_sources": "true" if unit and sources else None, "confirm": None if unit or session else "all"}
+    receipt = server.request("DELETE", f"/v1/{path}", query)
+    return {key: value for key, value in receipt.items() if key != "object"}
+
+
+def _receipt_lines(receipt: Document) -> Iterator[str]:
+    rows = ", ".join(f"{count} {table}" for table, count in receipt["rows"].items() if count)
+    yield f"erased {receipt['what']}: {rows or 'nothing'}"
+    if receipt["remaining"] is not None:
+        checked, remaining = receipt["checked"], receipt["remaining"]
+        yield f"searched the store's files for {checked} erased pieces of text; {remaining} remain"
+    yield from (f"some are in {name}; delete it" for name in receipt.get("files", ()))
+    for system, sessions in receipt["reread"].items():
         if sessions:
             yield f"{len(sessions)} sessions will be read again by {system}"
-    if receipt.sources:
-        yield f"kept: {len(receipt.sources)} source turns; add --with-sources, or a rebuild restores the unit"
+    if receipt["sources"]:
+        yield f"kept: {len(receipt['sources'])} source turns; add --with-sources, or a rebuild restores the unit"
 
 
 @click.command()

@@ -1,6 +1,6 @@
 """`localmem models`: the weights on this machine. Only parsing and output; `localmem.weights` does the work.
 
-`pull` is the only command of localmem that uses the network.
+`pull` and `bundle --program` are the only commands of localmem that use the network.
 """
 
 from collections.abc import Iterator
@@ -169,12 +169,21 @@ def _raise_for_damage(entries: "list[Entry]", problems: dict[str, str | None], d
 @models.command()
 @_names
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Tar file to write.")
-def bundle(names: tuple[str, ...], out: Path) -> None:
+@click.option("--program", is_flag=True, help="Add localmem, its packages and an install script.")
+def bundle(names: tuple[str, ...], out: Path, program: bool) -> None:
     """Write models into one checksummed tar.
 
-    For a machine without a network. Prints the tar's SHA-256.
+    For a machine without a network: `localmem models unbundle` installs it. Prints the tar's SHA-256.
+
+    With --program the tar also holds localmem and the wheels of all its packages, which pip fetches, and is installed
+    by `tar -xf FILE && sh localmem-offline/install FOLDER`, on a machine with the same Python.
     """
-    from localmem.weights.offline import bundle as write
+    if program:
+        from localmem.weights.air_gap import bundle_program as write
+
+        network_guard.open_network()
+    else:
+        from localmem.weights.offline import bundle as write
 
     with _errors_in_one_line():
         digest = write(names, out, note)

@@ -55,13 +55,32 @@ class SettingsFlags(NamedTuple):
     values: Mapping[str, object]
 
     def load(self, **more: object) -> "Settings":
-        """The settings with these flags, and `more` flags (nested keys as in YAML), over everything else."""
+        """The settings with these flags, and `more` flags (nested keys as in YAML), over everything else.
+
+        Where they name no host, this process gives up its network, which it can before it starts any thread: call this
+        before heavy imports.
+        """
+        settings = self.read(**more)
+        if not _named_hosts(settings):
+            network_guard.isolate()
+        return settings
+
+    def read(self, **more: object) -> "Settings":
+        """As `load`, for a command that serves or asks other processes: it keeps this machine's loopback."""
         from localmem.config import load_settings
 
         settings = load_settings(self.config, {**self.values, **more})
-        urls = (*settings.llm.urls, settings.database or "")
-        network_guard.allow(host for url in urls if (host := urlsplit(url).hostname))
+        hosts = _named_hosts(settings)
+        network_guard.allow(hosts)
+        if all(map(network_guard.is_local, hosts)):
+            network_guard.seal()
         return settings
+
+
+def _named_hosts(settings: "Settings") -> list[str]:
+    """The hosts of the backbone and the database."""
+    urls = (*settings.llm.urls, settings.database or "")
+    return [host for url in urls if (host := urlsplit(url).hostname)]
 
 
 def settings_options(*names: str) -> Option:

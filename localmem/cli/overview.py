@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from localmem import network_guard
 from localmem.cli.options import SettingsFlags, json_option, note, print_json, print_table, settings_options
 
 if TYPE_CHECKING:
@@ -52,15 +53,21 @@ def _text(value: object) -> str:
 
 @click.command()
 @settings_options("data_dir", "config")
+@click.option("--repair", type=click.Path(path_type=Path), help="Save what can be read of the store.", metavar="DIR")
 @json_option
-def doctor(flags: SettingsFlags, as_json: bool) -> None:
+def doctor(flags: SettingsFlags, repair: Path | None, as_json: bool) -> None:
     """Check installation, models, store and network.
 
-    Exits with 1 if something that the settings need is missing or broken.
+    Exits with 1 if something that the settings need is missing or broken. With --repair it checks nothing: what can
+    be read of a damaged store is saved into a new data directory, and the store itself stays as it is.
     """
+    if repair is not None:
+        _repair(flags, repair, as_json=as_json)
+        return
+    settings, unguarded = flags.read(), network_guard.why_not_isolated()  # before anything starts a thread
     from localmem.runtime.diagnostics import check_all
 
-    findings = check_all(flags.load())
+    findings = check_all(settings, unguarded)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -69,9 +76,26 @@ def doctor(flags: SettingsFlags, as_json: bool) -> None:
     sys.exit(any(finding.state == "bad" for finding in findings))
 
 
+def _repair(flags: SettingsFlags, folder: Path, *, as_json: bool) -> None:
+    from localmem.store.opening import settings_keys
+    from localmem.store.repair import lost_counts, repair
+
+    settings = flags.load()
+    summary = repair(settings.data, folder, settings_keys(settings))
+    if as_json:
+        print_json(asdict(summary))
+        return
+    click.echo(f"saved in {folder}: {', '.join(f'{count} {table}' for table, count in summary.saved.items() if count)}")
+    click.echo(f"lost: {', '.join(lost_counts(summary.lost)) or 'nothing'}")
+    if summary.rebuilt:
+        note(f"{len(summary.rebuilt)} memories lost rows; their sessions wait to be read again from the log")
+
+
 @click.command()
 @settings_options("model", "config")
-@click.option("--system", "names", multiple=True, help="List only this system. Repeatable.", metavar="NAME")
+@click.option(
+    "--system", "names", multiple=True, help="List only this system, or SYSTEM/VARIANT. Repeatable.", metavar="NAME"
+)
 @click.option("--measure", is_flag=True, help="Replay a conversation and count calls and tokens (minutes).")
 @click.option(
     "--log", type=click.Path(path_type=Path), help="Conversation to replay (default: Nina's).", metavar="FILE"
@@ -85,14 +109,15 @@ def systems(flags: SettingsFlags, names: tuple[str, ...], measure: bool, log: Pa
     not become memory (placeholders, loops, copies of the prompt, what no source says, duplicates), `fallbacks` its
     answers that could not be used.
     """
+    settings = flags.load()
     from tqdm import tqdm
 
     from localmem.config import system_options
     from localmem.experiments.demo import measure_systems, with_system
     from localmem.factory import SYSTEMS
 
-    settings = flags.load()
-    options = {name: system_options(name, with_system(settings, name).options) for name in names or SYSTEMS}
+    by_system = {name: with_system(settings, name) for name in names or SYSTEMS}
+    options = {name: system_options(own.system, own.options) for name, own in by_system.items()}
     costs: dict[str, SystemCost] = {}
     if measure:
         track = partial(tqdm, desc="measuring", unit="system", disable=None)
@@ -109,13 +134,13 @@ def _system_document(
     from localmem.config import system_variants
     from localmem.factory import SYSTEMS
 
-    system = SYSTEMS[name]
+    system = SYSTEMS[name.partition("/")[0]]
     document: dict[str, object] = {
         "name": name,
         "remembers": system.remembers,
         "calls": system.llm_calls,
         "options": options,
-        "variants": system_variants(name),
+        "variants": [] if "/" in name else system_variants(name),
     }
     return document if cost is None else {**document, "model": model, "cost": asdict(cost)}
 
@@ -125,7 +150,8 @@ def _print_systems(options: Mapping[str, Mapping[str, object]], costs: "Mapping[
     from localmem.factory import SYSTEMS
 
     headers = ["system", "what it remembers", "calls of the model"]
-    rows = [[name, SYSTEMS[name].remembers, SYSTEMS[name].llm_calls] for name in options]
+    systems = {name: SYSTEMS[name.partition("/")[0]] for name in options}
+    rows = [[name, system.remembers, system.llm_calls] for name, system in systems.items()]
     if costs:
         headers += ["calls/turn", "tokens in/turn", "out/turn", "recalled/turn", "units", "refused", "fallbacks"]
         for row, cost in zip(rows, costs.values(), strict=True):
@@ -134,7 +160,8 @@ def _print_systems(options: Mapping[str, Mapping[str, object]], costs: "Mapping[
             row += [str(cost.units), str(sum(cost.refused.values())), str(sum(cost.fallbacks.values()))]
     else:
         headers += ["options", "variants"]
-        rows = [[*row, ", ".join(options[row[0]]), ", ".join(system_variants(row[0]))] for row in rows]
+        variants = {name: [] if "/" in name else system_variants(name) for name in options}
+        rows = [[*row, ", ".join(options[row[0]]), ", ".join(variants[row[0]])] for row in rows]
     print_table(rows, headers, maxcolwidths=[None, 28, 24, *[28] * (len(headers) - 3)])
 
 
@@ -147,6 +174,7 @@ def demo(flags: SettingsFlags, as_json: bool) -> None:
     Reads a shipped conversation of three sessions into a temporary memory and asks the model 20 questions about it,
     and for five things that need no memory.
     """
+    flags.load()  # gives up the network
     from localmem.experiments.demo import run_demo
 
     report = run_demo(flags.config, flags.values, note)

@@ -28,8 +28,11 @@ class Screen(Protocol):
         """Show a reply while it comes."""
 
 
-def open_screen(history: Path) -> Screen:
-    """A terminal's screen where input and output are one, else a plain one. `history` keeps the typed lines."""
+def open_screen(history: Path | None) -> Screen:
+    """A terminal's screen where input and output are one, else a plain one. `history` keeps the typed lines.
+
+    Without one they are kept in memory only.
+    """
     if sys.stdin.isatty() and sys.stdout.isatty():
         return _Terminal(history)
     return _Plain()
@@ -52,13 +55,17 @@ class _Plain:
 class _Terminal:
     """Line editing by prompt-toolkit, Markdown by rich."""
 
-    def __init__(self, history: Path) -> None:
+    def __init__(self, history: Path | None) -> None:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.history import FileHistory
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-        history.touch(mode=0o600)  # private words: only the owner may read them
+        if history:
+            history.touch(mode=0o600)  # private words: only the owner may read them
         self._session: PromptSession[str] = PromptSession(
-            history=FileHistory(str(history)), multiline=True, key_bindings=_keys(), prompt_continuation=".... "
+            history=FileHistory(str(history)) if history else InMemoryHistory(),
+            multiline=True,
+            key_bindings=_keys(),
+            prompt_continuation=".... ",
         )
 
     def read(self) -> str | None:

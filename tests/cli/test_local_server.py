@@ -1,17 +1,20 @@
 """recall and show ask a server that runs on the same data directory; everything else falls back to this process."""
 
+import json
 import os
+import re
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from localmem.cli.local_server import ask_server
+from localmem.cli.local_server import ServerAccess, ask_server
 from localmem.cli.options import SettingsFlags
 from localmem.config import decisive_settings, default_settings, load_settings
+from localmem.errors import BadInput, LocalmemError, NotFound
 from localmem.server.local_access import (
     USER_HEADER,
     LocalServer,
@@ -45,6 +48,25 @@ def live(tmp_path: Path) -> Iterator[LiveServer]:
         yield server
 
 
+CHAT = {"LOCALMEM_LLM__BACKEND": "transformers"}  # as `serving` has it
+TURNS = (("user", "My dog is called Bruno."), ("assistant", "A fine name."), ("user", "He is a greyhound."))
+
+
+@pytest.fixture
+def dialogue(tmp_path: Path) -> Path:
+    """JSONL of one session."""
+    turns = [{"role": role, "text": text, "time": "2026-03-02T18:00:00Z"} for role, text in TURNS]
+    path = tmp_path / "dialogue.jsonl"
+    path.write_text(json.dumps({"id": "first", "turns": turns}))
+    return path
+
+
+def results(runs: Sequence["subprocess.CompletedProcess[str]"]) -> list[tuple[int, str, str]]:
+    """What was printed; times, keys and signatures of receipts differ each time."""
+    signed = re.compile(r'\n +"(?:time|key|signature)": "[^"]*",?')
+    return [(run.returncode, signed.sub("", run.stdout), run.stderr) for run in runs]
+
+
 def count_requests(live: LiveServer, route: str) -> int:
     """How many requests the server has counted under a route."""
     text = live.http().get("/metrics").text
@@ -70,6 +92,72 @@ def test_recall_and_show_are_answered_by_the_server_as_by_the_process_itself(loc
     by_process = [localmem(*command) for command in commands]
     assert [(run.returncode, run.stdout) for run in by_server] == [(run.returncode, run.stdout) for run in by_process]
     assert count_requests(live, "/v1/memories/recall") == 2
+
+
+def test_the_server_remembers_and_erases_as_the_process_itself(
+    localmem: Run, live: LiveServer, dialogue: Path, tmp_path: Path
+) -> None:
+    def run_all(*more: object) -> list["subprocess.CompletedProcess[str]"]:
+        commands: list[tuple[object, ...]] = [
+            ("remember", dialogue, "--json"),
+            ("remember", dialogue),
+            ("show", "--history", "first.0@u0", "--json"),
+            ("forget", "--unit", "nothing", "--yes"),
+            ("forget", "--unit", "first.0@u0", "--yes"),
+            ("forget", "--session", "first", "--yes", "--json"),
+        ]
+        return [localmem(*command, *more, env=CHAT) for command in commands]
+
+    by_server = results(run_all())
+    assert json.loads(by_server[0][1])["read"] == 1
+    assert [code for code, _, _ in by_server] == [0, 0, 0, 1, 0, 0]
+    assert count_requests(live, "/v1/sessions/{session_id:path}") == 1
+    assert count_requests(live, "/v1/memories/{memory_id:path}") == 2
+    assert by_server == results(run_all("--data-dir", tmp_path / "other"))
+
+
+def test_what_a_server_refuses_is_the_error_of_the_command(localmem: Run, live: LiveServer, dialogue: Path) -> None:
+    localmem("remember", dialogue, env=CHAT)
+    dialogue.write_text(dialogue.read_text().replace("Bruno", "Rex").replace("first", "second"))
+    live.services.settings.data.joinpath("server.json").unlink()
+    server = LocalServer("127.0.0.1", 9, os.getpid(), "token", {"system": "evidence"}, {"user": "me"}, {})
+    gone = ServerAccess(server, "me", live.services.settings.data)
+    with pytest.raises(LocalmemError, match=r"the server at 127.0.0.1:9 did not answer .*; see its log"):
+        gone.request("POST", "/v1/sessions", {})
+    port = int(live.url.rpartition(":")[2])
+    access = ServerAccess(server._replace(port=port, token=live.services.local_token), "me", gone.data)
+    with pytest.raises(BadInput, match="sessions: Field required"):
+        access.request("POST", "/v1/sessions", {})
+    with pytest.raises(NotFound, match="no session 'x'"):
+        access.request("GET", "/v1/sessions/x", {})
+
+
+def test_a_chat_takes_place_in_the_server(localmem: Run, live: LiveServer) -> None:
+    first = localmem("chat", env=CHAT, stdin="My dog is called Bruno.\n/why\n/memory\n/sessions\n")
+    assert first.returncode == 0, first.stderr
+    assert "You said: My dog is called Bruno." in first.stdout
+    assert "prompt agent/respond, as it was sent:\n[system]" in first.stdout
+    assert "  User: My dog is called Bruno." in first.stdout
+    words = "/set max_tokens 7\nHe is a greyhound.\n/incognito\nI am in debt.\nHow much?\n/incognito\n/end\n/end\n"
+    second = localmem("chat", env=CHAT, stdin=words)
+    assert second.returncode == 0, second.stderr
+    assert "continuing the session of" in second.stderr
+    assert "session closed; it is being remembered\nno session is open; say something first" in second.stderr
+    texts = [[message.content for message in prompt.messages] for prompt in live.llm.prompts]
+    assert [len(prompt) for prompt in texts] == [2, 4, 2, 4]
+    assert texts[3][1] == "I am in debt."
+    assert live.llm.prompts[1].max_tokens == 7
+    assert [len(session) for session in live.log("me")] == [4]
+    forgotten = localmem("chat", env=CHAT, stdin="/forget my dog Bruno\n/why\n/memory\n")
+    assert "there is no reply yet" in forgotten.stderr
+    assert "Bruno" not in forgotten.stdout.split("erases it for good.")[1]
+
+
+def test_a_chat_with_another_backbone_or_clock_is_not_the_servers(localmem: Run, live: LiveServer) -> None:
+    assert localmem("chat", "--model", "nope", env=CHAT).returncode == 2
+    localmem("chat", "--now", "2026-03-02", env=CHAT, stdin="/sessions\n")
+    localmem("chat", env=CHAT | {"LOCALMEM_CHAT__ASSISTANT_NAME": "Ada"}, stdin="/sessions\n")
+    assert count_requests(live, "/v1/sessions") == 0
 
 
 def test_the_server_is_not_asked_with_other_settings(localmem: Run, live: LiveServer, tmp_path: Path) -> None:
@@ -119,7 +207,7 @@ def test_only_the_owner_can_read_the_file_and_it_is_removed_with_the_server(tmp_
 
 
 def test_a_later_servers_file_is_not_removed(tmp_path: Path) -> None:
-    server = LocalServer("127.0.0.1", 1, os.getpid(), "first", {}, {})
+    server = LocalServer("127.0.0.1", 1, os.getpid(), "first", {}, {}, {})
     write_local_server(tmp_path, server)
     write_local_server(tmp_path, server._replace(token="second"))
     remove_local_server(tmp_path, "first")
@@ -135,7 +223,7 @@ def test_a_stale_file_is_ignored(localmem: Run, session_log: Path, tmp_path: Pat
     child.wait()
     settings = load_settings(None, {"retrieval": {"retriever": "bm25"}})
     for pid in (child.pid, os.getpid()):  # a process that has died; one that lives but does not listen there
-        server = LocalServer("127.0.0.1", 9, pid, "token", decisive_settings(settings), default_settings())
+        server = LocalServer("127.0.0.1", 9, pid, "token", decisive_settings(settings), default_settings(), {})
         write_local_server(data_dir, server)
         assert "Bruno" in localmem("recall", QUESTION).stdout
     (data_dir / "server.json").write_text("{cut")

@@ -2,6 +2,7 @@
 
 import click
 
+from localmem.cli.eval.field import table
 from localmem.cli.eval.parts import compression, operations, retrieval, segmentation
 from localmem.cli.eval.rate import rate
 from localmem.cli.eval.run import abstention, calibrate, judge, report, run_, scenarios, teafarm, text
@@ -14,6 +15,6 @@ def eval_() -> None:
 
 for _command in (
     run_, judge, report, calibrate, operations, compression, retrieval, segmentation, scenarios, teafarm, text,
-    abstention, rate,
+    abstention, rate, table,
 ):  # fmt: skip
     eval_.add_command(_command)

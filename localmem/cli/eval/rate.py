@@ -1,5 +1,7 @@
 """`localmem eval rate`: people talk to hidden memory systems and rate them; the table of their ratings."""
 
+import csv
+import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +42,7 @@ def rate_serve(
     from localmem.server.rating_page import RatingPlan, create_rating_app
 
     out.mkdir(parents=True, exist_ok=True)
-    settings = [flags.load(system=system, data=out / system.replace("/", "-")) for system in systems]
+    settings = [flags.read(system=system, data=out / system.replace("/", "-")) for system in systems]
     backbone = factory.backbone(settings[0], note)
     with ExitStack() as stack:
         stack.callback(backbone.close)
@@ -56,15 +58,22 @@ def rate_serve(
 @rate.command("report")
 @click.argument("folder", type=_FILE)
 @json_option
-def rate_report(folder: Path, as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="Print every rating as a row of CSV.")
+def rate_report(folder: Path, as_json: bool, as_csv: bool) -> None:
     """Print the standardised ratings of each system, and by session.
 
     FOLDER is the --out of `serve`. Each rater's scores are standardised; intervals of 95 % are over episodes.
     """
-    from localmem.evaluation.ratings import rating_rows, read_ratings
+    from localmem.evaluation.ratings import export_rows, rating_rows, read_ratings
     from localmem.reporting.sections import Table
 
     ratings = read_ratings(folder / RATINGS)
+    if as_csv:
+        rows = export_rows(ratings)
+        writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
     tables = {"systems": rating_rows(ratings), "sessions": rating_rows(ratings, by_session=True)}
     if as_json:
         print_json(tables)

@@ -1,5 +1,6 @@
 """`localmem eval rate report`: the table of a file of ratings."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -20,3 +21,9 @@ def test_the_report_has_a_row_for_each_system_and_each_of_its_sessions(tmp_path:
     tables = json.loads(CliRunner().invoke(rate, ["report", str(tmp_path), "--json"]).output)
     assert [row["system"] for row in tables["systems"]] == ["none", "rsum"]
     assert len(tables["sessions"]) == 4
+    rows = list(csv.DictReader(CliRunner().invoke(rate, ["report", str(tmp_path), "--csv"]).output.splitlines()))
+    assert [(row["system"], row["session"], row["humanness"]) for row in rows[:2]] == [
+        ("rsum", "1", "80.0"),
+        ("none", "1", "20.0"),
+    ]
+    assert [float(row["humanness_standardized"]) for row in rows] == [1, -1, 1, -1]
