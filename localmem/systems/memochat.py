@@ -124,7 +124,7 @@ class MemoChat(Memory):
         topics = [] if completion is None else _read(json.loads(completion.text), piece)
         if completion is not None and not topics:
             count_fallback(_WRITE, f"its answer {completion.text!r:.80} names no topic", self.fallbacks)
-        return [_admit(topic, prompt, gate) for topic in topics] or [_plain_topic(piece)]
+        return list(dict.fromkeys(_admit(topic, prompt, gate) for topic in topics)) or [_plain_topic(piece)]
 
     def _offer_topics(self, session: Session) -> list[Unit]:
         """The newest topics that fit a prompt, oldest first."""

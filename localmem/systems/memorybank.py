@@ -9,13 +9,15 @@ and sets t back to 0. A piece whose retention is below a threshold is forgotten.
 Follows the paper, not its published code, where the two differ: that code computes exp(-t*S/5), by which a piece fades
 faster the more often it is recalled.
 
-Differs from the paper: it gives no threshold, so that nothing is forgotten unless one is set, and forgetting is by the
-threshold alone, not by chance. Of the pieces that search finds, those with the highest score times retention are shown.
-A day of several sessions has a summary for each of them.
+Differs from the paper:
+- It gives no threshold, so that nothing is forgotten unless one is set; forgetting is by it alone, not by chance.
+- Of the pieces that search finds, those with the highest score times retention are shown.
+- A log that is read strengthens what its questions recall, as the conversation would have, when its session ends.
+- A day of several sessions has a summary for each of them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
@@ -37,6 +39,8 @@ FADING = ("exchange", "day")  # what people add by hand, a note, stays
 _STRENGTH = "strength"
 _RECALLED = "recalled"  # seconds since 1970, UTC
 _DAY = timedelta(days=1)
+
+Marks = Mapping[tuple[str, str], float]  # by unit and name
 
 
 def retention(strength: float, days: float) -> float:
@@ -85,21 +89,24 @@ class MemoryBank(Memory):
             return []
         time = turns[-1].time
         recalled = [hit.unit for hit in exchange.recall.hits if self.bank.is_live(hit.unit.id)]
-        return [change for unit in recalled for change in self._strengthen_unit(unit, time)]
+        return [change for unit in recalled for change in self._strengthen_unit(unit, time, self.bank.marks)]
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
             return []
         time = session.turns[-1].time
+        strengthened = self._strengthen_by(session)
+        marks = dict(self.bank.marks) | {(change.unit, change.mark): change.value for change in strengthened}
         days = [list(turns) for _, turns in groupby(session.turns, key=lambda turn: turn.time.date())]
         requests = [SummaryRequest(f"memorybank/{task}", turns) for task in ("day", "insight") for turns in days]
         gate = Gate(session.turns, self.fallbacks)
         texts = summarize_all(self._llm, requests, gate)
         day_units = _day_units(session, days, texts[: len(days)])
         return [
+            *strengthened,
             *add_units([*exchange_units(session), *day_units]),
             *self._notes(session, day_units, texts[len(days) :], gate),
-            *self._forget(time),
+            *self._forget(time, marks),
             *gate.refusals,
         ]
 
@@ -107,22 +114,35 @@ class MemoryBank(Memory):
         """The `k` hits of highest score times retention that are not forgotten, best first."""
         options = self._options
         hits = self.search(query, max(options.k, options.pool), Scope(now=now))
-        retentions = [(hit, self._retention(hit.unit, now)) for hit in hits]
+        retentions = [(hit, self._retention(hit.unit, now, self.bank.marks)) for hit in hits]
         weighted = [
             Hit(hit.unit, max(0.0, hit.score) * share) for hit, share in retentions if share >= options.threshold
         ]
         return sorted(weighted, key=lambda hit: -hit.score)[: options.k]
 
-    def _retention(self, unit: Unit, now: datetime) -> float:
+    def _retention(self, unit: Unit, now: datetime, marks: Marks) -> float:
         if unit.kind not in FADING:
             return 1.0
-        marks = self.bank.marks
         since = marks.get((unit.id, _RECALLED), unit.learned.timestamp())
         strength = marks.get((unit.id, _STRENGTH), self._options.strength)
         return retention(strength, (now.timestamp() - since) / _DAY.total_seconds())
 
-    def _strengthen_unit(self, unit: Unit, time: datetime) -> list[Change]:
-        strength = self.bank.marks.get((unit.id, _STRENGTH), self._options.strength)
+    def _strengthen_by(self, session: Session) -> list[MarkUnit]:
+        """What the session's questions strengthen that no reply's recall has: those of a log that is read."""
+        marks = dict(self.bank.marks)
+        changes: list[MarkUnit] = []
+        for turn in session.turns:
+            if turn.role != "user" or not turn.text.strip():
+                continue
+            recalled = [hit.unit for hit in self._nearest(turn.text, turn.time) if hit.unit.kind in FADING]
+            for unit in (each for each in recalled if marks.get((each.id, _RECALLED), 0.0) < turn.time.timestamp()):
+                new = self._strengthen_unit(unit, turn.time, marks)
+                marks |= {(change.unit, change.mark): change.value for change in new}
+                changes += new
+        return changes
+
+    def _strengthen_unit(self, unit: Unit, time: datetime, marks: Marks) -> list[MarkUnit]:
+        strength = marks.get((unit.id, _STRENGTH), self._options.strength)
         return [
             MarkUnit(unit.id, _STRENGTH, strength + self._options.gain, time),
             MarkUnit(unit.id, _RECALLED, time.timestamp(), time),
@@ -141,9 +161,9 @@ class MemoryBank(Memory):
         time = session.turns[-1].time
         return [SetNote(name, text, time) for name, text in zip(fresh, texts, strict=True) if text]
 
-    def _forget(self, now: datetime) -> list[Change]:
+    def _forget(self, now: datetime, marks: Marks) -> list[Change]:
         threshold = self._options.threshold
-        retentions = [(unit, self._retention(unit, now)) for unit in self.bank.live()]
+        retentions = [(unit, self._retention(unit, now, marks)) for unit in self.bank.live()]
         return [
             RetireUnit(unit.id, "memorybank/forgetting", f"retention {share:.2g} is below {threshold:g}", now)
             for unit, share in retentions

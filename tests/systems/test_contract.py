@@ -18,14 +18,20 @@ from localmem.types import AddUnit, Change, Message, Prompt, Recall, Session, Tu
 from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, turns
 
 SYSTEMS = system_names(variants=True)
-NEEDS_WEIGHTS = {"secom/denoised": "LLMLingua-2's weights are on no package registry"}
+NOT_HERE = {
+    **dict.fromkeys(
+        ["secom/denoised", "secom/session_denoised", "secom/turn_denoised"],
+        "LLMLingua-2's weights are on no package registry",
+    ),
+    "carecall/gold": "its memory is that of a data set",
+}
 Script = Callable[[Prompt], str]
 
 
 @pytest.fixture(params=SYSTEMS)
 def settings(request: pytest.FixtureRequest) -> Settings:
-    if request.param in NEEDS_WEIGHTS:
-        pytest.skip(NEEDS_WEIGHTS[request.param])
+    if request.param in NOT_HERE:
+        pytest.skip(NOT_HERE[request.param])
     return load_settings(flags={"system": request.param})
 
 

@@ -153,13 +153,13 @@ def test_an_exchange_without_recall_strengthens_nothing() -> None:
 
 
 def test_what_is_never_recalled_is_forgotten_and_what_is_recalled_is_kept() -> None:
-    """Below 0.001: after 6.9 days at strength 1, after 13.8 at strength 2."""
+    """Below 0.001: after 6.9 days at strength 1, after 20.7 at strength 3: the second session recalled the first."""
     cat = session("the cat sleeps", "quietly", name="s2")
     memory = _with_past(_silent(k=1), PARROT, cat)
     memory.apply(memory.observe(_exchange(memory, _later(1))))
     (retired,) = [c for c in memory.end_session(_later(8, "hello", "s3")) if isinstance(c, RetireUnit)]
     assert (retired.unit, retired.by) == ("s2/e0", "memorybank/forgetting")
-    late = memory.end_session(_later(1 + 2 * -log(0.001) + 0.1, "hello", "s4"))
+    late = memory.end_session(_later(1 + 3 * -log(0.001) + 0.1, "hello", "s4"))
     assert {c.unit for c in late if isinstance(c, RetireUnit)} == {"s1/e0", "s2/e0"}
 
 
@@ -177,7 +177,8 @@ def test_at_a_threshold_of_zero_nothing_is_forgotten() -> None:
 
 def test_of_equally_near_pieces_the_fresher_is_shown() -> None:
     again = session("the parrot sings", "bravo", name="s2", start=START + 2 * DAY)
-    memory = _with_past(_silent(k=1), PARROT, again)
+    memory = _with_past(_silent(k=1), PARROT)
+    memory.apply([change for change in memory.end_session(again) if not isinstance(change, MarkUnit)])
     assert [hit.unit.session for hit in memory.recall(_later(3)).hits] == ["s2"]
 
 
@@ -198,3 +199,22 @@ def test_a_note_added_by_hand_stays() -> None:
     memory.apply([AddUnit(replace(unit("n1", "the parrot eats nuts"), kind="note"), START)])
     assert memory.end_session(_later(4000, "hello", "s2"))[1:] == []
     assert [hit.unit.id for hit in memory.recall(_later(4000)).hits] == ["n1"]
+
+
+def test_a_log_that_is_read_strengthens_as_the_conversation_did() -> None:
+    llm = ScriptedLLM(lambda _: "Fine.")
+    talked, read = (Conversation(memory=make(llm=llm), llm=llm) for _ in range(2))
+    talked.writer.read([PARROT])
+    for day in (1, 3):
+        talked.chat("how is the parrot", START + day * DAY)
+        talked.end_session()
+    read.writer.read([PARROT, *(_answered(day) for day in (1, 3))])
+    strengths = [
+        {unit: value for (unit, name), value in agent.memory.bank.marks.items() if name == "strength"}
+        for agent in (talked, read)
+    ]
+    assert strengths[0]["s1/e0"] == strengths[1]["s1/e0"] == 3.0
+
+
+def _answered(day: int) -> Session:
+    return session("how is the parrot", "Fine.", name=f"d{day}", start=START + day * DAY)
