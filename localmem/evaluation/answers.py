@@ -24,6 +24,8 @@ from localmem.files import JsonlLog, read_log
 from localmem.llm.wrappers import PromptUsage
 from localmem.types import Change
 
+FIRST = "first token"  # in the seconds of an answer
+
 
 class Work(NamedTuple):
     """The unit of work of one thread: one system reads one episode of one data set."""
@@ -60,7 +62,8 @@ class Answer:
     `about` is the probe's type in the data set and `session` the session after which it was asked. `units` are the
     recalled units, each by the ids of its source turns, `evidence` the turns that contain the answer and `past` their
     text. `dialogue` is the conversation up to the question, `speaker` who answers. `likelihood` is that of the gold
-    answer under the backbone, where it was computed. `seconds` and `spent` are by stage: recall, respond.
+    answer under the backbone, where it was computed. `seconds` and `spent` are by stage: recall, respond. A streamed
+    reply also has the seconds from the question to its first piece.
     """
 
     work: Work

@@ -318,13 +318,17 @@ def _search_times(index: Retriever, queries: Sequence[str], width: int) -> tuple
 
 
 def _measures(units: Sequence[tuple[CoveredIds, int]], gold: set[str], width: int) -> dict[str, float]:
-    """The measures of a ranking of units, each with the ids that it covers and its size in tokens."""
+    """The measures of a ranking of units, each with the ids that it covers and its size in tokens.
+
+    Units that cover the same, such as turns of one session where sessions are to be found, have one rank: the first.
+    """
     ranking, sizes = [ids for ids, _ in units], [size for _, size in units]
+    ranks = list(dict.fromkeys(map(tuple, ranking)))
     depths = [depth for depth in DEPTHS if depth <= width]
     return {
-        **{f"recall@{depth}": recall_at(ranking, gold, depth) for depth in depths},
-        **{f"hit@{depth}": hit_at(ranking, gold, depth) for depth in depths},
-        "mrr": reciprocal_rank(ranking, gold),
+        **{f"recall@{depth}": recall_at(ranks, gold, depth) for depth in depths},
+        **{f"hit@{depth}": hit_at(ranks, gold, depth) for depth in depths},
+        "mrr": reciprocal_rank(ranks, gold),
         f"dcg@{DCG_TURNS}": dcg(ranking, gold, DCG_TURNS),
         **{f"tokens@{depth}": float(tokens_at(sizes, depth)) for depth in depths},
         **{f"recall@{budget}t": recall_within(ranking, sizes, gold, budget) for budget in BUDGETS},

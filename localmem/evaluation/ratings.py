@@ -96,6 +96,17 @@ def standardize(ratings: Sequence[Rating]) -> list[Rating]:
     ]
 
 
+def export_rows(ratings: Sequence[Rating]) -> list[dict[str, object]]:
+    """A row for each rating: whose, of what, the scores as given, and standardised ("" for who scores all alike)."""
+    standardized = {(rating.episode, rating.session): rating.scores for rating in standardize(ratings)}
+    rows = []
+    for rating in ratings:
+        own = standardized.get((rating.episode, rating.session), {})
+        head = {name: getattr(rating, name) for name in ("rater", "episode", "system", "session")}
+        rows.append({**head, **rating.scores, **{f"{name}_standardized": own.get(name, "") for name in STATEMENTS}})
+    return rows
+
+
 def rating_rows(ratings: Sequence[Rating], *, by_session: bool = False) -> list[dict[str, object]]:
     """A row for each system, or for each of its sessions: standardised means with 95 % intervals over episodes."""
     groups: defaultdict[tuple[str, int], list[Rating]] = defaultdict(list)

@@ -18,7 +18,7 @@ from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
 from localmem.chat.responder import Responder, Speakers
 from localmem.errors import LocalmemError
-from localmem.evaluation.answers import Answer, Line, Read, Work, resolve, successful
+from localmem.evaluation.answers import FIRST, Answer, Line, Read, Work, resolve, successful
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Kind, Probe
 from localmem.evaluation.metrics.model_based import Likelihood
 from localmem.files import JsonlLog
@@ -27,7 +27,7 @@ from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, PromptUsage
 from localmem.prompts import load
 from localmem.text.dialogue import transcript
-from localmem.types import Change, Prompt, Recall, Session, Turn, Unit
+from localmem.types import Change, Completion, Prompt, Recall, Session, Turn, Unit
 
 log = logging.getLogger(__name__)
 
@@ -64,21 +64,24 @@ def run_systems(
     track: Track = lambda _: None,
     likelihood: AnswerLikelihood | None = None,
     retry_failed: bool = False,
+    stream: bool = False,
     wrap: WrapLLM = lambda llm, _: llm,
     enter: Enter = lambda *_: None,
 ) -> None:
     """Run every system over every episode; work that `answers` already contains is skipped.
 
     With `retry_failed`, failed work is repeated. `likelihood` is computed for every gold answer, `wrap` wraps the LLM
-    of each episode, and `enter` is called before each session and probe. On an interrupt the current steps finish and
-    nothing new begins.
+    of each episode, and `enter` is called before each session and probe. With `stream`, replies are streamed and the
+    time to their first piece is measured. On an interrupt the current steps finish and nothing new begins.
     """
     previous: defaultdict[Work, list[Line]] = defaultdict(list)
     for line in successful(answers.records) if retry_failed else resolve(answers.records):
         previous[line.work].append(line)
     stop = threading.Event()
     tasks = [
-        _EpisodeTask(work, episode, previous[work], meter, wrap(meter, work), answers, track, stop, likelihood, enter)
+        _EpisodeTask(
+            work, episode, previous[work], meter, wrap(meter, work), answers, track, stop, likelihood, enter, stream
+        )
         for system in systems
         for dataset in datasets
         for episode in dataset.episodes
@@ -115,6 +118,7 @@ class _EpisodeTask:
     stop: threading.Event
     likelihood: AnswerLikelihood | None
     enter: Enter
+    stream: bool
 
     @cached_property
     def _read(self) -> set[str]:
@@ -202,7 +206,7 @@ class _EpisodeTask:
         recall = responder.memory.recall_shown(dialogue)
         mark()
         prompt = _prompt(responder, dialogue, recall, answer.kind)
-        (completion,) = self.llm.generate([prompt])
+        completion, first = self._respond(prompt)
         mark()
         return replace(
             answer,
@@ -212,9 +216,26 @@ class _EpisodeTask:
             recalled=recall.text,
             units=tuple(hit.unit.sources for hit in recall.hits),
             likelihood=self.likelihood(prompt, answer.gold[0]) if self.likelihood and answer.gold[0] else None,
-            seconds={"recall": times[1] - times[0], "respond": times[2] - times[1]},
+            seconds={
+                "recall": times[1] - times[0],
+                "respond": times[2] - times[1],
+                **({FIRST: first - times[0]} if first else {}),
+            },
             spent={"recall": _usage_between(*usages[:2]), "respond": _usage_between(*usages[1:])},
         )
+
+    def _respond(self, prompt: Prompt) -> tuple[Completion, float | None]:
+        """The reply, and when its first piece came if it was streamed."""
+        if not self.stream:
+            return self.llm.generate([prompt])[0], None
+        pieces, first = self.llm.stream(prompt), None
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                completion: Completion = end.value
+                return completion, first
+            first = first or perf_counter()
 
 
 class _CollectingJournal(NoJournal):

@@ -41,6 +41,7 @@ from localmem.llm.base import LLM
 from localmem.reporting.provenance import machine, versions
 from localmem.runtime import Runtime
 from localmem.store import Store
+from localmem.store.opening import open_store
 from localmem.types import Session
 
 if TYPE_CHECKING:
@@ -248,7 +249,6 @@ def measure_load(
     from localmem.benchmark.load import fsync_ms, percentiles, reply_script, run_load
     from localmem.llm.scripted import ScriptedLLM
     from localmem.runtime import Runtime
-    from localmem.store import Store
 
     before = machine(settings.data)
     llm = ScriptedLLM(reply_script(recipe), first_token=recipe.first_token, per_token=recipe.per_token)
@@ -261,7 +261,7 @@ def measure_load(
         fsyncs = fsync_ms(settings.data, _FSYNCS)
         result = run_load(recipe, runtime.agent)
         fsyncs += fsync_ms(settings.data, _FSYNCS)
-    with Store.open(settings.store_url) as store:
+    with open_store(settings) as store:
         lost = result.lost_turns(store)
     if samples:
         write_jsonl(samples, map(asdict, result.samples), "choose another --samples")

@@ -10,7 +10,7 @@ index are real.
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,11 +22,12 @@ from statistics import fmean
 from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter
 
 from localmem import factory
+from localmem.bank import Bank
 from localmem.chat.responder import Responder, Speakers
 from localmem.config import Settings, load_settings
 from localmem.evaluation import DATA
 from localmem.evaluation.metrics.replies import abstains, contains_answer
-from localmem.experiments.runs import Notify
+from localmem.experiments.runs import Notify, system_settings
 from localmem.files import parse, read_yaml
 from localmem.llm.wrappers import Meter, PromptUsage
 from localmem.memory import Memory
@@ -259,6 +260,7 @@ class SystemCost:
     """Totals over `turns` replies. `recalled_tokens` is the memory text in their prompts; `prompts` is by name.
 
     `refused` counts the model's texts that did not become memory, by reason, `fallbacks` unusable answers by prompt.
+    `remembered` are the notes, units and links at the end, a line each.
     """
 
     turns: int
@@ -272,6 +274,7 @@ class SystemCost:
     prompts: dict[str, PromptUsage]
     refused: dict[str, int]
     fallbacks: dict[str, int]
+    remembered: tuple[str, ...]
 
     def per_turn(self, total: int) -> float:
         """A total divided by the number of replies."""
@@ -301,7 +304,16 @@ def measure_cost(memory: Memory, meter: Meter, sessions: Sequence[Session]) -> S
         prompts=usage,
         refused=dict(Counter(refusal.reason for refusal in memory.bank.refused)),
         fallbacks=dict(memory.fallbacks),
+        remembered=tuple(_remembered(memory.bank)),
     )
+
+
+def _remembered(bank: Bank) -> Iterator[str]:
+    yield from (f"note {name}: {' '.join(text.split())}" for name, text in bank.notes.items())
+    yield from (f"{unit.kind}: {' '.join(unit.text.split())}" for unit in bank.live())
+    for link in bank.links:
+        if bank.is_live(link.source) and bank.is_live(link.target):
+            yield f"link: {bank.units[link.source].text} --{link.relation}--> {bank.units[link.target].text}"
 
 
 def _answered_exchanges(session: Session) -> list[tuple[Session, Exchange]]:
@@ -325,9 +337,10 @@ def measure_systems(
     notify: Callable[[str], None] = lambda _line: None,
     track: Track = lambda names: names,
 ) -> dict[str, SystemCost]:
-    """The cost of each named system over one conversation (JSONL of sessions; default: Nina's).
+    """The cost of each named system or variant over one conversation (JSONL of sessions; default: Nina's).
 
-    All use one backbone and one encoder. `track` may wrap the iteration over the names with a progress bar.
+    All use one backbone and one encoder; stages are the backbone's own unless a selector is named. `track` may wrap the
+    iteration over the names with a progress bar.
     """
     sessions = read_sessions(conversation or CONVERSATION, FileDefaults())
     costs: dict[str, SystemCost] = {}
@@ -336,14 +349,17 @@ def measure_systems(
         with Runtime(settings, progress=notify) as runtime:
             for name in track(names):
                 meter = Meter(runtime.llm.inner)
-                system = factory.SYSTEMS[name]
-                index = partial(factory.retriever, settings, runtime.encoder, system=system)
-                memory = factory.memory(with_system(settings, name), factory.Parts(meter, index))
+                own = with_system(settings, name)
+                index = partial(factory.retriever, own, runtime.encoder, system=factory.SYSTEMS[own.system])
+                llm = meter if own.chat.stages == "model" else factory.stages(own, meter)
+                memory = factory.memory(own, factory.Parts(llm, index))
                 costs[name] = measure_cost(memory, meter, sessions)
     return costs
 
 
 def with_system(settings: Settings, name: str, **changes: object) -> Settings:
-    """The settings for this system, without the options of another one."""
+    """The settings for this system or variant, without the options of another system."""
+    if "/" in name:
+        return system_settings(settings, name).model_copy(update=changes)
     options = settings.options if settings.system == name else {}
     return settings.model_copy(update={**changes, "system": name, "options": options})

@@ -19,6 +19,7 @@ from localmem.evaluation.datasets.readers import next_turn_probes
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Half, half_of
 from localmem.experiments.runs import Notify
 from localmem.store import Store
+from localmem.store.opening import open_store
 from localmem.types import Session
 
 STORE = "store"  # the name of the memory that is here, as a data set
@@ -96,7 +97,7 @@ def read_store(settings: Settings) -> Dataset:
 
     Raises BadInput if there are none.
     """
-    with Store.open(settings.store_url) as store:
+    with open_store(settings) as store:
         episodes = [episode for user in store.users() if (episode := _read_user(store, user))]
     if not episodes:
         raise BadInput(f"no conversation is stored in {settings.data}; talk first, or give --data NAME=FILE")

@@ -18,7 +18,7 @@ from localmem.chat.conversation import Conversation
 from localmem.config import Settings, overlay, system_options, variant_settings
 from localmem.errors import BadInput
 from localmem.evaluation.answers import Judgement, Line, answers_of, open_answers, read_answers, read_judgements
-from localmem.evaluation.datasets import read_dataset
+from localmem.evaluation.datasets import longmemeval, read_dataset
 from localmem.evaluation.episodes import Dataset, Half
 from localmem.evaluation.file_scoring import MetricName, ScoringModels
 from localmem.evaluation.metrics.model_based import Likelihood, Scorer
@@ -30,6 +30,7 @@ from localmem.evaluation.runner import (
     Track,
     WrapLLM,
     count_probes,
+    memory_sessions,
     run_systems,
 )
 from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, score_answers, section
@@ -57,7 +58,7 @@ def ignore_progress(_step: str, _completed: int, _total: int) -> None:
 # Included in every comparison: the whole text in the prompt, and plain search.
 FULL_HISTORY, PLAIN_SEARCH = "full_history", "utterance_retrieval/bm25"
 BASELINES = (FULL_HISTORY, PLAIN_SEARCH)
-RUN, ANSWERS = "run.json", "answers.jsonl"
+RUN, ANSWERS, GOLD = "run.json", "answers.jsonl", "gold.json"
 
 
 class ExperimentRecipe(BaseModel):
@@ -83,6 +84,10 @@ class EvaluationRecipe(ExperimentRecipe):
     """Also compute the perplexity of gold answers (loads the model in process)."""
     retry_failed: bool = False
     """With --resume, retry failed sessions and answers."""
+    stream: bool = False
+    """Stream replies and measure the time to the first token."""
+    pool: int | None = Field(default=None, ge=1)
+    """LongMemEval, evidence only: number of sessions for each question; all by default."""
 
 
 def evaluate(
@@ -106,16 +111,16 @@ def evaluate(
     from localmem.factory import SYSTEMS
 
     names = dict.fromkeys([*(recipe.systems or SYSTEMS), *baselines])
-    by_system = {name: system_settings(settings, name) for name in names}
     selected = [_select_probes(read_dataset(name, path), recipe) for name, path in datasets.items()]
-    selection = recipe.model_dump(include={"split", "limit", "sessions", "perplexity"})
+    by_system = {name: _with_gold(system_settings(settings, name), selected, out) for name in names}
+    selection = recipe.model_dump(include={"split", "limit", "sessions", "perplexity", "pool"})
     claim_run(out, describe_run(settings, by_system, selected, selection), resume=resume)
     likelihood = _answer_likelihood(settings, notify) if recipe.perplexity else None
     with ExitStack() as stack:
         llm, new_agent = open_agents(settings, by_system, stack, notify)
         answer_probes(
             by_system, selected, new_agent, llm, out, threads=recipe.threads, retry_failed=recipe.retry_failed,
-            wrap=wrap, progress=progress, likelihood=likelihood,
+            stream=recipe.stream, wrap=wrap, progress=progress, likelihood=likelihood,
         )  # fmt: skip
     return read_answers(out / ANSWERS)
 
@@ -129,6 +134,7 @@ def answer_probes(
     *,
     threads: int,
     retry_failed: bool = False,
+    stream: bool = False,
     wrap: WrapLLM = lambda llm, _: llm,
     likelihood: AnswerLikelihood | None = None,
     enter: Enter = lambda *_: None,
@@ -140,7 +146,7 @@ def answer_probes(
     with open_answers(out / ANSWERS) as answers:
         run_systems(
             names, datasets, new_agent, llm, answers, threads=threads, track=track, likelihood=likelihood,
-            retry_failed=retry_failed, wrap=wrap, enter=enter,
+            retry_failed=retry_failed, stream=stream, wrap=wrap, enter=enter,
         )  # fmt: skip
 
 
@@ -173,8 +179,31 @@ def system_settings(settings: Settings, name: str) -> Settings:
     return Settings.model_validate(overlay(values, overrides))
 
 
+def _with_gold(own: Settings, datasets: Sequence[Dataset], out: Path) -> Settings:
+    """The settings, with the data sets' gold memory in a file of the run for a variant that has it as its memory.
+
+    A session without gold memory keeps that of the session before. Raises BadInput if no data set has any.
+    """
+    if own.options.get("variant") != "gold" or own.options.get("gold"):
+        return own
+    gold: dict[str, list[str]] = {}
+    for episode in (episode for dataset in datasets for episode in dataset.episodes if episode.golds):
+        last = [unit.text for unit in episode.memories]
+        gold |= {session.id: last for session in memory_sessions(episode.memories, episode.sessions)}
+        for session in episode.sessions:
+            units = episode.golds.get(session.id)
+            gold[session.id] = last = last if units is None else [unit.text for unit in units]
+    if not gold:
+        names = ", ".join(dataset.name for dataset in datasets)
+        raise BadInput(f"{names} has no gold memory; run {own.system}/gold over carecall or msc")
+    write_json(out / GOLD, gold, "choose another --out")
+    return own.model_copy(update={"options": {**own.options, "gold": str(out / GOLD)}})
+
+
 def _select_probes(dataset: Dataset, recipe: EvaluationRecipe) -> Dataset:
     """The part of a data set to use. Raises BadInput if it contains no probe."""
+    if recipe.pool and dataset.name == "longmemeval":
+        dataset = longmemeval.draw_haystacks(dataset, recipe.pool)
     part = dataset.select(recipe.split)
     part = (part.last_sessions(recipe.sessions) if recipe.sessions else part).select(None, recipe.limit)
     part = replace(part, episodes=tuple(episode for episode in part.episodes if episode.probes))
@@ -362,13 +391,12 @@ def run_section(folder: Path, metrics: Sequence[MetricName], models: ScoringMode
     """Quality, differences from the baselines, costs and answers of a run; plots go into its folder."""
     lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
     scores = score_answers(answers_of(lines), judgements)
-    notes = [*_run_notes(folder), *_judge_notes(judgements)]
-    summary = section(f"Run {folder.name}", notes, lines, scores, folder, against=BASELINES)
+    summary = section(f"Run {folder.name}", run_notes(folder, judgements), lines, scores, folder, against=BASELINES)
     return replace(summary, tables=(*summary.tables, *corpus_tables(lines, metrics, models)))
 
 
-def _run_notes(folder: Path) -> list[str]:
-    """What a reader must know of a run, first whether it is partial."""
+def run_notes(folder: Path, judgements: Sequence[Judgement]) -> list[str]:
+    """What a reader must know of a run, first whether it is partial, and of its judges."""
     about = read_about(folder)
     datasets = ", ".join(f"{name} (sha256 {entry['sha256'][:12]})" for name, entry in about["data"].items())
     checksum, split = (about["checksum"] or "unknown")[:12], about.get("split") or "all"
@@ -379,6 +407,7 @@ def _run_notes(folder: Path) -> list[str]:
         f"data: {datasets}",
         f"git {about['versions'].get('git', 'unknown')}",
         *about["notes"],
+        *_judge_notes(judgements),
     ]
 
 

@@ -276,7 +276,6 @@ def _measure(
         "score": agreement.score,
         "ms_per_dialogue": 1000 * seconds / len(predictions),
     }
-    for counter in ("fallbacks", "repairs"):
-        if hasattr(segmenter, counter):
-            row[counter] = getattr(segmenter, counter).total()
+    if isinstance(segmenter, LLMSegmenter):
+        row["fallbacks"] = segmenter.fallbacks.total()
     return row, predictions

@@ -1,5 +1,6 @@
 """Retrieval over a few turns: what is measured, what is skipped, and what the report says."""
 
+import copy
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,3 +109,13 @@ def test_an_earlier_run_over_the_same_questions_can_be_compared_with(tmp_path: P
         read_baselines(tmp_path / "rows.jsonl", [fewer])
     with pytest.raises(BadInput, match="give the rows"):
         read_baselines(path, [current])
+
+
+def test_turns_of_one_session_have_one_rank_where_sessions_are_to_be_found(tmp_path: Path) -> None:
+    data = copy.deepcopy(LOCOMO)
+    for turn in data[0]["conversation"]["session_1"]:
+        turn["text"] += " Kiko, parrot."
+    data[0]["qa"] = [{"question": "Kiko, parrot, bread?", "answer": "", "evidence": ["D1:1", "D2:2"], "category": 1}]
+    path = write_records(tmp_path, data)
+    assert search(path).rows[0].measures["recall@3"] < 1  # three turns of the first session come first
+    assert search(path, gold="sessions").rows[0].measures["recall@3"] == 1

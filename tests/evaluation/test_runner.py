@@ -13,7 +13,17 @@ import pytest
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings
 from localmem.errors import BadInput, LLMUnavailable
-from localmem.evaluation.answers import Answer, Line, Read, answers_of, open_answers, read_answers, reads_of, successful
+from localmem.evaluation.answers import (
+    FIRST,
+    Answer,
+    Line,
+    Read,
+    answers_of,
+    open_answers,
+    read_answers,
+    reads_of,
+    successful,
+)
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.runner import AgentSpec, WrapLLM, count_probes, run_systems
@@ -100,6 +110,16 @@ def test_every_session_is_read_and_every_probe_answered_once(tmp_path: Path) -> 
 def test_threads_do_not_change_the_result(tmp_path: Path) -> None:
     single = run_lines(tmp_path / "b.jsonl", threads=1)
     assert without_times(run_lines(tmp_path / "a.jsonl")) == without_times(single)
+
+
+def test_a_streamed_reply_is_the_same_and_has_the_time_to_its_first_piece(tmp_path: Path) -> None:
+    whole = answers_of(run_lines(tmp_path / "whole.jsonl"))
+    with open_answers(tmp_path / "streamed.jsonl") as log:
+        run_systems(SYSTEMS, [DATASET], new_agent, ScriptedLLM(script), log, stream=True)
+    streamed = answers_of(read_answers(tmp_path / "streamed.jsonl"))
+    assert [answer.text for answer in streamed] == [answer.text for answer in whole]
+    assert all(0 < answer.seconds[FIRST] <= sum(answer.seconds.values()) - answer.seconds[FIRST] for answer in streamed)
+    assert not any(FIRST in answer.seconds for answer in whole)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.37, 0.5, 0.81])

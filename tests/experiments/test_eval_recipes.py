@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from localmem.experiments.field_table import TablePlan
 from localmem.experiments.key_compression import KeyCompressionRecipe
 from localmem.experiments.operation_evaluation import OperationsRecipe
 from localmem.experiments.retrieval_grid import RetrievalGrid
@@ -21,6 +22,7 @@ RECIPES: dict[str, type[BaseModel]] = {
     "segmentation": SegmentationRecipe,
     "operations": OperationsRecipe,
     "scenarios": ScenarioRecipe,
+    "table": TablePlan,
 }
 
 

@@ -62,8 +62,8 @@ def test_the_worst_in_mini_batches_give_an_item_and_an_example_each() -> None:
     assert "d9 remark 0" in first
     assert "d7 remark 0" not in first
     assert "d7 remark 0" in second
-    assert 'Right: {"segments": [{"first": 0, "last": 1}, {"first": 2, "last": 3}]}' in first
-    assert 'Predicted: {"segments": [{"first": 0, "last": 3}]}' in first
+    assert 'Right: {"ends": "1 3"}' in first
+    assert 'Predicted: {"ends": "3"}' in first
     assert "(none)" in first
     assert "1. Criterion 1." in second
 

@@ -95,7 +95,7 @@ def test_limits_without_questions_are_refused(tmp_path: Path, settings: Settings
 def test_the_settings_of_a_variant_keep_everything_else() -> None:
     own = load_settings(None, {"system": "secom", "options": {"k": 3}, "chat": {"carry": 5}})
     variant = system_settings(own, "secom/session")
-    assert variant.options == {"k": 0, "granularity": "session"}
+    assert variant.options == {"k": 0, "granularity": "session", "compress": "none"}
     assert variant.chat.carry == 5
     assert system_settings(own, "secom").options == {"k": 3}
     assert system_settings(own, "rsum").options == {}, "options belong to the system of the settings"
@@ -121,3 +121,21 @@ def test_the_report_names_what_was_run(tmp_path: Path, settings: Settings, datas
     assert section.notes[1].startswith(f"backbone {settings.model}, weights ")
     assert any(note.startswith("adapter for agent/respond: ") for note in section.notes)
     assert [row[0] for row in section.tables[0].rows] == ["full_history", "none", "utterance_retrieval/bm25"]
+
+
+def _calls(path: Path) -> Path:
+    """CareCall's format: two calls, before the second of which people left one memory."""
+    talk = [{"role": "user", "text": "My knee hurts."}, {"role": "system", "text": "Oh."}] * 2
+    calls = [{"guid": f"c-S{n}", "dialogue": talk, "memory": memory} for n, memory in ((1, []), (2, ["A bad knee."]))]
+    path.write_text(json.dumps([calls]), encoding="utf-8")
+    return path
+
+
+def test_the_gold_variant_has_the_memory_of_the_data_set(tmp_path: Path, settings: Settings, dataset: Path) -> None:
+    recipe, out = EvaluationRecipe(systems=("carecall/gold",)), tmp_path / "gold"
+    lines = evaluate(settings, recipe, datasets={"carecall": _calls(tmp_path / "calls.json")}, out=out, baselines=())
+    assert not [line for line in lines if line.error]
+    recalled = {line.session: line.recalled for line in lines if isinstance(line, Answer)}
+    assert ["A bad knee." in text for text in recalled.values()] == [False, True]
+    with pytest.raises(BadInput, match="jsonl has no gold memory; run carecall/gold over carecall or msc"):
+        evaluate(settings, recipe, datasets={"jsonl": dataset}, out=tmp_path / "other", baselines=())

@@ -99,10 +99,10 @@ def test_two_trivial_rules_for_every_stage() -> None:
         "majority": "Kite.",
         "most similar prompt": "Boat.",
     }
-    divided = lesson("segment", "x", json.dumps({"segments": [{"first": 0, "last": 2}, {"first": 3, "last": 4}]}))
+    divided = lesson("segment", "x", json.dumps({"ends": "2 4"}))
     rules = trivial_rules("segment", [divided])
-    starts = {name: [s["first"] for s in json.loads(rule(divided).text)["segments"]] for name, rule in rules.items()}
-    assert starts == {"one segment": [0], "every two exchanges": [0, 2, 4]}
+    ends = {name: json.loads(rule(divided).text)["ends"] for name, rule in rules.items()}
+    assert ends == {"one segment": "4", "every two exchanges": "1 3 4"}
 
 
 def test_a_reply_is_right_or_wrong_by_gold() -> None:

@@ -44,4 +44,5 @@ def test_calls_and_tokens() -> None:
     assert set(cost.prompts) == {"rsum/update"}
     assert cost.refused == {"placeholder": 2}
     assert cost.fallbacks == {}
+    assert len(cost.remembered) == 3
     assert cost.per_turn(cost.calls) == 5 / 3

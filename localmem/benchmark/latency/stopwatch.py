@@ -32,6 +32,7 @@ STAGES: Mapping[str, str] = {
     "add_turns": "store",
     "close": "store",
     "is_current": "store",
+    "reread": "store",
     "commit": "commit",
     "finish": "commit",
 }
