@@ -1,0 +1,118 @@
+"""The long drills: `scripts/drills kills` and `scripts/drills soak`. Short ones of the same code are tests here.
+
+A summary in JSON is written again after each step, so a run that is interrupted leaves what it measured.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from tests.drills.generated import canaries, fuzz_routes
+from tests.drills.kills import DRILLS, run_kills
+from tests.drills.processes import ROOT, Victims
+from tests.drills.replica_kills import kill_replicas
+from tests.drills.server_kills import KILLS_IN_ONE_FOLDER, WRITERS, kill_server
+from tests.drills.soak import SoakPlan, soak
+from tests.postgres_server import run_server
+
+RESULTS = ROOT / "localmem" / "store" / "results"
+SERVER = "server"
+_PLAN = SoakPlan()
+
+
+@click.group()
+def root() -> None:
+    """Prove by force that nothing is lost. Needs the starter models."""
+
+
+@root.command()
+@click.option("--count", default=1000, show_default=True, help="Kills of the server; of each other work a tenth.")
+@click.option("--only", multiple=True, type=click.Choice([*DRILLS, SERVER]), help="Only this work. Repeatable.")
+@click.option("--minutes", type=float, help="Stop after so many minutes, whatever the count.")
+@click.option("--seed", default=1, show_default=True, help="Of the points at which it is killed.")
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "kills.json", show_default=True)
+def kills(count: int, only: tuple[str, ...], minutes: float | None, seed: int, out: Path) -> None:
+    """Kill each kind of work at random points, and compare what is left with what was acknowledged."""
+    end = time.monotonic() + 60 * (minutes or 1e6)
+    summary: dict[str, Counter[str]] = {}
+    for name in only or (SERVER, *DRILLS):
+        wanted = count if name == SERVER else max(1, count // 10)
+        summary[name] = Counter()
+        while summary[name]["kills"] < wanted and time.monotonic() < end:
+            part = min(KILLS_IN_ONE_FOLDER, wanted - summary[name]["kills"])
+            summary[name] += _kill(name, part, seed + summary[name]["kills"])
+            _write(out, {"seed": seed, "writers": WRITERS, "drills": summary})
+        click.echo(f"{name}: {dict(summary[name])}")
+
+
+@root.command()
+@click.option("--users", default=100, show_default=True)
+@click.option("--kills", default=60, show_default=True)
+@click.option("--every", default=5.0, show_default=True, help="Seconds from one kill to the next.")
+@click.option("--pause", default=1.0, show_default=True, help="Seconds from a reply to the user's next turn.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "replicas.json", show_default=True)
+def replicas(users: int, kills: int, every: float, pause: float, seed: int, out: Path) -> None:
+    """Kill one of two servers over one PostgreSQL store again and again. Needs scripts/setup_postgres."""
+    with (
+        tempfile.TemporaryDirectory(prefix="localmem-drill-") as folder,
+        Victims(Path(folder)) as victims,
+        run_server() as server,
+        server.new_database() as database,
+    ):
+        load = {"users": users, "kills": kills, "every": every, "pause": pause, "seed": seed}
+        totals = kill_replicas(victims, Path(folder), database, **load)  # type: ignore[arg-type]  # numbers by name
+    share = round(totals["broken off"] / max(totals["requests"], 1), 4)
+    _write(out, {**load, "totals": totals, "broken off share": share, "lost": 0, "doubled": 0})
+    click.echo(f"{dict(totals)}, broken off {share:.2%}, 0 lost, 0 doubled")
+
+
+def _kill(name: str, count: int, seed: int) -> Counter[str]:
+    with tempfile.TemporaryDirectory(prefix="localmem-drill-") as folder, Victims(Path(folder)) as victims:
+        work = Path(folder) / "work"
+        (work / "reference").mkdir(parents=True)
+        if name == SERVER:
+            return kill_server(victims, work, count, seed)
+        return run_kills(DRILLS[name](victims, work / "reference"), work, count, seed)
+
+
+@root.command(name="soak")
+@click.option("--users", default=_PLAN.users, show_default=True)
+@click.option("--minutes", default=10.0, show_default=True)
+@click.option("--think", default=_PLAN.think, show_default=True, help="Seconds between a user's turns.")
+@click.option("--threads", default=_PLAN.threads, show_default=True, help="Replies in progress.")
+@click.option("--waiting", default=_PLAN.waiting, show_default=True, help="Requests that may wait.")
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "soak.json", show_default=True)
+def run_soak(users: int, minutes: float, think: float, threads: int, waiting: int, out: Path) -> None:
+    """Let many users talk to a real server with a scripted backbone."""
+    plan = SoakPlan(users, 60 * minutes, think, threads=threads, waiting=waiting)
+    with tempfile.TemporaryDirectory(prefix="localmem-soak-") as folder, Victims(Path(folder)) as victims:
+        figures = soak(victims, Path(folder) / "home", plan)
+    _write(out, {"plan": asdict(plan), "figures": figures})
+    click.echo(json.dumps(figures))
+
+
+def _write(out: Path, document: dict[str, object]) -> None:
+    revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+    stamps = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "revision": revision.stdout.strip()}
+    command = " ".join(["scripts/drills", *sys.argv[1:]])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"command": command, **stamps, **machine, **document}, indent=2) + "\n", encoding="utf-8")
+
+
+root.add_command(fuzz_routes)
+root.add_command(canaries)
+
+if __name__ == "__main__":
+    root()
