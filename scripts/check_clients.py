@@ -38,6 +38,7 @@ PASTE = "Please read this log.\n" + "\n".join(
     f"2026-03-02 12:{n // 60:02}:{n % 60:02} INFO worker {n % 7} finished job {n * 37 % 1000}" for n in range(60)
 )
 FOREIGN = ("OPENAI_", "ANTHROPIC_", "LOCALMEM_")  # a developer's own settings
+OWN_ENVIRONMENT = ("aider", "mem0", "open-webui")
 SINGLE_MESSAGE = ("llm", "aider")  # these send one message of the user, and aider its own around it
 
 
@@ -66,7 +67,9 @@ def serve(clients: list[str]) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         free.close()
-        keys = {f"secret-of-{name}": name for name in clients}
+        keys: dict[str, object] = {f"secret-of-{name}": name for name in clients}
+        for name in {"open-webui", "mem0"}.intersection(clients):
+            keys[f"secret-of-{name}"] = {"user": name, "trusted_users": True}
         config = Path(folder, "settings.yaml")
         config.write_text(json.dumps({"data": f"{folder}/data", "server": {"port": port, "keys": keys}}))
         server = subprocess.Popen([ROOT / ".venv/bin/localmem", "serve", "--config", config], cwd=folder)
@@ -214,6 +217,63 @@ def check_tools(client: Client, report: Report) -> None:
     report.expect(client.name, "no schema is a memory", not junk, junk)
 
 
+def check_people(client: Client, report: Report) -> None:
+    """Two people behind Open WebUI's one key, and what its page asks for on its own account; ana is its own from here.
+
+    The memories are read as the server keeps them: under the id that Open WebUI gave each person.
+    """
+    ids = {}
+    for person, words in (("ana", "Hello there!"), ("ben", FACT.replace("Ines", "Ute").replace("Porto", "Graz"))):
+        reply = client.talk(words, person=person, stream=True)
+        ids[person] = str(reply.get("id"))
+        report.expect(client.name, f"{person} gets a reply", bool(str(reply.get("text", "")).strip()), reply)
+    client.http.headers["X-OpenWebUI-User-Id"] = ids["ben"]
+    texts = units(client)
+    report.expect(client.name, "what ben tells is in ben's memory", any("Graz" in text for text in texts), texts)
+    client.http.headers["X-OpenWebUI-User-Id"] = ids["ana"]
+    report.expect(client.name, "and not in ana's", not units(client), units(client))
+    reply = client.talk("Where does my sister Ute live?", person="ben")
+    report.expect(client.name, "ben is answered from it in a new chat", "Graz" in str(reply.get("text")), reply)
+    reply = client.talk("Where does my sister Ute live?", person="ana")
+    report.expect(client.name, "ana is not", "Graz" not in str(reply.get("text")), reply)
+    dialogue = [{"role": "user", "content": FACT.replace("Porto", "Lagos")}, {"role": "assistant", "content": "Nice."}]
+    for task in ("title", "tags", "follow_up"):
+        reply = client.talk(dialogue, task=task)
+        report.expect(client.name, f"its task {task} is answered", "value" in reply, reply)
+    texts = units(client)
+    report.expect(client.name, "no task of its is a memory", not any("Lagos" in text for text in texts), texts)
+
+
+def check_mem0(client: Client, report: Report) -> None:
+    """mem0's own Python client, with its host set to this server, and what the store then holds."""
+
+    def call(name: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401  # whatever mem0 answers
+        reply = client.talk([], calls=[[name, arguments, named]])
+        report.expect(client.name, f"{name} works", "value" in reply, reply)
+        return reply.get("value", [{}])[0]
+
+    def texts(answer: dict[str, Any]) -> str:
+        return str([memory["memory"] for memory in answer.get("results", [])])
+
+    ines, teo = {"filters": {"user_id": "ines"}}, {"filters": {"user_id": "teo"}}
+    dialogue = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "How nice."}]
+    added = call("add", dialogue, user_id="ines")
+    report.expect(client.name, "the answer names the memory", "Porto" in texts(added), added)
+    report.expect(client.name, "a search finds it", "Porto" in texts(call("search", QUESTION, **ines)))
+    report.expect(client.name, "another user's does not", "Porto" not in texts(call("search", QUESTION, **teo)))
+    client.http.headers["X-OpenWebUI-User-Id"] = "ines"
+    report.expect(client.name, "it is in the store", any("Porto" in text for text in units(client)), units(client))
+    memory = call("get_all", **ines)["results"][0]["id"]
+    changed = call("update", memory, text=FACT.replace("Porto", "Braga"))
+    report.expect(client.name, "an update replaces it", "Braga" in texts(call("get_all", **ines)), changed)
+    events = [event["event"] for event in call("history", memory)]
+    report.expect(client.name, "its history is told", events == ["ADD", "DELETE"], events)
+    call("delete", changed["id"])
+    report.expect(client.name, "a deleted one is gone", not units(client), units(client))
+    call("delete_all", user_id="ines")
+    report.expect(client.name, "nobody is left", call("users").get("count") == 0)
+
+
 def check_inspector(report: Report) -> None:
     """The MCP inspector's command line, with `localmem mcp` on a store of its own."""
     name = "mcp-inspector"
@@ -243,8 +303,13 @@ def main() -> None:
         check_inspector(report)
     with serve(clients) if clients else nullcontext("") as url:
         for name in clients:
-            folder = {"aider": "aider", "litellm": "all", "open-webui": "open-webui"}.get(name, "light")
+            folder = {"litellm": "all"}.get(name, name if name in OWN_ENVIRONMENT else "light")
             with connect(name, cache / folder / "bin/python", url) as client:
+                if name == "mem0":
+                    check_mem0(client, report)
+                    continue
+                if name == "open-webui":
+                    check_people(client, report)
                 check_memory(client, report)
                 check_tasks(client, report)
                 check_repetition(client, report)

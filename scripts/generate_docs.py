@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Write the reference pages from the code: commands (localmem/cli/README.md) and settings (configs/README.md), and
-the tables of figures in other pages from localmem/evaluation/results/figures.yaml.
+"""Write the reference pages from the code: commands (localmem/cli/README.md), settings (configs/README.md) and a page
+for each memory system (localmem/systems/docs), and the tables of figures in other pages from
+localmem/evaluation/results/figures.yaml.
 
 .venv/bin/python scripts/generate_docs.py           writes the pages
 .venv/bin/python scripts/generate_docs.py --check   exit 1 if a page differs from the code
 """
 
 import argparse
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -115,6 +118,62 @@ def _settings_rows() -> Iterator[tuple[str, str, str]]:
         yield name, default.replace(str(Path.home()), "~").strip('"'), " ".join(sentence.split())
 
 
+def system_page(name: str) -> str:
+    """A system's page: the head of its module, its options and variants, and what it did with the demo's sessions."""
+    system = SYSTEMS[name]
+    module = sys.modules[_module_of(name)]
+    head, _, about = (module.__doc__ or "").partition("\n\n")
+    file = ROOT / "configs" / "systems" / f"{name}.yaml"
+    options, variants = list(_commented_options(file)), list(_commented_variants(file, name))
+    lines = [f"# `{name}`", "", PAGE_HEAD.format(module=module.__name__), head, "", about.strip(), ""]
+    lines += [f"Remembers {system.remembers}. Asks the model: {system.llm_calls}.", ""]
+    lines += ["## Options", "", *_table("option", options)] if options else []
+    lines += ["## Variants", "", *variants, ""] if variants else []
+    measured = {row["name"]: row for row in json.loads(MEASURED.read_text(encoding="utf-8"))}
+    return "\n".join([*lines, *_measured_lines(name, measured)])
+
+
+def _module_of(name: str) -> str:
+    own = f"localmem.systems.{name}"
+    shared = {"rebot": "all_memories", "evidence": "evidence.evidence_memory"}
+    return own if own in sys.modules and name not in shared else f"localmem.systems.{shared.get(name, 'baselines')}"
+
+
+def _commented_variants(file: Path, name: str) -> Iterator[str]:
+    """A line for each variant in a system's file, with the comment above it."""
+    comment: list[str] = []
+    for line in file.read_text(encoding="utf-8").partition("\nvariants:")[2].splitlines():
+        if line.startswith("  # "):
+            comment.append(line.removeprefix("  # "))
+        elif variant := re.match(r"  (\w+):$", line):
+            yield f"- `{name}/{variant[1]}`: {' '.join(comment)}"
+            comment = []
+
+
+def _measured_lines(name: str, measured: Mapping[str, Any]) -> Iterator[str]:
+    """Calls and tokens a turn, and the beginning of what is remembered, from the kept run."""
+    row = re.search(rf"^\| {name} \|.*$", COSTS.read_text(encoding="utf-8"), re.MULTILINE)
+    if row:
+        _, _, calls, *tokens, recalled, units, prompts, _ = (cell.strip() for cell in row[0].split("|"))
+        how = "[Measured](../../benchmark/results/systems.md) on the starter"
+        yield from ("## Cost", "", f"{how}: {calls} calls a turn, {' tokens in and '.join(tokens)} out,")
+        yield f"{recalled} tokens recalled; {units} units at the end. Calls: {prompts}."
+    if name in measured:
+        cost = measured[name]["cost"]
+        texts = [text if len(text) <= _WIDTH else f"{text[:_WIDTH]}…" for text in cost["remembered"]]
+        refused = sum(cost["refused"].values())
+        yield from ("", "## What it remembers of the demo", "", MEASURED_HEAD.format(**cost), "", "```text")
+        kinds = {text.split()[0]: [own for own in texts if own.split()[0] == text.split()[0]] for text in texts}
+        shown = [text for own in kinds.values() for text in own[:_SHOWN]]
+        yield from (shown or ["(nothing)"])
+        yield from ([f"… and {len(texts) - len(shown)} more"] if len(texts) > len(shown) else [])
+        yield from (
+            "```",
+            "",
+            f"Texts that the gate refused: {refused}. Unusable answers: {sum(cost['fallbacks'].values())}.",
+        )
+
+
 def figure_table(page: Path, table: str) -> str:
     """The text of a page with its table of figures, which stands between two comments."""
     text = page.read_text(encoding="utf-8")
@@ -132,6 +191,12 @@ def figure_table(page: Path, table: str) -> str:
     return "\n".join([f"{before}{begin}", *lines, end]) + after.partition(end)[2]
 
 
+MEASURED = ROOT / "localmem" / "evaluation" / "results" / "systems.json"
+COSTS = ROOT / "localmem" / "benchmark" / "results" / "systems.md"
+PAGE_HEAD = "Written by `scripts/generate_docs.py` from the code (`{module}`) and the results; a test compares.\n"
+MEASURED_HEAD = """{sessions} sessions, {turns} replies; the stages answered by the starter's shipped parts. The run:
+`localmem systems --measure --json`, with `chat.stages: minilm-l6-v2-statements` and the demo's conversation."""
+_WIDTH, _SHOWN = 116, 5  # characters of a line, and lines of a kind, of what is remembered
 FIGURES = ROOT / "localmem" / "evaluation" / "results" / "figures.yaml"
 TABLES = {
     "readme": ROOT / "README.md",
@@ -141,6 +206,7 @@ TABLES = {
 PAGES: dict[Path, Callable[[], str]] = {
     ROOT / "localmem" / "cli" / "README.md": command_reference,
     ROOT / "configs" / "README.md": settings_reference,
+    **{ROOT / "localmem" / "systems" / "docs" / f"{name}.md": partial(system_page, name) for name in SYSTEMS},
     **{page: partial(figure_table, page, table) for table, page in TABLES.items()},
 }
 

@@ -7,10 +7,14 @@ every Python that a test starts.
 import importlib.util
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests import postgres_server
+from tests.postgres_server import PostgresServer
 
 settings.register_profile("untimed", deadline=None)  # a slow machine is no defect
 settings.load_profile("untimed")
@@ -34,6 +38,15 @@ def _load_guard() -> None:
     assert spec is not None
     assert spec.loader is not None
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that all tests of this process share."""
+    if reason := postgres_server.missing():
+        pytest.skip(reason)
+    with postgres_server.run_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

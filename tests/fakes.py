@@ -1,7 +1,8 @@
 """Fakes for unit tests: an encoder without weights, a journal in memory, turns and units in one line."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -122,6 +123,9 @@ class MemoryJournal:
     def is_current(self) -> bool:
         return not self._newer
 
+    def reread(self, opened: Mapping[str, int], waiting: Collection[str]) -> None:
+        return None
+
     def sessions(self) -> list[Session]:
         return [Session(session_id, tuple(turns)) for session_id, turns in self.turns.items()]
 
@@ -173,6 +177,8 @@ def _instance(schema: Mapping[str, Any], seed: int) -> object:
         return schema["enum"][seed % len(schema["enum"])]
     if "const" in schema:
         return schema["const"]
+    if "pattern" in schema:  # optional groups and what follows them
+        return re.sub(r"\([^)]*\)\?|[$^]", "", schema["pattern"])
     kind = schema.get("type")
     if kind == "object":
         fields = schema.get("properties", {})

@@ -3,7 +3,8 @@
 """Speaks through one client library: `talk.py CLIENT URL KEY`, a JSON request a line in, a JSON reply a line out.
 
 Runs in the clients' own environment and imports nothing of localmem. A request is {"messages": [...]}, with "stream",
-or with "tools" or "schema" for what LangChain does with them. A reply has a "text", a "value" or an "error".
+or with "tools" or "schema" for what LangChain does with them, "person" or "task" for Open WebUI, "calls" for mem0. A
+reply has a "text", a "value" or an "error", and the "id" of a person.
 """
 
 import atexit
@@ -131,13 +132,21 @@ def aider_text(url: str, key: str, messages: Messages, stream: bool) -> str:
         return _run([*program, *flags, "--message", messages[-1]["content"], "greet.py"], access, folder)
 
 
-def open_webui_text(url: str, key: str, messages: Messages, stream: bool) -> str:
+def mem0_calls(url: str, key: str, calls: list[list[Any]]) -> list[object]:
+    """The answers to calls of methods of mem0's client, each a name, its arguments and those by name."""
+    os.environ["MEM0_TELEMETRY"] = "False"
+    from mem0 import MemoryClient
+
+    client = MemoryClient(api_key=key, host=f"{url}/mem0")
+    return [getattr(client, name)(*arguments, **named) for name, arguments, named in calls]
+
+
+def open_webui_text(url: str, key: str, messages: Messages, stream: bool, person: str = "ana") -> str:
     import httpx
 
-    site, token = _open_webui(url, key)
+    site = _open_webui(url, key)
     body = {"model": MODEL, "messages": messages, "stream": stream, "max_tokens": TOKENS}
-    access = {"authorization": f"Bearer {token}"}
-    reply = httpx.post(f"{site}/api/chat/completions", json=body, headers=access, timeout=300)
+    reply = httpx.post(f"{site}/api/chat/completions", json=body, headers=_sign_in(site, person)[1], timeout=300)
     reply.raise_for_status()
     if not stream:
         return str(reply.json()["choices"][0]["message"]["content"])
@@ -146,34 +155,64 @@ def open_webui_text(url: str, key: str, messages: Messages, stream: bool) -> str
     return "".join(choice["delta"].get("content") or "" for choice in choices)
 
 
+def open_webui_task(url: str, key: str, messages: Messages, task: str) -> object:
+    """A task that its page sets after a reply: `title`, `tags`, `follow_up`."""
+    import httpx
+
+    site = _open_webui(url, key)
+    body = {"model": MODEL, "messages": messages, "chat_id": "1"}
+    access = _sign_in(site, "ana")[1]
+    reply = httpx.post(f"{site}/api/v1/tasks/{task}/completions", json=body, headers=access, timeout=300)
+    return reply.raise_for_status().json()["choices"][0]["message"]["content"]
+
+
 @functools.cache
-def _open_webui(url: str, key: str) -> tuple[str, str]:
-    """An Open WebUI before the server, which ends with this process: its address and a token of its first user."""
+def _open_webui(url: str, key: str) -> str:
+    """The address of an Open WebUI before the server, which ends with this process."""
     import httpx
 
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     settings = {"DATA_DIR": folder, "WEBUI_SECRET_KEY": "local", "OFFLINE_MODE": "true", "HF_HUB_OFFLINE": "1"}
     settings |= {"RAG_EMBEDDING_ENGINE": "openai", "ENABLE_OLLAMA_API": "false", "HOME": folder}
+    settings |= {"ENABLE_FORWARD_USER_INFO_HEADERS": "true", "BYPASS_MODEL_ACCESS_CONTROL": "true"}
     settings |= {"OPENAI_API_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     program = [str(Path(sys.executable).with_name("open-webui")), "serve", "--host", "127.0.0.1", "--port", str(port)]
     own = {**os.environ, **settings}
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    server = subprocess.Popen(program, env=own, cwd=folder, **quiet)
+    with Path(folder, "log").open("wb") as log:
+        server = subprocess.Popen(program, env=own, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     atexit.register(server.terminate)
     site = f"http://127.0.0.1:{port}"
-    for _ in range(300):
+    for _ in range(600):
+        if server.poll() is not None:
+            raise RuntimeError(Path(folder, "log").read_text()[-600:])
         with contextlib.suppress(httpx.HTTPError):
             if httpx.get(f"{site}/health").status_code == 200:
-                break
+                return site
         time.sleep(1)
-    person = {"name": "Ana", "email": "ana@example.org", "password": "a-long-password-1"}
-    token = httpx.post(f"{site}/api/v1/auths/signup", json=person, timeout=60).raise_for_status().json()["token"]
-    httpx.get(f"{site}/api/models", headers={"authorization": f"Bearer {token}"}, timeout=60).raise_for_status()
-    return site, token
+    raise RuntimeError("Open WebUI did not start within 600 s")
+
+
+@functools.cache
+def _sign_in(site: str, person: str) -> tuple[str, dict[str, str]]:
+    """The person's id and access. The first to sign up is the administrator, who adds the others."""
+    import httpx
+
+    form = {"name": person.title(), "email": f"{person}@example.org", "password": "a-long-password-1"}
+    if person == "ana":
+        answer = httpx.post(f"{site}/api/v1/auths/signup", json=form, timeout=120)
+    else:
+        admin = _sign_in(site, "ana")[1]
+        added = httpx.post(f"{site}/api/v1/auths/add", json={**form, "role": "user"}, headers=admin, timeout=120)
+        added.raise_for_status()
+        answer = httpx.post(f"{site}/api/v1/auths/signin", json=form, timeout=120)
+    account = answer.raise_for_status().json()
+    access = {"authorization": f"Bearer {account['token']}"}
+    httpx.get(f"{site}/api/models", headers=access, timeout=120).raise_for_status()
+    return account["id"], access
 
 
 def _run(command: list[str], environment: dict[str, str], folder: str) -> str:
@@ -211,6 +250,13 @@ def answer(client: str, url: str, key: str, request: dict[str, Any]) -> dict[str
             return {"value": langchain_tool_call(url, key, messages)}
         if request.get("schema"):
             return {"value": langchain_structure(url, key, messages)}
+        if calls := request.get("calls"):
+            return {"value": mem0_calls(url, key, calls)}
+        if request.get("task"):
+            return {"value": open_webui_task(url, key, messages, request["task"])}
+        if person := request.get("person"):
+            text = open_webui_text(url, key, messages, bool(request.get("stream")), person)
+            return {"text": text, "id": _sign_in(_open_webui(url, key), person)[0]}
         return {"text": CLIENTS[client](url, key, messages, bool(request.get("stream")))}
     except Exception as error:  # noqa: BLE001  # the caller decides which errors are right
         return {"error": f"{type(error).__name__}: {error}"}
