@@ -70,9 +70,8 @@ class Drill(ABC):
 
 
 def run_kills(drill: Drill, work: Path, count: int, seed: int) -> Counter[str]:
-    """Kill the drill's victim `count` times; how often, after how many acknowledgements, in how many folders."""
+    """Kill a prepared drill's victim `count` times: how often, after how many acknowledgements, in how many folders."""
     chance, totals, pause = random.Random(seed), Counter[str](), 0.1
-    drill.prepare()
     while totals["kills"] < count:
         home = work / f"home{totals['folders']}"
         totals["folders"] += 1

@@ -11,8 +11,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
@@ -48,10 +50,12 @@ def kills(count: int, only: tuple[str, ...], minutes: float | None, seed: int, o
     for name in only or (SERVER, *DRILLS):
         wanted = count if name == SERVER else max(1, count // 10)
         summary[name] = Counter()
-        while summary[name]["kills"] < wanted and time.monotonic() < end:
-            part = min(KILLS_IN_ONE_FOLDER, wanted - summary[name]["kills"])
-            summary[name] += _kill(name, part, seed + summary[name]["kills"])
-            _write(out, {"seed": seed, "writers": WRITERS, "drills": summary})
+        with tempfile.TemporaryDirectory(prefix="localmem-drill-") as folder, Victims(Path(folder)) as victims:
+            kill = _killer(name, victims, Path(folder))
+            while summary[name]["kills"] < wanted and time.monotonic() < end:
+                part = min(KILLS_IN_ONE_FOLDER, wanted - summary[name]["kills"])
+                summary[name] += kill(part, seed + summary[name]["kills"])
+                _write(out, {"seed": seed, "writers": WRITERS, "drills": summary})
         click.echo(f"{name}: {dict(summary[name])}")
 
 
@@ -77,13 +81,15 @@ def replicas(users: int, kills: int, every: float, pause: float, seed: int, out:
     click.echo(f"{dict(totals)}, broken off {share:.2%}, 0 lost, 0 doubled")
 
 
-def _kill(name: str, count: int, seed: int) -> Counter[str]:
-    with tempfile.TemporaryDirectory(prefix="localmem-drill-") as folder, Victims(Path(folder)) as victims:
-        work = Path(folder) / "work"
-        (work / "reference").mkdir(parents=True)
-        if name == SERVER:
-            return kill_server(victims, work, count, seed)
-        return run_kills(DRILLS[name](victims, work / "reference"), work, count, seed)
+def _killer(name: str, victims: Victims, folder: Path) -> Callable[[int, int], Counter[str]]:
+    """Kills one kind of work so many times, with a seed."""
+    if name == SERVER:
+        return partial(kill_server, victims, folder)
+    reference = folder / "reference"
+    reference.mkdir()
+    drill = DRILLS[name](victims, reference)
+    drill.prepare()
+    return partial(run_kills, drill, folder)
 
 
 @root.command(name="soak")

@@ -25,7 +25,9 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victims]:
 def test_nothing_is_lost_or_half_done(name: str, victims: Victims, tmp_path: Path) -> None:
     reference = tmp_path / "reference"
     reference.mkdir()
-    totals = run_kills(DRILLS[name](victims, reference), tmp_path, 3, seed=20260302)
+    drill = DRILLS[name](victims, reference)
+    drill.prepare()
+    totals = run_kills(drill, tmp_path, 3, seed=20260302)
     assert totals["kills"] == 3
 
 
