@@ -2,6 +2,7 @@
 
 import click
 
+from localmem.cli.eval.export import export_answers
 from localmem.cli.eval.field import table
 from localmem.cli.eval.parts import compression, operations, retrieval, segmentation
 from localmem.cli.eval.rate import rate
@@ -15,6 +16,6 @@ def eval_() -> None:
 
 for _command in (
     run_, judge, report, calibrate, operations, compression, retrieval, segmentation, scenarios, teafarm, text,
-    abstention, rate, table,
+    abstention, export_answers, rate, table,
 ):  # fmt: skip
     eval_.add_command(_command)

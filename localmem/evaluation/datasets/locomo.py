@@ -21,7 +21,7 @@ from localmem.evaluation.episodes import Dataset, Episode, Probe, half_of, sessi
 from localmem.types import Session, Turn
 
 # The names of the categories, by their numbers in the file (LoCoMo's evaluation code, section 4.1 of the paper).
-_CATEGORIES = {"1": "multi-hop", "2": "temporal", "3": "open-domain", "4": "single-hop", "5": "adversarial"}
+CATEGORIES = {"1": "multi-hop", "2": "temporal", "3": "open-domain", "4": "single-hop", "5": "adversarial"}
 
 COUNTS = (10,)  # conversations in locomo10.json
 QUESTIONS = (1986,)
@@ -71,7 +71,7 @@ def _episode(place: str, record: _Conversation, reading: Reading) -> Episode:
                 id=f"{record.sample_id}/q{number}",
                 question=question.question,
                 answer=question.answer,
-                type=_CATEGORIES.get(question.category, question.category),
+                type=CATEGORIES.get(question.category, question.category),
                 evidence=evidence,
                 sessions=sessions_with(sessions, evidence),
             )

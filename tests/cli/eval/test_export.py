@@ -1,0 +1,55 @@
+"""`localmem eval export`: files for LongMemEval's and LoCoMo's own scripts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from localmem.errors import BadInput
+from tests.cli.eval.test_run import backbone, invoke
+from tests.evaluation.fixtures import EVIDENCE, LOCOMO
+
+__all__ = ["backbone"]  # the fixture of all tests here
+
+SYSTEM = "utterance_retrieval/bm25"
+
+
+def _run(folder: Path, dataset: str, records: object) -> Path:
+    source = folder / f"{dataset}.json"
+    source.write_text(json.dumps(records), encoding="utf-8")
+    out = folder / dataset
+    invoke("run", "--system", SYSTEM, "--dataset", f"{dataset}={source}", "--set", "threads=2", "--out", out)
+    return out
+
+
+def test_locomo_answers_carry_prediction_and_context_in_its_form(tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    invoke("export", _run(tmp_path, "locomo", LOCOMO), "--system", SYSTEM, "--out", file)
+    (sample,) = json.loads(file.read_text(encoding="utf-8"))
+    assert sample["sample_id"] == "conv-1"
+    asked = LOCOMO[0]["qa"]
+    assert [record["category"] for record in sample["qa"]] == [question["category"] for question in asked]
+    first = sample["qa"][0]
+    assert first["utterance_retrieval_bm25_prediction"] == "Lisbon."
+    turns = {turn["dia_id"] for number in (1, 2) for turn in LOCOMO[0]["conversation"][f"session_{number}"]}
+    assert set(first["utterance_retrieval_bm25_prediction_context"]) <= turns
+    assert (first["question"], first["answer"], first["evidence"]) == (asked[0]["question"], "a parrot", ["D1:1"])
+
+
+def test_longmemeval_answers_are_lines_of_hypotheses(tmp_path: Path) -> None:
+    file = tmp_path / "hypotheses.jsonl"
+    source = "\n".join(json.dumps(record) for record in EVIDENCE)
+    (tmp_path / "evidence.jsonl").write_text(source, encoding="utf-8")
+    out = tmp_path / "run"
+    options = ["--dataset", f"longmemeval={tmp_path / 'evidence.jsonl'}", "--out", out]
+    invoke("run", "--system", SYSTEM, *options)
+    invoke("export", out, "--system", SYSTEM, "--out", file)
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert {line["question_id"] for line in lines} == {"q1", "q2", "q3_abs"}
+    assert all(line["hypothesis"] == "Lisbon." for line in lines)
+
+
+def test_a_system_that_did_not_answer_is_an_error_with_those_that_did(tmp_path: Path) -> None:
+    out = _run(tmp_path, "locomo", LOCOMO)
+    with pytest.raises(BadInput, match=SYSTEM):
+        invoke("export", out, "--system", "rsum", "--out", tmp_path / "answers.json")
