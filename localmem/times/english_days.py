@@ -50,6 +50,8 @@ def bare_day(scene: Scene) -> Reading | None:
         return None
     if (same := _repeat_of_last(scene)) is not None:
         return Reading((same,), "day")
+    if open_days := _in_open_months(scene):
+        return reading_of(open_days, "day")
     days = _month_days(scene, scene.day_of_month, 2)
     if follower is not None and follower.text in ("was", "were"):  # "the 20th was a mistake" may lie ahead
         scene = scene.with_tense("unclear")
@@ -62,6 +64,20 @@ def bare_day(scene: Scene) -> Reading | None:
     if far or (scene.tense in ("past", "future") and against):
         return reading_of(nearest, "day")
     return reading_of([named] if _is_close(scene) else sorted({named, *nearest}), "day")
+
+
+def _in_open_months(scene: Scene) -> list[DateRange]:
+    """The day in each of the months that the last day without a month may be of: "not the 20th; the 27th now"."""
+    last = [*scene.named, *scene.same_text][-1:]
+    if not last or len(last[0].readings) == 1 or not _is_bare_day(last[0]):
+        return []
+    months = [days.first for days in last[0].readings]
+    return [days for month in months if (days := valid_day(month.year, month.month, scene.day_of_month))]
+
+
+def _is_bare_day(span: TimeSpan) -> bool:
+    same_day = len({days.first.day for days in span.readings}) == 1
+    return same_day and span.words[-3:-2].isdigit() and span.words.split()[-1][:-2].isdigit()
 
 
 def _may_follow_day(text: str, before: str) -> bool:

@@ -88,9 +88,14 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
 
 
 def _is_choice(words: Sequence[Word], index: int) -> bool:
-    """Whether words[index] is one of two weekdays: "Wed or Thurs"."""
+    """Whether words[index] is one of two weekdays, or three: "Wed or Thurs", "fri sat sun"."""
     pairs = [words[index - 2 : index][::-1] if index > 1 else [], words[index + 1 : index + 3]]
-    return any(len(pair) == 2 and pair[0].text == "or" and pair[1].group == "WEEKDAY" for pair in pairs)
+    return any(
+        len(pair) == 2
+        and pair[1].group == "WEEKDAY"
+        and (pair[0].text in ("or", "-", "/") or pair[0].group == "WEEKDAY")
+        for pair in pairs
+    )
 
 
 def _is_month(words: Sequence[Word], index: int, text: str) -> bool:

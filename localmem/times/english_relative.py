@@ -311,6 +311,8 @@ def weekday(scene: Scene) -> Reading | None:
     name = scene.value("WEEKDAY")
     if scene.before == "one" and (scene.start < 2 or scene.words[scene.start - 2].text not in ("next", "other", "new")):
         return None
+    if scene.before == "not" and scene.start > 1 and scene.words[scene.start - 2].group == "WEEKDAYS":
+        return None  # "my day off is Mondays, not Wednesday"
     last, coming = scene.last_weekday(name), scene.next_weekday(name)
     if (same := _named_just_now(scene, name)) is not None:
         return _day(same)

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
-from localmem.times.english_tense import Tense, find_earlier_tense, find_tense
+from localmem.times.english_tense import Tense, find_earlier_tense, find_tense, is_moved
 from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision, TimeRole, TimeSpan
 
@@ -14,6 +14,9 @@ SOON = 240  # days within which a date of the year without a verb is the coming 
 _LONG = 300  # days within which a date in the present tense is the coming one
 # Days to what is near, where no verb tells and where one does, and to what is far.
 _JUST_NOW, _NEAR, _FAR = 31, 120, 240
+# A verb settles nothing against what is much nearer: days to what is past, and of a day of the month to what is near.
+_REMOTE, _MONTH, _SOON_AGAIN, _JUST_GONE = 120, 40, 10, 7
+_SURELY_PAST, _CLAUSE = {"did", "didn't", "didnt", "since"}, 7  # words of which one so close leaves no doubt
 
 
 class Reading(NamedTuple):
@@ -168,15 +171,29 @@ class Scene:
             return past or coming
         since, until = (self.day - past[0].last).days, (coming[0].first - self.day).days
         if self.tense == "future" or (self.tense == "present" and until <= _LONG):
-            return coming
+            return (*past, *coming) if self._may_be_gone(since, until) else coming
         if self.tense == "past" and (self.role == "since" or self.verb[1] or (patience and since <= until)):
-            return past
+            return (*past, *coming) if self._may_be_coming(since, until) else past
         if self.tense == "none" and until <= patience:
             return coming
         near = _JUST_NOW if self.tense == "none" else _NEAR
         if self.tense != "present" and max(since, until) >= _FAR and min(since, until) <= near:
             return past if since < until else coming
         return (*past, *coming)
+
+    def _may_be_coming(self, since: int, until: int) -> bool:
+        """Whether what comes is so much nearer than what is past that a past verb leaves it open: "entered a race in May"."""
+        near = {word.text for word in self.words[max(0, self.start - _CLAUSE) : self.start]}
+        if self.role == "since" or near & _SURELY_PAST or self.before in ("of", "dated"):
+            return False
+        is_range = self.before == "to" and self.start > 1 and self.words[self.start - 2].group == "MONTH"
+        is_far = since > _REMOTE and until < since and not is_range
+        return is_far or (since + until < _MONTH and until <= _SOON_AGAIN)
+
+    def _may_be_gone(self, since: int, until: int) -> bool:
+        """Whether the day that a plan was moved to has only just gone: "it slipped to the 20th"."""
+        is_new = self.before in ("to", "till", "until") and is_moved(self.words, self.start)
+        return is_new and since + until < _MONTH and since <= _JUST_GONE
 
 
 Rule = Callable[[Scene], Reading | None]

@@ -40,7 +40,7 @@ def find_tense(words: Sequence[Word], start: int, end: int) -> tuple[Tense, bool
 
 
 def _tense_of_place(words: Sequence[Word], start: int, end: int) -> Tense | None:
-    """What settles the tense whatever is near: "since the op in March", "Friday is fine", "now May, was June"."""
+    """What settles the tense whatever is near: "since the op in March", "Friday is fine", "tell me about Friday"."""
     before, after = _text_at(words, start - 1), _text_at(words, end)
     lead = start - 1 if before in verbs_of("leads") else start
     if (
@@ -49,6 +49,8 @@ def _tense_of_place(words: Sequence[Word], start: int, end: int) -> Tense | None
         return "future"
     if before in ("was", "were") and _follows_now(words, start):
         return "unclear"
+    if before in ("about", "of") and any(word.text in ("tell", "telling") for word in words[max(0, start - 5) : start]):
+        return "past"
     if after in verbs_of("of_the_day") and before not in verbs_of("leads") and before not in ("the", "of"):
         return _tense_of(words, end)
     for index in range(start - 1, max(-1, start - 6), -1):
