@@ -182,7 +182,7 @@ class Scene:
         return (*past, *coming)
 
     def _may_be_coming(self, since: int, until: int) -> bool:
-        """Whether what comes is so much nearer than what is past that a past verb leaves it open: "entered a race in May"."""
+        """Whether what comes is so much nearer that a past verb leaves it open: "entered a race in May"."""
         near = {word.text for word in self.words[max(0, self.start - _CLAUSE) : self.start]}
         if self.role == "since" or near & _SURELY_PAST or self.before in ("of", "dated"):
             return False
