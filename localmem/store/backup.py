@@ -65,6 +65,7 @@ def back_up(place: str | Path, target: Path, keys: "Keys | None" = None) -> Back
             raise StoreError(f"the copy of {database.where} is not complete; check the disk of {target}")
         _sync(draft)
         draft.replace(target)
+        _sync(target.parent)
     return Backup(target, rows)
 
 

@@ -14,8 +14,7 @@ import hmac
 import os
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import scrypt
 from pathlib import Path
 from typing import Literal, Self
@@ -104,7 +103,7 @@ class Keys:
         keys = cls(path, master)
         vectors = _encrypt(keys._wrap, os.urandom(64), b"vectors")
         file = _KeyFile(salt=_text(salt), master=_wrap_master(master, secret, salt), vectors=vectors)
-        with keys._locked():
+        with _locked(path):
             keys._write(file)
         return keys
 
@@ -113,7 +112,8 @@ class Keys:
         """The keys of a file. Raises StoreError for a missing or damaged file, and for a `secret` that does not fit."""
         if not path.exists():
             raise StoreError(f"the file of keys {path} is missing; {_DAMAGED}")
-        file = read_json(path, _KeyFile, _DAMAGED)
+        with _locked(path):
+            file = read_json(path, _KeyFile, _DAMAGED)
         try:
             master = _decrypt(AESGCM(_stretch(secret, b64decode(file.salt))), file.master, b"master")
         except (InvalidTag, ValueError) as error:
@@ -126,7 +126,7 @@ class Keys:
         """Open the file with `secret` from now on, in one step. What the keys have sealed stays as it is."""
         salt = os.urandom(16)
         master = _wrap_master(self._master, secret, salt)
-        with self._locked():
+        with _locked(self._path):
             self._write(self._read().model_copy(update={"salt": _text(salt), "master": master}))
 
     def derive(self, purpose: str) -> bytes:
@@ -161,14 +161,9 @@ class Keys:
                 "store; `localmem forget --all --user NAME` removes what is left of an erased user"
             ) from error
 
-    def has_user(self, user: str) -> bool:
-        """Whether the user has a key; without one nothing of theirs can be read."""
-        self._refresh()
-        return self._name(user) in self._users
-
     def destroy(self, user: str) -> bool:
         """Delete the user's key: what it sealed cannot be read again, in any copy. False where there was none."""
-        with self._locked():
+        with _locked(self._path):
             file = self._read()
             if file.users.pop(self._name(user), None) is None:
                 return False
@@ -186,7 +181,7 @@ class Keys:
     def replace_vector_key(self) -> tuple[VectorKey, VectorKey]:
         """Destroy the key of vectors and return it with the new one, for those that are to be sealed again."""
         old = self.vectors
-        with self._locked():
+        with _locked(self._path):
             vectors = _encrypt(self._wrap, os.urandom(64), b"vectors")
             self._write(self._read().model_copy(update={"vectors": vectors}))
         return old, self.vectors
@@ -197,7 +192,7 @@ class Keys:
         return hmac.digest(self._naming, user.encode(), "sha256").hex()[:_NAME]
 
     def _add_user(self, name: str) -> AESGCM:
-        with self._locked():
+        with _locked(self._path):
             file = self._read()
             if name not in file.users:
                 file.users[name] = _encrypt(self._wrap, AESGCM.generate_key(256), name.encode())
@@ -215,7 +210,7 @@ class Keys:
             self._load()
 
     def _load(self) -> None:
-        with self._locked(), self._guard:
+        with _locked(self._path), self._guard:
             status = self._path.stat()
             file = self._read()
             try:
@@ -226,12 +221,6 @@ class Keys:
             except (InvalidTag, ValueError) as error:
                 raise StoreError(f"{self._path} is damaged; {_DAMAGED}") from error
             self._stamp = status.st_ino, status.st_mtime_ns
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Exclude other processes: `_write` overwrites the old file, which none may be reading."""
-        with FileLock(self._path.with_name(f".{KEY_FILE}.lock"), mode=0o600):
-            yield
 
     def _read(self) -> _KeyFile:
         return read_json(self._path, _KeyFile, _DAMAGED)
@@ -244,6 +233,11 @@ class Keys:
         if old:
             overwrite(old.fileno())
             old.close()
+
+
+def _locked(path: Path) -> FileLock:
+    """Excludes other processes: `Keys._write` overwrites the old file, which none may be reading."""
+    return FileLock(path.with_name(f".{KEY_FILE}.lock"), mode=0o600)
 
 
 def overwrite(descriptor: int) -> None:

@@ -19,17 +19,21 @@ Works inside one transaction. `erase_check` then verifies on the bytes of the fi
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Table, Text, and_, delete, func, select, type_coerce, update
 
+from localmem.retrieval.base import passage_digest
 from localmem.retrieval.views import index_texts
 from localmem.store import jobs
 from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit
+from localmem.store.encryption import KeyDestroyed
 from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table
 from localmem.store.sessions import chunks, no_session, no_user, replies_to, session_states, turns_by_id
 from localmem.store.undo import dependents
+from localmem.store.unit_vectors import delete_unit_vectors
 from localmem.store.vectors import delete_vectors, reseal_vectors
 from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote
 
@@ -100,18 +104,24 @@ class Eraser:
     def erase_user(self) -> None:
         """All rows of the user."""
         keys = self._log.database.keys
-        if keys is None or keys.has_user(self._user):  # else all of it is unreadable already
-            bodies = self._connection.execute(select(changes.c.body).where(changes.c.user == self._user)).scalars()
-            self._record_texts(map(self._log.serializer.decode, bodies))
-            texts = select(turns.c.text).where(turns.c.user == self._user)
-            self.texts.update(self._connection.execute(texts).scalars())
+        self._record_texts(map(self._log.serializer.decode, self._readable(changes, "body")))
+        self.texts.update(self._readable(turns, "text"))
         for table in (changes, batches, jobs_table, turns, sessions, banks):
             self._delete(table, table.c.user == self._user)
         if not any(self.rows.values()):
             raise no_user(self._user)
+        self.rows["unit_vectors"] = delete_unit_vectors(self._connection, '"user" = %s', [self._user])
         if keys:  # before the commit: after a crash in between, erasing again removes what nobody can read
             self.rows["keys"] = int(keys.destroy(self._user))
             reseal_vectors(self._connection, *keys.replace_vector_key())
+
+    def _readable(self, table: Table, name: str) -> Iterator[str]:
+        """The user's texts in a column, without those whose key is gone: nobody can read them any more."""
+        keys = self._log.database.keys
+        query = select(type_coerce(table.c[name], Text)).where(table.c.user == self._user)
+        for text in self._connection.execute(query).scalars():
+            with suppress(KeyDestroyed):
+                yield keys.open(text) if keys else text
 
     def _delete_turns(self, ids: Set[str], sessions_gone: Set[str]) -> None:
         """Turns, and what every system derived from them. `sessions_gone` are sessions that lose all their turns."""
@@ -205,6 +215,8 @@ class Eraser:
     def delete_vectors(self) -> None:
         """The vectors of all texts that were deleted."""
         self.rows["embeddings"] = delete_vectors(self._connection, self._log.database, self.texts)
+        own = [self._user, list(map(passage_digest, self.texts))]  # another user's index counts on its rows
+        self.rows["unit_vectors"] += delete_unit_vectors(self._connection, '"user" = %s AND digest = ANY(%s)', own)
 
 
 def _texts_of(change: Change) -> Iterator[str]:
