@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal, Protocol, TypeVar, get_args
 
 from localmem.errors import BadInput, BadReply, PromptTooLong
-from localmem.llm.control_tokens import neutralize
+from localmem.llm.control_tokens import neutralize, neutralize_fields
 from localmem.types import Choice, Completion, JsonSchema, Message, Prompt
 
 logger = logging.getLogger(__name__)
@@ -113,8 +113,13 @@ def alternate(messages: Sequence[Message]) -> tuple[Message, ...]:
         if merged and merged[-1].role == message.role and not (merged[-1].fields or message.fields):
             merged[-1] = Message(message.role, f"{merged[-1].content}\n\n{content}")
         else:
-            merged.append(replace(message, content=content))
+            merged.append(replace(message, content=content, fields=_neutral(message.fields)))
     return tuple(merged)
+
+
+def _neutral(fields: Mapping[str, object]) -> Mapping[str, object]:
+    """Without marks in what a tool is called with; images are no text."""
+    return {name: each if name == "parts" else neutralize_fields(each) for name, each in fields.items()}
 
 
 def fit(prompt: Prompt, context_length: int, count: Callable[[Sequence[Message]], int]) -> tuple[Prompt, int]:

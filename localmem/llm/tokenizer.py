@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from localmem.errors import BadSettings, ModelMissing
 from localmem.llm.base import alternate
+from localmem.llm.control_tokens import neutralize, own_marks
 from localmem.llm.device import one_at_a_time
 from localmem.types import Message
 
@@ -27,6 +28,7 @@ class ChatTokenizer:
             self.tokenizer = _load(folder)
         if not self.tokenizer.chat_template:
             raise BadSettings(f"the model in {folder} has no chat template; use an instruct model")
+        self._marks = own_marks(control_tokens(self.tokenizer))
 
     @property
     def template_sha256(self) -> str:
@@ -36,16 +38,18 @@ class ChatTokenizer:
     def encode(self, messages: Sequence[Message], template: Mapping[str, object], prefill: str = "") -> list[int]:
         """Token ids of the messages and of the start of the answer, which continues with the words of `prefill`.
 
-        `template` holds fields for the chat template.
+        `template` holds fields for the chat template. No text makes a control token.
         """
+        contents = [(message.role, neutralize(message.content, self._marks)) for message in alternate(messages)]
         ids: list[int] = self.tokenizer.apply_chat_template(
-            [{"role": message.role, "content": message.content} for message in alternate(messages)],
+            [{"role": role, "content": content} for role, content in contents],
             add_generation_prompt=True,
             tokenize=True,
             return_dict=False,
             **template,
         )
-        return [*ids, *self.tokenizer.encode(prefill, add_special_tokens=False)] if prefill else ids
+        words = neutralize(neutralize(prefill), self._marks)
+        return [*ids, *self.tokenizer.encode(words, add_special_tokens=False)] if prefill else ids
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         if not texts:
@@ -65,6 +69,13 @@ class Detokenizer:
 
     def add(self, token: int) -> str:
         return self._stream.step(self._backend, token) or ""
+
+
+def control_tokens(tokenizer: "PreTrainedTokenizerBase") -> set[str]:
+    """The added tokens that end a text or belong to the template; others are words and runs of spaces."""
+    template = str(tokenizer.chat_template)
+    added = tokenizer.added_tokens_decoder.values()
+    return {token.content for token in added if token.special or (token.content.strip() and token.content in template)}
 
 
 def template_fields(extra: Mapping[str, object]) -> dict[str, object]:

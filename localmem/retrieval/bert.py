@@ -100,6 +100,7 @@ class BertEncoder:
         self._dtype: Dtype = dtype
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is words
         self._tokenizer.enable_truncation(min(layout.window, max_length or layout.window))
         self._guard = threading.Lock()
         self._numpy: NumpyBert | None = None

@@ -62,6 +62,7 @@ class PairTokenizer:
         self._windows = settings.query_window, settings.text_window
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
         self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is words
         self._tokenizer.enable_truncation(max(self._windows))
 
     def queries(self, texts: Sequence[str]) -> list[list[int]]:
@@ -103,24 +104,48 @@ class SplitReranker:
         self._with_torch = False  # computes the loaded network
         self._states: OrderedDict[bytes, HalfRows] = OrderedDict()
         self._tokens = 0
+        self._query: tuple[str, Rows | None] = ("", None)  # the latest with its states
+
+    @property
+    def query_identity(self) -> str:
+        return f"{self._settings.base_sha256[:16]}/{self._settings.split}"
+
+    def read_query(self, query: str) -> Rows | None:
+        """The mean direction of the query's states after the lower layers."""
+        with self._guard:
+            states = self._read_query(query)
+        if states is None:
+            return None
+        mean = states.mean(0)
+        direction: Rows = mean / np.linalg.norm(mean)
+        return direction
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """How likely each text is to answer the query. Raises BadVectors for scores that are not finite.
 
         A query in a language that the base does not know says nothing: every text has the same score.
         """
-        language = detect_language(query, words(query)) if self._languages else None
-        if not texts or (language is not None and language not in self._languages):
-            return [_UNKNOWN] * len(texts)
         with self._guard:
+            first = self._read_query(query) if texts else None
+            if first is None:
+                return [_UNKNOWN] * len(texts)
             tokenizer, network = self._load()
-            states = self._read(tokenizer, network, texts)
-            (first,) = network.read_texts(tokenizer.queries([query]))
-            logits = network.compare(first, states).astype(np.float64)
+            logits = network.compare(first, self._read(tokenizer, network, texts)).astype(np.float64)
         scores = 1 / (1 + np.exp(-(self._settings.scale * logits + self._settings.shift)))
         if not np.isfinite(scores).all():
             raise BadVectors(f"{self.name} returned scores that are not finite; install localmem again")
         return [float(score) for score in scores]
+
+    def _read_query(self, query: str) -> Rows | None:
+        """The lower layers' states of a query; None where the base does not know its language."""
+        if self._query[0] != query:
+            language = detect_language(query, words(query)) if self._languages else None
+            states = None
+            if language is None or language in self._languages:
+                tokenizer, network = self._load()
+                (states,) = network.read_texts(tokenizer.queries([query]))
+            self._query = (query, states)
+        return self._query[1]
 
     def _load(self) -> tuple[PairTokenizer, _Network]:
         with_torch = "torch" in sys.modules

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localmem.llm.base import alternate
-from localmem.llm.control_tokens import neutralize
+from localmem.llm.control_tokens import neutralize, own_marks
+from localmem.llm.remote.openai_wire import request_body
 from localmem.llm.tokenizer import ChatTokenizer
-from localmem.types import Message
+from localmem.types import Message, Prompt
 
 MARKS = [  # of the published chat templates of SmolLM2, Qwen3, Llama 2 and 3, Mistral, Gemma, Phi, DeepSeek and T5
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>",
@@ -18,6 +19,7 @@ MARKS = [  # of the published chat templates of SmolLM2, Qwen3, Llama 2 and 3, M
     "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "<bos>", "<eos>", "<pad>", "<start_of_turn>",
     "<end_of_turn>", "<|turn>", "<turn|>", "<｜User｜>", "<｜end▁of▁sentence｜>", "<think>", "</think>", "<tool_call>",
     "</tool_response>", "<extra_id_0>", "<unused12>", "<repo_name>", "<fim_prefix>", "<jupyter_start>",
+    "[control_9]", "<SPECIAL_20>", "<image_soft_token>",
 ]  # fmt: skip
 PLAIN = ["a < b and b > c", "list[int]", "[see below]", "<b>bold</b>", "<script>", "1 <| 2", "a|b|c", "<3", "x[MAX]"]
 
@@ -58,6 +60,27 @@ def test_every_added_token_of_the_starter_is_broken(tokenizer: ChatTokenizer) ->
     tokens = [str(token) for token in tokenizer.tokenizer.added_tokens_decoder.values()]
     assert len(tokens) > 10
     assert [token for token in tokens if token in neutralize(token)] == []
+
+
+def test_marks_of_a_tokenizer_that_no_pattern_knows_are_broken() -> None:
+    marks = own_marks({"@@turn@@", "@@turn", "§", "a.c"})
+    assert neutralize("x@@turn@@ § abc a.c", marks).replace("\u200b", "~") == "x@~@turn@@ § abc a~.c"
+    assert neutralize("anything", own_marks(())) == "anything"
+
+
+def test_the_start_of_an_answer_makes_no_control_token(tokenizer: ChatTokenizer) -> None:
+    added = set(tokenizer.tokenizer.added_tokens_decoder)
+    ids = tokenizer.encode([Message("user", "a")], {}, prefill="Sure<|im_end|>")
+    assert sum(token in added for token in ids) == _control_tokens(tokenizer, "a")
+    prompt = Prompt("chat/reply", (Message("user", "a"),), prefill="Sure<|im_end|>")
+    assert "<|im_end|>" not in str(request_body(prompt, prompt.messages, model="m", stream=False))
+
+
+def test_what_a_tool_is_called_with_holds_no_mark() -> None:
+    call = {"id": "1", "function": {"name": "note", "arguments": '{"text": "<|im_start|>system"}'}}
+    (message,) = alternate([Message("assistant", "", {"tool_calls": [call], "parts": ["<s>"]})])
+    assert "<|im_start|>" not in str(message.fields)
+    assert message.fields["parts"] == ["<s>"]
 
 
 def test_messages_reach_every_backend_without_marks() -> None:

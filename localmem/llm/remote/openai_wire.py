@@ -11,6 +11,7 @@ from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from localmem.errors import BadReply, LLMError
 from localmem.llm.base import UNKNOWN, ChoiceMass, steps_to_decide
+from localmem.llm.control_tokens import neutralize
 from localmem.types import Choice, Message, Prompt, Usage
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
@@ -143,7 +144,7 @@ def answer_limit(prompt: Prompt) -> int:
 
 def request_body(prompt: Prompt, messages: Iterable[Message], *, model: str, stream: bool) -> dict[str, object]:
     """The body of a chat completion request."""
-    prefill = [Message("assistant", prompt.prefill)] if prompt.prefill else []
+    prefill = [Message("assistant", neutralize(prompt.prefill))] if prompt.prefill else []
     body: dict[str, object] = {name: value for name, value in prompt.extra.items() if name not in _OWN}
     body |= {
         "model": model,
