@@ -15,6 +15,7 @@ from localmem.server.api_keys import KeyFile
 from localmem.settings_sections import KeySettings
 from tests.drills.canaries import CALLS, Canaries
 from tests.drills.fuzz import fuzz
+from tests.drills.summary import RESULTS, write_summary
 from tests.fakes import START
 from tests.server.conftest import LiveServer, serving
 
@@ -31,7 +32,7 @@ def fuzz_routes(examples: int, seed: int) -> None:
     with _server(with_keys=False) as live:
         live.llm.abilities = ABILITIES
         counts, complaints = fuzz(live.url, examples, seed)
-    _print(started, seed=seed, routes=len(counts), requests=counts.total(), complaints=complaints)
+    _report("fuzz", started, seed=seed, routes=len(counts), requests=counts.total(), complaints=complaints)
 
 
 @click.command()
@@ -46,7 +47,7 @@ def canaries(plans: int, seed: int) -> None:
             steps = [(draw.randrange(_USERS), draw.choice([*CALLS]), draw.randrange(_USERS)) for _ in range(_STEPS)]
             drill.run(steps, _USERS)
         drill.close()
-    _print(started, seed=seed, plans=plans, users=plans * _USERS, requests=drill.calls, leaks=0)
+    _report("canaries", started, seed=seed, plans=plans, users=plans * _USERS, requests=drill.calls, leaks=0)
 
 
 @contextmanager
@@ -59,5 +60,7 @@ def _server(*, with_keys: bool) -> Iterator[LiveServer]:
             yield live
 
 
-def _print(started: float, **figures: object) -> None:
-    click.echo(json.dumps({**figures, "seconds": round(time.monotonic() - started)}, indent=2))
+def _report(name: str, started: float, **figures: object) -> None:
+    summary = {**figures, "seconds": round(time.monotonic() - started)}
+    write_summary(RESULTS / f"{name}.json", summary)
+    click.echo(json.dumps(summary, indent=2))

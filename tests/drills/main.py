@@ -4,16 +4,11 @@ A summary in JSON is written again after each step, so a run that is interrupted
 """
 
 import json
-import os
-import platform
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -21,13 +16,13 @@ import click
 
 from tests.drills.generated import canaries, fuzz_routes
 from tests.drills.kills import DRILLS, run_kills
-from tests.drills.processes import ROOT, Victims
+from tests.drills.processes import Victims
 from tests.drills.replica_kills import kill_replicas
 from tests.drills.server_kills import KILLS_IN_ONE_FOLDER, WRITERS, kill_server
 from tests.drills.soak import SoakPlan, soak
+from tests.drills.summary import RESULTS, write_summary
 from tests.postgres_server import run_server
 
-RESULTS = ROOT / "localmem" / "store" / "results"
 SERVER = "server"
 _PLAN = SoakPlan()
 
@@ -55,7 +50,7 @@ def kills(count: int, only: tuple[str, ...], minutes: float | None, seed: int, o
             while summary[name]["kills"] < wanted and time.monotonic() < end:
                 part = min(KILLS_IN_ONE_FOLDER, wanted - summary[name]["kills"])
                 summary[name] += kill(part, seed + summary[name]["kills"])
-                _write(out, {"seed": seed, "writers": WRITERS, "drills": summary})
+                write_summary(out, {"seed": seed, "writers": WRITERS, "drills": summary})
         click.echo(f"{name}: {dict(summary[name])}")
 
 
@@ -77,7 +72,7 @@ def replicas(users: int, kills: int, every: float, pause: float, seed: int, out:
         load = {"users": users, "kills": kills, "every": every, "pause": pause, "seed": seed}
         totals = kill_replicas(victims, Path(folder), database, **load)  # type: ignore[arg-type]  # numbers by name
     share = round(totals["broken off"] / max(totals["requests"], 1), 4)
-    _write(out, {**load, "totals": totals, "broken off share": share, "lost": 0, "doubled": 0})
+    write_summary(out, {**load, "totals": totals, "broken off share": share, "lost": 0, "doubled": 0})
     click.echo(f"{dict(totals)}, broken off {share:.2%}, 0 lost, 0 doubled")
 
 
@@ -104,17 +99,8 @@ def run_soak(users: int, minutes: float, think: float, threads: int, waiting: in
     plan = SoakPlan(users, 60 * minutes, think, threads=threads, waiting=waiting)
     with tempfile.TemporaryDirectory(prefix="localmem-soak-") as folder, Victims(Path(folder)) as victims:
         figures = soak(victims, Path(folder) / "home", plan)
-    _write(out, {"plan": asdict(plan), "figures": figures})
+    write_summary(out, {"plan": asdict(plan), "figures": figures})
     click.echo(json.dumps(figures))
-
-
-def _write(out: Path, document: dict[str, object]) -> None:
-    revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-    stamps = {"finished": datetime.now(UTC).isoformat(timespec="seconds"), "revision": revision.stdout.strip()}
-    command = " ".join(["scripts/drills", *sys.argv[1:]])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"command": command, **stamps, **machine, **document}, indent=2) + "\n", encoding="utf-8")
 
 
 root.add_command(fuzz_routes)

@@ -127,9 +127,8 @@ def measure(name: str, half: Half, *, quarantine: bool, reply: bool = False) -> 
 
 
 def _rate(results: Iterable[bool]) -> str:
-    values = [100.0 * result for result in results]
-    share = estimate([value / 100 for value in values])
-    return f"{sum(values) / 100:.0f} of {len(values)}: {share.as_text('%', 1)}"
+    values = [float(result) for result in results]
+    return f"{sum(values):.0f} of {len(values)}: {estimate(values).as_text()}"
 
 
 def report(half: Half, *, reply: bool) -> Iterator[tuple[str, object]]:
