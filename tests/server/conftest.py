@@ -137,7 +137,7 @@ def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Itera
     settings = load_settings(None, {"data": data, "server": server_flags, "llm": {"backend": "transformers"}, **flags})
     llm, encoder, clock = Backbone(), CountingEncoder(), clock or Clock()
     with Runtime(settings, llm=llm, encoder=encoder) as runtime, running(runtime, clock) as (server, url):
-        assert server.services.warm.wait(30)
+        assert server.services.warm.wait(240)
         live = LiveServer(url, runtime, server.services, llm, encoder, clock)
         with live.clients:
             yield live
