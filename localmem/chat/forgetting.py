@@ -31,6 +31,9 @@ _EVERYTHING = (
     "or tell me what to forget in a few words."
 )
 _NOTHING = "I remember nothing like that, so there is nothing to put away."
+_NEAREST = (
+    "Nothing that I remember has these words, and nothing is put away. Nearest is the following; which did you mean?"
+)
 _MANY = "Several things match; nothing is put away yet. Tell me more exactly which one to forget:"
 _COARSE = (
     "What I had made of that whole conversation went with it; `localmem rebuild` makes it again without what you said."
@@ -43,6 +46,7 @@ _NOT_PUT_AWAY = "Nothing was put away just before, so there is nothing to undo."
 
 _RECENT = 3  # user's turns that "that" may refer to
 _MOST = 4  # turns about one thing that are put away without asking which
+_ASKED = 3  # turns that are named where no words match
 _NEAR = 0.85  # of the best score
 _ENOUGH = 0.5  # of the weight of a request's words
 _ENOUGH_IF_FIRST = 0.25  # the same, for what the memory's own search puts first
@@ -112,9 +116,13 @@ class Forgetting:
         utterances = self._utterances(turn, dialogue)
         in_turn = request.target == "recent" and _is_about_itself(request.before)
         chosen = self._recent(request, utterances, dialogue) if request.target == "recent" and not in_turn else []
-        chosen = chosen or ([] if in_turn else self._matches(request, utterances))
+        if not chosen and not in_turn:  # words beside the request may say what it means
+            chosen = self._matches(request.topic, utterances) or self._matches(request.around, utterances)
         if not chosen and not in_turn:
-            return _answer(turn, _NOTHING if request.topic else _UNCLEAR)
+            nearest = [f"- {_quote(item)}" for item in self._nearest(request.topic, utterances)]
+            return _answer(
+                turn, "\n".join([_NEAREST, *nearest]) if nearest else _UNCLEAR if not request.topic else _NOTHING
+            )
         if len(chosen) > _MOST:
             return _answer(turn, "\n".join([_MANY, *(f"- {_quote(item)}" for item in chosen[: 2 * _MOST])]))
         own = [Utterance(turn.id, request.before, turn.time)] if in_turn else []
@@ -163,13 +171,13 @@ class Forgetting:
             return users[-1:]
         return []
 
-    def _matches(self, request: ForgetRequest, utterances: Sequence[Utterance]) -> list[Utterance]:
+    def _matches(self, topic: Sequence[str], utterances: Sequence[Utterance]) -> list[Utterance]:
         """What the user said at any time about the topic, best first."""
-        weights = _weights(request.topic, utterances)
+        weights = _weights(topic, utterances)
         if not weights:
             return []
-        ranks = self._ranks(" ".join(request.topic))
-        wants_figure = not _FIGURES.isdisjoint(request.topic)
+        ranks = self._ranks(" ".join(topic))
+        wants_figure = not _FIGURES.isdisjoint(topic)
         scores = {}
         for item in utterances:
             coverage = _coverage(weights, item)
@@ -182,6 +190,12 @@ class Forgetting:
         best = max(scores.values(), default=0.0)
         chosen = [item for item, score in scores.items() if score >= _NEAR * best]
         return sorted(chosen, key=lambda item: -scores[item])
+
+    def _nearest(self, topic: Sequence[str], utterances: Sequence[Utterance]) -> list[Utterance]:
+        """What the memory's own search puts first: a request may name a thing by other words than the log."""
+        ranks = self._ranks(" ".join(topic)) if topic else {}
+        users = [item for item in utterances if item.by_user and item.id in ranks and not _is_request(item.text)]
+        return sorted(users, key=lambda item: ranks[item.id])[:_ASKED]
 
     def _ranks(self, query: str) -> dict[str, int]:
         """The places of turns in the memory's own search for a text."""

@@ -21,15 +21,16 @@ Target = Literal["recent", "earlier", "everything", "unclear"]
 class ForgetRequest:
     """What a person wants forgotten.
 
-    `topic` holds the words (folded) that say what it is about, if any do. `target`: what was just said, something said
-    `earlier`, everything, or nothing that the words tell. `before` is what the message says ahead of the request, and
-    `is_bare` whether it says no more than "that" or "what I said".
+    `topic` holds the words (folded) that say what it is about, if any do, `around` those of the whole message.
+    `target`: what was just said, something said `earlier`, everything, or nothing that the words tell. `before` is what
+    the message says ahead of the request, and `is_bare` whether it says no more than "that" or "what I said".
     """
 
     topic: tuple[str, ...]
     target: Target
     before: str = ""
     is_bare: bool = False
+    around: tuple[str, ...] = ()
 
 
 _LONGEST = 4000  # characters
@@ -62,7 +63,7 @@ _DATUM = (
     r"|income|rent"
     r"|weight|score|mark|grade|result|reading|diagnosis|address|phone|e-?mail|name|surname|date|birthday|secret"
     r"|confession|interview|conversation|story|detail|details|remark|comment|message|account|card|dose"
-    r"|medication|meds?)s?"
+    r"|medication|meds?|information|info|data|history|record)s?"
 )
 _NAMED_DATUM = rf"(?:about )?(?:the|that|this|my|his|her|their|our|those|all)\s+(?:\w+['’]?s?\s+){{0,4}}{_DATUM}\b"
 _THING = r"(?:about )?(?:the|that|this) (?:\w+ )?(?:thing|bit|part|stuff|business)s? (?:about|with|on|of|i)\b"
@@ -72,12 +73,14 @@ _REASON = (
     r"|remember|need)\s+"
     r"(?:it|that|this|them|to see)|dont want (?:it|that|my)|do not (?:want|keep|store|save)\b[^.!?]{0,30}|wipe"
     r" it|nobody"
-    r" (?:should|must|can) know|keep it to yourself|you know nothing|(?:written|stored|saved|kept|lying|sitting"
+    r" (?:should|must|can) know|don['’]?t want (?:you|u) to (?:keep|store|have|know)|"
+    r"keep it to yourself|you know nothing|(?:written|stored|saved|kept|lying|sitting"
     r"|sat)\s+"
     r"(?:down\s+)?(?:in|any)|swore me|in confidence|between us|i never said|from (?:your|the) memory|out of"
     r" your memory"
     r"|i mean it)"
 )
+_OWN_MEMORY = r"\b(?:from|out of) your (?:memor(?:y|ies)|notes|records)\b|\bmy\b.*\bfrom memory\b"
 _FIGURE = (
     r"^\W*(?:(?:it|that|about it|about that|this)\s*(?:,|\.|;|-|–|!|…)*\s*(?:let['’]?s|what about|how about"
     r"|i['’]?ll|we['’]?ll"
@@ -227,7 +230,8 @@ _TELLING = frozenset(
     their them then there these they thing things this those time to told too typed u um und unremember up us
     vergeet vergiss very want was wasnt wat way we week weeks well were what whatever when where which while who
     why wieder will wipe wirklich wissen with would write written wrote ya yeah yes yesterday you you're your
-    yours zei 串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
+    yours zei immediately notes privacy private reason reasons records safety sake
+    串 也 了 你 吧 对 就 当 得 忘 我 把 掉 改 没 的 记 说 请 过 这 那
     """)
 )
 _RESTORE = re.compile(
@@ -259,13 +263,13 @@ def read_forget_request(text: str) -> ForgetRequest | None:
     if re.fullmatch(r"\W*forget (?:about )?(?:it|that|this)\W*", plain, _I):  # mostly "never mind"
         return ForgetRequest((), "unclear")
     sentences = [_sentence(plain, match) for match in matches]
-    topics = [_topic(sentence) for sentence in sentences]
+    topics = [_named_topic(name) or _topic(sentence) for name, sentence in zip(named, sentences, strict=True)]
     best = max(range(len(matches)), key=lambda number: min(len(topics[number]), 2))
     before = plain[: min(match.start() for match in matches)].strip()
     if _LONG_AGO.search(sentences[best]):
-        return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", before)
+        return ForgetRequest(topics[best], "earlier" if topics[best] else "unclear", before, around=_topic(plain))
     is_bare = not topics[best] or any(not name or re.match(_IS_BARE, name, _I) for name in named)
-    return ForgetRequest(topics[best], "recent", before, is_bare)
+    return ForgetRequest(topics[best], "recent", before, is_bare, _topic(plain))
 
 
 def request_about(text: str) -> ForgetRequest:
@@ -315,9 +319,17 @@ def _topic(sentence: str) -> tuple[str, ...]:
     return tuple(term for term in unique if len(term) > 1)
 
 
+def _named_topic(name: str) -> tuple[str, ...]:
+    """The words of what a command names, if they say more than a kind of thing, as "my home address" does."""
+    topic = _topic(name)
+    return topic if any(not re.fullmatch(_DATUM, word) for word in topic) else ()
+
+
 def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
     named = match["object"].strip()
     after = text[match.start("object") :].lstrip()
+    if not is_forget and re.search(_OWN_MEMORY, named, _I):
+        return True
     if re.search(_FIGURE, after, _I):
         return False
     said = re.search(_WHAT_I_SAID, named, _I) or _SAID_BEFORE.search(text[: match.start()][-120:])
@@ -338,7 +350,7 @@ def _means_it(text: str, match: re.Match[str], *, is_forget: bool) -> bool:
         return bool(thing or is_own or ((bare or datum) and meant) or (named and polite))
     if whole and datum and re.match(r"\W*(?:scrap|wipe|erase)", match[0], _I):
         return True
-    if re.search(r"\bfrom\b(?!\s+(?:your|the|my)\s+memory|\s+(?:here|this chat))", named, _I):
+    if re.search(r"\bfrom\b(?!\s+(?:here|this chat))", named, _I):
         return False
     return bool((said and (bare or re.search(_WHAT_I_SAID, named, _I) or datum)) or ((bare or datum) and reason))
 

@@ -188,6 +188,27 @@ def test_what_was_put_away_is_erased(start: Open) -> None:
     assert any("Ponto" in line for line in runtime.store.export("ana"))
 
 
+def test_words_beside_the_request_say_what_is_meant(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, "Everything with Marek fell apart in May.", "My cat is called Ponto.")
+    reply = _tell(agent, "I never want to hear of Marek again. Please forget everything about that friendship.", day=1)
+    assert "Put away" in reply
+    assert "May" not in _recall(runtime, "What happened with Marek in May?").text
+    assert "Ponto" in _recall(runtime, "What is my cat called?").text
+
+
+def test_other_words_for_it_are_asked_about(start: Open) -> None:
+    runtime = start("evidence")
+    agent = runtime.agent("ana")
+    _tell(agent, "My cat is called Ponto and needs 20 pills.")
+    request = "Please forget my rusty wicker travel basket with a broken lid for a cat."
+    reply = _tell(agent, request, day=1)
+    assert "which did you mean?" in reply
+    assert "Ponto and needs # pills" in reply
+    assert "Ponto" in _recall(runtime, "What is my cat called?").text
+
+
 def test_a_summary_loses_the_sentence(start: Open) -> None:
     runtime = start("rsum")
     agent = runtime.agent("ana")
