@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from localmem.classification.pair_classifier import PairModel
     from localmem.llm.base import LLM
     from localmem.retrieval.base import EmbeddingCache, Encoder, Reranker, Retriever
+    from localmem.retrieval.encoder import CachedEncoder
     from localmem.segmentation import Segmenter
     from localmem.text.compress import Compressor
     from localmem.text.grounded_stages import GroundedParts
@@ -130,7 +131,7 @@ def _grounded_parts(name: str, device: str) -> "GroundedParts":
     )
 
 
-def encoder(settings: Settings, cache: "EmbeddingCache") -> "Encoder":
+def encoder(settings: Settings, cache: "EmbeddingCache") -> "CachedEncoder":
     """The encoder behind the store's cache of vectors."""
     from localmem.retrieval.encoder import CachedEncoder
 
@@ -161,14 +162,18 @@ def retriever(
     file: Path | None = None,
     *,
     system: System[Any] | None = None,
+    new_dense: "Callable[[], Retriever] | None" = None,
     wrap: Wrap = no_wrap,
 ) -> "Retriever":
     """An empty index for one bank. An approximate index (HNSW, IVF) is saved in `file`.
 
+    `new_dense` makes the index of vectors, where that is not one in memory.
+
     What is indexed of a unit is up to the `system` that it is for; by default its key alone. Age and dates are applied
     last, so that a reranker's scores decay as an index's do.
     """
-    options, index = settings.retrieval, _index(settings, new_encoder, file, system)
+    options = settings.retrieval
+    index = _index(settings, new_dense or (lambda: _dense(settings, new_encoder(), file)), system)
     if options.rerank:
         from localmem.retrieval.rerank import RerankingRetriever
 
@@ -268,30 +273,26 @@ def compressor(name: str, device: str = "auto") -> "Compressor":
     return LLMLingua2(lambda: model_folder(name), device=device)
 
 
-def _index(
-    settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None, system: System[Any] | None
-) -> "Retriever":
+def _index(settings: Settings, new_dense: "Callable[[], Retriever]", system: System[Any] | None) -> "Retriever":
     kind, context_turns = settings.retrieval.retriever, system.context_turns if system else 0
     if system and system.views:
-        return _views(settings, new_encoder, file)
+        return _views(settings, new_dense)
     if kind == "bm25":
         return _bm25(settings, context_turns)
     if kind == "dense":
-        return _dense(settings, new_encoder(), file)
+        return new_dense()
     from localmem.retrieval.hybrid import HybridRetriever
 
-    return HybridRetriever(
-        [_dense(settings, new_encoder(), file), _bm25(settings, context_turns)], constant=_FUSION_CONSTANT
-    )
+    return HybridRetriever([new_dense(), _bm25(settings, context_turns)], constant=_FUSION_CONSTANT)
 
 
-def _views(settings: Settings, new_encoder: Callable[[], "Encoder"], file: Path | None) -> "Retriever":
+def _views(settings: Settings, new_dense: "Callable[[], Retriever]") -> "Retriever":
     from localmem.retrieval.views import Indexes, ViewRetriever
 
     kind = settings.retrieval.retriever
     return ViewRetriever(
         Indexes(
-            dense=_dense(settings, new_encoder(), file) if kind != "bm25" else None,
+            dense=new_dense() if kind != "bm25" else None,
             words=_bm25(settings, 0) if kind != "dense" else None,
             context=_bm25(settings, 1) if kind != "dense" else None,
         ),
@@ -304,7 +305,8 @@ def _dense(settings: Settings, encoder: "Encoder", file: Path | None) -> "Retrie
     from localmem.retrieval.dense import DenseRetriever
 
     options = settings.retrieval
-    return DenseRetriever(encoder, kind=options.index, file=file, half=options.index_half, device=options.device)
+    kind = "flat" if options.index == "pgvector" else options.index  # a memory without a store, such as an evaluation's
+    return DenseRetriever(encoder, kind=kind, file=file, half=options.index_half, device=options.device)
 
 
 def _bm25(settings: Settings, context_turns: int) -> "Retriever":

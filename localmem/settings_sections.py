@@ -70,8 +70,9 @@ class RetrievalSettings(Section):
     """Retriever: dense (embeddings), bm25 (words) or hybrid (both)."""
     encoder: str = "minilm-l6-v2"
     """Name of the encoder in the manifest."""
-    index: Literal["auto", "flat", "hnsw", "ivf"] = "auto"
-    """Vector index: flat is exact; auto is flat up to 20,000 units and hnsw above."""
+    index: Literal["auto", "flat", "hnsw", "ivf", "pgvector"] = "auto"
+    """Vector index: flat is exact; auto is flat up to 20,000 units and hnsw above; pgvector searches in a PostgreSQL
+    database with that extension, as flat."""
     index_half: bool = True
     """Store vectors with 2 bytes per number instead of 4; flat search returns the same results."""
     half_life_days: float | None = Field(default=None, gt=0)

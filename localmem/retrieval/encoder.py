@@ -264,13 +264,18 @@ class CachedEncoder:
         vectors = self._read(list(text_of))
         missing = [digest for digest in text_of if digest not in vectors]
         if missing:
-            rows = check_vectors(self.inner.encode([text_of[digest] for digest in missing], "passage"), self.identity)
-            self._cache.put(
-                self.identity,
-                {digest: row.astype("<f4").tobytes() for digest, row in zip(missing, rows, strict=True)},
-            )
+            rows = self.inner.encode([text_of[digest] for digest in missing], "passage")
+            self._put(missing, rows)
             vectors.update(zip(missing, rows, strict=True))
         return np.stack([vectors[digest] for digest in digests]).astype(np.float32)
+
+    def put(self, texts: Sequence[str], rows: Rows) -> None:
+        """Store the vectors of passages that the same encoder made elsewhere. Raises BadVectors."""
+        self._put([passage_digest(text) for text in texts], rows)
+
+    def _put(self, digests: Sequence[str], rows: Rows) -> None:
+        vectors = zip(digests, check_vectors(rows, self.identity), strict=True)
+        self._cache.put(self.identity, {digest: row.astype("<f4").tobytes() for digest, row in vectors})
 
     def _read(self, digests: Sequence[str]) -> dict[str, Rows]:
         stored = self._cache.get(self.identity, digests)

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
@@ -21,7 +21,7 @@ from localmem.chat.memory_writer import check_order
 from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling, Speakers
 from localmem.config import Settings
-from localmem.errors import BadInput, EncoderMismatch, LocalmemError, NotFound
+from localmem.errors import BadInput, EncoderMismatch, LLMError, LocalmemError, NotFound
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
 from localmem.llm.wrappers import Background, ForUser, LazyLLM, Meter, in_background
@@ -33,6 +33,9 @@ from localmem.store.opening import open_store
 from localmem.systems import Wrap, no_wrap
 from localmem.types import Session
 
+if TYPE_CHECKING:
+    from localmem.retrieval.encoder import Rows
+
 __all__ = ["MAX_ATTEMPTS", "Reindexed", "Runtime"]
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,8 @@ log = logging.getLogger(__name__)
 _BATCH = 256  # keys that are encoded, and stored, at a time
 
 Track = Callable[[Sequence[Sequence[str]]], Iterable[Sequence[str]]]
+TrackJobs = Callable[[Sequence[SessionJob]], Iterable[SessionJob]]
+EncodeBatches = Callable[[Sequence[Sequence[str]]], Iterable[tuple[Sequence[str], "Rows"]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +118,23 @@ class Runtime:
         self.store.vectors.check(self._encoder.identity)
         return self._encoder
 
-    def reindex(self, track: Track = iter) -> Reindexed:
+    def reindex(self, track: Track = iter, encode: EncodeBatches | None = None) -> Reindexed:
         """Re-embed all users' memories with the configured encoder; `track` is called with the batches.
 
-        The new vectors are stored batch by batch beside those in use, so an interrupted run resumes where it stopped.
-        Until the last step, which is one transaction, users of the old encoder are not disturbed; from then on it is
-        refused.
+        `encode` encodes batches elsewhere. The new vectors are stored batch by batch beside those in use, so an
+        interrupted run resumes where it stopped. Until the last step, which is one transaction, users of the old
+        encoder are not disturbed; from then on it is refused.
         """
         store, encoder = self.store, factory.encoder(self.settings, self.store.embeddings)
         encoded = 0
         while missing := _keys_without_vector(store, encoder.identity):  # again for what was remembered meanwhile
-            for batch in track([missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]):
-                encoder.encode(batch, "passage")
+            batches = track([missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)])
+            if encode:
+                for batch, rows in encode(list(batches)):
+                    encoder.put(batch, rows)
+            else:
+                for batch in batches:
+                    encoder.encode(batch, "passage")
             encoded += len(missing)
         keys = len(set(store.unit_keys()))
         dropped = store.vectors.change_encoder(encoder.identity, encoder.dimension)
@@ -196,6 +206,27 @@ class Runtime:
             )
             return False
 
+    def replay_waiting(self, user: str, track: TrackJobs = iter) -> int:
+        """Remember the user's waiting sessions in order and return their number; `track` is called with the jobs.
+
+        Raises LLMError at the first failure.
+        """
+        self.forget_agent(user)
+        jobs = self.waiting_jobs(user)
+        for count, job in enumerate(track(jobs)):
+            if not self.remember(job, replay=True):
+                raise LLMError(
+                    f"cannot remember session {job.session} of {user} ({count} of {len(jobs)} completed); run it again"
+                )
+        return len(jobs)
+
+    def rebuild(self, user: str, track: TrackJobs = iter) -> tuple[int, int]:
+        """Read the user's log again with this system; returns the numbers of sessions and of units. Raises LLMError."""
+        self.agent(user)  # fails before anything is cleared if the system cannot be opened
+        self.store.clear(user, self.settings.system)
+        count = self.replay_waiting(user, track)
+        return count, len(self.agent(user).memory.bank.units)
+
     def read_later(self, user: str, sessions: Sequence[Session]) -> None:
         """Log past sessions, durably on return; the threads then remember them as if they had been held here.
 
@@ -253,7 +284,15 @@ class Runtime:
             return factory.retriever(settings, self.encoder, system=system, wrap=self._wrap)
         encoder = self.encoder()
         file = self.store.indexes.path(user, settings.system, encoder.identity) if user else None
-        return factory.retriever(settings, lambda: encoder, file, system=system, wrap=self._wrap)
+        new_dense = (
+            partial(self._vector_rows, encoder, user) if user and settings.retrieval.index == "pgvector" else None
+        )
+        return factory.retriever(settings, lambda: encoder, file, system=system, new_dense=new_dense, wrap=self._wrap)
+
+    def _vector_rows(self, encoder: Encoder, user: str) -> Retriever:
+        from localmem.store.pgvector import PgVectorRetriever
+
+        return PgVectorRetriever(encoder, self.store.unit_vectors, user, self.settings.system)
 
     def _new_agent(self, user: str) -> Conversation:
         settings, journal = self.settings, self._wrap(self.store.journal(user, self.settings.system))

@@ -20,6 +20,7 @@ from localmem.store.encryption import Keys, overwrite, sync_folder
 from localmem.store.erasure import HISTORY
 from localmem.store.index_files import IndexFiles
 from localmem.store.schema import changes, mark_seal, migrate, seal_mark, turns
+from localmem.store.unit_vectors import delete_unit_vectors
 from localmem.store.vectors import reseal_vectors
 
 
@@ -101,6 +102,7 @@ def _rewrite(database: Database, keys: Keys, *, encrypt: bool) -> None:
             _rewrite_texts(connection, keys.seal if encrypt else lambda _user, text: keys.open(text))
             reseal_vectors(connection, before, after)
             if not database.files:
+                delete_unit_vectors(connection, "true", [])
                 mark_seal(connection, keys if encrypt else None)
         database.checkpoint()
 

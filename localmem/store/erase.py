@@ -24,6 +24,7 @@ from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, Table, Text, and_, delete, func, select, type_coerce, update
 
+from localmem.retrieval.base import passage_digest
 from localmem.retrieval.views import index_texts
 from localmem.store import jobs
 from localmem.store.change_log import BatchState, ChangeLog, LoggedBatch, no_unit
@@ -32,6 +33,7 @@ from localmem.store.schema import banks, batches, changes, sessions, turns
 from localmem.store.schema import jobs as jobs_table
 from localmem.store.sessions import chunks, no_session, no_user, replies_to, session_states, turns_by_id
 from localmem.store.undo import dependents
+from localmem.store.unit_vectors import delete_unit_vectors
 from localmem.store.vectors import delete_vectors, reseal_vectors
 from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote
 
@@ -108,6 +110,7 @@ class Eraser:
             self._delete(table, table.c.user == self._user)
         if not any(self.rows.values()):
             raise no_user(self._user)
+        self.rows["unit_vectors"] = delete_unit_vectors(self._connection, '"user" = %s', [self._user])
         if keys:  # before the commit: after a crash in between, erasing again removes what nobody can read
             self.rows["keys"] = int(keys.destroy(self._user))
             reseal_vectors(self._connection, *keys.replace_vector_key())
@@ -212,6 +215,8 @@ class Eraser:
     def delete_vectors(self) -> None:
         """The vectors of all texts that were deleted."""
         self.rows["embeddings"] = delete_vectors(self._connection, self._log.database, self.texts)
+        own = [self._user, list(map(passage_digest, self.texts))]  # another user's index counts on its rows
+        self.rows["unit_vectors"] += delete_unit_vectors(self._connection, '"user" = %s AND digest = ANY(%s)', own)
 
 
 def _texts_of(change: Change) -> Iterator[str]:

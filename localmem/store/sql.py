@@ -30,6 +30,7 @@ from localmem.store.serialization import ChangeSerializer
 from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
 from localmem.store.turns import Append, Writer, require_name, to_row
+from localmem.store.unit_vectors import VectorRows
 from localmem.store.vectors import EmbeddingTable, MemoryVectors
 from localmem.types import Change, Session, SetNote, Turn
 
@@ -158,8 +159,9 @@ class StoreJournal:
 class Store:
     """Opened with `Store.open`. All methods raise StoreError when the database fails, BadInput for an empty user.
 
-    `embeddings` stores vectors of any encoder, `vectors` those of the one encoder that memories are searched with;
-    `indexes` are the index files, which contain vectors too. `refusals` counts the texts refused since it was opened.
+    `embeddings` stores vectors of any encoder, `vectors` those of the one encoder that memories are searched with,
+    `unit_vectors` those that pgvector searches; `indexes` are the index files, which contain vectors too. `refusals`
+    counts the texts refused since it was opened.
     """
 
     def __init__(self, database: Database, indexes: IndexFiles, home: Path | None = None) -> None:
@@ -169,6 +171,7 @@ class Store:
         self._writer = Writer(database)
         self.embeddings = EmbeddingTable(database, self._writer)
         self.vectors = MemoryVectors(database, self._writer)
+        self.unit_vectors = VectorRows(database, self._writer)
         self.indexes = indexes
         self.refusals: Refusals = Counter()
 

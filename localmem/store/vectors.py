@@ -18,6 +18,7 @@ from localmem.store.encryption import VectorKey
 from localmem.store.schema import embeddings, encoder
 from localmem.store.sessions import chunks
 from localmem.store.turns import Derived, Writer
+from localmem.store.unit_vectors import delete_unit_vectors
 
 EncoderRecord = tuple[str, int]
 
@@ -119,6 +120,7 @@ class MemoryVectors(EmbeddingTable):
             connection.execute(delete(encoder))
             _record_encoder(connection, identity, dimension)
             others = delete(embeddings).where(embeddings.c.identity != identity)
+            delete_unit_vectors(connection, "encoder <> %s", [identity])
             return connection.execute(others).rowcount
 
         return self._writer.run(write)

@@ -86,7 +86,6 @@ def test_a_change_that_does_not_apply_never_enters_the_log(store: Store) -> None
     bad: list[Change] = [
         RetireUnit("u9", "merge", "", START),
         AddLink(Link("u1", "u9", "next"), START),
-        MarkUnit("u9", "m", 1, START),
         add_unit("u1", text="something else"),
     ]
     for number, change in enumerate(bad):

@@ -101,7 +101,7 @@ _BAD = {
         "line 4: a job for session 's1', which is not closed",
     ),
     "a change that does not apply": (
-        _batch('{"unit":"u9","mark":"m","value":1.0,"time":"2027-01-01T00:00:00Z","type":"mark_unit"}'),
+        _batch('{"unit":"u9","by":"m","reason":"","time":"2027-01-01T00:00:00Z","type":"retire_unit"}'),
         "line 4: a change names unit 'u9'",
     ),
     "an unknown field of a change": (
