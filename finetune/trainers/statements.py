@@ -20,8 +20,7 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets.scenarios import Person, read_people
 from localmem.files import read_text
 from localmem.resources import resource
-from localmem.text.statements import CUES, Floats, StatementModel, sentence_features
-from localmem.text.utterances import split_sentences
+from localmem.text.statements import CUES, Floats, StatementModel, sentence_features, split_statements
 
 Mask = NDArray[np.bool_]
 
@@ -37,7 +36,7 @@ class StatementRecipe(Recipe):
     """Labelled sentences: lines of + or -, the person, and the sentence; default: the shipped ones."""
     hold_out: tuple[str, ...] = ("m", "n")
     """Authors to measure on before learning from all of them."""
-    keep: float = Field(0.42, gt=0, lt=1)
+    keep: float = Field(0.55, gt=0, lt=1)
     """Share of the people's sentences that is worth remembering."""
     evidence_weight: float = Field(0.3, ge=0)
     """Weight of a sentence that answers a question, beside 1 for a labelled one."""
@@ -128,7 +127,7 @@ def _user_sentences(person: Person) -> list[tuple[str, bool]]:
     return [
         (text, any(value in text.lower() for value in expected.get(turn.id, ())))
         for turn in turns
-        for text in split_sentences(turn.text)
+        for text in split_statements(turn.text)
     ]
 
 

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 FILE = "statements.json"
 _SCALE = 4.0  # of a vector beside the cues: its numbers are small
 CUES = 12  # numbers after a sentence's vector
+_REMARK = 2  # words that say nothing without the sentence before them
 _SHORT = 6  # words of an answer that cannot be understood without its question
 _OWN = re.compile(r"\b(?:i|i'm|im|i've|ive|my|me|mine|we|we're|our|us|i'll|i'd)\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+")
@@ -158,10 +159,22 @@ def _sentences(lines: Sequence[Line], speaker: str) -> Iterable[_Sentence]:
     for number, line in enumerate(lines):
         if line.speaker == speaker:
             question = _last_question(before.text) if before.speaker != speaker else ""
-            for place, text in enumerate(split_sentences(line.text)):
+            for place, text in enumerate(split_statements(line.text)):
                 is_answer = place == 0 and len(text.split()) <= _SHORT and "?" not in text
                 yield _Sentence(number, speaker, text, question if is_answer else "")
         before = line
+
+
+def split_statements(text: str) -> list[str]:
+    """The sentences of a text; a remark of one or two words ("81!!", "130 quid.") stands with the one before it."""
+    statements: list[str] = []
+    for sentence in split_sentences(text):
+        is_remark = len(sentence.split()) <= _REMARK and "?" not in sentence
+        if is_remark and statements and "?" not in statements[-1]:
+            statements[-1] = f"{statements[-1]} {sentence}"
+        else:
+            statements.append(sentence)
+    return statements
 
 
 def _last_question(text: str) -> str:

@@ -16,7 +16,9 @@ from typing import NamedTuple
 from localmem.files import read_yaml
 from localmem.text.grounding import words
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…。！？؟])(?!\d)(?<!\d\.)(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)|(?<=\d\.)(?=\s)|\n+")
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?…。！？؟])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)|(?<=\d\.)(?=\s)|\n+"
+)
 _CLAUSE_END = re.compile(r"[,;:，、；：()\[\]–—]+(?!\d)|\s-+\s|\s&\s")
 _QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|„[^“”]*[“”]|「[^」]*」|『[^』]*』|```.*?```", re.DOTALL)
 _APOSTROPHE = re.compile(r"['’‘`´]")

@@ -14,6 +14,7 @@ from localmem.text.statements import (
     StatementSelector,
     bare_statement,
     read_transcript,
+    split_statements,
 )
 from tests.fakes import WordEncoder
 
@@ -83,3 +84,12 @@ def test_weights_are_saved_and_loaded_and_must_fit_the_encoder(tmp_path: Path) -
     assert StatementModel.load(tmp_path) == model()
     with pytest.raises(BadInput, match="use words"):
         model().scores(np.zeros((1, 3)))
+
+
+def test_a_remark_of_two_words_stands_with_the_sentence_before_it() -> None:
+    assert split_statements("My exam is back. 81! Now what? Ok. I sold my bike. 130 quid.") == [
+        "My exam is back. 81!",
+        "Now what?",
+        "Ok.",
+        "I sold my bike. 130 quid.",
+    ]
