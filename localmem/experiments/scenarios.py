@@ -5,9 +5,10 @@ measured. Prints nothing: notes and progress go to functions that the caller pas
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from localmem.experiments.runs import (
 from localmem.files import JsonlLog
 from localmem.journal import NoJournal
 from localmem.llm.base import LLM
-from localmem.llm.wrappers import LazyLLM
+from localmem.llm.wrappers import LazyLLM, Meter, PromptUsage
 from localmem.reporting.intervals import Estimate, estimate
 from localmem.reporting.provenance import versions
 from localmem.reporting.sections import Chapter, Report, Table, read_section, write_pages
@@ -65,11 +66,19 @@ class ScenarioRecipe(ExperimentRecipe):
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPerson:
-    """The rows of one system and person."""
+    """The rows of one system and person.
+
+    `spent` is what the backbone was asked by prompt name, `turns` the turns that were read. `refused` counts the texts
+    that did not become memory, `unusable` the answers of which nothing could be used.
+    """
 
     system: str
     person: str
     rows: tuple[ScenarioRow, ...]
+    spent: Mapping[str, PromptUsage] = field(default_factory=dict)
+    turns: int = 0
+    refused: int = 0
+    unusable: int = 0
 
 
 _LINE: TypeAdapter[MeasuredPerson] = TypeAdapter(MeasuredPerson)
@@ -113,7 +122,7 @@ def measure_scenarios(
         f"git {versions().get('git', 'unknown')}",
         *data.notes,
     )
-    report = Report(figures, _tables(runs), notes)
+    report = Report(figures, (*_tables(runs), _costs(measured)), notes)
     if out:
         title = f"Scenarios {out.name}"
         report.save(out, title)
@@ -136,12 +145,22 @@ def _measure(
     pairs = [(system, person) for system in systems for person in people if (system, person.id) not in finished]
     track = counting(progress, "measuring people", len(pairs))
     for system, person in pairs:
-        work = Work(system, "scenarios", person.id)
+        meter, conversations = Meter(llm), list[Conversation]()
+        spec = partial(AgentSpec, Work(system, "scenarios", person.id), Speakers(), meter)
 
-        def new_conversation(bank: Bank, work: Work = work) -> Conversation:
-            return new_agent(AgentSpec(work, Speakers(), llm, bank, NoJournal()))
+        def new_conversation(
+            bank: Bank,
+            spec: Callable[[Bank, NoJournal], AgentSpec] = spec,
+            conversations: list[Conversation] = conversations,
+        ) -> Conversation:
+            conversations.append(new_agent(spec(bank, NoJournal())))
+            return conversations[-1]
 
-        measured.append(MeasuredPerson(system, person.id, tuple(measure_person(person, new_conversation, options))))
+        rows = tuple(measure_person(person, new_conversation, options))
+        memory = conversations[0].memory
+        turns = sum(len(session.turns) for session in person.sessions)
+        refused, unusable = len(memory.bank.refused), memory.fallbacks.total()
+        measured.append(MeasuredPerson(system, person.id, rows, meter.usage(), turns, refused, unusable))
         log.append(measured[-1])
         track(1)
     return measured
@@ -166,6 +185,30 @@ def _figures(measured: Sequence[MeasuredPerson]) -> list[Figures]:
             }
             runs.append({"system": system, "wording": wording, **_means(group), **parts})
     return runs
+
+
+def _costs(measured: Sequence[MeasuredPerson]) -> Table:
+    """What each system asked of the backbone, without and with its replies, and what did not become memory."""
+    rows = []
+    for system in dict.fromkeys(each.system for each in measured):
+        people = [each for each in measured if each.system == system]
+        spent = [(name.endswith("/respond"), usage) for each in people for name, usage in each.spent.items()]
+        stages, replies = (
+            reduce(PromptUsage.plus, (usage for is_reply, usage in spent if is_reply is wanted), PromptUsage())
+            for wanted in (False, True)
+        )
+        turns = max(1, sum(each.turns for each in people))
+        row: Figures = {
+            "system": system,
+            "calls a turn": f"{stages.calls / turns:.2f}",
+            "tokens a turn": f"{(stages.input_tokens + stages.output_tokens) / turns:.0f}",
+            "texts refused": sum(each.refused for each in people),
+            "unusable answers": sum(each.unusable for each in people),
+        }
+        if replies.calls:
+            row["prompt tokens of a reply"] = f"{replies.input_tokens / replies.calls:.0f}"
+        rows.append(row)
+    return Table.of("Asked of the backbone to remember and recall, and what did not become memory", rows)
 
 
 def _means(rows: Sequence[ScenarioRow]) -> Figures:

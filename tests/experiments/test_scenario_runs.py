@@ -15,6 +15,7 @@ from localmem.reporting.sections import Report
 from tests.evaluation.fixtures import SCENARIO, write_scenarios
 
 EXCHANGES = ScenarioRecipe(systems=("exchange_retrieval",))
+LOOP = "The user sails, the user sails, the user sails, the user sails, the user sails."
 
 
 @pytest.fixture
@@ -33,7 +34,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[LLM]:
     loaded: list[LLM] = []
 
     def load(*_: object) -> factory.Backbone:
-        loaded.append(ScriptedLLM(lambda _: "It is red.", name="scripted"))
+        loaded.append(
+            ScriptedLLM(lambda prompt: LOOP if prompt.name == "rsum/update" else "It is red.", name="scripted")
+        )
         return factory.Backbone(loaded[-1], lambda: None)
 
     monkeypatch.setattr(factory, "backbone", load)
@@ -59,7 +62,7 @@ def test_every_measure_has_its_questions_and_an_interval(
     assert question["measures"]["came up"]["questions"] == question["measures"]["ordinary shown"]["questions"] - 1 == 2
     assert question["types"]["single-fact"]["measures"]["recall@5"]["questions"] == 2
     assert set(question["languages"]) == {"en", "de"}
-    assert [table.caption for table in report.tables][-2:] == ["By type", "By language"]
+    assert [table.caption for table in report.tables][-3:-1] == ["By type", "By language"]
     assert report.figures["tokens_of"] == "smollm2-135m-instruct"
 
 
@@ -79,6 +82,17 @@ def test_answers_are_scored_and_written_with_the_report(
     assert "| exchange_retrieval | paraphrase |" in page
     (line,) = (out / PEOPLE).read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["rows"][0]["reply"] == "It is red."
+
+
+def test_what_is_asked_of_the_backbone_and_what_does_not_become_memory_are_counted(
+    settings: Settings, folder: Path, loads: list[LLM], starter_llm_dir: Path
+) -> None:
+    recipe = ScenarioRecipe(systems=("none", "rsum"), authors=("b",), answers=True)
+    costs = measure_scenarios(settings, recipe, folder).tables[-1]
+    none, rsum = (dict(zip(costs.head, row, strict=True)) for row in costs.rows)
+    assert (none["calls a turn"], none["tokens a turn"], none["texts refused"]) == ("0.00", "0", "0")
+    assert float(rsum["calls a turn"]) > 0
+    assert int(rsum["texts refused"]) + int(rsum["unusable answers"]) > 0
 
 
 def test_a_run_continues_where_it_was_interrupted_and_systems_may_join(

@@ -34,7 +34,7 @@ class Measured(NamedTuple):
 
 
 def read_labels() -> dict[str, Any]:
-    """`denies` and `answers`, as the file describes them."""
+    """`denies`, `strangers`, `later` and `answers`, as the file describes them."""
     labels: dict[str, Any] = yaml.safe_load(LABELS.read_text(encoding="utf-8"))
     return labels
 
@@ -70,6 +70,8 @@ def main() -> None:
     labels, folder = read_labels(), Path(sys.argv[1]) if sys.argv[1:] else PEOPLE
     rows = [
         ("denies, labelled", *measure_denials(labels["denies"])),
+        ("denies, labelled by another hand", *measure_denials(labels["strangers"])),
+        ("denies, labelled after the last change", *measure_denials(labels["later"])),
         ("gives the answer, labelled", *measure_answers(labels["answers"])),
         ("denies, gold replies about people", *measure_denials(read_gold_replies(folder))),
     ]
