@@ -192,6 +192,9 @@ class ServerSettings(Section):
     """Write a line for each request to the log: route, status and time, but no user and no text."""
     idle_minutes: float = Field(default=30.0, gt=0)
     """Minutes without a turn after which a session is over."""
+    audit_log: Path | None = None
+    """File for a line for each request that reads, changes or erases a memory: time, user of the key, user of the
+    memory, path and status, but no text."""
     workers: int = Field(default=1, ge=1)
     """Processes that serve, over one store; each with threads and limits of its own. More than one needs llm.url."""
     threads: int = Field(default=128, ge=1)

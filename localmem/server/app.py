@@ -20,6 +20,7 @@ from starlette.routing import Route
 from localmem.errors import LocalmemError
 from localmem.runtime import Runtime
 from localmem.server import errors
+from localmem.server.audit_log import AuditLog, check_file
 from localmem.server.body_limit import BodyLimit
 from localmem.server.chat_service import SESSION_HEADER, TRIMMED_HEADER
 from localmem.server.dependencies import Clock, Services, check_query
@@ -63,6 +64,9 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now, token: str | None = No
     server = services.settings.server
     limits = dict.fromkeys(IMPORT_PATHS, server.max_import_mb << 20)
     app.add_middleware(BodyLimit, max_bytes=server.max_body_kb << 10, limits=limits, slow_seconds=server.slow_seconds)
+    if server.audit_log:
+        check_file(server.audit_log)
+        app.add_middleware(AuditLog, file=server.audit_log, now=now)
     app.add_middleware(RequestCounter, metrics=services.metrics, logs=server.access_log)
     if server.origins:
         headers = [SESSION_HEADER, TRIMMED_HEADER]

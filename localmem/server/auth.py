@@ -20,6 +20,7 @@ from fastapi import Request
 from localmem.config import Settings
 from localmem.errors import BadSettings
 from localmem.server.api_keys import KeyRing, check_keys, digest_key
+from localmem.server.audit_log import Party, note_party
 from localmem.server.errors import ApiError
 from localmem.server.local_access import USER_HEADER
 from localmem.server.rate_limit import RateLimit
@@ -119,9 +120,10 @@ class Authenticator:
         Raises ApiError: 401 without a valid key, 403 from elsewhere or without the key's scope, 429 beyond the rate
         limit, 400 for a key of many people that names none.
         """
-        key = self.identify(request)
-        _check_scope(key, needed_scope(request.method, request.url.path))
+        key, scope = self.identify(request), needed_scope(request.method, request.url.path)
+        _check_scope(key, scope)
         user = self._user_of(key, request, body_user)
+        note_party(request, Party(key.user, user, scope or ""))
         if key is not self._owner:
             self._limit.admit(user)
         return user

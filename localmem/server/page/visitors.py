@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 
 from localmem.server.api_keys import digest_key
+from localmem.server.audit_log import Party, note_party
 from localmem.server.auth import Authenticator
 from localmem.server.errors import ApiError
 
@@ -67,6 +68,7 @@ class Visitors:
             if error.status in (401, 403):  # the key was revoked, or has ended
                 raise LoginRequired from error
             raise
+        note_party(request, Party(user, user, "read" if request.method == "GET" else "admin"))
         return Visitor(user, self.form_token(request), has_login=True)
 
     def log_in(self, key: str) -> str:
