@@ -311,14 +311,14 @@ def weekday(scene: Scene) -> Reading | None:
     name = scene.value("WEEKDAY")
     if scene.before == "one" and (scene.start < 2 or scene.words[scene.start - 2].text not in ("next", "other", "new")):
         return None
-    if scene.before == "not" and scene.start > 1 and scene.words[scene.start - 2].group == "WEEKDAYS":
-        return None  # "my day off is Mondays, not Wednesday"
+    if _is_of_every_week(scene):
+        return None
     last, coming = scene.last_weekday(name), scene.next_weekday(name)
     if (same := _named_just_now(scene, name)) is not None:
         return _day(same)
     tense = scene.tense
     if tense == "none":
-        tense = _tense_before(scene)
+        tense = "unclear" if _is_alone(scene) else _tense_before(scene)
     if tense == "past" and (scene.has("the") or (scene.verb[1] and scene.before != "about") or scene.role == "since"):
         return _day(last)
     if tense == "past":  # of another clause, or of what was told
@@ -330,6 +330,18 @@ def weekday(scene: Scene) -> Reading | None:
     if name == scene.day.weekday() and tense != "future":
         return _days(scene.day, coming)
     return _day(coming)
+
+
+def _is_of_every_week(scene: Scene) -> bool:
+    """Whether the weekday is one of every week: "no Monday slots", "my day off is Mondays, not Wednesday"."""
+    after_habit = scene.start > 1 and scene.words[scene.start - 2].group == "WEEKDAYS"
+    return scene.before == "no" or (scene.before == "not" and after_habit)
+
+
+def _is_alone(scene: Scene) -> bool:
+    """Whether the words are a sentence by themselves in the middle of a text: "Dropped it. Saturday. In the rain"."""
+    after = scene.after
+    return scene.before == "." and after is not None and after.kind == "."
 
 
 def _tense_before(scene: Scene) -> Tense:

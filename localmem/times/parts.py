@@ -68,13 +68,15 @@ class Event(Part):
     days: DateRange
     precision: str
     words: str
+    repeats: str
 
 
 @dataclass(frozen=True, slots=True)
 class Figure(Part):
-    """An amount that a unit names."""
+    """An amount that a unit names, and whether its clause begins with it."""
 
     amount: Amount
+    opens_clause: bool
 
     @property
     def dimension(self) -> str:
@@ -108,6 +110,16 @@ class Parts:
         """The amounts that the units name and that answer to the question, or may."""
         figures = [figure for unit in self._units for figure in _figures(unit, spans_of(unit))]
         return [figure for figure in figures if self.fit(figure)]
+
+    @cached_property
+    def habits(self) -> list[Event]:
+        """What the units say to recur."""
+        return [event for unit in self._units for event in _events(unit, spans_of(unit), recurring=True)]
+
+    @property
+    def sentences(self) -> list[tuple[Unit, str]]:
+        """The sentences of the units."""
+        return [(unit, sentence) for unit in self._units for sentence in _SENTENCE_END.split(unit.text) if sentence]
 
     @property
     def days(self) -> list[Event]:
@@ -228,8 +240,18 @@ class Parts:
         """The amount of one unit that is asked for, if that is clear."""
         most = max(map(self.fit, figures))
         best = self.clearest([figure for figure in figures if self.fit(figure) == most], lambda figure: figure.amount)
+        if best is None or self.has_other_price(best):
+            return None
         rivals = [figure for figure in figures if self.fit(figure) < most]
-        return None if best and any(self.leads(rival, best, self.words) for rival in rivals) else best
+        is_led = any(self.leads(rival, best, self.words) for rival in rivals)
+        return None if is_led or (rivals and not best.count_shared(self.words)) else best
+
+    def has_other_price(self, figure: Figure) -> bool:
+        """Whether another amount follows in its sentence with nothing before it: "9,800 here, 8,900 in town"."""
+        return any(
+            other.sentence == figure.sentence and other.amount.at > figure.amount.at and other.opens_clause
+            for other in self.figures
+        )
 
     def is_settled(self, figures: Sequence[Figure]) -> bool:
         """Whether what remains is the difference of these: there is no third amount, or the later of them says how
@@ -241,10 +263,11 @@ class Parts:
 # -- reading a unit
 
 
-def _events(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Event]:
+def _events(unit: Unit, spans: Sequence[TimeSpan], *, recurring: bool = False) -> Iterator[Event]:
     place = _Places(unit)
-    for span in filter(is_sure, spans):
-        yield Event(*place.at(span.at), span.readings[0], span.precision, span.words)
+    for span in spans:
+        if bool(span.repeats) == recurring and (recurring or is_sure(span)):
+            yield Event(*place.at(span.at), span.readings[0], span.precision, span.words, span.repeats)
 
 
 def _figures(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
@@ -252,7 +275,7 @@ def _figures(unit: Unit, spans: Sequence[TimeSpan]) -> Iterator[Figure]:
     place = _Places(unit)
     for amount in find_amounts(unit.text):
         if not any(amount.at in time for time in times):
-            yield Figure(*place.at(amount.at), amount)
+            yield Figure(*place.at(amount.at), amount, place.opens_clause(amount))
 
 
 class _Places:
@@ -269,6 +292,10 @@ class _Places:
         clause, sentence = _within(self._text, self._clauses, at), _within(self._text, self._sentences, at)
         both = _within(self._text, self._sentences, at, before=1)
         return self._unit, sentence, both, stems(clause), stems(both), self._everything
+
+    def opens_clause(self, amount: Amount) -> bool:
+        """Whether a clause begins with the amount."""
+        return self._text.index(amount.words, amount.at) in self._clauses
 
 
 def _within(text: str, starts: Sequence[int], at: int, before: int = 0) -> str:

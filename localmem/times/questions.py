@@ -8,17 +8,18 @@ from collections.abc import Iterable, Set
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from localmem.files import read_yaml
 from localmem.times.amounts import is_currency
 from localmem.times.resolver import find_times
 from localmem.types import DateRange, TimeSpan
 
-Kind = Literal["order", "age", "ago", "total", "difference", "duration", "when"]
+Kind = Literal["order", "often", "times", "age", "ago", "total", "difference", "listed", "duration", "when"]
 Order = Literal["", "first", "last"]
 
-_KINDS: tuple[Kind, ...] = ("order", "age", "ago", "total", "difference", "duration", "when")  # likeliest first
+_KINDS: tuple[Kind, ...] = get_args(Kind)  # likeliest first
+_OF_AMOUNTS = ("total", "difference", "listed")
 _APOSTROPHES = re.compile(r"['’‘`´]")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _STEM = 5  # characters by which words are compared, so that "operate" is "operation"
@@ -50,6 +51,8 @@ _STATE = re.compile(
     r"\b(?:(?:is|are|am|was|stands?|now|up|down) (?:now )?(?:at|to)|so far|in all|have)\b", re.IGNORECASE
 )
 _REMAINS = re.compile(r"\b(?:still|remain\w*|how (?:much|many) more|to go|whole goal|short of)\b", re.IGNORECASE)
+_LIST = re.compile(r"[,;:?!.–]|\b(?:and|plus|with)\b", re.IGNORECASE)
+_COUNTS = re.compile(r"\b(?:two|three|four|five|six|pair|couple|each|both of|\d+) \w", re.IGNORECASE)
 _YEAR = re.compile(r"\d{4}|next|tomorrow")
 _BEFORE = re.compile("before|un?till?|vor|bis|bevor|avant|jusqu")
 
@@ -116,7 +119,9 @@ def read_question(question: str, day: date) -> TimeWish:
     language = _language(folded)
     matches = {name: pattern.search(folded) for name, pattern in language.patterns.items()}
     is_closed = _CLOSED.match(folded) is not None
-    kinds = tuple(kind for kind in _KINDS if matches.get(kind) and not (is_closed and kind in ("total", "difference")))
+    kinds = tuple(kind for kind in _KINDS if matches.get(kind) and not (is_closed and kind in _OF_AMOUNTS))
+    if "listed" in kinds and not asks_for_money(question):
+        kinds = tuple(kind for kind in kinds if kind != "listed")
     if "ago" in kinds:  # "how many days ago did I order it when it came" asks for a length of time between two events
         kinds = ("duration",) if _WHEN.search(folded) else tuple(kind for kind in kinds if kind != "duration")
     spans = [span for span in find_times(question, day) if span.role != "for" and not span.repeats]
@@ -183,6 +188,17 @@ def counted_nouns(question: str) -> frozenset[str]:
     """The stems of what a question asks the number of ("how many soft rolls"); none for an amount of money."""
     match = _COUNTED.search(question)
     return all_stems(match[1]) if match and not is_currency(match[1].split()[0]) else frozenset()
+
+
+def listed_things(question: str) -> list[frozenset[str]]:
+    """The words of each thing that a question may list: "the boots, a tent and the lamp"."""
+    words = [stems(piece) for piece in _LIST.split(question)]
+    return [own for own in words if own]
+
+
+def counts_things(question: str) -> bool:
+    """Whether a question counts what it asks the price of: "two collars and a bracelet"."""
+    return _COUNTS.search(question) is not None
 
 
 def asks_for_time(question: str) -> bool:

@@ -64,6 +64,50 @@ COPPER = unit("2025-05-01", "I had 1265 dollars in materials in that Legion bill
             "195,000 less 180,000 is 15,000",
         ),
         (
+            "The boots, the tent and the lamp, what do they come to, how much in all?",
+            [
+                unit("2025-01-01", "the boots were 80 pounds"),
+                unit("2025-02-01", "bought a tent, 120 pounds, and the lamp was 15 pounds"),
+            ],
+            "£80, £120 and £15 are £215 together",
+        ),
+        (
+            "when do I hand in the paper?",
+            [unit("2025-05-01", "I hand in the paper two weeks before the congress. The congress is on 20 October.")],
+            (
+                '"two weeks before the congress", said on 1 May 2025, is Monday 6 October 2025, '
+                "counted from 20 October 2025"
+            ),
+        ),
+        (
+            "what date was the contract signed?",
+            [unit("2025-05-28", "we signed the contract two weeks ago")],
+            '"two weeks ago", said on 28 May 2025, is about 14 May 2025, 12 to 18 May 2025',
+        ),
+        (
+            "what month is the wedding in?",
+            [unit("2025-05-28", "the wedding is next month")],
+            '"next month", said on 28 May 2025, is June 2025',
+        ),
+        (
+            "How old is Kayla now?",
+            [unit("2025-03-30", "my daughter Kayla, on the 27th of April, she's turning 24")],
+            "24 on 27 April 2025, 24 years old on 2 June 2025",
+        ),
+        (
+            "How often do I swim?",
+            [unit("2025-03-30", "I swim on Mondays and Thursdays now")],
+            '"Mondays and Thursdays", said on 30 March 2025, is every week on Monday and Thursday',
+        ),
+        (
+            "How many times did I ride the ferry to Skye?",
+            [
+                unit("2025-03-02", "I rode the ferry to Skye yesterday"),
+                unit("2025-04-02", "yesterday I rode the ferry to Skye again"),
+            ],
+            "at least 2 times, as far as you said when: 1 March 2025, 1 April 2025",
+        ),
+        (
             "Which came first, the bill or the oven?",
             [BILL, OVEN],
             "the bill (3 March 2025) came before the oven (19 April 2025)",
@@ -98,6 +142,22 @@ def test_a_line_names_its_sources() -> None:
         (
             "how many hours do I still have to do?",
             [unit("2025-01-01", "it is 800 hours and I've got 360"), unit("2025-02-01", "240 hours signed")],
+        ),
+        (
+            "what do the clutch and the inverter cost together?",
+            [
+                unit("2025-01-01", "the inverter was 71,000 rand"),
+                unit("2025-02-01", "the van needs a clutch, 9,800 at Kenilworth, 8,900 at the man in Epping"),
+            ],
+        ),
+        (
+            "how much for two collars and a bracelet together?",
+            [unit("2025-01-01", "a collar is 3,200 shillings"), unit("2025-02-01", "a bracelet is 600 shillings")],
+        ),
+        ("How many times did I ride the ferry to Skye?", [unit("2025-03-02", "I rode the ferry to Skye yesterday")]),
+        (
+            "when is the party?",
+            [unit("2025-03-05", "the party is a week after the fair, and the fair is one day soon")],
         ),
         ("what is the total of the bowl, the cup, the chews and the collar?", [BILL, COPPER]),
     ],
