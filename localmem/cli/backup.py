@@ -1,11 +1,21 @@
 """`localmem backup | restore`: the whole store as one file, and back. Only parsing and terminal output."""
 
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
 
-from localmem.cli.options import SettingsFlags, json_option, note, print_json, settings_options
+from localmem.cli.options import (
+    SettingsFlags,
+    age_option,
+    identity_option,
+    json_option,
+    note,
+    print_json,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from localmem.store.backup import Backup
@@ -13,9 +23,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
+@age_option
 @settings_options("data_dir", "config")
 @json_option
-def backup(file: Path, flags: SettingsFlags, as_json: bool) -> None:
+def backup(file: Path, flags: SettingsFlags, age: str | None, as_json: bool) -> None:
     """Write all users' data into one file.
 
     A running server need not stop. The copy is of one moment and is verified before it replaces FILE. Of an encrypted
@@ -25,15 +36,26 @@ def backup(file: Path, flags: SettingsFlags, as_json: bool) -> None:
     from localmem.store.opening import settings_keys
 
     settings = flags.load()
-    _print(back_up(settings.store_url, file, settings_keys(settings)), "backed up to", as_json=as_json)
+    keys = settings_keys(settings)
+    if age is None:
+        _print(back_up(settings.store_url, file, keys), "backed up to", as_json=as_json)
+        return
+    from localmem.files import write_atomic
+    from localmem.store.age import encrypt
+
+    with TemporaryDirectory(dir=settings.data, prefix=".backup-") as work:  # nothing plain beside FILE
+        copy = back_up(settings.store_url, Path(work) / "copy", keys)
+        write_atomic(file, encrypt(copy.file.read_bytes(), age), mode=0o600)
+    _print(replace(copy, file=file), "backed up to", as_json=as_json)
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Put an existing store aside, as memory.db.replaced-N.")
+@identity_option
 @settings_options("data_dir", "config")
 @json_option
-def restore(file: Path, force: bool, flags: SettingsFlags, as_json: bool) -> None:
+def restore(file: Path, force: bool, identity: Path | None, flags: SettingsFlags, as_json: bool) -> None:
     """Make a backup the store.
 
     FILE is verified first. Stop the server. What was erased after the backup is there again, unless the store is
@@ -46,7 +68,18 @@ def restore(file: Path, force: bool, flags: SettingsFlags, as_json: bool) -> Non
     settings = flags.load()
     if settings.database is not None:
         raise BadSettings("database is set, and a backup is restored into a data directory; unset it")
-    restored = restore_backup(file, settings.data, settings_keys(settings), replace=force)
+    keys = settings_keys(settings)
+    if identity is None:
+        restored = restore_backup(file, settings.data, keys, replace=force)
+    else:
+        from localmem.files import write_atomic
+        from localmem.store.age import decrypt
+
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=settings.data, prefix=".restore-") as work:
+            plain = Path(work) / "copy"
+            write_atomic(plain, decrypt(file, identity), mode=0o600)
+            restored = restore_backup(plain, settings.data, keys, replace=force)
     _print(restored, "restored", as_json=as_json)
     if restored.aside:
         note(f"the store before is {restored.aside}; delete it when you need it no more")

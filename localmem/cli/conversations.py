@@ -17,6 +17,8 @@ from localmem.cli.local_server import ServerAccess, ask_server, find_server
 from localmem.cli.options import (
     Moment,
     SettingsFlags,
+    age_option,
+    identity_option,
     json_option,
     note,
     open_runtime,
@@ -185,7 +187,8 @@ def session_rows(runtime: "Runtime", user: str, limit: int) -> list[dict[str, An
     show_default=True,
     help="What to write.",
 )
-def export(flags: SettingsFlags, out: Path | None, form: str) -> None:
+@age_option
+def export(flags: SettingsFlags, out: Path | None, form: str, age: str | None) -> None:
     """Export one user's sessions and memory.
 
     `full` is JSONL with the sessions, turns and memory of every system, for `localmem import`. `sessions` is JSONL of
@@ -194,14 +197,21 @@ def export(flags: SettingsFlags, out: Path | None, form: str) -> None:
     """
     from localmem.files import write_atomic
 
+    if age and out is None:
+        raise click.UsageError("--age needs --out FILE")
     settings = flags.load()
     with open_runtime(settings) as runtime:
         lines = (f"{line}\n" for line in _export_lines(runtime, settings.user, form))
-        if out is None:
+        if age and out:
+            from localmem.store.age import encrypt
+
+            write_atomic(out, encrypt("".join(lines).encode(), age))
+        elif out:
+            write_atomic(out, lines)
+        else:
             sys.stdout.writelines(lines)
-            return
-        write_atomic(out, lines)
-    note(f"wrote {out}")
+    if out:
+        note(f"wrote {out}")
 
 
 def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
@@ -226,8 +236,9 @@ def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--user", help="Import as this user instead of the exported one.", metavar="NAME")
+@identity_option
 @settings_options("data_dir", "config")
-def import_(file: Path, user: str | None, flags: SettingsFlags) -> None:
+def import_(file: Path, user: str | None, identity: Path | None, flags: SettingsFlags) -> None:
     """Import what `export` wrote.
 
     After an error nothing is imported. For the exports of other programs there is `localmem remember`.
@@ -235,7 +246,12 @@ def import_(file: Path, user: str | None, flags: SettingsFlags) -> None:
     from localmem.files import read_text
 
     settings = flags.load(user=user)
-    lines = read_text(file, "give a file written by `localmem export`").splitlines()
+    if identity:
+        from localmem.store.age import decrypt
+
+        lines = decrypt(file, identity).decode(errors="replace").splitlines()
+    else:
+        lines = read_text(file, "give a file written by `localmem export`").splitlines()
     with open_runtime(settings) as runtime:
         summary = runtime.store.restore(lines, str(file), user)
     if summary.new:

@@ -38,6 +38,10 @@ model_option = click.option(
     "--model", help="Backbone (see `localmem models list`).", metavar="NAME", shell_complete=complete_models
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+age_option = click.option("--age", help="Encrypt the file for this public key of age.", metavar="RECIPIENT")
+identity_option = click.option(
+    "--identity", type=click.Path(path_type=Path), help="Decrypt FILE with this identity file of age.", metavar="FILE"
+)
 
 _SETTINGS_OPTIONS: Mapping[str, Option] = {
     "config": config_option,

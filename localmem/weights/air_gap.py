@@ -23,7 +23,7 @@ from localmem.weights.folder import PARTIAL, checksum, format_size
 from localmem.weights.offline import bundle
 
 _TOP = "localmem-offline"
-_EXTRAS = "serve,mcp"
+_EXTRAS = "serve,mcp,encryption"
 _INSTALL = """#!/bin/sh
 # Installs localmem from this folder, without a network: sh install [FOLDER]
 set -eu

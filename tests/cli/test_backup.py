@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from localmem.cli import root
-from localmem.errors import StoreError
+from localmem.errors import BadInput, StoreError
 from localmem.store import Store
 from tests.store.lives import add_unit, remember
 
@@ -36,6 +36,30 @@ def test_a_backup_goes_to_another_folder_and_back(home: Path, tmp_path: Path) ->
     document = json.loads(_run("restore", file, "--data-dir", other, "--force", "--json"))
     assert document["aside"] == str(other / "memory.db.replaced-1")
     assert document["rows"]["turns"] == 2
+
+
+def test_files_for_an_age_recipient_are_opened_by_their_identity_alone(home: Path, tmp_path: Path) -> None:
+    pyrage = pytest.importorskip("pyrage")
+    pairs = [pyrage.x25519.Identity.generate() for _ in range(2)]
+    for name, pair in zip(("own", "other"), pairs, strict=True):
+        (tmp_path / name).write_text(f"# created: today\n{pair}\n")
+    backup, export, recipient = tmp_path / "backup.age", tmp_path / "export.age", pairs[0].to_public()
+    _run("backup", backup, "--age", recipient, "--data-dir", home)
+    _run("export", "--user", "ann", "--out", export, "--age", recipient, "--data-dir", home)
+    for file in (backup, export):
+        assert file.read_bytes().startswith(b"age-encryption.org/v1")
+        assert b"add_unit" not in file.read_bytes()
+    for identity in ("other", "absent"):
+        with pytest.raises(BadInput):
+            _run("restore", backup, "--identity", tmp_path / identity, "--data-dir", tmp_path / "new")
+    with pytest.raises(BadInput, match="no public key of age"):
+        _run("export", "--user", "ann", "--out", export, "--age", "age1", "--data-dir", home)
+    _run("restore", backup, "--identity", tmp_path / "own", "--data-dir", tmp_path / "new")
+    _run("import", export, "--identity", tmp_path / "own", "--data-dir", tmp_path / "imported")
+    for folder in ("new", "imported"):
+        with Store.open(tmp_path / folder) as store:
+            assert len(store.session("ann", "s1").turns) == 2
+    assert [path.name for path in home.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_repair_says_what_was_saved(home: Path, tmp_path: Path) -> None:
