@@ -1,7 +1,8 @@
 """Ratings of live conversations by people, as in Keep Me Updated (Bae et al., 2022, section 5.2.2 and appendix E).
 
 A rater talks to one hidden system for several sessions, and after each says from 0 to 100 how far they agree with
-five statements. Each rater's scores are standardised, so that a strict and a kind rater count alike. Reads and writes
+five statements. Each rater's scores are standardised, so that a strict and a kind rater count alike. The replies of a
+run are scored by the same statements as in SeCom (appendix A.10), each as an episode of one session. Reads and writes
 one file of JSON lines; knows no server.
 """
 
@@ -44,11 +45,11 @@ class Rating:
             raise BadInput(f"a rating has scores for {sorted(self.scores)}; give one for each of {sorted(STATEMENTS)}")
 
 
-def append_rating(file: Path, rating: Rating) -> None:
+def append_rating(file: Path, rating: Rating, most: int = MOST) -> None:
     """Write one more line. Raises BadInput for a score out of range."""
-    outside = [score for score in rating.scores.values() if not 0 <= score <= MOST]
+    outside = [score for score in rating.scores.values() if not 0 <= score <= most]
     if outside:
-        raise BadInput(f"a score is {outside[0]:g}; give scores from 0 to {MOST}")
+        raise BadInput(f"a score is {outside[0]:g}; give scores from 0 to {most}")
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(asdict(rating), ensure_ascii=False) + "\n")
 
@@ -98,25 +99,32 @@ def standardize(ratings: Sequence[Rating]) -> list[Rating]:
 
 def export_rows(ratings: Sequence[Rating]) -> list[dict[str, object]]:
     """A row for each rating: whose, of what, the scores as given, and standardised ("" for who scores all alike)."""
-    standardized = {(rating.episode, rating.session): rating.scores for rating in standardize(ratings)}
+    names = ("rater", "episode", "system", "session")
+    standardized = {tuple(getattr(each, name) for name in names): each.scores for each in standardize(ratings)}
     rows = []
     for rating in ratings:
-        own = standardized.get((rating.episode, rating.session), {})
-        head = {name: getattr(rating, name) for name in ("rater", "episode", "system", "session")}
+        head = {name: getattr(rating, name) for name in names}
+        own = standardized.get(tuple(head.values()), {})
         rows.append({**head, **rating.scores, **{f"{name}_standardized": own.get(name, "") for name in STATEMENTS}})
     return rows
 
 
-def rating_rows(ratings: Sequence[Rating], *, by_session: bool = False) -> list[dict[str, object]]:
-    """A row for each system, or for each of its sessions: standardised means with 95 % intervals over episodes."""
+def rating_rows(
+    ratings: Sequence[Rating], *, by_session: bool = False, as_given: bool = False
+) -> list[dict[str, object]]:
+    """A row for each system, or for each of its sessions: means with 95 % intervals over episodes.
+
+    The scores are standardised by rater, or `as_given`.
+    """
     groups: defaultdict[tuple[str, int], list[Rating]] = defaultdict(list)
-    for rating in standardize(ratings):
+    for rating in ratings if as_given else standardize(ratings):
         groups[rating.system, rating.session if by_session else 0].append(rating)
-    rows = []
+    rows, sign = [], "" if as_given else "+"
     for (system, session), members in sorted(groups.items(), key=lambda item: (item[0][1], item[0][0])):
         clusters = [rating.episode for rating in members]
         means = {
-            name: estimate([rating.scores[name] for rating in members], clusters).as_text("+", 2) for name in STATEMENTS
+            name: estimate([rating.scores[name] for rating in members], clusters).as_text(sign, 2)
+            for name in STATEMENTS
         }
         place: dict[str, object] = {"session": session} if by_session else {}
         counts = {"episodes": len(set(clusters)), "ratings": len(members)}

@@ -97,11 +97,32 @@ class RatingDesk:
 def create_rating_app(plan: RatingPlan, settings: Settings) -> FastAPI:
     """The app of a plan whose runtimes the caller opens and closes."""
     app = FastAPI(title="localmem ratings", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.visitors = Visitors(Authenticator(settings, KeyRing({}), token_urlsafe(32), plan.now))
+    app.state.visitors = new_visitors(settings, plan.now)
     app.state.desk = RatingDesk(plan)
     for part in (rendering.router, router):
         app.include_router(part)
     return app
+
+
+def new_visitors(settings: Settings, now: Callable[[], datetime]) -> Visitors:
+    """The visitors of a page for this machine alone, without keys."""
+    return Visitors(Authenticator(settings, KeyRing({}), token_urlsafe(32), now))
+
+
+def rater_of(form: Mapping[str, str]) -> str:
+    """The name in a form. Raises BadInput for none."""
+    rater = form.get("rater", "").strip()[:_MOST_NAME]
+    if not rater:
+        raise BadInput("the name is empty; give a name, the same at each visit")
+    return rater
+
+
+def scores_of(form: Mapping[str, str]) -> dict[str, float]:
+    """The scores in a form, by statement. Raises BadInput for one that is missing."""
+    try:
+        return {name: float(form[name]) for name in STATEMENTS}
+    except (KeyError, ValueError) as error:
+        raise BadInput("a score is missing or no number; give all five") from error
 
 
 def _desk(request: Request) -> RatingDesk:
@@ -136,10 +157,7 @@ async def show(request: Request) -> Response:
 @router.post("/start")
 def start(request: Request, form: Form) -> Response:
     """Begin under a name."""
-    rater = form.get("rater", "").strip()[:_MOST_NAME]
-    if not rater:
-        raise BadInput("the name is empty; give a name, the same at each visit")
-    _desk(request).begin(cookie_of(request), rater)
+    _desk(request).begin(cookie_of(request), rater_of(form))
     return redirect("/")
 
 
@@ -167,9 +185,5 @@ def rate(request: Request, form: Form) -> Response:
     episode = _episode(request)
     if not episode.is_rating:
         raise BadInput("this session is not over; end it before you rate it")
-    try:
-        scores = {name: float(form[name]) for name in STATEMENTS}
-    except (KeyError, ValueError) as error:
-        raise BadInput("a score is missing or no number; move all five sliders") from error
-    _desk(request).rate(cookie_of(request), episode, scores)
+    _desk(request).rate(cookie_of(request), episode, scores_of(form))
     return redirect("/")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from localmem.cli.options import SettingsFlags, json_option, note, print_json, settings_options
+from localmem.errors import BadInput
 
 RATINGS = "ratings.jsonl"
 _FILE = click.Path(path_type=Path)
@@ -55,14 +56,44 @@ def rate_serve(
         uvicorn.run(create_rating_app(plan, settings[0]), host="127.0.0.1", port=port, log_level="warning")
 
 
+@rate.command("replies")
+@click.argument("run", type=_FILE)
+@click.option("--system", "systems", multiple=True, help="Memory system; default: all. Repeatable.", metavar="NAME")
+@click.option("--out", type=_FILE, required=True, help="Folder of the ratings.", metavar="DIR")
+@click.option("--port", type=click.IntRange(1, 65535), default=8322, show_default=True, help="Port of the page.")
+@settings_options("config")
+def rate_replies(run: Path, systems: tuple[str, ...], out: Path, port: int, flags: SettingsFlags) -> None:
+    """Serve a page to score a run's replies.
+
+    As in SeCom (appendix A.10): a rater sees what the conversation says, the question and a reply of a hidden system,
+    and scores it by five statements. RUN is the --out of `localmem eval run`.
+    """
+    import uvicorn
+
+    from localmem.evaluation.answers import answers_of, read_answers
+    from localmem.experiments.runs import ANSWERS
+    from localmem.server.reply_rating import ReplyDesk, create_reply_rating_app
+
+    answers = [answer for answer in answers_of(read_answers(run / ANSWERS)) if not answer.error]
+    answers = [answer for answer in answers if not systems or answer.work.system in systems]
+    if not answers:
+        raise BadInput(f"{run} has no reply of {', '.join(systems) or 'any system'}; name others with --system")
+    out.mkdir(parents=True, exist_ok=True)
+    app = create_reply_rating_app(ReplyDesk(answers, out / RATINGS), flags.read(), lambda: datetime.now(UTC))
+    note(f"serving http://127.0.0.1:{port}; ratings go to {out / RATINGS}")
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+
+
 @rate.command("report")
 @click.argument("folder", type=_FILE)
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print every rating as a row of CSV.")
-def rate_report(folder: Path, as_json: bool, as_csv: bool) -> None:
+@click.option("--as-given", is_flag=True, help="Print means of the scores as they were given.")
+def rate_report(folder: Path, as_json: bool, as_csv: bool, as_given: bool) -> None:
     """Print the standardised ratings of each system, and by session.
 
-    FOLDER is the --out of `serve`. Each rater's scores are standardised; intervals of 95 % are over episodes.
+    FOLDER is the --out of `serve` or `replies`. Each rater's scores are standardised, unless --as-given; intervals of
+    95 % are over episodes.
     """
     from localmem.evaluation.ratings import export_rows, rating_rows, read_ratings
     from localmem.reporting.sections import Table
@@ -74,7 +105,10 @@ def rate_report(folder: Path, as_json: bool, as_csv: bool) -> None:
         writer.writeheader()
         writer.writerows(rows)
         return
-    tables = {"systems": rating_rows(ratings), "sessions": rating_rows(ratings, by_session=True)}
+    tables = {
+        "systems": rating_rows(ratings, as_given=as_given),
+        "sessions": rating_rows(ratings, by_session=True, as_given=as_given),
+    }
     if as_json:
         print_json(tables)
         return
