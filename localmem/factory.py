@@ -16,6 +16,7 @@ from localmem.chat.reader import Reader
 from localmem.chat.responder import Sampling
 from localmem.config import Settings, system_options
 from localmem.errors import BadInput, BadSettings
+from localmem.llm.adapters import require_proved
 from localmem.llm.gpu_installation import require_gpu
 from localmem.memory import Memory
 from localmem.systems import (
@@ -63,6 +64,8 @@ __all__ = [
     "memory_position",
     "pair_classifier",
     "pair_model",
+    "proved_classifier",
+    "proved_segmenter",
     "reader",
     "remote_llm",
     "reranker",
@@ -240,6 +243,18 @@ def pair_classifier(name: str, device: str = "auto") -> "PairClassifier":
     return RelatedPairClassifier(classifier, _base_encoder(base, device)) if base else classifier
 
 
+def proved_classifier(name: str, device: str = "auto") -> "PairClassifier":
+    """The classifier for memory systems. Raises BadSettings where it was measured and failed."""
+    require_proved(model_folder(name))
+    return pair_classifier(name, device)
+
+
+def proved_segmenter(name: str, device: str = "auto") -> "Segmenter":
+    """The segmenter for memory systems. Raises BadSettings where it was measured and failed."""
+    require_proved(model_folder(name))
+    return trained_segmenter(name, device)
+
+
 @cache
 def _base_encoder(name: str, device: str) -> "Encoder":
     """The encoder that a shipped part is based on."""
@@ -330,9 +345,9 @@ SYSTEMS: Mapping[str, System[Any]] = {
 class Parts(systems.Parts):
     """Parts whose trained models are those of the manifest, or in folders."""
 
-    load_classifier: "Callable[[str], PairClassifier]" = field(default=pair_classifier, kw_only=True)
+    load_classifier: "Callable[[str], PairClassifier]" = field(default=proved_classifier, kw_only=True)
     load_reranker: "Callable[[str], Reranker]" = field(default=lambda name: reranker(name, "auto"), kw_only=True)
-    load_segmenter: "Callable[[str], Segmenter]" = field(default=trained_segmenter, kw_only=True)
+    load_segmenter: "Callable[[str], Segmenter]" = field(default=proved_segmenter, kw_only=True)
     load_compressor: "Callable[[str], Compressor]" = field(default=compressor, kw_only=True)
     find_compressor: "Callable[[], str | None]" = field(default=installed_compressor, kw_only=True)
 

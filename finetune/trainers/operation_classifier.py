@@ -5,6 +5,7 @@ inferences into operations), and NLI transfer (it learns inference, then operati
 `finetune.trainers.pair_trainers`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,11 @@ from pydantic import Field
 
 from finetune.operation_pairs import Fold, hold_out
 from finetune.operation_statements import make_pairs, read_blocks
-from finetune.run_folder import Card, save_run
+from finetune.run_folder import Card, is_first_process, save_run
 from finetune.trainers.pair_trainers import FRESH, StoredPart, fit_pairs, freeze_layers, make_learner
 from finetune.trainers.training import REPORT, TrainingJob, TrainingRecipe, TrainingResult, base_folder, update_recipe
 from localmem.classification import OPERATIONS
-from localmem.classification.encoder_part import part_notes
-from localmem.classification.pair_classifier import INFERENCES, NOTES, config_of, labels_of
+from localmem.classification.pair_classifier import INFERENCES, config_of, labels_of
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import (
     SHIPPED,
@@ -30,6 +30,8 @@ from localmem.evaluation.datasets.labelled_pairs import (
     read_inference,
     read_operations,
 )
+from localmem.llm.adapters import AdapterNotes, save_notes
+from localmem.retrieval.encoder_part import NOTES, part_notes
 from localmem.weights.manifest import Role
 
 if TYPE_CHECKING:
@@ -154,7 +156,19 @@ def train_pairs(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson
         )
     else:
         save_run(job, model, tokenizer, _card(recipe, base, lesson), result, results, role)
+    _refuse_if_trivial(job, base, lesson, result.measures["accuracy"])
     return result
+
+
+def _refuse_if_trivial(job: TrainingJob[OperationRecipe], base: str, lesson: PairLesson, accuracy: float) -> None:
+    """Note against the use of a classifier that is right no more often than always the most frequent label."""
+    label, count = Counter(pair.label for pair in lesson.pairs.held_out).most_common(1)[0]
+    share = count / len(lesson.pairs.held_out)
+    if accuracy > share or not is_first_process():
+        return
+    failure = f"it is right for {accuracy:.3f} of the validation pairs, and always {label} for {share:.3f}"
+    job.notify(f"{job.out} is no better than a trivial rule: {failure}; memory systems refuse it")
+    save_notes(job.out, AdapterNotes(base=base, failed=(failure,)))
 
 
 def add_statement_pairs(pairs: Sequence[LabelledPair], recipe: OperationRecipe) -> list[LabelledPair]:

@@ -15,10 +15,10 @@ from finetune.operation_pairs import Fold
 from finetune.trainers import training
 from finetune.trainers.training import Measure, TrainingJob, TrainingRecipe, TrainingResult
 from localmem.classification import pair_classifier
-from localmem.classification.encoder_part import save_part
-from localmem.classification.pair_classifier import LABELS, NOTES, SPLIT_LAYERS, is_t5, t5_input
+from localmem.classification.pair_classifier import LABELS, SPLIT_LAYERS, is_t5, t5_input
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair
+from localmem.retrieval.encoder_part import NOTES, save_part
 
 if TYPE_CHECKING:
     import torch

@@ -21,10 +21,10 @@ from pydantic import TypeAdapter
 
 from localmem.batching import Batched, map_by_length
 from localmem.classification import OPERATIONS, Operation, OperationLabel, PairClassifier
-from localmem.classification.encoder_part import BASE, load_part, part_base
 from localmem.errors import BadInput, ModelMissing, requires
 from localmem.files import read_json
 from localmem.llm.device import fastest_cpu_dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
+from localmem.retrieval.encoder_part import BASE, load_part, notes_of, part_base
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,6 @@ Pairs = Sequence[tuple[str, str]]
 Probabilities = NDArray[np.float32]
 Encoded = dict[str, list[int]]  # one pair: the token ids and the other outputs of the tokenizer
 
-NOTES = "localmem"  # the config's field for notes from the training
 LABELS = "labels"  # the note that holds a T5's labels, in the order of their digits
 SPLIT_LAYERS = "apart"  # the note with the number of a BERT's layers that process the two texts of a pair separately
 
@@ -65,7 +64,7 @@ def has_head(config: Mapping[str, object]) -> bool:
 def labels_of(config: Mapping[str, object]) -> tuple[str, ...]:
     """The model's labels, in its order; none if the config names none."""
     if is_t5(config) and not has_head(config):
-        labels = _notes_of(config).get(LABELS)
+        labels = notes_of(config).get(LABELS)
         return tuple(map(str, labels)) if isinstance(labels, list) else ()
     names = config.get("id2label")
     return tuple(str(names[number]) for number in sorted(names, key=int)) if isinstance(names, dict) else ()
@@ -73,19 +72,14 @@ def labels_of(config: Mapping[str, object]) -> tuple[str, ...]:
 
 def base_of(config: Mapping[str, object]) -> str | None:
     """The encoder that the model is stored without; None for one that is stored whole."""
-    base = _notes_of(config).get(BASE)
+    base = notes_of(config).get(BASE)
     return None if base is None else str(base)
 
 
 def split_layers_of(config: Mapping[str, object]) -> int:
     """The number of layers that process the two texts of a pair separately; 0 for an ordinary model."""
-    layers = _notes_of(config).get(SPLIT_LAYERS)
+    layers = notes_of(config).get(SPLIT_LAYERS)
     return layers if isinstance(layers, int) else 0
-
-
-def _notes_of(config: Mapping[str, object]) -> Mapping[str, object]:
-    notes = config.get(NOTES)
-    return notes if isinstance(notes, dict) else {}
 
 
 def t5_input(first: str, second: str) -> str:
@@ -114,7 +108,7 @@ class PairWeights(ABC):
         try:
             with no_progress_bar():
                 model = self._load(folder, dtype)
-            words = part_base(_notes_of(config)) if BASE in _notes_of(config) else folder
+            words = part_base(notes_of(config)) if BASE in notes_of(config) else folder
             self._tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(words), **_LOCAL)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
@@ -122,7 +116,7 @@ class PairWeights(ABC):
         self._model = model.eval().to(target)
         self.on_cpu = target == "cpu"
         self.labels = labels_of(config)
-        self.notes = _notes_of(config)
+        self.notes = notes_of(config)
 
     @abstractmethod
     def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
@@ -160,7 +154,7 @@ class EncoderWeights(PairWeights):
     def _load(self, folder: Path, dtype: "torch.dtype") -> "PreTrainedModel":
         from transformers import AutoModelForSequenceClassification
 
-        notes = _notes_of(config_of(folder))
+        notes = notes_of(config_of(folder))
         model: PreTrainedModel = (
             load_part(folder, notes, dtype)
             if BASE in notes

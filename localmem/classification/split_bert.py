@@ -15,8 +15,9 @@ from transformers import BertConfig, BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from localmem.batching import map_by_length
-from localmem.classification.pair_classifier import NOTES, SPLIT_LAYERS, Encoded, EncoderWeights, Pairs, Probabilities
+from localmem.classification.pair_classifier import SPLIT_LAYERS, Encoded, EncoderWeights, Pairs, Probabilities
 from localmem.errors import BadInput
+from localmem.retrieval.encoder_part import NOTES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

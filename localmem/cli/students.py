@@ -169,7 +169,7 @@ def end_to_end(
 @click.option("--teacher", required=True, help="Model that the student learned from.", metavar="MODEL")
 @recipe_options(ProofRecipe, file=False)
 @click.option("--out", type=FOLDER, required=True, help="Folder for the report.", metavar="DIR")
-@click.option("--force", is_flag=True, help="Let the adapter be used whatever is found.")
+@click.option("--force", is_flag=True, help="Let the student be used whatever is found.")
 @config_option
 @json_option
 def prove(
@@ -189,7 +189,7 @@ def prove(
     Student, teacher, base and two trivial rules answer held-out traces in one run. To pass, the student needs 97 % of
     the teacher's score by human answers (100 % where the lessons were compared with these), more than the better rule,
     99.5 % valid answers even without the grammar, three times the teacher's tokens a second, and no harm to whole
-    systems where `people` are named. An adapter that fails is refused wherever it is named.
+    systems where `people` are named. A student that fails is refused wherever it is named.
     """
     with step_progress() as progress:
         report = prove_student(

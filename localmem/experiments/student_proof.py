@@ -31,7 +31,7 @@ from localmem.evaluation.runner import Track
 from localmem.experiments import runs
 from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, ignore_progress
 from localmem.experiments.scenarios import ScenarioRecipe, measure_scenarios
-from localmem.llm.adapters import read_notes, save_notes
+from localmem.llm.adapters import AdapterNotes, read_notes, save_notes
 from localmem.reporting.bootstrap import Ratio
 from localmem.reporting.provenance import machine, versions
 from localmem.reporting.sections import Chapter, Report, Table, read_section, write_pages
@@ -70,12 +70,12 @@ def prove_student(
 ) -> Report:
     """Measure the student in `folder`, its base (`settings.model`) and its teacher on a collection's test traces.
 
-    Writes report.html, report.md and report.json into `out`. An adapter that fails is refused wherever it is named,
+    Writes report.html, report.md and report.json into `out`. A student that fails is refused wherever it is named,
     unless `force`; `figures["passed"]` says whether it passed. Raises BadInput.
     """
     student = find_student(folder)
-    notes = read_notes(folder) if student.kind == "adapter" else None
-    if notes:
+    notes = read_notes(folder) or (AdapterNotes(base=settings.model) if student.kind == "part" else None)
+    if notes and notes.failed:
         save_notes(folder, notes.model_copy(update={"failed": ()}))  # an earlier verdict would keep it from loading
     try:
         proofs = [
@@ -84,7 +84,7 @@ def prove_student(
         ]
         effects = _measure_effect(settings, student, proofs, recipe, notify, progress) if recipe.people else []
     except BaseException:
-        if notes:
+        if notes and notes.failed:
             save_notes(folder, notes)
         raise
     failed = (

@@ -29,7 +29,7 @@ class AdapterNotes(BaseModel):
     """The base model's name, the sha256 of each prompt file that was learned, and that of the chat template.
 
     `worse` are the measures at which `localmem distill check` found it worse than its base, `failed` what it did not
-    reach in `localmem distill prove`.
+    reach in `localmem distill prove`. A trained part of another role has notes for these alone.
     """
 
     base: str
@@ -76,6 +76,13 @@ def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
         raise BadSettings(
             f"the adapter in {folder} was trained with DoRA, which must be merged; run `localmem distill merge`"
         )
+    notes = require_proved(folder)
+    for change in list_changes(notes, template_sha256) if notes else ():
+        log.warning("adapter %s: %s; train it again", folder.name, change)
+
+
+def require_proved(folder: Path) -> AdapterNotes | None:
+    """The notes of an adapter or a trained part. Raises BadSettings where a measurement speaks against its use."""
     notes = read_notes(folder)
     if notes and notes.worse:
         raise BadSettings(
@@ -84,11 +91,10 @@ def warn_of_changes(folder: Path, template_sha256: str | None) -> None:
         )
     if notes and notes.failed:
         raise BadSettings(
-            f"the adapter in {folder} failed its proof: {'; '.join(notes.failed)}; train it again, or run `localmem "
-            "distill prove` with --force"
+            f"{folder} failed when it was measured: {'; '.join(notes.failed)}; train it again, run `localmem distill "
+            f"prove` with --force, or delete {FILE} there"
         )
-    for change in list_changes(notes, template_sha256) if notes else ():
-        log.warning("adapter %s: %s; train it again", folder.name, change)
+    return notes
 
 
 def _is_dora(folder: Path) -> bool:

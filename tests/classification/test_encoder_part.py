@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from finetune.trainers.pair_trainers import StoredPart, freeze_layers
-from localmem.classification.encoder_part import WEIGHTS, part_notes
-from localmem.classification.pair_classifier import NOTES, PairModel
+from localmem.classification.pair_classifier import PairModel
 from localmem.errors import BadSettings, ModelDamaged
+from localmem.retrieval.encoder_part import NOTES, WEIGHTS, part_notes
 from tests.finetune.small import small_encoder
 
 PAIRS = [("a cat", "a dog"), ("a dog sleeps", "the cat")]

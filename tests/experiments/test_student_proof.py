@@ -39,7 +39,7 @@ def test_a_student_without_its_teacher_s_speed_fails_and_is_refused_until_it_is_
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "tokens a second over the teacher" in page
     assert "most similar prompt" in page
-    with pytest.raises(BadSettings, match="failed its proof: choose: "):
+    with pytest.raises(BadSettings, match="failed when it was measured: choose: "):
         warn_of_changes(run, None)
     words = ["prove", str(collection), "--stage", "choose", "--student", STARTER, "--adapter", str(run)]
     words += ["--teacher", STARTER, "--set", "limit=3", "--out", str(tmp_path / "out")]

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 import finetune.trainers.operation_classifier as operations
-from finetune.trainers.operation_classifier import NLI, OperationRecipe, label_weights, train
+from finetune.operation_pairs import Fold
+from finetune.trainers.operation_classifier import NLI, OperationRecipe, PairLesson, label_weights, train
 from finetune.trainers.training import CHECKPOINTS, TrainingJob, update_recipe
 from localmem.classification import OPERATIONS
-from localmem.errors import BadInput, ModelMissing
+from localmem.errors import BadInput, BadSettings, ModelMissing
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
-from localmem.factory import pair_classifier
+from localmem.factory import pair_classifier, proved_classifier
 from tests.finetune.play import VOCABULARY, inference_file, operation_file, write_lines
 from tests.finetune.small import small_encoder
 
@@ -156,6 +157,17 @@ def test_rare_labels_weigh_more() -> None:
     by_label = label_weights(pairs, OPERATIONS)
     assert by_label["DELETE"] == pytest.approx(3 * by_label["PASS"])
     assert sum(by_label[pair.label] for pair in pairs) == pytest.approx(len(pairs))
+
+
+def test_memory_systems_refuse_a_classifier_that_is_no_better_than_the_most_frequent_label(job: Job) -> None:
+    held_out = [LabelledPair("a", "b", label, label) for label in ("APPEND", "APPEND", "APPEND", "PASS")]
+    lesson = PairLesson(OPERATIONS, Fold([], held_out), [], "Operations")
+    job.out.mkdir()
+    operations._refuse_if_trivial(job, "minilm-l6-v2", lesson, 0.76)
+    assert not list(job.out.iterdir())
+    operations._refuse_if_trivial(job, "minilm-l6-v2", lesson, 0.75)
+    with pytest.raises(BadSettings, match=r"right for 0.750 of the validation pairs, and always APPEND for 0.750"):
+        proved_classifier(str(job.out))
 
 
 def test_mistakes_are_reported_before_the_first_step(job: Job, tmp_path: Path) -> None:

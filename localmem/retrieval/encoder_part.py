@@ -1,4 +1,4 @@
-"""A trained pair classifier stored without what it shares with its encoder: the layers that learned, and the head.
+"""A trained classifier stored without what it shares with its encoder: the layers that learned, and the head.
 
 Linear layers are int8 rows with a scale each, the rest float16, so that a classifier of MiniLM is a few megabytes. The
 folder's config names the encoder and the checksum of its weights; embeddings, lower layers and tokenizer are the
@@ -19,10 +19,17 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+NOTES = "localmem"  # the config's field for notes from the training
 WEIGHTS = "part.safetensors"
 BASE, BASE_SHA256 = "base", "base_sha256"  # notes in the config
 _SCALE = ".scale"  # ends the name of the scales of an int8 weight's rows
 _BASE_WEIGHTS = "model.safetensors"
+
+
+def notes_of(config: Mapping[str, object]) -> Mapping[str, object]:
+    """The notes in a model's config.json; empty where there are none."""
+    notes = config.get(NOTES)
+    return notes if isinstance(notes, dict) else {}
 
 
 def part_notes(base: str) -> dict[str, object]:
@@ -34,6 +41,7 @@ def save_part(folder: Path, model: "PreTrainedModel") -> None:
     """Write the model's config, and the weights that learn (those with `requires_grad`)."""
     from safetensors.torch import save_file
 
+    model.config.architectures = [type(model).__name__]
     trained = {name: weight.detach() for name, weight in model.named_parameters() if weight.requires_grad}
     folder.mkdir(parents=True, exist_ok=True)
     model.config.save_pretrained(str(folder))
@@ -45,7 +53,7 @@ def load_part(folder: Path, notes: Mapping[str, object], dtype: "torch.dtype") -
     """The whole classifier. Raises BadSettings for an encoder with other weights, ModelDamaged for a bad file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
-    from transformers import AutoConfig, AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
     base = part_base(notes)
     if weights_checksum(base / _BASE_WEIGHTS) != notes.get(BASE_SHA256):
@@ -53,10 +61,10 @@ def load_part(folder: Path, notes: Mapping[str, object], dtype: "torch.dtype") -
             f"{folder.name} was trained on other weights of {notes[BASE]} than those in {base}; pull it again"
         )
     config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    reads_tokens = any(kind.endswith("ForTokenClassification") for kind in config.architectures or ())
+    kind = AutoModelForTokenClassification if reads_tokens else AutoModelForSequenceClassification
     with _without_report():
-        model: PreTrainedModel = AutoModelForSequenceClassification.from_pretrained(
-            str(base), config=config, local_files_only=True
-        )
+        model: PreTrainedModel = kind.from_pretrained(str(base), config=config, local_files_only=True)
     try:
         trained = _unpack(load_file(str(folder / WEIGHTS)))
     except (OSError, SafetensorError) as error:
