@@ -207,7 +207,7 @@ class Canaries(logging.Handler):
         name = f"user{self._plans}n{number}"
         _, key = KeyFile(self._live.runtime.settings.key_file).create(KeySettings(user=name), START)
         headers = {"authorization": f"Bearer {key}"}
-        http = clients.enter_context(httpx.Client(base_url=self._live.url, headers=headers, timeout=60))
+        http = clients.enter_context(httpx.Client(base_url=self._live.url, headers=headers, timeout=600))
         person = Person(name, f"zq{self._plans}x{number}canary", http)
         http.post("/login", data={"token": _form_token(person), "key": key})
         return person

@@ -184,7 +184,7 @@ def test_a_user_who_wrote_again_after_a_cut_off_erasure_can_be_erased(store: Sto
     _fill(store)
     assert store._database.keys
     store._database.keys.destroy("ann")
-    store.journal("ann", "rsum").add_turns("s2", make_turns("s2", CANARY))
+    store.journal("ann", "rsum").add_turns("s9", make_turns("s9", CANARY))
     assert store.delete_user("ann").remaining == 0
     assert store.users() == []
 
