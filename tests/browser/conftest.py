@@ -129,7 +129,9 @@ def site(
 ) -> Iterator[Site]:
     """The page over a memory of five talks; nothing may go wrong in it unseen."""
     monkeypatch.delenv("LOCALMEM_WRITE_SNAPSHOTS", raising=False)  # it is no setting
-    settings = load_settings(None, {"data": tmp_path, "server": {"port": 0}, "llm": {"backend": "transformers"}})
+    settings = load_settings(
+        None, {"data": tmp_path, "server": {"port": 0}, "llm": {"backend": "transformers"}, "chat": {"max_tokens": 40}}
+    )
     with Runtime(settings) as runtime:
         runtime.agent("me").writer.read(_talks())
         with running(runtime, Clock(NOW)) as (server, url):

@@ -8,7 +8,7 @@ import logging
 import re
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from time import perf_counter
 from typing import Annotated, Literal
@@ -27,6 +27,7 @@ from localmem.server.page.rendering import new_router, redirect, render, render_
 from localmem.server.page.visitors import TOKEN_HEADER, CurrentVisitor, Form, visitors_of
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import ChatRequest, MemoryMode, SentMessage, parse_chat
+from localmem.text.support import Statement, read_statements
 from localmem.text.utterances import split_sentences
 from localmem.times.annotate import show_times
 from localmem.types import Hit, Reply, Unit
@@ -65,7 +66,10 @@ class SayRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A recalled memory beside a reply; `number` is its mark, `is_quoted` says that the reply repeats its words."""
+    """A recalled memory beside a reply; `number` is its mark, `is_quoted` says that the reply repeats its words.
+
+    `statements` are the sentences of the reply that rest on it.
+    """
 
     number: int
     unit: Unit
@@ -73,6 +77,7 @@ class Evidence:
     text: str
     score: float
     is_quoted: bool
+    statements: tuple[str, ...] = ()
 
 
 @router.api_route("/", methods=["GET", "HEAD"])  # some clients look here whether a server is up
@@ -122,8 +127,16 @@ async def _lines(stream: ReplyStream, services: SharedServices, visitor: Current
         while not isinstance(event, Reply):
             yield _line({"text": event})
             event = await stream.next()
-        html = _render_evidence(event, services.runtime.agent(visitor.user).memory.bank)
-        yield _line({"html": html, "session": stream.session, "reply": event.completion.text})
+        evidence, statements = support_reply(event)
+        html = _render_evidence(event, evidence, statements, services.runtime.agent(visitor.user).memory.bank)
+        marks = [
+            {"text": each.text, "unheard": each.unheard}
+            if each.memory is None
+            else {"text": each.text, "number": evidence[each.memory].number}
+            for each in statements
+        ]
+        reply = event.completion.text
+        yield _line({"html": html, "session": stream.session, "reply": reply, "statements": marks})
     except Exception as error:  # the status is sent; an error can only be reported in the stream
         log.warning("a reply ended early: %s", error, exc_info=not isinstance(error, LocalmemError | ApiError))
         yield _line({"error": to_api_error(error).message})
@@ -135,10 +148,24 @@ def _line(values: dict[str, object]) -> str:
     return json.dumps(values, ensure_ascii=False) + "\n"
 
 
-def _render_evidence(reply: Reply, bank: Bank) -> str:
+def support_reply(reply: Reply) -> tuple[list[Evidence], list[Statement]]:
+    """What was recalled for a reply, and which of its sentences rest on which of that, or on nothing."""
+    text, today = reply.completion.text, reply.turn.time.date()
+    evidence = list_evidence(reply.recall.hits, text, today)
+    context = "\n".join(message.content for message in reply.prompt.messages)
+    memories = [show_times(item.unit, today) for item in evidence]
+    statements = read_statements(text, memories, context, [today, *(item.unit.time.date() for item in evidence)])
+    for place, item in enumerate(evidence):
+        own = tuple(each.text for each in statements if each.memory == place)
+        evidence[place] = replace(item, statements=own)
+    return evidence, statements
+
+
+def _render_evidence(reply: Reply, evidence: Sequence[Evidence], statements: Sequence[Statement], bank: Bank) -> str:
     return render_text(
         "evidence.html",
-        evidence=list_evidence(reply.recall.hits, reply.completion.text, reply.turn.time.date()),
+        evidence=sorted(evidence, key=lambda item: not (item.is_quoted or item.statements)),
+        doubtful=[each for each in statements if each.unheard],
         workings=reply.recall.workings,
         listed=set(bank.units),
         trimmed=reply.completion.trimmed,
@@ -146,10 +173,7 @@ def _render_evidence(reply: Reply, bank: Bank) -> str:
 
 
 def list_evidence(hits: Sequence[Hit], text: str, today: date) -> list[Evidence]:
-    """The recalled memories, those that a reply quotes first, else best first.
-
-    Only a quotation, word for word, is said to rest on a memory: of free words nobody could tell for certain.
-    """
+    """The recalled memories, those that a reply quotes word for word first, else best first."""
     quoted = [" ".join(quote.replace("'", '"').split()) for quote in _QUOTED.findall(text)]
     rows = []
     for hit in hits:

@@ -14,7 +14,6 @@ from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.views import ViewRetriever, exchange_of
 from localmem.server.page.memory_views import Row, row_of
 from localmem.systems.evidence.evidence_memory import EvidenceMemory
-from localmem.systems.evidence.relevance import probability_of_need
 from localmem.text.pins import recall_with_pins
 from localmem.types import Hit, Message, Recall, Session, Turn
 
@@ -62,13 +61,12 @@ def explain(agent: Conversation, question: str, now: datetime) -> Explanation:
     recall = recall_with_pins(memory, session)
     prompt = agent.responder.prepare(session, recall=recall).prompt
     recalled = {exchange_of(hit.unit.id) for hit in recall.hits}
-    is_evidence = isinstance(memory, EvidenceMemory)
     return Explanation(
         question=question,
         recall=recall,
         views=_views(memory, question, Scope(now=now)),
         candidates=_candidates(memory, question, now, recalled),
-        need=probability_of_need(question) if is_evidence else None,
+        need=memory.probability_of_need(question) if isinstance(memory, EvidenceMemory) else None,
         floor=memory.floor if isinstance(memory, EvidenceMemory) else None,
         prompt=prompt.messages,
     )

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,19 @@ def test_a_message_of_another_page_is_refused(live: LiveServer, visit: Visit) ->
     assert live.log() == []
 
 
-def test_only_a_quotation_is_said_to_rest_on_a_memory() -> None:
+def test_a_statement_shows_the_memory_it_rests_on_or_that_none_says_it(live: LiveServer, visit: Visit) -> None:
+    visit.add("My sister Clara lives in Lyon.")
+    live.llm.answer = lambda _: "Your sister Clara lives in Lyon. You told me that her cat Minka is ill."
+    last: dict[str, Any] = _say(visit, "Where does my sister Clara live?")[-1]
+    assert [{name: value for name, value in each.items() if name != "text"} for each in last["statements"]] == [
+        {"number": 1},
+        {"unheard": "Minka"},
+    ]
+    assert "used in the reply" in last["html"]
+    assert "<strong>Minka</strong>" in last["html"]
+
+
+def test_a_quotation_is_marked() -> None:
     boat = unit("boat", "User: I have a boat. It is blue.")
     sea = unit("sea", "User: I like the sea.", time=START + timedelta(days=1))
     reply = 'On 2 March 2026 you said: "It is blue."'

@@ -60,6 +60,24 @@ async function* readLines(response) {
   }
 }
 
+// Marks the sentences that rest on a memory with its number, which CSS shows, and those that rest on none.
+function markStatements(words, statements) {
+  const text = words.textContent;
+  const parts = [];
+  let end = 0;
+  for (const statement of statements) {
+    const start = text.indexOf(statement.text, end);
+    if (start < 0) continue;
+    const span = document.createElement("span");
+    span.className = statement.unheard ? "doubtful" : "rests";
+    if (statement.number) span.dataset.number = statement.number;
+    span.textContent = statement.text;
+    parts.push(text.slice(end, start), span);
+    end = start + statement.text.length;
+  }
+  words.replaceChildren(...parts, text.slice(end));
+}
+
 async function answer(form, turn) {
   const response = await fetch("/chat/reply", {
     method: "POST",
@@ -79,6 +97,7 @@ async function answer(form, turn) {
   for await (const line of readLines(response)) {
     if (line.error) throw new Error(line.error);
     if (line.text) words.textContent += line.text;
+    if (line.statements) markStatements(words, line.statements);
     if (line.html) turn.insertAdjacentHTML("beforeend", line.html); // made by the server, which escapes every text
     if (line.session) {
       form.dataset.session = line.session;
