@@ -63,7 +63,7 @@ class Conversation:
         self._lock = threading.RLock()
         self._ending = threading.Lock()
         self.memory = memory
-        self.writer = MemoryWriter(memory, self._journal, quarantine=quarantine)
+        self.writer = MemoryWriter(memory, self._journal, quarantine=quarantine, reread=self._reread)
         self.responder = Responder(
             memory=memory,
             llm=llm,
@@ -81,18 +81,6 @@ class Conversation:
         """The open sessions, the one opened last at the end."""
         with self._lock:
             return tuple(self._open.values())
-
-    def refresh(self) -> None:
-        """Take over what other processes have logged, closed, remembered or erased since it was read."""
-        self.writer.refresh()
-        with self._lock:
-            sizes = {session.id: len(session.turns) for session in self._open.values()}
-            current = self._journal.reread(sizes, [session.id for session in self._waiting])
-            if current:
-                opened, waiting = current
-                self._open = {session.id: session for session in opened}
-                self._waiting.replace(waiting)
-                self.responder.shown.clear()  # it may hold what is erased
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -219,6 +207,17 @@ class Conversation:
             raise NotFound(f"session {session_id!r} is not open; say something in it first")
         return session
 
+    def _reread(self) -> None:
+        """Take over the sessions that other processes have opened, continued, closed, remembered or erased."""
+        with self._lock:
+            sizes = {session.id: len(session.turns) for session in self._open.values()}
+            current = self._journal.reread(sizes, [session.id for session in self._waiting])
+            if current:
+                opened, waiting = current
+                self._open = {session.id: session for session in opened}
+                self._waiting.replace(waiting)
+                self.responder.shown.clear()  # it may hold what is erased
+
     def _log_reply(
         self, session_id: str, question: Turn, text: str, recall: Recall, mark: str = ""
     ) -> tuple[Turn, bool]:
@@ -226,7 +225,7 @@ class Conversation:
         try:
             session = self._append_reply(session_id, question, text, mark)
         except BadInput:  # another process has logged a turn in the meantime, under the number of this one
-            self.refresh()
+            self.writer.refresh()
             session = self._append_reply(session_id, question, text, mark)
         if isinstance(session, Turn):
             return session, False

@@ -27,12 +27,20 @@ class MemoryWriter:
 
     The only place where a live memory changes. When another process has changed the same bank, the commit is refused as
     a Conflict; the writer then reads the bank again and repeats the step once. With `quarantine` no system reads what
-    tries to instruct a model.
+    tries to instruct a model. A refresh also calls `reread`.
     """
 
-    def __init__(self, memory: Memory, journal: Journal, *, quarantine: bool = True) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        journal: Journal,
+        *,
+        quarantine: bool = True,
+        reread: Callable[[], None] = lambda: None,
+    ) -> None:
         self.memory = memory
         self._quarantine = quarantine
+        self._reread = reread
         self.forgetting = Forgetting(memory, journal)
         self._journal = journal
         self._lock = threading.RLock()  # commits to the bank, one at a time
@@ -62,13 +70,16 @@ class MemoryWriter:
             self._with_retry(write)
 
     def observe_turn(self, session: Session, recall: Recall | None = None) -> None:
-        """Commit what the system learns from the last turn of an open session, if anything."""
+        """Commit what the system learns from the last turn of an open session, if anything.
+
+        The turn itself is durable: what a power cut loses of this is learned again when the session ends.
+        """
 
         def write() -> None:
             screened, planted = self._screen_session(session)
             changes = [*planted, *self.memory.observe_turn(screened, recall)]
             if changes:
-                self._journal.commit(session.turns[-1].id, changes)
+                self._journal.commit(session.turns[-1].id, changes, derived=True)
                 self.memory.apply(changes)
 
         if type(self.memory).observe_turn is not Memory.observe_turn:
@@ -142,9 +153,10 @@ class MemoryWriter:
                 self.observe(replace(exchange, recall=recall))
 
     def refresh(self) -> None:
-        """Take over what another process has committed to the bank since it was read."""
+        """Take over what other processes have committed, logged or erased since it was read."""
         if not self._journal.is_current():
             self._catch_up()
+        self._reread()
 
     def _screen_session(self, session: Session) -> tuple[Session, list[Change]]:
         return screen_session(session, self.memory.bank) if self._quarantine else (session, [])

@@ -2,12 +2,12 @@
 
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
 hand. The turns with the likeliest are quoted with day and speaker, long ones in part, or what was worked out is given.
-Where none is likely the reader
-says so, if the turn surely asks for what the user said, and quotes the closest; any other turn is the backbone's. That
-is told by words alone, and in English only. Writes nothing and asks no backbone.
+Where none is likely the reader says so, if the turn surely asks for what the user said, and quotes the closest; any
+other turn is the backbone's. That is told by its words and the scorer's vector of it, and in English only. Writes
+nothing and asks no backbone.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cache
 from math import inf
@@ -17,9 +17,9 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from localmem.files import read_yaml
-from localmem.retrieval.base import Reranker
+from localmem.retrieval.base import QueryReader, Reranker
 from localmem.systems.evidence.ranking import log_odds
-from localmem.systems.evidence.relevance import describe_request
+from localmem.systems.evidence.relevance import Model, describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import day
 from localmem.text.provenance import origin_of
@@ -43,8 +43,8 @@ class _Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    bias: float
-    weights: Mapping[str, float]
+    words: Model
+    vectors: Model
     asks: float
     surely_asks: float
     quoted: float
@@ -81,7 +81,7 @@ class Reader:
     def reply(self, dialogue: Session, recall: Recall, hidden: Container[str] = ()) -> str:
         """The reply to the dialogue's last turn, "" where it is left to the backbone. `hidden` turns are not quoted."""
         question, today = dialogue.turns[-1].text, dialogue.turns[-1].time.date()
-        table, asks = _table(), log_odds_of_asking(question)
+        table, asks = _table(), log_odds_of_asking(question, self._scorer)
         if asks < table.asks:
             return ""
         if recall.workings:
@@ -135,13 +135,26 @@ def _quote_turn(turn: Sequence[_Candidate]) -> str:
     )
 
 
-def log_odds_of_asking(text: str) -> float:
-    """The log-odds that a turn asks for what was said, as opposed to a request, a statement or a general question."""
+def log_odds_of_asking(text: str, scorer: object = None) -> float:
+    """The log-odds that a turn asks for what was said, as opposed to a request, a statement or a general question.
+
+    A `scorer` that also describes queries tells it of a turn without a question word too ("my present wage").
+    """
+    if not is_english(text):
+        return -inf
+    table, cues, vector = _table(), describe_turn(text), None
+    if isinstance(scorer, QueryReader) and scorer.query_identity == table.vectors.reader:
+        vector = scorer.read_query(text)
+    if vector is not None:
+        return log_odds(table.vectors.probability(cues, vector.tolist()), _LEAST)
+    return log_odds(table.words.probability(cues), _LEAST) if cues["asks"] else -inf
+
+
+def describe_turn(text: str) -> dict[str, float]:
+    """The cues of a turn, as the models read them; all those of how it asks are 0 where it asks nothing."""
     asking = describe_asking(text)
-    if not asking or not is_english(text):
-        return float("-inf")
-    cues = describe_request(text) | asking
-    return _table().bias + sum(weight * cues[name] for name, weight in _table().weights.items())
+    cues = dict.fromkeys(_table().vectors.weights, 0.0) | describe_request(text) | asking
+    return {**cues, "asks": float(bool(asking))}
 
 
 def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:

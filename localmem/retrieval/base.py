@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from localmem.errors import BadInput
 from localmem.types import Unit
@@ -110,3 +110,15 @@ class Reranker(Protocol):
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """A score for each text, in order; higher is better, and comparable only within one query."""
+
+
+@runtime_checkable
+class QueryReader(Protocol):
+    """A reranker that also describes a query by itself."""
+
+    @property
+    def query_identity(self) -> str:
+        """What such a vector depends on."""
+
+    def read_query(self, query: str) -> "NDArray[np.float32] | None":
+        """(width,) of unit length; None for a query in a language that the reranker does not know."""

@@ -233,7 +233,7 @@ class SessionManager:
 
     def _refreshed_agent(self, user: str) -> Conversation:
         agent = self._runtime.agent(user)
-        agent.refresh()
+        agent.writer.refresh()
         return agent
 
     def _lock(self, user: str) -> threading.Lock:

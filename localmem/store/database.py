@@ -143,6 +143,13 @@ class Database:
         with self.read() as connection:
             return f"PostgreSQL {connection.exec_driver_sql('SHOW server_version').scalar_one()}"
 
+    def size(self) -> int:
+        """Bytes on the disk, indexes included and write-ahead logs of PostgreSQL left out."""
+        if self.files:
+            return sum(file.stat().st_size for file in self.files if file.exists())
+        with self.read() as connection:
+            return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
+
     def problems(self) -> list[str]:
         """The inconsistencies in the files, one line each; empty when there are none."""
         if not self.files:

@@ -103,7 +103,7 @@ class Keys:
         keys = cls(path, master)
         vectors = _encrypt(keys._wrap, os.urandom(64), b"vectors")
         file = _KeyFile(salt=_text(salt), master=_wrap_master(master, secret, salt), vectors=vectors)
-        with _locked(path):
+        with _lock_file(path):
             keys._write(file)
         return keys
 
@@ -112,7 +112,7 @@ class Keys:
         """The keys of a file. Raises StoreError for a missing or damaged file, and for a `secret` that does not fit."""
         if not path.exists():
             raise StoreError(f"the file of keys {path} is missing; {_DAMAGED}")
-        with _locked(path):
+        with _lock_file(path):
             file = read_json(path, _KeyFile, _DAMAGED)
         try:
             master = _decrypt(AESGCM(_stretch(secret, b64decode(file.salt))), file.master, b"master")
@@ -126,7 +126,7 @@ class Keys:
         """Open the file with `secret` from now on, in one step. What the keys have sealed stays as it is."""
         salt = os.urandom(16)
         master = _wrap_master(self._master, secret, salt)
-        with _locked(self._path):
+        with _lock_file(self._path):
             self._write(self._read().model_copy(update={"salt": _text(salt), "master": master}))
 
     def derive(self, purpose: str) -> bytes:
@@ -163,7 +163,7 @@ class Keys:
 
     def destroy(self, user: str) -> bool:
         """Delete the user's key: what it sealed cannot be read again, in any copy. False where there was none."""
-        with _locked(self._path):
+        with _lock_file(self._path):
             file = self._read()
             if file.users.pop(self._name(user), None) is None:
                 return False
@@ -181,7 +181,7 @@ class Keys:
     def replace_vector_key(self) -> tuple[VectorKey, VectorKey]:
         """Destroy the key of vectors and return it with the new one, for those that are to be sealed again."""
         old = self.vectors
-        with _locked(self._path):
+        with _lock_file(self._path):
             vectors = _encrypt(self._wrap, os.urandom(64), b"vectors")
             self._write(self._read().model_copy(update={"vectors": vectors}))
         return old, self.vectors
@@ -192,7 +192,7 @@ class Keys:
         return hmac.digest(self._naming, user.encode(), "sha256").hex()[:_NAME]
 
     def _add_user(self, name: str) -> AESGCM:
-        with _locked(self._path):
+        with _lock_file(self._path):
             file = self._read()
             if name not in file.users:
                 file.users[name] = _encrypt(self._wrap, AESGCM.generate_key(256), name.encode())
@@ -210,7 +210,7 @@ class Keys:
             self._load()
 
     def _load(self) -> None:
-        with _locked(self._path), self._guard:
+        with _lock_file(self._path), self._guard:
             status = self._path.stat()
             file = self._read()
             try:
@@ -235,7 +235,7 @@ class Keys:
             old.close()
 
 
-def _locked(path: Path) -> FileLock:
+def _lock_file(path: Path) -> FileLock:
     """Excludes other processes: `Keys._write` overwrites the old file, which none may be reading."""
     return FileLock(path.with_name(f".{KEY_FILE}.lock"), mode=0o600)
 

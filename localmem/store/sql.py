@@ -1,10 +1,9 @@
-"""Store: all data that localmem keeps, in one database. One instance per process; safe for many threads.
+"""Store: all data of localmem, in one database. One instance per process; safe for many threads.
 
 Stores text and changes, and replays changes into banks. Does not depend on models, systems or indexes. Every query is
 for one user.
 """
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,14 +28,12 @@ from localmem.store.schema import check_seal, migrate
 from localmem.store.serialization import ChangeSerializer
 from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
-from localmem.store.turns import Append, Writer, require_name, to_row
+from localmem.store.turns import Append, Derived, Writer, require_name, to_row
 from localmem.store.unit_vectors import VectorRows
 from localmem.store.vectors import EmbeddingTable, MemoryVectors
 from localmem.types import Change, Session, SetNote, Turn
 
 Result = TypeVar("Result")
-
-log = logging.getLogger(__name__)
 
 
 class StoreJournal:
@@ -91,10 +88,10 @@ class StoreJournal:
         if turns:
             self._writer.append(Append(self._user, require_name("session", session_id), tuple(map(to_row, turns))))
 
-    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
         """Write the changes of one exchange; `cause` is its reply turn. A repeated cause changes nothing.
 
-        Raises Conflict for a newer bank, BadInput for changes that cannot be applied.
+        Does not wait for the disk if `derived`. Raises Conflict for a newer bank, BadInput for what cannot be applied.
         """
         if not changes:
             return
@@ -111,7 +108,7 @@ class StoreJournal:
             self._log.write(connection, Batch(self._user, self._system, "exchange", cause, session, tuple(changes)))
             return version
 
-        self._against_version(write)
+        self._against_version(write, derived=derived)
         count_refusals(self._refusals, changes if is_new else ())
 
     def close(self, session_id: str) -> Session:
@@ -151,9 +148,12 @@ class StoreJournal:
         """Count a failed attempt to remember the session and return the attempts so far."""
         return self._writer.run(lambda connection: jobs.fail(connection, self._user, self._system, session_id, error))
 
-    def _against_version(self, write: Callable[[Connection, int], int]) -> None:
+    def _against_version(self, write: Callable[[Connection, int], int], *, derived: bool = False) -> None:
+        def run(connection: Connection) -> int:
+            return write(connection, self._version)
+
         with self._guard:
-            self._version = self._writer.run(lambda connection: write(connection, self._version))
+            self._version = self._writer.run(Derived(run) if derived else run)
 
 
 class Store:

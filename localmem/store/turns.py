@@ -16,7 +16,7 @@ savepoint, which costs two more statements and rolls back alone.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from sqlalchemy import Connection, bindparam, insert, update
 
@@ -129,17 +129,17 @@ class TurnLog:
         contents = _lookup(connection, self._select_turns, turn_keys)
         return _Batch(
             {(row[0], row[1]): _SessionEnd(row[2], row[3], row[4]) for row in ends},
-            {(row[0], row[1]): tuple(row[2:]) for row in self._opened(contents)},
+            {(row[0], row[1]): tuple(row[2:]) for row in self._open_rows(contents)},
         )
 
-    def _opened(self, contents: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    def _open_rows(self, contents: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         """Stored turns as they were said: the statement is text, so no column type opens what is sealed."""
         keys = self._keys
         if keys is None:
             return iter(contents)
         return ((*place, keys.open(speaker), keys.open(text), time) for *place, speaker, text, time in contents)
 
-    def _sealed(self, rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
+    def _seal_rows(self, rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
         keys = self._keys
         if keys is None:
             return rows
@@ -158,7 +158,7 @@ class TurnLog:
                 extended.append((end.position, end.ended, user, session))
         self._insert_sessions.run(connection, added)
         self._extend_sessions.run(connection, extended)
-        self._insert_turns.run(connection, self._sealed(batch.rows))
+        self._insert_turns.run(connection, self._seal_rows(batch.rows))
 
 
 def _accept(batch: _Batch, request: Append) -> LocalmemError | None:
@@ -240,12 +240,12 @@ def _lookup_sql(table: str, columns: str, size: int, placeholder: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class Derived(Generic[T]):
     """An operation that writes what can be derived again: a power cut may lose it."""
 
-    write: Operation
+    write: Callable[[Connection], T]
 
-    def __call__(self, connection: Connection) -> object:
+    def __call__(self, connection: Connection) -> T:
         return self.write(connection)
 
 

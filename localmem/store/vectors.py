@@ -66,7 +66,7 @@ class EmbeddingTable:
     def all_digests(self) -> set[str]:
         """The digests of all texts that have a vector of any encoder."""
         with self._database.read() as connection:
-            return self._opened(connection.execute(select(embeddings.c.digest)).scalars())
+            return self._open_digests(connection.execute(select(embeddings.c.digest)).scalars())
 
     def drop(self, digests: Iterable[str]) -> int:
         """Delete the vectors of these texts and return their number; whoever needs one again encodes again."""
@@ -78,10 +78,10 @@ class EmbeddingTable:
             return {
                 digest
                 for part in _sealed_chunks(_vector_key(self._database), digests)
-                for digest in self._opened(connection.execute(_matching(identity, part)).scalars())
+                for digest in self._open_digests(connection.execute(_matching(identity, part)).scalars())
             }
 
-    def _opened(self, digests: Iterable[str]) -> set[str]:
+    def _open_digests(self, digests: Iterable[str]) -> set[str]:
         return set(filter(None, map(_vector_key(self._database).open_digest, digests)))
 
     def _check(self, connection: Connection, identity: str) -> None:

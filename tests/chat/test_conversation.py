@@ -21,15 +21,15 @@ from tests.fakes import START, MemoryJournal, WordRetriever, session, unit
 def _agent(
     answer: str = "Nice to hear.", *, journal: MemoryJournal | None = None, memory: Memory | None = None, **more: object
 ) -> tuple[Conversation, MemoryJournal, list[Prompt]]:
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return answer
 
     journal = journal or MemoryJournal()
     memory = memory or exchange_retrieval(WordRetriever(), k=1)
-    return Conversation(memory=memory, llm=ScriptedLLM(script), journal=journal, **more), journal, asked  # type: ignore[arg-type]
+    return Conversation(memory=memory, llm=ScriptedLLM(script), journal=journal, **more), journal, prompts  # type: ignore[arg-type]
 
 
 def test_the_user_turn_is_written_before_the_reply_is_made() -> None:
@@ -48,13 +48,13 @@ def test_the_user_turn_is_written_before_the_reply_is_made() -> None:
 
 
 def test_what_was_said_is_recalled_after_the_session_ended() -> None:
-    agent, journal, asked = _agent()
+    agent, journal, prompts = _agent()
     agent.chat("my dog is called Bruno", START)
     ended = agent.end_session()
     assert journal.closed == [ended]
     agent.chat("what is my dog called", START + timedelta(days=1))
-    assert "Bruno" in asked[-1].messages[-1].content
-    assert "Bruno" not in asked[0].messages[-1].content.replace("my dog is called Bruno", "")
+    assert "Bruno" in prompts[-1].messages[-1].content
+    assert "Bruno" not in prompts[0].messages[-1].content.replace("my dog is called Bruno", "")
 
 
 class OneUnitATurn(RetrievalBaseline):
@@ -67,39 +67,40 @@ class OneUnitATurn(RetrievalBaseline):
 
 def test_turns_that_are_sent_together_are_each_searchable_at_once() -> None:
     memory = OneUnitATurn("turns", exchange_units, WordRetriever(), k=3)
-    agent, _, _ = _agent(memory=memory)
+    agent, journal, _ = _agent(memory=memory)
     agent.hear([Message("user", "my cat is Minka"), Message("assistant", "A fine name"), Message("user", "hi")], START)
     assert [each.text for each in memory.bank.live()] == ["my cat is Minka", "A fine name", "hi"]
+    assert journal.derived == [turn.id for turn in agent.sessions[0].turns]  # the disk is waited for once
 
 
 def test_memory_stands_where_the_model_reads_it_best() -> None:
     for position, place in (("system", 0), ("last", -1)):
-        agent, _, asked = _agent(memory_position=position)
+        agent, _, prompts = _agent(memory_position=position)
         agent.writer.read([session("my dog is called Bruno", "a fine name")])
         agent.chat("what is my dog called", START + timedelta(days=1))
-        messages = asked[-1].messages
+        messages = prompts[-1].messages
         assert "Bruno" in messages[place].content
         assert "Bruno" not in messages[-1 - place].content
         assert messages[-1].content.endswith("what is my dog called")
 
 
 def test_sessions_not_yet_remembered_stay_in_sight() -> None:
-    agent, _, asked = _agent(carry=2)
+    agent, _, prompts = _agent(carry=2)
     agent.chat("one", START)
     agent.chat("my cat is Tom", START)
     agent.close()
     agent.chat("hello again", START + timedelta(days=1))
-    seen = "\n".join(message.content for message in asked[-1].messages)
+    seen = "\n".join(message.content for message in prompts[-1].messages)
     assert "my cat is Tom" in seen
     assert "one" not in seen.split()
 
 
 def test_a_paste_of_a_session_not_yet_remembered_stays_short() -> None:
-    agent, _, asked = _agent(carry=2)
+    agent, _, prompts = _agent(carry=2)
     agent.chat("What does this log mean? " + "ERROR worker failed\n" * 500, START)
     agent.close()
     agent.chat("hello again", START + timedelta(days=1))
-    seen = "\n".join(message.content for message in asked[-1].messages)
+    seen = "\n".join(message.content for message in prompts[-1].messages)
     assert "What does this log mean? ERROR worker failed" in seen
     assert len(seen) < 1500
 
@@ -119,14 +120,14 @@ class Meanwhile(RetrievalBaseline):
 
 def test_a_session_remembered_during_a_reply_is_never_out_of_sight() -> None:
     memory = Meanwhile()
-    agent, _, asked = _agent(memory=memory)
+    agent, _, prompts = _agent(memory=memory)
     agent.chat("my cat is Tom", START)
     closed = agent.close()
     assert closed is not None
     memory.then = lambda: closed in agent._waiting and agent.end_session(closed)
     agent.chat("what is my cat called", START + timedelta(days=1))
     assert list(agent._waiting) == []
-    assert "my cat is Tom" in "\n".join(message.content for message in asked[-1].messages)
+    assert "my cat is Tom" in "\n".join(message.content for message in prompts[-1].messages)
 
 
 def test_a_reply_that_is_broken_off_is_kept_as_far_as_it_was_given() -> None:
@@ -166,9 +167,9 @@ def test_what_is_recalled_is_looked_up_while_the_turn_is_written() -> None:
             return super().recall(session)
 
     memory = Seen("exchange_retrieval", exchange_units, WordRetriever(), k=3)
-    agent, journal, asked = _agent(journal=Slow(), memory=memory)
+    agent, journal, prompts = _agent(journal=Slow(), memory=memory)
     agent.chat("hi", START)
-    assert len(asked) == 1
+    assert len(prompts) == 1
     assert [turn.text for turn in journal.turns[agent.sessions[0].id]] == ["hi", "Nice to hear."]
 
 
@@ -177,10 +178,10 @@ def test_nothing_is_answered_that_could_not_be_written() -> None:
         def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
             raise StoreError("the disk is full")
 
-    agent, _, asked = _agent(journal=Full())
+    agent, _, prompts = _agent(journal=Full())
     with pytest.raises(StoreError, match="full"):
         agent.chat("hi", START)
-    assert (asked, agent.sessions) == ([], ())
+    assert (prompts, agent.sessions) == ([], ())
 
 
 def test_turns_out_of_order_are_refused_and_nothing_is_written() -> None:

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from math import inf
+from pathlib import Path
 
 import pytest
 
+from localmem import factory
 from localmem.chat.conversation import Conversation
 from localmem.chat.reader import NOT_KNOWN, Reader, log_odds_of_asking
 from localmem.llm.scripted import ScriptedLLM
@@ -140,6 +143,15 @@ def test_asking_is_told_by_words() -> None:
     turns = [QUESTION, "what did i tell you about my knee", "How do I boil an egg?", "I have a dog."]
     odds = [*map(log_odds_of_asking, turns)]
     assert min(odds[:2]) > 1 > -1 > max(odds[2:])
+
+
+def test_the_shipped_scorer_tells_asking_without_a_question_word(starter_encoder_dir: Path) -> None:
+    scorer = factory.reranker("minilm-l6-v2-reader", "auto")
+    asking = ["my present wage", "name of the dog we took in", "form wants the plate number of my van", QUESTION]
+    ordinary = ["What is 12 times 7?", "How do I boil an egg?", "Write a limerick about a drummer.", "I have a dog."]
+    odds = [log_odds_of_asking(turn, scorer) for turn in (*asking, *ordinary)]
+    assert min(odds[:4]) > -1.5 > max(odds[4:])
+    assert log_odds_of_asking(asking[0]) == log_odds_of_asking("Wie heißt mein Hund?", scorer) == -inf
 
 
 def test_a_quotation_is_not_remembered_again() -> None:

@@ -155,14 +155,14 @@ class Told(Memory):
 
 
 def talking(*, context_length: int = 8192, memory_position: str = "last") -> tuple[Conversation, Told, list[Prompt]]:
-    asked: list[Prompt] = []
+    prompts: list[Prompt] = []
 
     def script(prompt: Prompt) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return "I see."
 
     memory, llm = Told(), ScriptedLLM(script, context_length=context_length)
-    return Conversation(memory=memory, llm=llm, memory_position=memory_position), memory, asked
+    return Conversation(memory=memory, llm=llm, memory_position=memory_position), memory, prompts
 
 
 def told(agent: Conversation, memory: Told, recalled: str, text: str) -> None:
@@ -174,8 +174,9 @@ def test_replies_are_sampled_as_the_settings_say() -> None:
     prompt = Prompt("agent/respond", (Message("user", "Hello."),), max_tokens=256, extra={"top_k": 5})
     assert Sampling().apply(prompt) == replace(prompt, open_ended=True)
     assert Sampling(max_tokens=40).apply(prompt) == replace(prompt, max_tokens=40)
-    sampled = Sampling(temperature=0.7, top_p=0.9).apply(prompt)
-    assert (sampled.temperature, sampled.seed, sampled.extra) == (0.7, None, {"top_k": 5, "top_p": 0.9})
+    sampled = Sampling(temperature=0.7, top_p=0.9, repetition_penalty=1.1).apply(prompt)
+    assert (sampled.temperature, sampled.seed) == (0.7, None)
+    assert sampled.extra == {"top_k": 5, "top_p": 0.9, "repetition_penalty": 1.1}
     llm = ScriptedLLM(lambda _: "I see.")
     replies = [Conversation(memory=Told(), llm=llm, sampling=each).chat("Hi.", START) for each in (None, Sampling(1))]
     assert [reply.prompt.max_tokens for reply in replies] == [256, 1]
@@ -186,22 +187,22 @@ def test_replies_are_sampled_as_the_settings_say() -> None:
 def test_memory_stays_until_it_is_4096_tokens_or_half_of_the_context(
     context_length: int, words: int, turns: int
 ) -> None:
-    agent, memory, asked = talking(context_length=context_length)
+    agent, memory, prompts = talking(context_length=context_length)
     for turn in range(turns + 2):
         told(agent, memory, " ".join([f"fact-{turn}"] * words), "And?")
-    assert "fact-0" in str(asked[turns].messages)
-    assert "fact-0" not in str(asked[turns + 1].messages)
+    assert "fact-0" in str(prompts[turns].messages)
+    assert "fact-0" not in str(prompts[turns + 1].messages)
 
 
 def test_a_prompt_begins_with_the_one_before_and_shows_only_new_memory() -> None:
-    agent, memory, asked = talking()
+    agent, memory, prompts = talking()
     told(agent, memory, "1 May: Bruno is a dog.\n2 May: Tom is a cat.", "Hello.")
     told(agent, memory, "1 May: Bruno is a dog.\n3 May: Ida is a hen.", "And now?")
     told(agent, memory, "3 May: Ida is a hen.\n1 May: Bruno is a dog.", "Still there?")
-    for before, after in itertools.pairwise(asked):
+    for before, after in itertools.pairwise(prompts):
         assert after.messages[: len(before.messages)] == before.messages
         assert after.messages[len(before.messages)] == Message("assistant", "I see.")
-    first, second, third = (prompt.messages[-1].content for prompt in asked)
+    first, second, third = (prompt.messages[-1].content for prompt in prompts)
     assert "Bruno" in first
     assert "Tom" in first
     assert first.endswith("\n\nHello.")
@@ -212,38 +213,38 @@ def test_a_prompt_begins_with_the_one_before_and_shows_only_new_memory() -> None
 
 
 def test_a_new_session_is_shown_all_again() -> None:
-    agent, memory, asked = talking()
+    agent, memory, prompts = talking()
     told(agent, memory, "1 May: Bruno is a dog.", "Hello.")
     agent.close()
     told(agent, memory, "1 May: Bruno is a dog.", "Hello again.")
-    assert "Bruno" in asked[-1].messages[-1].content
+    assert "Bruno" in prompts[-1].messages[-1].content
 
 
 def test_memory_in_the_system_message_changes_with_each_turn() -> None:
-    agent, memory, asked = talking(memory_position="system")
+    agent, memory, prompts = talking(memory_position="system")
     told(agent, memory, "1 May: Bruno is a dog.", "Hello.")
     told(agent, memory, "1 May: Bruno is a dog.", "And now?")
-    assert "Bruno" in asked[-1].messages[0].content
-    assert [message.content for message in asked[-1].messages[1:]] == ["Hello.", "I see.", "And now?"]
+    assert "Bruno" in prompts[-1].messages[0].content
+    assert [message.content for message in prompts[-1].messages[1:]] == ["Hello.", "I see.", "And now?"]
 
 
 def test_a_dialogue_that_is_cut_is_shown_all_again() -> None:
     """The first prompt's memory may be among what was cut from the second."""
-    agent, memory, asked = talking(context_length=400)
+    agent, memory, prompts = talking(context_length=400)
     told(agent, memory, "1 May: Bruno is a dog.", "Hello.")
     told(agent, memory, "1 May: Bruno is a dog.", "word " * 200)
     told(agent, memory, "1 May: Bruno is a dog.", "And now?")
-    assert "Bruno" not in asked[-2].messages[-1].content
-    assert "Bruno" in asked[-1].messages[-1].content
+    assert "Bruno" not in prompts[-2].messages[-1].content
+    assert "Bruno" in prompts[-1].messages[-1].content
 
 
 def test_an_answer_that_is_written_nowhere_leaves_nothing_in_place() -> None:
-    agent, memory, asked = talking()
+    agent, memory, prompts = talking()
     memory.now = "1 May: Bruno is a dog."
     said = session("Hello.", "Hi.", "And now?")
     agent.responder.answer(said)
     agent.responder.answer(said)
-    assert asked[0].messages == asked[1].messages
+    assert prompts[0].messages == prompts[1].messages
 
 
 def test_memory_past_the_budget_starts_afresh() -> None:

@@ -106,6 +106,17 @@ def test_scores_keep_their_order_over_the_parts_that_are_computed_together(
     assert scores.index(max(scores)) == texts.index(TEXTS[0])
 
 
+def test_a_query_is_read_once_and_only_in_a_language_of_the_base(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reranker = SplitReranker(folder)
+    reranker._languages = ("english",)  # as the manifest says of a base by its name
+    assert reranker.read_query("Wie heißt mein kleiner Hund und wo schläft er?") is None
+    vector = reranker.read_query(QUERY)
+    assert vector is not None
+    assert float(vector @ vector) == pytest.approx(1)
+    monkeypatch.setattr(PairTokenizer, "queries", lambda *_: pytest.fail("read again"))
+    assert max(reranker.score(QUERY, TEXTS)) == reranker.score(QUERY, TEXTS)[0]
+
+
 def test_only_the_texts_read_last_stay_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localmem.retrieval.split_reranker._CACHED_TOKENS", 20)
     reranker = SplitReranker(folder)

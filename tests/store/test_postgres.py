@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import exc, make_url
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import NullPool, create_engine, exc, insert, make_url, text
 
-from localmem.errors import StoreError
+from localmem.errors import NewerStore, StoreError
 from localmem.store import Store, postgres
+from localmem.store.schema import SCRIPTS, sessions, turns
 from tests.postgres_server import PostgresServer
+from tests.store.fixtures import REVISIONS
 from tests.store.lives import add_unit, make_turns, remember
 
 pytestmark = pytest.mark.slow
@@ -88,6 +92,49 @@ def test_a_dump_is_a_backup(url: str, postgres: PostgresServer) -> None:
         postgres.run("psql", "--quiet", "--set", "ON_ERROR_STOP=1", str(make_url(other).database), stdin=dump)
         with Store.open(other) as restored:
             assert list(restored.export("ann")) == lines
+
+
+def test_a_store_of_the_first_release_is_migrated_under_servers_that_start_at_once(url: str) -> None:
+    engine = create_engine(url, poolclass=NullPool)
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS))
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, REVISIONS[0])
+        connection.execute(insert(sessions).values(user="ann", id="s1", state="open", position=1, started=0, ended=0))
+        turn = {"user": "ann", "session": "s1", "position": 0, "id": "t1", "role": "user", "speaker": "Ann"}
+        connection.execute(insert(turns).values(**turn, text="Łódź", time=0, zone=0))
+    with ThreadPoolExecutor(3) as pool:
+        stores = list(pool.map(lambda _: Store.open(url), range(3)))
+    for store in stores:
+        with store:
+            assert [turn.text for turn in store.session("ann", "s1").turns] == ["Łódź"]
+
+
+def test_a_running_server_goes_on_while_a_later_release_migrates(url: str) -> None:
+    """A rolling upgrade: the old servers run until they are replaced, and none of them starts again."""
+    with Store.open(url) as old:
+        remember(old, "ann", "rsum", "s1", [add_unit("u1")])
+        with create_engine(url, poolclass=NullPool).begin() as connection:
+            connection.execute(text("ALTER TABLE sessions ADD COLUMN title text"))
+            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        remember(old, "ann", "rsum", "s2", [add_unit("u2", "s2")])
+        assert list(old.bank("ann", "rsum").units) == ["u1", "u2"]
+        with pytest.raises(NewerStore, match="update localmem"):
+            Store.open(url)
+
+
+def test_any_server_answers_at_once_with_what_another_has_remembered(url: str) -> None:
+    """A journal of another process sees the new version at its next question, with no notice and no delay."""
+    with Store.open(url) as here, Store.open(url) as there:
+        ours, theirs = here.journal("ann", "rsum"), there.journal("ann", "rsum")
+        for number in range(10):
+            writer, reader = (ours, theirs) if number % 2 else (theirs, ours)
+            writer.commit(f"c{number}", [add_unit(f"u{number}")])
+            assert not reader.is_current()
+            assert list(reader.bank().units) == [f"u{n}" for n in range(number + 1)]
+            assert reader.is_current()
 
 
 def test_a_session_that_another_server_closes_gets_no_further_turn(url: str) -> None:

@@ -1,14 +1,16 @@
 """The raw log: what is appended comes back as it was said, and what cannot be kept is refused whole."""
 
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
 from localmem.errors import BadInput, NotFound, OutOfOrder
 from localmem.store import Store
-from localmem.types import Session, Turn
+from localmem.types import Session, SetNote, Turn
 from tests.store.lives import START, make_turns, remember, texts
 
 
@@ -45,6 +47,23 @@ def test_a_turn_that_is_there_changes_nothing(store: Store) -> None:
     journal.add_turns("s1", turns[:1])
     journal.add_turns("s1", [])
     assert store.session("ann", "s1").turns == tuple(turns)
+
+
+def test_what_comes_about_again_from_turns_does_not_wait_for_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, waits, write = store.journal("ann", "rsum"), list[bool](), store._database.write
+
+    def record(*, durable: bool = True) -> AbstractContextManager[Connection]:
+        waits.append(durable)
+        return write(durable=durable)
+
+    monkeypatch.setattr(store._database, "write", record)
+    journal.add_turns("s1", make_turns("s1", "one"))
+    journal.commit("s1.0", [SetNote("summary", "One.", START)], derived=True)
+    journal.commit("by hand", [SetNote("summary", "Two.", START)])
+    assert waits == [True, False, True]
+    assert journal.bank().notes["summary"] == "Two."
 
 
 def test_a_taken_id_is_refused_and_nothing_of_the_call_is_written(store: Store) -> None:

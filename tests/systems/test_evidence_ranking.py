@@ -1,9 +1,15 @@
 """What the default memory ranks by: words shared with what was found first, and whether a request needs memory."""
 
-import pytest
+from pathlib import Path
 
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from localmem import factory
+from localmem.retrieval.base import QueryReader
 from localmem.systems.evidence.ranking import PLACE, RERANKER, SHARED, describe, probability, shared_words
-from localmem.systems.evidence.relevance import probability_of_need
+from localmem.systems.evidence.relevance import Model, probability_of_need
 
 GIFT = "Desmond gave me two dozen leeks."
 TRADE = "Desmond tuned pianos all his life."
@@ -64,3 +70,43 @@ def test_a_general_request_needs_no_memory(request_text: str) -> None:
 )
 def test_a_question_needs_memory(question: str) -> None:
     assert probability_of_need(question) > 0.26
+
+
+@pytest.mark.parametrize(
+    ("request_text", "needs_memory"),
+    [
+        ("a rhyme about frogs for the school bus", False),
+        ("what is the boiling point of tin", False),
+        ("name two songs about rivers", False),
+        ("which train does Oskar take home on Fridays", True),
+        ("the florist, was that before or after the move", True),
+        ("and the name of the place with the dumplings", True),
+    ],
+)
+def test_with_its_vector_a_request_is_told_from_a_question(
+    request_text: str, needs_memory: bool, starter_encoder_dir: Path
+) -> None:
+    reader = factory.reranker("minilm-l6-v2-rerank", "cpu")
+    assert isinstance(reader, QueryReader)
+    assert (probability_of_need(request_text, reader) > 0.26) == needs_memory
+
+
+class ForeignReader:
+    """Reads requests by other weights than those that the model learned from."""
+
+    query_identity = "other"
+
+    def read_query(self, query: str) -> NDArray[np.float32]:
+        raise AssertionError(query)
+
+
+def test_a_reader_of_other_weights_is_not_asked() -> None:
+    question = "Where does Anna live?"
+    assert probability_of_need(question, ForeignReader()) == probability_of_need(question)
+
+
+def test_a_vector_of_another_width_is_an_error() -> None:
+    model = Model(bias=0.0, vector=(500, -500))
+    assert model.probability({}, (1.0, 0.5)) == pytest.approx(1 / (1 + np.exp(-1.5)))
+    with pytest.raises(ValueError, match="longer"):
+        model.probability({}, (1.0, 0.5, 0.0))

@@ -63,12 +63,16 @@ class EvidenceMemory(Memory):
         super().__init__(bank=bank, retriever=parts.new_retriever())
         self._options = options
         self._day_first = parts.day_first
-        self._reranker = parts.wrap(parts.load_reranker(options.reranker)) if options.reranker else None
+        self.reranker = parts.wrap(parts.load_reranker(options.reranker)) if options.reranker else None
 
     @property
     def floor(self) -> float:
         """The probability of needing memory below which a request is shown none."""
         return self._options.floor
+
+    def probability_of_need(self, question: str) -> float:
+        """The probability that a question needs memory."""
+        return probability_of_need(question, self.reranker)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -134,7 +138,7 @@ class EvidenceMemory(Memory):
         query = session.turns[-1]
         present = {turn.id for turn in session.turns}
         question, day = _question(session), query.time.date()
-        if is_small_talk(question) or probability_of_need(question) < self._options.floor:
+        if is_small_talk(question) or self.probability_of_need(question) < self._options.floor:
             return recall_hits([])
         exchanges = self._rank(question, self._options.candidates, Scope(now=query.time), present)
         today = day if self._options.show_times else None
@@ -151,9 +155,9 @@ class EvidenceMemory(Memory):
 
     def _work_out(self, question: str, day: date, exchanges: list[list[Hit]]) -> list[Working]:
         """What the exchanges allow to be worked out; nothing where they may be out of date, or nothing ranks them."""
-        if not self._options.work_out or self._reranker is None or asks_about_past(question):
+        if not self._options.work_out or self.reranker is None or asks_about_past(question):
             return []
-        return work_out_exchanges(question, day, exchanges, self._reranker.score)
+        return work_out_exchanges(question, day, exchanges, self.reranker.score)
 
     def search(self, text: str, k: int, scope: Scope | None = None) -> list[Hit]:
         """At most `k` units of different exchanges that are current and relevant, best first."""
@@ -204,7 +208,7 @@ class EvidenceMemory(Memory):
 
     def _features(self, text: str, exchanges: Sequence[Sequence[Unit]]) -> list[dict[str, float]]:
         statements = ["\n".join(unit.text for unit in units if unit.kind != ANSWER) for units in exchanges]
-        scores = self._reranker.score(text, list(map(_whole_key, exchanges))) if self._reranker else None
+        scores = self.reranker.score(text, list(map(_whole_key, exchanges))) if self.reranker else None
         return describe(statements, scores)
 
     def _current(self, text: str, exchanges: list[list[Hit]], present: Set[str]) -> list[list[Hit]]:

@@ -1,11 +1,12 @@
-"""Relevance: whether a request needs memory at all, from a few words of it and the weights in relevance.yaml.
+"""Relevance: whether a request needs memory at all, from a few words of it, its vector, and the weights in a file.
 
-Pure functions of the request alone: the scores of what is found do not tell a general request from a question. Fitted
-by `localmem finetune ranking`.
+Functions of the request alone: the scores of what is found do not tell a general request from a question. The vector
+comes from a reranker that reads requests; without one, and in a language that it does not know, the words decide.
+Fitted by `localmem finetune ranking`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import exp
 from pathlib import Path
@@ -13,15 +14,36 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from localmem.files import read_yaml
+from localmem.retrieval.base import QueryReader
 from localmem.retrieval.bm25 import words
+
+SCALE = 6.0  # of a vector beside the cues: its numbers are small
+PRECISION = 1000  # weights of vectors are stored as whole numbers of its inverse
+
+
+class Model(BaseModel):
+    """Of the log-odds that a request needs memory: the bias and the weights of its cues and of its vector.
+
+    `reader` is the identity of the reader that the vectors come from.
+    """
+
+    bias: float
+    weights: dict[str, float] = {}
+    reader: str = ""
+    vector: tuple[int, ...] = ()
+
+    def probability(self, cues: Mapping[str, float], vector: Sequence[float] = ()) -> float:
+        """The probability that a request with these cues and this vector needs memory."""
+        numbers = sum(weight * value for weight, value in zip(self.vector, vector, strict=True)) * SCALE / PRECISION
+        return 1 / (1 + exp(-self.bias - numbers - sum(weight * cues[name] for name, weight in self.weights.items())))
 
 
 class Table(BaseModel):
-    """The content of relevance.yaml."""
+    """The content of relevance.yaml: the cues, and the models by the words alone and with the vector."""
 
     cues: dict[str, str]
-    bias: float
-    weights: dict[str, float]
+    words: Model
+    vectors: Model
 
 
 def describe_request(text: str) -> dict[str, float]:
@@ -30,10 +52,13 @@ def describe_request(text: str) -> dict[str, float]:
     return {name: float(bool(cue.search(line))) for name, cue in _cues().items()}
 
 
-def probability_of_need(text: str) -> float:
-    """The probability that a request needs memory."""
+def probability_of_need(text: str, reader: object = None) -> float:
+    """The probability that a request needs memory; `reader` may be a QueryReader."""
     table, cues = _table(), describe_request(text)
-    return 1 / (1 + exp(-table.bias - sum(weight * cues[name] for name, weight in table.weights.items())))
+    if isinstance(reader, QueryReader) and reader.query_identity == table.vectors.reader:
+        vector = reader.read_query(text)
+        return table.words.probability(cues) if vector is None else table.vectors.probability(cues, vector.tolist())
+    return table.words.probability(cues)
 
 
 @cache

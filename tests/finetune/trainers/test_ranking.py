@@ -41,8 +41,14 @@ def test_the_order_learns_what_tells_the_right_exchange() -> None:
 def test_the_need_learns_which_cues_speak_against_memory() -> None:
     requests = [Request("a", {"self": 1.0, "task": 0.0}, needs_memory=True)] * 9
     requests += [Request("a", {"self": 0.0, "task": 1.0}, needs_memory=False)] * 3
-    weights = fit_need(requests)
+    weights = fit_need(requests).weights
     assert weights["self"] > 0 > weights["task"]
+
+
+def test_the_need_learns_from_vectors_too() -> None:
+    requests = [Request("a", {"self": 0.0}, needs_memory=needs, vector=(float(needs), 0.5)) for needs in [True, False]]
+    model = fit_need(requests * 9)
+    assert model.probability({"self": 0.0}, (1.0, 0.5)) > 0.7 > 0.3 > model.probability({"self": 0.0}, (0.0, 0.5))
 
 
 def test_two_authors_are_too_few(tmp_path: Path) -> None:
@@ -54,15 +60,17 @@ def test_two_authors_are_too_few(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_measures_each_author_and_writes_both_files(tmp_path: Path, starter_encoder_dir: Path) -> None:
-    for name in ("a-1", "b-1", "c-1"):
+    for name in ("a-1", "b-1", "c-1", "z-1"):
         write_person(tmp_path, name)
     settings = load_settings(flags={"options": {"reranker": None}})
-    rows = fit_ranking(settings, [tmp_path], {}, tmp_path / "out")
+    rows = fit_ranking(settings, [tmp_path], {}, tmp_path / "out", hold_out=["z"])
     assert [row["author"] for row in rows] == ["a", "b", "c"]
     assert [row["recall@5"] for row in rows] == [1, 1, 1]
     order, need = (yaml.safe_load((tmp_path / "out" / f"{name}.yaml").read_text()) for name in ("ranking", "relevance"))
     assert list(order) == [BIAS, RERANKER, PLACE, SHARED]
-    assert 0 < need["floor"] < 1
-    assert relevance.Table.model_validate(need).weights.keys() == need["cues"].keys()
+    table = relevance.Table.model_validate(need)
+    assert table.words.weights.keys() == table.cues.keys()
+    assert table.words.probability(dict.fromkeys(table.cues, 0.0)) > 0.26
+    assert table.vectors == relevance.Model(bias=0.0)  # nothing read the requests
     with pytest.raises(BadInput, match="the authors are a, b, c: no author 'x'"):
         fit_ranking(settings, [tmp_path], {"x": "folder"}, tmp_path / "out")

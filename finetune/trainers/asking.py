@@ -1,0 +1,89 @@
+"""Fitting how the reader tells that a turn asks for what the user said: `vectors` in localmem/chat/reader.yaml.
+
+Learned from people's questions in both wordings against their ordinary requests, the lessons that are nobody's, and
+some of what they say in their conversations. Requests for advice that a preference settles are left out.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import yaml
+
+from finetune.trainers.ranking import Figures, Request, fit_need
+from localmem.chat.reader import describe_turn
+from localmem.errors import BadInput
+from localmem.evaluation.datasets import scenarios
+from localmem.evaluation.datasets.scenarios import Person
+from localmem.files import read_text, writing
+from localmem.retrieval.base import QueryReader
+from localmem.systems.evidence.ranking import log_odds
+from localmem.systems.evidence.relevance import Model
+
+_SHIFT = -1.5  # of the bias, so that the limits of the model by words suit this one too
+_TURNS = 4  # of a person's turns every fourth is learned
+_PREFERENCE = "preference"
+_REQUESTS = Path(__file__).parents[1] / "lessons" / "requests.txt"
+
+
+def fit_asking(reader: object, folders: Iterable[Path], hold_out: Collection[str], out: Path) -> list[Figures]:
+    """Fit on the English people of these folders and write asking.yaml to `out`.
+
+    Returns, for each author who is held out, which shares of questions and of other turns are read as asking. Raises
+    BadInput.
+    """
+    if not isinstance(reader, QueryReader):
+        raise BadInput("the reranker describes no queries; choose a shipped one")
+    people = [person for folder in folders for person in scenarios.read_people(folder) if person.language == "en"]
+    learned = list(read_turns([person for person in people if person.author not in hold_out], reader))
+    if len({turn.needs_memory for turn in learned}) < 2:
+        raise BadInput("the people who are not held out have no questions; give others")
+    text = asking_text(learned, reader)
+    with writing(out, "choose another --out"):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "asking.yaml").write_text(text, encoding="utf-8")
+    model = Model.model_validate(yaml.safe_load(text)["vectors"])
+    return [
+        _measure(author, model, list(read_turns([person for person in people if person.author == author], reader)))
+        for author in hold_out
+    ]
+
+
+def _measure(author: str, model: Model, turns: Sequence[Request]) -> Figures:
+    is_read = [log_odds(model.probability(turn.cues, turn.vector), 0) >= _SHIFT for turn in turns]
+    shares: Figures = {"author": author}
+    for name, asks in (("questions", True), ("other turns", False)):
+        own = [read for turn, read in zip(turns, is_read, strict=True) if turn.author and turn.needs_memory == asks]
+        shares |= {name: len(own), f"{name} read": fmean(own) if own else 0.0}
+    return shares
+
+
+def read_turns(people: Sequence[Person], reader: QueryReader) -> Iterator[Request]:
+    """What people ask, as needing memory, and what they request and say otherwise, as not."""
+    rows = [
+        (person.author, text, True)
+        for person in people
+        for probe in person.probes
+        if probe.type != _PREFERENCE
+        for text in filter(None, (probe.question, probe.paraphrase))
+    ]
+    rows += [(person.author, text, False) for person in people for text in (*person.ordinary, *_turns(person))]
+    lessons = read_text(_REQUESTS, "restore it").splitlines()
+    rows += [("", line[2:], False) for line in lessons if line.startswith("- ")]
+    for author, text, asks in rows:
+        if (vector := reader.read_query(text)) is not None:
+            yield Request(author, describe_turn(text), asks, vector.tolist())
+
+
+def asking_text(turns: Sequence[Request], reader: QueryReader) -> str:
+    """The part of reader.yaml that is fitted on these turns."""
+    model = fit_need(turns)
+    rounded = {name: round(value, 2) for name, value in model.weights.items()}
+    update = {"bias": round(model.bias + _SHIFT, 2), "weights": rounded, "reader": reader.query_identity}
+    part = {"vectors": model.model_copy(update=update).model_dump(mode="json")}
+    return str(yaml.safe_dump(part, sort_keys=False, default_flow_style=None, width=120))
+
+
+def _turns(person: Person) -> list[str]:
+    turns = [turn.text for session in person.sessions for turn in session.turns if turn.role == "user"]
+    return turns[::_TURNS]

@@ -1,0 +1,53 @@
+"""Fitting how the reader tells asking: what is learned from, and a model that may stand in reader.yaml."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+
+from finetune.trainers.asking import asking_text, fit_asking, read_turns
+from localmem.chat.reader import describe_turn
+from localmem.errors import BadInput
+from localmem.evaluation.datasets.scenarios import Person, ScenarioProbe
+from localmem.systems.evidence.relevance import Model
+from tests.fakes import session
+from tests.finetune.trainers.test_ranking import write_person
+
+
+class Reader:
+    """Tells by its vector whether a turn is short."""
+
+    query_identity = "fake/3"
+
+    def read_query(self, query: str) -> NDArray[np.float32] | None:
+        return None if query == "Wo?" else np.array([1.0, len(query) < 20], dtype=np.float32)
+
+
+def test_questions_are_learned_against_requests_and_what_is_said() -> None:
+    asked = ScenarioProbe(type="single-fact", question="present wage", paraphrase="my pay now")
+    advice = ScenarioProbe(type="preference", question="how should I travel")
+    said = session("I started at the dairy this week, and it is cold.", "Well done.", "I am paid in cash.", "I see.")
+    person = Person("a-1", "en", (said,), (asked, advice), ((), ()), ("Please write a long poem about cheese.", "Wo?"))
+    turns = list(read_turns([person], Reader()))
+    own = [turn.needs_memory for turn in turns if turn.author == "a"]
+    assert own == [True, True, False, False]  # no advice, nothing unread, and one of four turns
+    assert len(turns) > 100  # with the lessons that are nobody's
+    model = Model.model_validate(yaml.safe_load(asking_text(turns[:4] * 20, Reader()))["vectors"])
+    cues = describe_turn("my wage")
+    assert model.reader == "fake/3"
+    assert model.probability(cues, (1.0, 1.0)) > model.probability(cues, (1.0, 0.0))
+
+
+def test_authors_who_are_held_out_are_measured_and_not_learned(tmp_path: Path) -> None:
+    for name in ("a-1", "b-1"):
+        write_person(tmp_path, name)
+    (row,) = fit_asking(Reader(), [tmp_path], ["b"], tmp_path / "out")
+    assert row["author"] == "b"
+    assert (row["questions"], row["other turns"]) == (3, 3)
+    assert "vectors" in yaml.safe_load((tmp_path / "out" / "asking.yaml").read_text())
+    with pytest.raises(BadInput, match="no questions"):
+        fit_asking(Reader(), [tmp_path], ["a", "b"], tmp_path / "out")
+    with pytest.raises(BadInput, match="describes no queries"):
+        fit_asking(None, [tmp_path], [], tmp_path / "out")
