@@ -5,7 +5,7 @@ Heavy libraries load inside the functions that need them. Trained models are cac
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,9 +89,14 @@ def memory_position(settings: Settings) -> str:
 
 
 def sampling(settings: Settings) -> Sampling:
-    """How replies are sampled: the user's choice; how long they may be, also by the model's limit in the manifest."""
+    """How replies are sampled: the user's choice; their length and repetitions, else as the manifest says."""
     chat, model = settings.chat, Manifest.load().models.get(settings.model)
-    return Sampling(chat.max_tokens or (model.reply_tokens if model else None), chat.temperature, chat.top_p)
+    return Sampling(
+        chat.max_tokens or (model.reply_tokens if model else None),
+        chat.temperature,
+        chat.top_p,
+        chat.repetition_penalty or (model.repetition_penalty if model else None),
+    )
 
 
 def reader(settings: Settings) -> Reader | None:
@@ -148,15 +153,18 @@ def bare_encoder(settings: Settings) -> "Encoder":
     """
     require_gpu("retrieval.device", settings.retrieval.device)
     require_package("sentence_transformers", "cpu")
-    from localmem.retrieval.encoder import SentenceEncoder
+    from localmem.retrieval.encoder import QUERY_FOLDER, SentenceEncoder, TwoEncoders
 
     model = Manifest.load().entry(settings.retrieval.encoder)
-    return SentenceEncoder(
-        model_path(model.name),
+    make = partial(
+        SentenceEncoder,
         name=model.name,
         prefixes={"query": model.prefixes.query, "passage": model.prefixes.passage},
         device=settings.retrieval.device,
     )
+    folder = model_path(model.name)
+    passages = make(folder)
+    return TwoEncoders(make(folder / QUERY_FOLDER), passages) if (folder / QUERY_FOLDER).is_dir() else passages
 
 
 def retriever(
@@ -274,10 +282,13 @@ def pair_model(name: str, device: str = "auto") -> "PairModel":
 
 
 def installed_compressor() -> str | None:
-    """The first compressor of the manifest that is on this machine."""
-    models = Manifest.load().models
-    names = (name for name, model in models.items() if model.role == "compressor")
-    return next((name for name in names if model_state(models[name], models_dir() / name) == "present"), None)
+    """The first compressor of the manifest that is on this machine, else the shipped one over an encoder that is."""
+    manifest = Manifest.load()
+    models = manifest.models
+    bases = {name: name for name, model in models.items() if model.role == "compressor"}
+    bases |= {part.name: part.base for part in manifest.parts if part.role == "compressor"}
+    states = ((name, model_state(models[base], models_dir() / base)) for name, base in bases.items())
+    return next((name for name, state in states if state == "present"), None)
 
 
 @cache
@@ -286,6 +297,13 @@ def compressor(name: str, device: str = "auto") -> "Compressor":
     from localmem.text.compress import LLMLingua2
 
     return LLMLingua2(lambda: model_folder(name), device=device)
+
+
+def trained_summarizer(name: str, llm: "LLM") -> "LLM":
+    """A trained T5 or BART in place of the LLM, by its name in the manifest or its folder."""
+    from localmem.text.trained_summaries import TrainedSummaries
+
+    return TrainedSummaries(llm, lambda: model_folder(name))
 
 
 def _index(settings: Settings, new_dense: "Callable[[], Retriever]", system: System[Any] | None) -> "Retriever":
@@ -349,6 +367,7 @@ class Parts(systems.Parts):
     load_reranker: "Callable[[str], Reranker]" = field(default=lambda name: reranker(name, "auto"), kw_only=True)
     load_segmenter: "Callable[[str], Segmenter]" = field(default=proved_segmenter, kw_only=True)
     load_compressor: "Callable[[str], Compressor]" = field(default=compressor, kw_only=True)
+    load_summarizer: "Callable[[str, LLM], LLM]" = field(default=trained_summarizer, kw_only=True)
     find_compressor: "Callable[[], str | None]" = field(default=installed_compressor, kw_only=True)
 
 

@@ -131,6 +131,8 @@ class ChatSettings(Section):
     """Temperature of replies, 0 for the likeliest words; default: that of the memory system's prompt, mostly 0."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Share of probability that words are sampled from, with a temperature; default: all."""
+    repetition_penalty: float | None = Field(default=None, gt=0, le=2)
+    """Penalty on words that came before, 1 for none; default: the model's in the manifest, mostly none."""
     template_kwargs: Mapping[str, object] = Field(default_factory=dict)
     """Fields for the model's chat template in all prompts, such as {"enable_thinking": false}."""
     carry: int = Field(default=12, ge=0)
@@ -190,11 +192,11 @@ class ServerSettings(Section):
     """Origins of web pages that may call the server from a browser, such as https://chat.example.org."""
     access_log: bool = False
     """Write a line for each request to the log: route, status and time, but no user and no text."""
-    idle_minutes: float = Field(default=30.0, gt=0)
-    """Minutes without a turn after which a session is over."""
     audit_log: Path | None = None
     """File for a line for each request that reads, changes or erases a memory: time, user of the key, user of the
     memory, path and status, but no text."""
+    idle_minutes: float = Field(default=30.0, gt=0)
+    """Minutes without a turn after which a session is over."""
     workers: int = Field(default=1, ge=1)
     """Processes that serve, over one store; each with threads and limits of its own. More than one needs llm.url."""
     threads: int = Field(default=128, ge=1)

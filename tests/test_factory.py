@@ -88,3 +88,21 @@ def test_a_stage_is_reported_when_it_begins_and_every_ten_seconds() -> None:
         "vLLM: compiling (20 s)",
         "vLLM: ready (25 s)",
     ]
+
+
+def test_keys_are_denoised_by_an_installed_compressor_else_by_the_shipped_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {"minilm-l6-v2"}
+    monkeypatch.setattr(factory, "model_state", lambda model, _: "present" if model.name in present else "absent")
+    assert factory.installed_compressor() == "minilm-l6-v2-compressor"
+    present.add("llmlingua-2-xlm-roberta-large")
+    assert factory.installed_compressor() == "llmlingua-2-xlm-roberta-large"
+    present.clear()
+    assert factory.installed_compressor() is None
+
+
+def test_the_shipped_compressor_keeps_what_people_ask_about(starter_encoder_dir: Path) -> None:
+    assert starter_encoder_dir.is_dir()
+    text = "User: Oh well, you know how it is, my dog Rex was at the vet on Tuesday and so on."
+    (key,) = factory.compressor("minilm-l6-v2-compressor", "cpu").compress([text], 0.5)
+    assert {"dog", "Rex", "vet", "Tuesday"} <= set(key.replace(",", "").replace(".", "").split())
+    assert "Oh well" not in key

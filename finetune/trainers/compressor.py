@@ -8,11 +8,11 @@ into words and windows exactly as `localmem.text.compress` does, which loads the
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import regex  # type: ignore[import-untyped]  # publishes no types
@@ -21,15 +21,22 @@ from pydantic import AliasChoices, Field, TypeAdapter
 
 from finetune.run_folder import Card, save_run
 from finetune.trainers import training
+from finetune.trainers.pair_trainers import StoredPart, freeze_layers
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult, base_folder, fit
 from localmem.errors import BadInput
 from localmem.evaluation.datasets.readers import Record, read_records
+from localmem.evaluation.datasets.scenarios import read_people
 from localmem.files import JsonlLog
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import generate_usable
 from localmem.prompts import load, render
+from localmem.resources import resource
+from localmem.retrieval.encoder_part import NOTES, part_notes
 from localmem.text.compress import KEEP, LABELS, WordReader
-from localmem.text.dialogue import pack
+from localmem.text.dialogue import pack, transcript
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Stem = Callable[[str], str]
 
@@ -39,6 +46,7 @@ PROMPT = "compressor/extract"
 _MAX_VARIATION = 0.95  # quantile of texts to keep, by the words that their extract invented (section 3.3.1 drops 5%)
 _MAX_GAP = 0.90  # and by the words that could not be aligned (section 3.3.2 drops 10%)
 _PART = 256  # approximate tokens of a text that the labelling model sees at once; small models get lost in more
+_FREQUENT = 0.1  # share of the exchanges from which a word says nothing about one
 _BATCH = 16  # parts that are labelled before the answers are written down
 
 # A word; in scripts without spaces, a character.
@@ -133,6 +141,34 @@ def mark_kept_words(words: Sequence[str], targets: Sequence[str], window: int) -
     return marks
 
 
+def read_people_texts(folder: Path, stem: Stem) -> list[tuple[str, LabelledText]]:
+    """The exchanges that people are asked about, with their authors.
+
+    The words of the questions, of their other wordings and of their answers are kept, but for frequent ones.
+    """
+    texts: list[tuple[str, str, set[str]]] = []
+    for person in read_people(folder):
+        asked: dict[str, set[str]] = {}
+        for probe, evidence in zip(person.probes, person.evidence, strict=True):
+            words = _WORD.findall(f"{probe.question} {probe.paraphrase} {probe.answer} {probe.reply}")
+            for turn in evidence if person.language == "en" and probe.is_answerable else ():
+                asked.setdefault(turn, set()).update(map(stem, words))
+        exchanges = [exchange for session in person.sessions for exchange in session.exchanges()]
+        texts += [
+            (person.author, transcript(turns), wanted)
+            for turns in (exchange.turns() for exchange in exchanges)
+            if (wanted := set[str]().union(*(asked.get(turn.id, ()) for turn in turns)))
+        ]
+    counts = Counter(word for _, text, _ in texts for word in {stem(word) for word in _WORD.findall(text)})
+    frequent = {word for word, count in counts.items() if count > _FREQUENT * len(texts)}
+    return [(author, _mark(text, wanted - frequent, stem)) for author, text, wanted in texts]
+
+
+def _mark(text: str, wanted: Collection[str], stem: Stem) -> LabelledText:
+    spans = [match.span() for match in _WORD.finditer(text)]
+    return LabelledText(text, tuple(span for span in spans if stem(text[slice(*span)]) in wanted), 0.0, 0.0)
+
+
 def drop_unreliable(texts: Sequence[LabelledText]) -> tuple[list[LabelledText], Counter[str]]:
     """The texts that can be learned from, and how many others were dropped for each reason (section 3.3)."""
     dropped: Counter[str] = Counter()
@@ -205,7 +241,13 @@ class CompressorRecipe(TrainingRecipe):
     """Recipe of `localmem finetune compressor`."""
 
     train: tuple[Path, ...] = ()
-    """JSONL of text and kept, or of dialogue and summary (DialogSum)."""
+    """JSONL of text and kept, or of dialogue and summary (DialogSum); default: the people."""
+    people: Path | None = None
+    """Folder of people, learned from without `train`: what they are asked about is kept; default: the shipped one."""
+    hold_out: tuple[str, ...] = ("m", "n")
+    """Authors of people to measure on."""
+    frozen_layers: int | None = Field(None, ge=0)
+    """Train only the layers above this one, and store the compressor without the rest; default: all, stored whole."""
     valid: tuple[Path, ...] = ()
     """Validation texts; default: a fifth of the training texts."""
     label_with: str | None = None
@@ -234,6 +276,8 @@ def train(job: TrainingJob[CompressorRecipe], extract: Extract | None = None) ->
     model, tokenizer = training.load_encoder(base, "TokenClassification", LABELS)
     if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
         raise BadInput(f"{base} cannot be used: its tokenizer has no CLS and SEP tokens; use a BERT-like model")
+    if recipe.frozen_layers is not None:
+        freeze_layers(model, recipe.frozen_layers)
     learned, held_out, dropped = _read_labelled_texts(recipe, extract)
     reading = WordReader(tokenizer, model.config.max_position_embeddings)
     examples, checked = (_encode(texts, reading) for texts in (learned, held_out))
@@ -255,7 +299,11 @@ def train(job: TrainingJob[CompressorRecipe], extract: Extract | None = None) ->
         settings={"window": WINDOW},
     )
     results = {"texts": len(learned), "held_out": len(held_out), "dropped": dict(dropped)}
-    save_run(job, model, tokenizer, card, result, results, "compressor")
+    if recipe.frozen_layers is None:
+        save_run(job, model, tokenizer, card, result, results, "compressor")
+    else:
+        setattr(model.config, NOTES, part_notes(recipe.base))
+        save_run(job, cast("PreTrainedModel", StoredPart(model)), None, card, result, results, "compressor")
     return result
 
 
@@ -264,6 +312,10 @@ def _read_labelled_texts(
 ) -> tuple[list[LabelledText], list[LabelledText], Counter[str]]:
     """Training texts after the filters, validation texts as they are, and the number of dropped texts by reason."""
     stem = make_stemmer(recipe.language)
+    if not recipe.train:
+        texts = read_people_texts(recipe.people or resource("finetune/lessons/people"), stem)
+        learned = [text for author, text in texts if author not in recipe.hold_out][: recipe.limit]
+        return learned, [text for author, text in texts if author in recipe.hold_out], Counter()
 
     def read(paths: Sequence[Path]) -> list[LabelledText]:
         if extract is None:

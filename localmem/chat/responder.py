@@ -30,19 +30,21 @@ class Speakers(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """How replies are sampled. Without `max_tokens` a reply may take what the context leaves; without temperature and
-    top_p the prompt's own are used. Replies of a temperature differ from one time to the next."""
+    """How replies are sampled. Without `max_tokens` a reply may take what the context leaves; without the others the
+    prompt's own are used. Replies of a temperature differ from one time to the next."""
 
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
+    repetition_penalty: float | None = None
 
     def apply(self, prompt: Prompt) -> Prompt:
         """The prompt with these values."""
         if self.temperature is not None:
             prompt = replace(prompt, temperature=self.temperature, seed=None)
-        if self.top_p is not None:
-            prompt = replace(prompt, extra={**prompt.extra, "top_p": self.top_p})
+        fields = {"top_p": self.top_p, "repetition_penalty": self.repetition_penalty}
+        extra = {name: value for name, value in fields.items() if value is not None}
+        prompt = replace(prompt, extra={**prompt.extra, **extra})
         if self.max_tokens is None:
             return replace(prompt, open_ended=True)
         return replace(prompt, max_tokens=self.max_tokens)

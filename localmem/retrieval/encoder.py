@@ -26,6 +26,7 @@ Rows = NDArray[np.float32]
 _CPU_BATCH, _GPU_BATCH = 16, 128  # texts a batch; 16 was fastest of 4 to 128 for MiniLM on two cores
 # Passages that a background thread encodes in one call: after these a waiting question gets its turn.
 _BACKGROUND_BATCH = 4
+QUERY_FOLDER = "query"  # in the folder of an encoder of passages: the encoder of queries that was trained with it
 _RECENT = 32  # texts whose rows are remembered: a turn's sentences
 _Embedded = tuple[Rows, bool]  # one row, and whether its text was truncated
 
@@ -146,15 +147,13 @@ class SentenceEncoder:
         return np.stack([rows[text] for text in texts])
 
     def _count_truncated(self, count: int) -> None:
-        """Warns of the first, the tenth, the hundredth ...: with long texts the log would hold nothing else."""
+        """Logs the first, the tenth, the hundredth ...; no warning, as long replies are cut in any conversation."""
         if not count:
             return
         previous, self.truncated = self.truncated, self.truncated + count
         if not previous or len(str(self.truncated)) > len(str(previous)):
             window = self._model().window
-            log.warning(
-                "%s: %d texts so far were truncated to its window of %s tokens", self.name, self.truncated, window
-            )
+            log.info("%s: texts truncated to its window of %s tokens: %d", self.name, window, self.truncated)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         return self._model().count_tokens(texts)
@@ -233,6 +232,25 @@ def _weights_checksum(path: Path) -> str:
         with file.open("rb") as stream:
             file_digest(stream, lambda: digest)
     return digest.hexdigest()
+
+
+class TwoEncoders:
+    """Queries by one encoder, passages by another that was trained with it (Keep Me Updated, appendix B.3)."""
+
+    def __init__(self, query: Encoder, passage: Encoder) -> None:
+        self._query, self._passage = query, passage
+
+    @property
+    def identity(self) -> str:
+        """Of both: vectors of one pair are never searched by another's."""
+        return f"{self._passage.identity}+{self._query.identity.partition('@')[2]}"
+
+    @property
+    def dimension(self) -> int:
+        return self._passage.dimension
+
+    def encode(self, texts: Sequence[str], side: Side) -> Rows:
+        return (self._query if side == "query" else self._passage).encode(texts, side)
 
 
 class CachedEncoder:

@@ -11,7 +11,7 @@ import math
 import random
 import string
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -22,7 +22,9 @@ import numpy as np
 
 from localmem.batching import map_by_length
 from localmem.errors import BadInput, ModelMissing, requires
-from localmem.llm.device import no_progress_bar, one_at_a_time, pad_rows, resolve_device
+from localmem.files import read_json
+from localmem.llm.device import no_progress_bar, one_at_a_time, pad_rows, resolve_device, resolve_dtype
+from localmem.retrieval.encoder_part import BASE, load_part, notes_of, part_base
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -159,10 +161,16 @@ class _Scorer:
             where = resolve_device(device)
             from transformers import AutoModelForTokenClassification, AutoTokenizer
         local = {"local_files_only": True, "trust_remote_code": False}
+        notes = _notes(folder)
+        source = str(part_base(notes) if BASE in notes else folder)
         try:
-            tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(str(folder), use_fast=True, **local)
+            tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(source, use_fast=True, **local)
             with no_progress_bar():
-                model: PreTrainedModel = AutoModelForTokenClassification.from_pretrained(str(folder), **local)
+                model: PreTrainedModel = (
+                    load_part(folder, notes, resolve_dtype("float32", where))
+                    if BASE in notes
+                    else AutoModelForTokenClassification.from_pretrained(source, **local)
+                )
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise BadInput(f"{folder} holds no compressor: {reason}") from error
@@ -187,6 +195,11 @@ class _Scorer:
             logits: torch.Tensor = self._model(input_ids=ids, attention_mask=mask).logits
         probabilities = logits.float().softmax(dim=-1)[:, :, KEEP].cpu().tolist()
         return [list(_means(window, row[1:])) for window, row in zip(windows, probabilities, strict=True)]
+
+
+def _notes(folder: Path) -> Mapping[str, object]:
+    path = folder / "config.json"
+    return notes_of(read_json(path, dict[str, object], "train the compressor again")) if path.is_file() else {}
 
 
 def _check_head(folder: Path, config: "PretrainedConfig") -> None:

@@ -97,22 +97,22 @@ def test_a_bar_that_was_switched_off_stays_off(starter_encoder_dir: Path, monkey
     switch.enable_progress_bar()
 
 
-def test_texts_over_the_window_are_cut_counted_and_warned_of(
+def test_texts_over_the_window_are_cut_counted_and_logged(
     starter_encoder_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     encoder = SentenceEncoder(starter_encoder_dir, name="minilm", max_length=16, batch_size=2)
     long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"  # 14 tokens and 2 marks
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, logger="localmem.retrieval.encoder"):
         complete = encoder.encode([long, "short"], "passage")
     assert (caplog.messages, encoder.truncated) == ([], 0)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, logger="localmem.retrieval.encoder"):
         cut = encoder.encode([f"{long} fifteen", "short", f"{long} sixteen seventeen", long], "query")
         encoder.encode([f"{long} eighteen"], "passage")
-    assert caplog.messages == ["minilm: 2 texts so far were truncated to its window of 16 tokens"]
+    assert caplog.messages == ["minilm: texts truncated to its window of 16 tokens: 2"]
     assert encoder.truncated == 3
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, logger="localmem.retrieval.encoder"):
         encoder.encode([f"{long} {number} times" for number in range(9)], "passage")
-    assert caplog.messages[1:] == ["minilm: 12 texts so far were truncated to its window of 16 tokens"]
+    assert caplog.messages[1:] == ["minilm: texts truncated to its window of 16 tokens: 12"]
     assert cut[0] == pytest.approx(complete[0], abs=1e-5)
 
 
@@ -310,7 +310,7 @@ def test_a_plain_transformers_folder_is_mean_pooled_over_the_tokens_without_padd
     assert captured.out + captured.err == ""
 
 
-def test_a_query_over_the_window_is_cut_counted_and_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_query_over_the_window_is_cut_counted_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from localmem.retrieval.dense import DenseRetriever
     from tests.fakes import unit
 
@@ -318,13 +318,13 @@ def test_a_query_over_the_window_is_cut_counted_and_warned_of(tmp_path: Path, ca
     encoder = SentenceEncoder(folder, name="plain")
     retriever = DenseRetriever(encoder)
     retriever.add([unit("a", "anna has a dog"), unit("b", "dog dog")])
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, logger="localmem.retrieval.encoder"):
         (matches,) = retriever.search(["dog " * 11 + "anna"], 2)
     assert len(matches) == 2
     assert [match.id for match in matches] == [match.id for match in retriever.search(["dog " * 10], 2)[0]]
     assert encoder.truncated == 1
     assert [message for message in caplog.messages if "truncated" in message] == [
-        "plain: 1 texts so far were truncated to its window of 12 tokens"
+        "plain: texts truncated to its window of 12 tokens: 1"
     ]
 
 
