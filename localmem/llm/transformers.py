@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from localmem.batching import result_or_error, results_or_raise
 from localmem.errors import LocalmemError, ModelMissing
 from localmem.llm.adapters import Adapters, warn_of_changes
-from localmem.llm.base import Ability, AnswerText, ChoiceMass, check, check_json, fit, steps_to_decide
+from localmem.llm.base import Ability, AnswerText, check, check_json, fit
+from localmem.llm.choice_mass import ChoiceMass, steps_to_decide
 from localmem.llm.device import fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
 from localmem.llm.engine.decoder import Decoder, Turns
 from localmem.llm.engine.keyvalues import RowCache, use_row_attention

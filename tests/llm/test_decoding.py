@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localmem.llm.base import UNKNOWN, AnswerText, ChoiceMass, steps_to_decide
+from localmem.llm.base import AnswerText
+from localmem.llm.choice_mass import UNKNOWN, ChoiceMass, steps_to_decide
 
 pieces = st.lists(st.text(alphabet="abc", max_size=4), max_size=20)
 stops = st.lists(st.text(alphabet="abc", max_size=4), max_size=3)

@@ -23,7 +23,8 @@ from transformers import (
 )
 
 from localmem.errors import BadInput, LLMError
-from localmem.llm.base import AnswerText, ChoiceMass
+from localmem.llm.base import AnswerText
+from localmem.llm.choice_mass import ChoiceMass
 from localmem.llm.tokenizer import Detokenizer
 from localmem.types import Choice, FreeText, JsonSchema, Prompt
 

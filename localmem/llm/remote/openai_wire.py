@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from localmem.errors import BadReply, LLMError
-from localmem.llm.base import UNKNOWN, ChoiceMass, steps_to_decide
+from localmem.llm.choice_mass import UNKNOWN, ChoiceMass, steps_to_decide
 from localmem.llm.control_tokens import neutralize
 from localmem.types import Choice, Message, Prompt, Usage
 
