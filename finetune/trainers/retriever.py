@@ -1,46 +1,43 @@
 """Training a retriever: an encoder learns to place a question closer to its answer than to other texts.
 
 Keep Me Updated, appendix B.3: triplet loss over cosine with margin 0.2, 20 epochs with early stopping, learning rate
-3e-5. Differs from the paper: question and memory share one encoder (the paper trains one for each), pooled as the
-encoder was made (the paper takes [CLS]), and wrong texts, which come from other sessions, also come from BM25. The data
-are data sets whose questions name their evidence, and our own JSONL.
+3e-5, an encoder for the dialogue and one for memory sentences, pooled at [CLS]; the recipe retriever-carecall.yaml has
+all of it. Differs from the paper by default: question and memory share one encoder, pooled as it was made, and wrong
+texts, which come from other sessions, also come from BM25. The data are in `retriever_corpora`.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from finetune.run_folder import Card, save_run
 from finetune.trainers import training
+from finetune.trainers.retriever_corpora import (
+    LICENCES,
+    Corpus,
+    Triplet,
+    hold_out_questions,
+    mine_triplets,
+    read_corpus,
+)
 from finetune.trainers.training import TrainingJob, TrainingRecipe, TrainingResult
 from localmem.errors import BadInput
-from localmem.evaluation.datasets import read_dataset
-from localmem.evaluation.datasets.readers import UNDATED, Record, file_sha256, read_records
-from localmem.evaluation.episodes import Dataset, Episode, Half, Probe, half_of
 from localmem.evaluation.evidence_retrieval import (
-    Builder,
-    KeyForm,
     MeasureOptions,
     RetrievalMethod,
     RetrievalResult,
-    apply_key_form,
-    build_exchanges,
-    build_turns,
     measure_retrieval,
     merge_results,
-    probes_with_evidence,
 )
 from localmem.llm.device import resolve_device
 from localmem.reporting.intervals import Estimate, difference
 from localmem.retrieval.base import Side
-from localmem.retrieval.bm25 import BM25Retriever
 from localmem.retrieval.dense import DenseRetriever
-from localmem.types import Session, Turn
+from localmem.retrieval.encoder import QUERY_FOLDER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,138 +45,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-PAIRS = "pairs"  # the name of our own JSONL: query, positive, group, and optionally negatives
-LICENCES: Mapping[str, str] = {
-    "locomo": "LoCoMo, CC BY-NC 4.0",
-    "longmemeval": "LongMemEval, MIT",
-    "mtbenchplus": "MT-Bench+, MIT",
-}
-SOURCES = (*LICENCES, PAIRS)
-
-_VALIDATION = 10  # one question in this many is held out
-
-
-class Triplet(NamedTuple):
-    """A question, a text that should be close to it, and one that should be farther away."""
-
-    query: str
-    positive: str
-    negative: str
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """A data set, how its units are built, and the wrong texts that the file itself lists for a probe."""
-
-    dataset: Dataset
-    units: Builder
-    negatives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def select(self, half: Half) -> "Corpus":
-        """The episodes of one half."""
-        return replace(self, dataset=self.dataset.select(half))
-
-    def count_questions(self) -> int:
-        """How many questions have evidence."""
-        return sum(len(probes_with_evidence(episode, "turns")) for episode in self.dataset.episodes)
-
-
-class _Pair(Record):
-    query: str = Field(min_length=1)
-    positive: str = Field(min_length=1)
-    negatives: tuple[str, ...] = ()
-    group: str = Field(min_length=1)
-
-
-def read_corpus(name: str, path: Path, unit: Literal["turn", "exchange"]) -> Corpus:
-    """A data set with its turns or exchanges as units, or our own pairs, whose units are texts. Raises BadInput."""
-    if name == PAIRS:
-        return _read_pairs(path)
-    if name not in SOURCES:
-        raise BadInput(f"a retriever cannot learn from the data set {name!r}; use one of {', '.join(SOURCES)}")
-    # Speakers in the keys, as the memory systems index the units.
-    build, form = build_turns if unit == "turn" else build_exchanges, KeyForm("speaker")
-    return Corpus(read_dataset(name, path), lambda sessions: apply_key_form(build(sessions), sessions, form))
-
-
-def hold_out_questions(corpus: Corpus) -> tuple[Corpus, Corpus]:
-    """Hold out one question of ten for early stopping; it is searched for among the same units as the others."""
-    ids = [probe.id for episode in corpus.dataset.episodes for probe in probes_with_evidence(episode, "turns")]
-    held_out = set(ids[::-_VALIDATION] if len(ids) < _VALIDATION else ids[_VALIDATION - 1 :: _VALIDATION])
-    learned = _filter_probes(corpus, lambda probe: probe.id not in held_out)
-    return learned, _filter_probes(corpus, lambda probe: probe.id in held_out)
-
-
-def mine_triplets(corpus: Corpus, *, positives: int, hard: int, far: int, language: str, seed: int) -> list[Triplet]:
-    """The triplets of all questions with evidence, in order; reproducible by seed.
-
-    For each question at most `positives` right texts, and as wrong ones those that the file lists, `hard` from BM25 in
-    `language`, and `far` from sessions without evidence.
-    """
-    triplets: list[Triplet] = []
-    for episode in corpus.dataset.episodes:
-        units = corpus.units(episode.sessions)
-        by_id = {unit.id: unit for unit in units}
-        probes = probes_with_evidence(episode, "turns")
-        index = BM25Retriever(language=language)
-        index.add(units)
-        most = max((len(probe.evidence) for probe in probes), default=0)
-        results = index.search([probe.question for probe in probes], hard + most)
-        for probe, matches in zip(probes, results, strict=True):
-            right = [unit for unit in units if not set(unit.sources).isdisjoint(probe.evidence)]
-            near = [unit for match in matches if (unit := by_id[match.id]) not in right][:hard]
-            elsewhere = [unit for unit in units if unit.session not in probe.sessions]
-            rng = random.Random(f"{seed}/{probe.id}")  # noqa: S311  # not used for security
-            wrong = [*near, *rng.sample(elsewhere, min(far, len(elsewhere)))]
-            texts = dict.fromkeys([*corpus.negatives.get(probe.id, ()), *(unit.key for unit in wrong)])
-            negatives = [text for text in texts if text not in {unit.key for unit in right}]
-            triplets += [Triplet(probe.question, unit.key, text) for unit in right[:positives] for text in negatives]
-    return triplets
-
-
-def _filter_probes(corpus: Corpus, predicate: Callable[[Probe], bool]) -> Corpus:
-    """Some of the questions; episodes without any are dropped."""
-    episodes = (
-        replace(episode, probes=tuple(probe for probe in probes_with_evidence(episode, "turns") if predicate(probe)))
-        for episode in corpus.dataset.episodes
-    )
-    remaining = tuple(episode for episode in episodes if episode.probes)
-    return replace(corpus, dataset=replace(corpus.dataset, episodes=remaining))
-
-
-def _read_pairs(path: Path) -> Corpus:
-    """Each group becomes an episode, each text a session."""
-    groups: dict[str, list[_Pair]] = {}
-    for _, pair in read_records(path, _Pair):
-        groups.setdefault(pair.group, []).append(pair)
-    negatives: dict[str, tuple[str, ...]] = {}
-    episodes = tuple(_episode(name, pairs, negatives) for name, pairs in groups.items())
-    dataset = Dataset(PAIRS, file_sha256(path), episodes)
-    return Corpus(dataset, lambda sessions: apply_key_form(build_turns(sessions), sessions, KeyForm()), negatives)
-
-
-def _episode(group: str, pairs: Sequence[_Pair], negatives: dict[str, tuple[str, ...]]) -> Episode:
-    texts = dict.fromkeys(text for pair in pairs for text in (pair.positive, *pair.negatives))
-    ids = {text: f"{group}/{number}" for number, text in enumerate(texts)}
-    sessions = tuple(
-        Session(ids[text], (Turn(f"{ids[text]}.0", "user", "User", text, UNDATED + timedelta(seconds=number)),))
-        for number, text in enumerate(texts)
-    )
-    probes: list[Probe] = []
-    for number, query in enumerate(dict.fromkeys(pair.query for pair in pairs)):
-        own = [pair for pair in pairs if pair.query == query]
-        name = f"{group}/q{number}"
-        negatives[name] = tuple(dict.fromkeys(text for pair in own for text in pair.negatives))
-        positive_ids = tuple(dict.fromkeys(ids[pair.positive] for pair in own))
-        evidence = tuple(f"{session}.0" for session in positive_ids)
-        probes.append(Probe(name, query, "", PAIRS, None, evidence, positive_ids))
-    return Episode(group, half_of(group), sessions, tuple(probes))
-
-
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr")
 BEST = "mrr"
 
 _BATCH = 32  # texts that are encoded together when measuring
+_ROUTES = {"anchor": "query", "positive": "document", "negative": "document"}  # the encoder of each column
 
 
 class RetrieverRecipe(TrainingRecipe):
@@ -195,6 +65,10 @@ class RetrieverRecipe(TrainingRecipe):
     """Wrong texts for a question from sessions without evidence."""
     language: str = "english"
     """BM25's stems and stop words (`none` to disable)."""
+    encoders: Literal["one", "two"] = "one"
+    """One encoder for both sides, or one for each."""
+    pooling: Literal["own", "cls"] = "own"
+    """How the tokens' vectors become one: as the encoder was made, or the first token's."""
     margin: float = Field(0.2, gt=0)
     """Margin of the triplet loss."""
     window: int | None = Field(None, ge=8)
@@ -241,7 +115,7 @@ def train(
     examples = _sample_triplets(recipe, learned)
     set_seed(recipe.seed)
     base = training.base_folder(recipe.base)
-    model = _load_base(base)
+    model = _load_model(base, recipe)
     job.notify(
         f"{len(examples)} training triplets, {sum(map(Corpus.count_questions, checked))} validation questions, "
         f"{sum(map(Corpus.count_questions, reported))} test questions from other conversations"
@@ -261,7 +135,11 @@ def train(
     )
     licensed = job.with_recipe(training.update_recipe(recipe, licence=describe_licence(recipe, corpora)))
     results = {"triplets": len(examples), "report": [asdict(row) for row in comparisons]}
-    save_run(licensed, model, model.tokenizer, card, result, results, "encoder")
+    passages = _towers(model).get("document", model)
+    if passages is not model:
+        with training.without_progress():
+            _towers(model)["query"].save_pretrained(str(job.out / QUERY_FOLDER))
+    save_run(licensed, passages, passages.tokenizer, card, result, results, "encoder")
     return result, comparisons
 
 
@@ -296,20 +174,48 @@ def _sample_triplets(recipe: RetrieverRecipe, corpora: Sequence[Corpus]) -> list
     return triplets[: recipe.limit]
 
 
-def _load_base(base: Path) -> "SentenceTransformer":
+def _load_model(base: Path, recipe: RetrieverRecipe) -> "SentenceTransformer":
+    """The encoder to start from, or two of them that a query and a passage are routed to."""
+    if recipe.encoders == "one":
+        return _load_base(base, recipe.pooling)
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    query, document = (list(_load_base(base, recipe.pooling).children()) for _ in range(2))
+    router = Router.for_query_document(query_modules=query, document_modules=document)
+    return SentenceTransformer(modules=[router], device=resolve_device("auto"))
+
+
+def _towers(model: "SentenceTransformer") -> "dict[str, SentenceTransformer]":
+    """The encoders of a model of two, by side; none for a model of one."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    router = model[0]
+    if not isinstance(router, Router):
+        return {}
+    return {side: SentenceTransformer(modules=list(own), device="cpu") for side, own in router.sub_modules.items()}
+
+
+def _load_base(base: Path, pooling: Literal["own", "cls"]) -> "SentenceTransformer":
     """The encoder to start from; a plain transformers folder is mean-pooled, as everywhere in localmem."""
     training.require_modules("sentence_transformers", "datasets")
     import torch
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
 
     try:
         if not any((base / name).is_file() for name in ("modules.json", "config.json")):
             raise FileNotFoundError("it holds neither modules.json nor config.json")
         with training.without_progress():
             options = {"local_files_only": True, "trust_remote_code": False, "model_kwargs": {"dtype": torch.float32}}
-            return SentenceTransformer(str(base), device=resolve_device("auto"), **options)
+            model = SentenceTransformer(str(base), device=resolve_device("auto"), **options)
     except (OSError, ValueError) as error:
         training.reject_base(base, "an encoder", error)
+    if pooling == "own":
+        return model
+    first = Pooling(int(model.get_embedding_dimension() or 0), "cls")
+    return SentenceTransformer(modules=[model[0], first], device=resolve_device("auto"))
 
 
 def _train_model(
@@ -343,7 +249,9 @@ def _train_model(
         model.max_seq_length = min(window, full or window)
     trainer = WithoutLibraryCard(
         model=model,
-        args=SentenceTransformerTrainingArguments(**training.trainer_arguments(job, BEST)),
+        args=SentenceTransformerTrainingArguments(
+            **training.trainer_arguments(job, BEST), router_mapping=_ROUTES if job.recipe.encoders == "two" else None
+        ),
         train_dataset=Dataset.from_dict(columns),
         loss=TripletLoss(model, distance_metric=TripletDistanceMetric.COSINE, triplet_margin=job.recipe.margin),
         evaluator=ValidationMeasures(),
@@ -367,7 +275,8 @@ class _ModelInTraining:
         return int(self._model.get_embedding_dimension() or 0)
 
     def encode(self, texts: Sequence[str], side: Side) -> "NDArray[np.float32]":
-        vectors: NDArray[np.float32] = self._model.encode(
+        encode = self._model.encode_query if side == "query" else self._model.encode_document
+        vectors: NDArray[np.float32] = encode(
             list(texts), batch_size=_BATCH, normalize_embeddings=True, show_progress_bar=False
         )
         return vectors

@@ -52,7 +52,7 @@ def no_wrap(part: Part, /) -> Part:
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What memories are made of. The `load_*` functions take the name or folder of a trained model, `find_compressor`
-    returns the name of one that is on this machine.
+    returns the name of one that is on this machine. A summariser answers in place of the LLM.
 
     `new_index` makes an index for texts that are compared once (default: like `new_retriever`). Systems apply `wrap` to
     the trained models they load; the other parts are wrapped already. `day_first` is how the user writes
@@ -68,6 +68,7 @@ class Parts:
     load_reranker: "Callable[[str], Reranker]" = field(kw_only=True)
     load_segmenter: "Callable[[str], Segmenter]" = field(kw_only=True)
     load_compressor: "Callable[[str], Compressor]" = field(kw_only=True)
+    load_summarizer: "Callable[[str, LLM], LLM]" = field(default=lambda _, llm: llm, kw_only=True)
     find_compressor: "Callable[[], str | None]" = field(default=lambda: None, kw_only=True)
 
 

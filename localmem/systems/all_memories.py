@@ -8,7 +8,7 @@ Three baselines of the papers:
 - ReBot (CREEM, section 3.2; Conversation Chronicles): one summary for each session, serving both speakers.
 
 Differs from the papers: what the context has no room for is left out from the oldest on. The summarisers of SumMem-MSC
-(BART) and ReBot (T5-base) are trained models; here the backbone takes their place.
+(BART) and ReBot (T5-base) are trained models; here the backbone takes their place unless `summarizer` names one.
 """
 
 from itertools import chain
@@ -29,10 +29,21 @@ from localmem.types import Change, Recall, Session, Turn, Unit
 
 
 class AllMemoriesOptions(Options):
-    """What a sentence is about, and its most characters."""
+    """What a sentence is about, its most characters, and what writes it; null: the backbone."""
 
     each: Literal["session", "utterance"]
     longest: PositiveInt
+    summarizer: str | None
+
+
+class ReBotOptions(Options):
+    """What writes the summaries; null: the backbone."""
+
+    summarizer: str | None
+
+
+def _writer(parts: Parts, summarizer: str | None) -> LLM:
+    return parts.load_summarizer(summarizer, parts.llm) if summarizer else parts.llm
 
 
 class _AllShown(Memory):
@@ -52,9 +63,9 @@ class AllMemories(_AllShown):
 
     def __init__(self, parts: Parts, options: AllMemoriesOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank)
-        self._llm = parts.llm
+        self._llm = _writer(parts, options.summarizer)
         self._each = options.each
-        self._summarize = Summarizer(parts.llm, fallbacks=self.fallbacks)
+        self._summarize = Summarizer(self._llm, fallbacks=self.fallbacks)
         self._form = answer_format(memories=array(string(options.longest), 1))
 
     def end_session(self, session: Session) -> list[Change]:
@@ -90,9 +101,9 @@ class ReBot(_AllShown):
 
     name = "rebot"
 
-    def __init__(self, parts: Parts, _options: Options, bank: Bank | None = None) -> None:
+    def __init__(self, parts: Parts, options: ReBotOptions, bank: Bank | None = None) -> None:
         super().__init__(bank=bank)
-        self._llm = parts.llm
+        self._llm = _writer(parts, options.summarizer)
 
     def end_session(self, session: Session) -> list[Change]:
         if not session.turns:
@@ -106,5 +117,5 @@ _END = "at each session's end"
 
 SYSTEMS: tuple[System[Any], ...] = (
     System("all_memories", AllMemoriesOptions, AllMemories, "sentences drawn from each session, all shown", _END),
-    System("rebot", Options, ReBot, "a summary of each session, all shown", _END),
+    System("rebot", ReBotOptions, ReBot, "a summary of each session, all shown", _END),
 )

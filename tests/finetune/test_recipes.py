@@ -25,7 +25,10 @@ RECIPES: dict[str, type[Recipe]] = {
     "statements": StatementRecipe,
     "texttiling": TextTilingRecipe,
 }
-VARIANTS: dict[str, type[Recipe]] = {"lora-carecall": LoraRecipe}  # other values of the same fields
+VARIANTS: dict[str, type[Recipe]] = {
+    "lora-carecall": LoraRecipe,
+    "retriever-carecall": RetrieverRecipe,
+}  # other values of the same fields
 
 
 def _file(name: str) -> Path:
@@ -46,6 +49,9 @@ def test_a_shipped_recipe_states_the_defaults(name: str) -> None:
 def test_the_paper_s_recipe_has_its_rank_and_alpha() -> None:
     recipe = LoraRecipe.model_validate(read_yaml(_file("lora-carecall")))
     assert (recipe.rank, recipe.alpha, recipe.weight_decay, recipe.batch_size) == (4, 32, 0.1, 8)
+    retriever = RetrieverRecipe.model_validate(read_yaml(_file("retriever-carecall")))
+    assert (retriever.encoders, retriever.pooling, retriever.hard, retriever.margin) == ("two", "cls", 0, 0.2)
+    assert (retriever.epochs, retriever.learning_rate) == (20, 3e-5)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -12,17 +12,18 @@ from localmem.factory import SYSTEMS, Parts, memory
 from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
-from localmem.systems import Options
-from localmem.systems.all_memories import AllMemories, AllMemoriesOptions, ReBot
+from localmem.systems.all_memories import AllMemories, AllMemoriesOptions, ReBot, ReBotOptions
 from localmem.types import AddUnit, Change, Prompt, RetireUnit, Session, Unit
 from tests.fakes import START, WordRetriever, obedient, session
+
+BACKBONE = ReBotOptions(summarizer=None)
 
 
 def make(
     bank: Bank | None = None, llm: LLM | None = None, each: Literal["session", "utterance"] = "session"
 ) -> AllMemories:
     llm = llm or ScriptedLLM(obedient)
-    return AllMemories(Parts(llm, WordRetriever), AllMemoriesOptions(each=each, longest=160), bank)
+    return AllMemories(Parts(llm, WordRetriever), AllMemoriesOptions(each=each, longest=160, summarizer=None), bank)
 
 
 def _units(changes: list[Change]) -> list[Unit]:
@@ -55,7 +56,7 @@ def test_what_does_not_fit_is_left_out_from_the_oldest_on(system: str) -> None:
         return sentence if prompt.name == "rebot/summarize" else json.dumps({"memories": [sentence]})
 
     llm = ScriptedLLM(script, context_length=1400)
-    remembering = make(llm=llm) if system == "all_memories" else ReBot(Parts(llm, WordRetriever), Options())
+    remembering = make(llm=llm) if system == "all_memories" else ReBot(Parts(llm, WordRetriever), BACKBONE)
     _live(remembering, *(session(f"talk {n} of it", name=f"s{n}") for n in range(50)))
     recall = remembering.recall(_query())
     assert 0 < len(recall.hits) < 50
@@ -124,7 +125,7 @@ def test_the_variants_with_memory_update(name: str, count: int) -> None:
 
 
 def test_a_session_becomes_one_summary_about_nobody_in_particular() -> None:
-    rebot = ReBot(Parts(ScriptedLLM(lambda _: "They spoke of boats. The user\nbought one."), WordRetriever), Options())
+    rebot = ReBot(Parts(ScriptedLLM(lambda _: "They spoke of boats. The user\nbought one."), WordRetriever), BACKBONE)
     (unit,) = _units(rebot.end_session(session("I bought a boat", "well done")))
     assert unit.text == "They spoke of boats. The user bought one."
     assert unit.speaker == ""
@@ -133,7 +134,7 @@ def test_a_session_becomes_one_summary_about_nobody_in_particular() -> None:
 
 def test_an_empty_summary_leaves_no_unit() -> None:
     llm = ScriptedLLM(lambda _: " ")
-    rebot = ReBot(Parts(llm, WordRetriever), Options())
+    rebot = ReBot(Parts(llm, WordRetriever), BACKBONE)
     assert rebot.end_session(session("a", "b")) == []
     assert rebot.fallbacks == {"rebot/summarize": 1}
 
@@ -142,7 +143,7 @@ def test_an_empty_session_changes_nothing() -> None:
     llm = ScriptedLLM(lambda _: pytest.fail("nothing is to be asked"))
     assert make(llm=llm).end_session(session()) == []
     assert make(llm=llm, each="utterance").end_session(session()) == []
-    assert ReBot(Parts(llm, WordRetriever), Options()).end_session(session()) == []
+    assert ReBot(Parts(llm, WordRetriever), BACKBONE).end_session(session()) == []
 
 
 def test_all_baselines_are_in_the_table() -> None:

@@ -261,7 +261,7 @@ class CareCall(FactMemory):
             *(AddUnit(units[fate.sentence], time) for fate in fates if fate.step == "add"),
             *(RetireUnit(unit, by, reason, time) for unit, by, reason in _retirements(fates, new, merged)),
             *(RetireUnit(unit.id, "carecall/capacity", "oldest", time) for unit in self._overflow(survivors)),
-            *_dropped(fates, old, new),
+            *_record_drops(fates, old, new),
             *gate.refusals,
         ]
 
@@ -355,7 +355,7 @@ def _retirements(fates: Sequence[Fate], new: Units, merged: Units) -> Iterator[t
             yield fate.sentence, by, f"{fate.because}: {new[other.sentence].text}"
 
 
-def _dropped(fates: Sequence[Fate], old: Units, new: Units) -> Iterator[RefuseText]:
+def _record_drops(fates: Sequence[Fate], old: Units, new: Units) -> Iterator[RefuseText]:
     """The record of each new sentence that a PASS or DELETE kept out of the memory."""
     for fate in fates:
         if fate.step == "drop" and fate.because in ("PASS", "DELETE"):

@@ -123,3 +123,26 @@ def test_mistakes_are_reported_before_the_first_step(base: Path, tmp_path: Path)
     with pytest.raises(BadInput, match="validation texts is labelled drop"):
         train(job(base, tmp_path, valid=[everything]))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_compressor_stored_without_its_encoder_shortens_as_one_stored_whole(base: Path, tmp_path: Path) -> None:
+    training = job(base, tmp_path, frozen_layers=0, epochs=20)
+    assert train(training).measures["auc"] > 0.95
+    assert not (training.out / "model.safetensors").exists()
+    shortener = build_compressor(str(training.out), "cpu")
+    assert shortener.compress(["so cleo know moved to ben well ."], 0.5) == ["cleo moved to ben"]
+
+
+def test_of_people_the_words_that_they_are_asked_about_are_kept(tmp_path: Path) -> None:
+    turns = ["My dog Rex bit me.", "Oh dear.", "It rains.", "It does."]
+    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]
+    probe = {"type": "single-fact", "question": "Who bit you?", "answer": "my dogs", "evidence": [[0, 0]]}
+    person = {"sessions": [{"started_at": "2026-05-01T10:00", "turns": messages}], "probes": [probe]}
+    others = [{**person, "probes": [{**probe, "evidence": [[0, 2]], "question": f"Is it {n}?"}]} for n in range(10)]
+    for number, each in enumerate([person, *others]):
+        (tmp_path / f"a-{number}.json").write_text(json.dumps(each), encoding="utf-8")
+    texts = compressor_training.read_people_texts(tmp_path, compressor_training.make_stemmer("english"))
+    author, text = texts[0]
+    assert (author, text.text) == ("a", "User: My dog Rex bit me.\nAssistant: Oh dear.")
+    assert [text.text[start:end] for start, end in text.keep] == ["My", "dog", "bit"]
+    assert len(texts) == 11

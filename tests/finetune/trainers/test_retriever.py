@@ -3,27 +3,22 @@
 import json
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
 
 import finetune.trainers.retriever as retriever_training
-from finetune.trainers.retriever import (
-    Corpus,
-    RetrieverRecipe,
-    Triplet,
-    comparison_table,
-    describe_licence,
-    hold_out_questions,
-    mine_triplets,
-    read_corpus,
-    train,
-)
+from finetune.trainers.retriever import RetrieverRecipe, comparison_table, describe_licence, train
+from finetune.trainers.retriever_corpora import Corpus, Triplet, hold_out_questions, mine_triplets, read_corpus
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
+from localmem import factory
+from localmem.config import load_settings
 from localmem.errors import BadInput
-from localmem.retrieval.encoder import SentenceEncoder
+from localmem.retrieval.encoder import QUERY_FOLDER, SentenceEncoder
 from tests.evaluation.fixtures import LOCOMO, write_records
 from tests.finetune.small import small_encoder
 
@@ -101,6 +96,52 @@ def test_the_trained_encoder_finds_answers_in_other_groups(base: Path, tmp_path:
     assert "gain" in comparison_table([comparison])
 
 
+def test_two_encoders_learn_and_are_pooled_at_the_first_token(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = job(base, tmp_path, encoders="two", pooling="cls", epochs=30, patience=30)
+    result, _ = train(training, sources(tmp_path))
+    losses = [entry["loss"] for entry in result.log if "loss" in entry]
+    assert losses[-1] < 0.8 * losses[0]
+    folders = {"query": training.out / QUERY_FOLDER, "passage": training.out}
+    weights = [load_file(str(folder / "model.safetensors")) for folder in folders.values()]
+    start = load_file(str(base / "model.safetensors"))
+    for name in ("embeddings.word_embeddings.weight", "encoder.layer.0.output.dense.weight"):
+        assert not torch.equal(weights[0][name], weights[1][name])
+        assert not any(torch.equal(own[name], start[name]) for own in weights)
+
+    monkeypatch.setattr(factory, "model_path", lambda _: training.out)
+    both = factory.bare_encoder(load_settings(None, {"retrieval": {"device": "cpu"}}))
+    for side, text in (("query", "what of the pet"), ("passage", "the cat of cleo")):
+        tokenizer = AutoTokenizer.from_pretrained(str(folders[side]), local_files_only=True)
+        model = AutoModel.from_pretrained(str(folders[side]), local_files_only=True).eval()
+        first = model(**tokenizer([text], return_tensors="pt")).last_hidden_state[0, 0].detach().numpy()
+        (row,) = both.encode([text], side)  # type: ignore[arg-type]  # one of the two sides
+        assert row == pytest.approx(first / np.linalg.norm(first), abs=0.02)
+
+
+MEMORY = ["이가 아픔", "배가 고픔"]
+CARECALL: list[dict[str, Any]] = [
+    {"guid": f"care-{name}-S{number}", "dialogue": dialogue, "memory": memory}
+    for name in ("35", "36")
+    for number, memory, dialogue in (
+        (1, [], [{"role": "system", "text": "요즘 어떠세요?"}, {"role": "user", "text": "이가 아파요."}]),
+        (2, MEMORY, [{"role": "user", "text": "안녕하세요."}, {"role": "system", "text": "아직 아프세요?"}]),
+    )
+]
+
+
+def test_a_dialogue_learns_the_memory_sentences_that_its_reply_uses(tmp_path: Path) -> None:
+    path = tmp_path / "carecall.json"
+    path.write_text(json.dumps([CARECALL[:2], CARECALL[2:]]), encoding="utf-8")
+    corpus = read_corpus("carecall", path, "turn")
+    assert [(probe.question, probe.evidence) for episode in corpus.dataset.episodes for probe in episode.probes] == [
+        ("안녕하세요.", (f"care-{name}/0.0",)) for name in ("35", "36")
+    ]
+    (session,) = corpus.dataset.episodes[0].sessions
+    assert [turn.text for turn in session.turns] == [MEMORY[0]], "the other sentence is not used"
+
+
 def test_a_resumed_run_ends_with_the_same_weights(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(job(base, tmp_path, "complete", epochs=4, accumulate=2), sources(tmp_path))
     calls, measure = count(), retriever_training._mean_measures
@@ -169,8 +210,8 @@ def test_mistakes_are_reported_before_the_first_step(
         train(job(base, tmp_path), [("pairs", path)])
     with pytest.raises(BadInput, match="line 1: positive"):
         read_corpus("pairs", write_records(tmp_path, [{"query": "a", "group": "b"}], "bad.jsonl", lines=True), "turn")
-    with pytest.raises(BadInput, match="cannot learn from the data set 'msc'"):
-        read_corpus("msc", path, "turn")
+    with pytest.raises(BadInput, match="cannot learn from the data set 'coqa'"):
+        read_corpus("coqa", path, "turn")
     with monkeypatch.context() as patch:
         patch.setattr("psutil.virtual_memory", type("Memory", (), {"available": 1000}))
         with pytest.raises(BadInput, match="training needs"):

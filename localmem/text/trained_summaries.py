@@ -1,0 +1,93 @@
+"""Summaries by a trained T5 or BART, in place of the backbone: ReBot's and SumMem-MSC's summarisers, as in the papers.
+
+A wrapper around the LLM that a system gets. It answers every prompt from its inputs alone, for such a model takes no
+instructions: the dialogue, or the message before and the one that is summarised. Weights load when first needed.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localmem.batching import map_by_length
+from localmem.errors import BadInput, requires
+from localmem.llm.base import LLM
+from localmem.llm.device import no_progress_bar, one_at_a_time, resolve_device
+from localmem.llm.wrappers import Wrapper
+from localmem.types import Completion, JsonSchema, Prompt, Usage
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_BATCH = 8
+_WINDOW = 1024  # of BART; T5's positions are relative
+_NO_SUMMARY = "__no__persona"  # begins what ParlAI's summariser of MSC writes for a message that tells nothing
+
+
+class TrainedSummaries(Wrapper):
+    """Answers with the model in a local folder. `find` returns the folder; its errors are raised at the first use."""
+
+    def __init__(self, inner: LLM, find: Path | Callable[[], Path], *, device: str = "auto") -> None:
+        super().__init__(inner)
+        self._find, self._device = find, device
+        self._lock = threading.Lock()
+        self._weights: _Weights | None = None
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        """Each prompt's summary; an empty list of memories where a message tells nothing."""
+        with self._lock:
+            if self._weights is None:
+                with one_at_a_time():
+                    self._weights = _Weights(self._find if isinstance(self._find, Path) else self._find(), self._device)
+            return map_by_length(self._weights.answer, prompts, lambda prompt: len(_source(prompt)), _BATCH)
+
+
+def _source(prompt: Prompt) -> str:
+    """What is summarised."""
+    inputs = prompt.inputs
+    return inputs.get("dialogue") or "\n".join(filter(None, [inputs.get("before"), inputs.get("said")]))
+
+
+class _Weights:
+    """The model and its tokenizer."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        with requires("a trained summariser needs {}", "cpu"):
+            target = resolve_device(device)
+            from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+        local = {"local_files_only": True, "trust_remote_code": False}
+        try:
+            self._tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), **local)
+            with no_progress_bar():
+                model: PreTrainedModel = AutoModelForSeq2SeqLM.from_pretrained(str(folder), **local)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise BadInput(
+                f"{folder} holds no T5 or BART: {reason}; give the folder of a trained summariser"
+            ) from error
+        self._model = model.eval().to(target)
+        task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
+        self._prefix = str(task.get("prefix", ""))  # "summarize: " of a T5 that learned several tasks
+
+    def answer(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        """A batch of answers, each in its prompt's format."""
+        import torch
+
+        texts = [self._prefix + _source(prompt) for prompt in prompts]
+        encoded = self._tokenizer(
+            texts, return_tensors="pt", padding=True, truncation=True, max_length=_WINDOW, return_token_type_ids=False
+        )
+        longest = max(prompt.max_tokens for prompt in prompts)
+        with torch.inference_mode():
+            rows = self._model.generate(**encoded.to(self._model.device), max_new_tokens=longest)
+        summaries = self._tokenizer.batch_decode(rows, skip_special_tokens=True)
+        sizes = encoded["attention_mask"].sum(dim=1).tolist()
+        return [_completion(*row) for row in zip(prompts, summaries, sizes, strict=True)]
+
+
+def _completion(prompt: Prompt, summary: str, tokens: int) -> Completion:
+    text = "" if summary.lower().startswith(_NO_SUMMARY) else summary.strip()
+    if isinstance(prompt.format, JsonSchema):
+        text = json.dumps({"memories": [text] if text else []}, ensure_ascii=False)
+    return Completion(text, usage=Usage(input=tokens))
