@@ -61,7 +61,8 @@ class Answer:
 
     `about` is the probe's type in the data set and `session` the session after which it was asked. `units` are the
     recalled units, each by the ids of its source turns, `evidence` the turns that contain the answer and `past` their
-    text. `dialogue` is the conversation up to the question, `speaker` who answers. `likelihood` is that of the gold
+    text. `rests_on` are the gold memory's sentences that the reply uses, see `memory_turns`. `dialogue` is the
+    conversation up to the question, `speaker` who answers. `likelihood` is that of the gold
     answer under the backbone, where it was computed. `seconds` and `spent` are by stage: recall, respond. A streamed
     reply also has the seconds from the question to its first piece.
     """
@@ -75,6 +76,7 @@ class Answer:
     gold: tuple[str, ...]
     evidence: tuple[str, ...] = ()
     past: str = ""
+    rests_on: tuple[str, ...] = ()
     dialogue: str = ""
     speaker: str = ""
     text: str = ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,10 +20,17 @@ from localmem.evaluation.datasets import msc_cc
 from localmem.evaluation.datasets.readers import Record, read_records
 from localmem.evaluation.metrics.model_based import BertScore, Likelihood, Scorer, mauve, perplexity
 from localmem.evaluation.metrics.text import KINDS, Order, bleu, distinct, rouge, token_f1
+from localmem.retrieval.base import Encoder
+from localmem.retrieval.encoder import SentenceEncoder
 from localmem.types import Message
 from localmem.weights.folder import model_folder
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 MetricName = Literal["bleu", "rouge", "f1", "distinct", "bertscore", "mauve", "perplexity"]
+RunMetric = MetricName | Literal["meaning"]  # meaning: sentences of a memory against gold ones, by their vectors
 LEXICAL_METRICS: tuple[MetricName, ...] = ("bleu", "rouge", "f1", "distinct")  # those that need no model
 ORDERS: tuple[Order, ...] = (1, 2, 4)  # of BLEU
 
@@ -79,6 +86,18 @@ class ScoringModels:
         score = BertScore(model_folder(name), layers=self._recipe.layers, device=self._recipe.device)
         self.names["encoder"] = f"{name}, layer {score.layers}"
         return score
+
+    def similarities(self, memories: Sequence[str], golds: Sequence[str]) -> "NDArray[np.float32]":
+        """(memories, golds) float32: cosines of the vectors that the settings' encoder gives."""
+        sides = [self._vectors.encode(side, "passage") for side in (list(memories), list(golds))]
+        similarities: NDArray[np.float32] = sides[0] @ sides[1].T
+        return similarities
+
+    @cached_property
+    def _vectors(self) -> Encoder:
+        name = self._recipe.encoder or self._settings.retrieval.encoder
+        self.names["vectors"] = name
+        return SentenceEncoder(model_folder(name), name=name, device=self._recipe.device)
 
     @cached_property
     def backbone(self) -> Scorer:

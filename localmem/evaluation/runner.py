@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from time import perf_counter
+from typing import Protocol
 
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
@@ -20,8 +21,8 @@ from localmem.chat.responder import Responder, Speakers
 from localmem.errors import LocalmemError
 from localmem.evaluation.answers import FIRST, Answer, Line, Read, Work, resolve, successful
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Kind, Probe
+from localmem.evaluation.memory_turns import used_sentences
 from localmem.evaluation.metrics.model_based import Likelihood
-from localmem.files import JsonlLog
 from localmem.journal import Journal, NoJournal
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, PromptUsage
@@ -53,12 +54,23 @@ WrapLLM = Callable[[LLM, Work], LLM]
 Enter = Callable[[Work, Episode, str, datetime], object]  # receives the session that is read, or asked or replied in
 
 
+class AnswerLog(Protocol):
+    """Where lines go; a file of a run is one. `records` are those of before."""
+
+    @property
+    def records(self) -> Sequence[Line]:
+        """The lines of before."""
+
+    def append(self, record: Line, /) -> None:
+        """Keep a line; for many threads."""
+
+
 def run_systems(
     systems: Sequence[str],
     datasets: Sequence[Dataset],
     new_agent: NewAgent,
     llm: LLM,
-    answers: JsonlLog[Line],
+    answers: AnswerLog,
     *,
     threads: int = 8,
     track: Track = lambda _: None,
@@ -113,7 +125,7 @@ class _EpisodeTask:
     previous: Sequence[Line]
     meter: Meter
     llm: LLM
-    answers: JsonlLog[Line]
+    answers: AnswerLog
     track: Track
     stop: threading.Event
     likelihood: AnswerLikelihood | None
@@ -175,7 +187,10 @@ class _EpisodeTask:
             return
         past = transcript(turn for own in self.episode.sessions for turn in own.turns if turn.id in probe.evidence)
         gold, after = (probe.answer, *probe.others), session.id if session else BEFORE_ALL
-        answer = Answer(self.work, probe.id, probe.kind, probe.type, after, probe.question, gold, probe.evidence, past)
+        rests_on = used_sentences(self.episode, probe)
+        answer = Answer(
+            self.work, probe.id, probe.kind, probe.type, after, probe.question, gold, probe.evidence, past, rests_on
+        )
         try:
             assistant = responder.speakers.assistant
             if probe.speaker and probe.speaker != assistant:  # in some data sets either speaker may reply
@@ -244,7 +259,7 @@ class _CollectingJournal(NoJournal):
     def __init__(self) -> None:
         self._changes: list[Change] = []
 
-    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
         self._changes += changes
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:

@@ -114,8 +114,9 @@ def test_an_earlier_run_over_the_same_questions_can_be_compared_with(tmp_path: P
 def test_turns_of_one_session_have_one_rank_where_sessions_are_to_be_found(tmp_path: Path) -> None:
     data = copy.deepcopy(LOCOMO)
     for turn in data[0]["conversation"]["session_1"]:
-        turn["text"] += " Kiko, parrot."
-    data[0]["qa"] = [{"question": "Kiko, parrot, bread?", "answer": "", "evidence": ["D1:1", "D2:2"], "category": 1}]
+        turn["text"] += " Kiko, parrot, cage, seeds."
+    question = {"question": "Kiko, parrot, cage, seeds, bread?", "answer": ""}
+    data[0]["qa"] = [question | {"evidence": ["D1:1", "D2:2"], "category": 1}]
     path = write_records(tmp_path, data)
     assert search(path).rows[0].measures["recall@3"] < 1  # three turns of the first session come first
     assert search(path, gold="sessions").rows[0].measures["recall@3"] == 1

@@ -24,10 +24,11 @@ from localmem.evaluation.answers import (
     reads_of,
     successful,
 )
+from localmem.evaluation.corpus_tables import corpus_tables
 from localmem.evaluation.episodes import BEFORE_ALL, Dataset, Episode, Probe
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.runner import AgentSpec, WrapLLM, count_probes, run_systems
-from localmem.evaluation.summary import corpus_tables, score_answers, section
+from localmem.evaluation.summary import score_answers, section
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Recorder
 from localmem.reporting.sections import Table

@@ -1,15 +1,22 @@
 """The summary of a run: figures checked by hand, failures counted, differences, costs, and corpus metrics."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import exp
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from localmem.config import Settings
 from localmem.evaluation.answers import Answer, Case, Judgement, Line, Read, Work
+from localmem.evaluation.corpus_tables import MEMORY_TURNS, corpus_tables
+from localmem.evaluation.episodes import Episode, Probe
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
+from localmem.evaluation.memory_turns import used_sentences
 from localmem.evaluation.metrics.model_based import Likelihood
-from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, key, score_answers, section
+from localmem.evaluation.summary import UNCALIBRATED, key, score_answers, section
 from localmem.llm.wrappers import PromptUsage
 from localmem.reporting.sections import Chapter, Section, Table, html_page, markdown
 from localmem.types import AddUnit, Unit
@@ -121,6 +128,36 @@ def test_corpus_metrics_of_all_answers_and_of_memories_against_gold_ones() -> No
         "recall of sentences": "0.500",
         "F1 of sentences": f"{2 / 3:.3f}",
     }
+
+
+def test_replies_that_use_the_gold_memory_have_a_table_of_their_own() -> None:
+    probe = Probe("p1", "Any plans?", "I will fly my kite!", "next", kind="next", after="s1")
+    units = tuple(
+        Unit(text, text, text, "memory", "Ana", "s1", (), TIME, TIME) for text in ("Ana has a kite.", "Ana has plans.")
+    )
+    episode = Episode("e1", "report", (), (probe,), golds={"s1": units})
+    assert used_sentences(episode, probe) == ("Ana has a kite.",), "the dialogue spoke of plans already"
+    assert used_sentences(episode, replace(probe, kind="question")) == ()
+    lines = [answer("rsum", "q1", "a red kite", rests_on=("Ana has a kite.",)), answer("rsum", "q2", "no idea")]
+    everything, turns = corpus_tables(lines, (), NO_MODELS)
+    assert MEMORY_TURNS in turns.caption
+    rows = [dict(zip(table.head, table.rows[0], strict=True)) for table in (everything, turns)]
+    assert [(row["answers"], row["F1"]) for row in rows] == [("2", "0.500"), ("1", "1.000")]
+
+
+class NearKites(ScoringModels):
+    """Texts about kites mean the same."""
+
+    def similarities(self, memories: Sequence[str], golds: Sequence[str]) -> NDArray[np.float32]:
+        return np.asarray([[float("kite" in own and "kite" in gold) for gold in golds] for own in memories], np.float32)
+
+
+def test_memories_are_compared_by_meaning_where_that_is_asked_for() -> None:
+    unit = Unit("u1", "Flying kites, Ana is happy.", "", "sentence", "Ana", "s1", (), TIME, TIME)
+    line = replace(read("rsum"), changes=(AddUnit(unit, TIME),), gold=("Ana has a kite.", "Ana lives in Lima."))
+    (memory,) = corpus_tables([line], ("meaning",), NearKites(Settings(model="absent"), TextRecipe()))
+    row = dict(zip(memory.head, memory.rows[0], strict=True))
+    assert (row["recall of sentences"], row["recall of sentences by meaning"]) == ("0.000", "0.500")
 
 
 def test_perplexity_weighs_every_token_alike() -> None:

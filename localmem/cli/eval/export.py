@@ -11,7 +11,7 @@ from localmem.files import write_json, write_jsonl
 @click.command("export")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--system", required=True, help="The memory system that answered.", metavar="NAME")
-@click.option("--dataset", help="Data set; default: the only one.", metavar="NAME")
+@click.option("--answers-to", "dataset", help="Data set that was asked; default: the only one.", metavar="NAME")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.", metavar="FILE")
 def export_answers(folder: Path, system: str, dataset: str | None, out: Path) -> None:
     """Write answers for other projects' scripts.

@@ -13,7 +13,7 @@ _FOLDER = click.Path(path_type=Path)
 
 @click.command()
 @recipe_options(TablePlan, flags=[("systems", "system"), ("backbones", "backbone")])
-@click.option("--data", type=_FOLDER, required=True, help="Folder of the data sets' files.", metavar="DIR")
+@click.option("--sources", "data", type=_FOLDER, required=True, help="Folder of the data sets' files.", metavar="DIR")
 @click.option("--out", type=_FOLDER, required=True, help="Folder for runs, table and pages.", metavar="DIR")
 @settings_options("config")
 @json_option

@@ -22,7 +22,7 @@ from localmem.cli.options import (
 )
 from localmem.cli.recipes import recipe_options
 from localmem.evaluation.file_scoring import (
-    MetricName,
+    RunMetric,
     ScoringModels,
     TextRecipe,
     read_baseline_replies,
@@ -32,14 +32,15 @@ from localmem.evaluation.file_scoring import (
 from localmem.evaluation.judging.calibration import CalibrationRecord
 from localmem.experiments import judging
 from localmem.experiments.judging import TeafarmRecipe, calibrate_judges, describe_calibration, judge_run
-from localmem.experiments.runs import ANSWERS, FULL_HISTORY, EvaluationRecipe, evaluate, read_chapters
+from localmem.experiments.run_sections import read_chapters
+from localmem.experiments.runs import ANSWERS, FULL_HISTORY, EvaluationRecipe, evaluate
 from localmem.experiments.scenarios import ScenarioRecipe, measure_scenarios
 from localmem.files import write_json, write_jsonl
 
 
 @click.command(name="run")
 @dataset_option
-@recipe_options(EvaluationRecipe, flags=[("systems", "system"), "limit", "retry_failed"])
+@recipe_options(EvaluationRecipe, flags=[("systems", "system"), "limit", "ray"])
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder for the run.", metavar="DIR")
 @click.option("--resume", is_flag=True, help="Continue the run in --out; further systems may join.")
 @settings_options("config", "model")
@@ -51,7 +52,7 @@ def run_(
     All systems use the same backbone. The baselines full_history (all text in the prompt) and utterance_retrieval/bm25
     (plain search) are always included. Answers are written at once, so an interrupted run continues with --resume.
     """
-    settings = flags.load()
+    settings = flags.load_for(recipe.ray)
     with step_progress() as progress:
         evaluate(settings, recipe, datasets=dict(datasets), out=out, resume=resume, notify=note, progress=progress)
     note(f"answers are in {out / ANSWERS}; run `localmem eval report {out}`")
@@ -68,17 +69,17 @@ def run_(
 @click.option(
     "--metric",
     "metrics",
-    type=click.Choice(["bertscore", "mauve"]),
+    type=click.Choice(["bertscore", "mauve", "meaning"]),
     multiple=True,
-    help="Further metric of a run's answers. Repeatable.",
+    help="Further metric of a run's answers, or of its memories by meaning. Repeatable.",
 )
-@click.option("--encoder", help="Encoder for BERTScore, by name or folder; default: that of the settings.", metavar="E")
+@click.option("--encoder", help="Encoder of these, by name or folder; default: that of the settings.", metavar="E")
 @settings_options("config", "model")
 @json_option
 def report(
     folders: Sequence[Path],
     out: Path | None,
-    metrics: Sequence[MetricName],
+    metrics: Sequence[RunMetric],
     encoder: str | None,
     flags: SettingsFlags,
     as_json: bool,

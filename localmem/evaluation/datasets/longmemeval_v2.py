@@ -75,12 +75,12 @@ def read(path: Path) -> Dataset:
 def _episode(place: str, question: _Question, ids: list[str], sessions: dict[str, Session]) -> Episode:
     if missing := [name for name in ids if name not in sessions]:
         raise BadInput(f"{place}: there is no trajectory {missing[0]!r}; use LongMemEval-V2's own files")
-    haystack = tuple(_dated(sessions[name], day) for day, name in enumerate(ids))
+    haystack = tuple(_with_date(sessions[name], day) for day, name in enumerate(ids))
     probe = Probe(question.id, question.question, question.text, question.question_type)
     return Episode(question.id, half_of(question.id), haystack, (probe,))
 
 
-def _dated(session: Session, day: int) -> Session:
+def _with_date(session: Session, day: int) -> Session:
     wait = timedelta(days=day)
     return replace(session, turns=tuple(replace(turn, time=turn.time + wait) for turn in session.turns))
 

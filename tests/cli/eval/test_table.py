@@ -29,7 +29,7 @@ def make_table(folder: Path, *backbones: str) -> Result:
         f"backbones: [{', '.join(backbones)}]\njudge: large\ndatasets: {{jsonl: {write_log(folder).name}}}\n"
         "systems: [none, rsum]\nstream: true\n"
     )
-    arguments = ["table", "--recipe", plan, "--data", folder, "--out", folder / "out", "--json"]
+    arguments = ["table", "--recipe", plan, "--sources", folder, "--out", folder / "out", "--json"]
     return CliRunner().invoke(eval_, [*map(str, arguments)], catch_exceptions=False)
 
 
