@@ -27,7 +27,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "undo": ("localmem.cli.memory:undo", "Undo what one session, or one batch, changed."),
     "audit": ("localmem.cli.audit:audit", "Find junk and contradictions in memories."),
     "rebuild": ("localmem.cli.memory:rebuild", "Rebuild a memory from the raw log."),
-    "reindex": ("localmem.cli.memory:reindex", "Re-embed all memories with the configured encoder."),
+    "reindex": ("localmem.cli.memory:reindex", "Re-embed all memories of all users with the configured encoder."),
     "sessions": ("localmem.cli.conversations:sessions", "List the sessions, the latest first."),
     "export": ("localmem.cli.conversations:export", "Export one user's sessions and memory."),
     "import": ("localmem.cli.conversations:import_", "Import what `export` wrote."),

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 import click
 
-from localmem.benchmark.recipes import LatencyRecipe, LoadRecipe, RetrievalRecipe, ServeRecipe
+from localmem.benchmark.recipes import LatencyRecipe, LoadRecipe, RetrievalRecipe, ServeRecipe, UsersRecipe
 from localmem.cli.options import config_option, json_option, note, print_json, settings_of, system_option
 from localmem.cli.recipes import recipe_options
 from localmem.errors import BadInput
@@ -247,3 +247,50 @@ def measure_server(recipe: ServeRecipe, export: Path | None, config: Path | None
         click.echo(f"This machine serves {result['most_users']} users at {limits} for {recipe.share:.0%} of turns.")
     if not result["most_users"]:
         sys.exit(1)
+
+
+@bench.command("users")
+@recipe_options(UsersRecipe, flags=("users", "units", "sample"))
+@click.option("--data-dir", type=_folder, metavar="DIR", help="Data directory (default: temporary).")
+@config_option
+@system_option
+@json_option
+def measure_growth(
+    recipe: UsersRecipe, data_dir: Path | None, config: Path | None, system: str | None, *, as_json: bool
+) -> None:
+    """Measure how a store grows with its users.
+
+    Fills the store of the settings, which must be empty, and measures at each size how long a user's recall takes whose
+    memory is not in this process (cold) and is (warm), a turn without the backbone's time, and disk and memory.
+    """
+    from localmem.experiments.users import measure_users
+
+    with tempfile.TemporaryDirectory(prefix="localmem-users-") as folder:
+        report = measure_users(recipe, settings_of(config, data_dir or Path(folder), None, system), note)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(_growth_table(report))
+
+
+def _growth_table(report: Mapping[str, object]) -> str:
+    from tabulate import tabulate
+
+    machine = cast("dict[str, object]", report["machine"])
+    rows = cast("list[dict[str, object]]", report["rows"])
+    names = ("cold_recall_ms", "warm_recall_ms", "turn_ms")
+    cells = [
+        {key: value for key, value in row.items() if key not in names}
+        | {
+            f"{name.removesuffix('_ms').replace('_', ' ')} {rank} ms": cast("dict[str, float]", row[name])[rank]
+            for name in names
+            for rank in ("p50", "p95", "cpu")
+        }
+        for row in rows
+    ]
+    lines = [
+        tabulate(cells, headers="keys", floatfmt=".1f"),
+        f"{report['server']}, system {report['system']}",
+        f"{machine['processor']}, {machine['usable_cores']} cores, load average {machine['load_average']} before",
+    ]
+    return "\n".join(lines)

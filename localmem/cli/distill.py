@@ -24,7 +24,6 @@ from localmem.cli.options import (
     note,
     print_json,
     print_table,
-    settings_of,
     settings_options,
     step_progress,
 )
@@ -79,7 +78,7 @@ def collect(
     asked and answers, in a file for each stage. A log needs no questions. The teacher runs in process, on its own vLLM,
     or on a server at llm.url. A failure loses nothing.
     """
-    settings = settings_of(config, model=teacher)
+    settings = SettingsFlags(config, {}).load_for(recipe.ray, model=teacher)
     with step_progress() as progress:
         counts = collect_traces(
             settings, recipe, dict(datasets), out, from_store=from_store, resume=resume, notify=note, progress=progress

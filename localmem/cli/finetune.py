@@ -196,18 +196,25 @@ def train_reranker(recipe: reranker.RerankerRecipe, out: Path, name: str | None,
     metavar="AUTHOR=FOLDER",
     help="Reranker that was trained without this author; default: that of the settings. Repeatable.",
 )
+@click.option("--hold-out", multiple=True, metavar="AUTHOR", help="Author whose people are not used. Repeatable.")
 @settings_options("config")
 @out_option
 @json_option
 def fit_ranking(
-    folders: Sequence[Path], rerankers: Sequence[str], flags: SettingsFlags, out: Path, as_json: bool
+    folders: Sequence[Path],
+    rerankers: Sequence[str],
+    hold_out: Sequence[str],
+    flags: SettingsFlags,
+    out: Path,
+    as_json: bool,
 ) -> None:
     """Fit what the system evidence ranks by.
 
     Writes ranking.yaml and relevance.yaml with the weights of its order and of whether a request needs memory. Both are
     measured on each author by weights fitted on the others.
     """
-    rows = ranking.fit_ranking(flags.load(), folders, dict(pair.split("=", 1) for pair in rerankers), out)
+    by_author = dict(pair.split("=", 1) for pair in rerankers)
+    rows = ranking.fit_ranking(flags.load(), folders, by_author, out, hold_out)
     if as_json:
         print_json(rows)
     else:

@@ -4,7 +4,7 @@ Only parsing and terminal output; the runtime, its store or a running server do 
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -23,13 +23,15 @@ from localmem.cli.options import (
     open_runtime,
     print_json,
     settings_options,
+    step_progress,
 )
 
 if TYPE_CHECKING:
-    from localmem.runtime import Runtime
-
+    from localmem.store import SessionJob
 
 Document = dict[str, Any]
+
+_ray_option = click.option("--ray", help="Ray cluster to work on: host:port, auto, or local.", metavar="ADDRESS")
 
 
 @click.command()
@@ -252,17 +254,28 @@ def _receipt_lines(receipt: Document) -> Iterator[str]:
 
 @click.command()
 @settings_options("user", "system", "model", "data_dir", "config")
-def rebuild(flags: SettingsFlags) -> None:
+@click.option("--all-users", is_flag=True, help="Rebuild the memory of every user, one after another.")
+@click.option("--resume", is_flag=True, help="With --all-users: skip those that an interrupted run completed.")
+@_ray_option
+def rebuild(flags: SettingsFlags, *, all_users: bool, resume: bool, ray: str | None) -> None:
     """Rebuild a memory from the raw log.
 
-    With --system, by another memory system. The log itself does not change.
+    With --system, by another memory system. The log itself does not change. With --ray, users are divided among the
+    processes of a Ray cluster, each of which opens the store: give it a PostgreSQL database, or a cluster on this
+    machine.
     """
-    settings = flags.load()
+    if (resume or ray) and not all_users:
+        raise click.UsageError("--resume and --ray need --all-users")
+    settings = flags.load_for(ray)
+    if all_users:
+        from localmem.experiments.all_users import rebuild_all
+
+        with step_progress() as progress:
+            users, count = rebuild_all(settings, ray=ray, resume=resume, notify=note, progress=progress)
+        click.echo(f"{settings.system} read {count} sessions of {users} users again")
+        return
     with open_runtime(settings) as runtime:
-        runtime.agent(settings.user)  # fails before anything is cleared if the system cannot be opened
-        runtime.store.clear(settings.user, settings.system)
-        count = _remember_waiting(runtime, settings.user)
-        units = len(runtime.agent(settings.user).memory.bank.units)
+        count, units = runtime.rebuild(settings.user, _sessions_bar)
     click.echo(f"{settings.system} read {count} sessions again; {units} units")
 
 
@@ -283,38 +296,35 @@ def undo(flags: SettingsFlags, session: str | None, batch: str | None) -> None:
         runtime.agent(settings.user)  # fails before anything is undone if the system cannot be opened
         store, bank = runtime.store, (settings.user, settings.system)
         reread = store.undo(*bank, session) if session is not None else store.undo_batch(*bank, str(batch))
-        count = _remember_waiting(runtime, settings.user) if reread else 0
+        count = runtime.replay_waiting(settings.user, _sessions_bar) if reread else 0
     what = f"session {session}" if session is not None else f"batch {batch}"
     click.echo(f"undid the changes of {what}; {count} later sessions were read again")
 
 
-def _remember_waiting(runtime: "Runtime", user: str) -> int:
-    """Remember the user's waiting sessions in order, with a progress bar. Raises LLMError at the first failure."""
+def _sessions_bar(jobs: "Sequence[SessionJob]") -> "Iterable[SessionJob]":
     from tqdm import tqdm
 
-    from localmem.errors import LLMError
-
-    runtime.forget_agent(user)
-    jobs = runtime.waiting_jobs(user)
-    for count, job in enumerate(tqdm(jobs, desc="reading", unit="session", disable=None)):
-        if not runtime.remember(job, replay=True):
-            raise LLMError(f"cannot remember session {job.session} ({count} of {len(jobs)} completed); run it again")
-    return len(jobs)
+    return tqdm(jobs, desc="reading", unit="session", disable=None)
 
 
 @click.command()
 @settings_options("data_dir", "config")
+@_ray_option
 @json_option
-def reindex(flags: SettingsFlags, as_json: bool) -> None:
-    """Re-embed all memories with the configured encoder.
+def reindex(flags: SettingsFlags, ray: str | None, as_json: bool) -> None:
+    """Re-embed all memories of all users with the configured encoder.
 
     Rerun after an interruption to resume; the old encoder stays in use until the end. Restart a running server
     afterwards: with the old encoder it can search no more, and closed sessions wait, but nothing is lost.
     """
+    settings = flags.load_for(ray)
     from tqdm import tqdm
 
-    with open_runtime(flags.load()) as runtime:
-        summary = runtime.reindex(partial(tqdm, desc="encoding", unit="batch", disable=None))
+    from localmem.experiments.all_users import encode_on_ray
+
+    encode = encode_on_ray(settings, ray) if ray else None
+    with open_runtime(settings) as runtime:
+        summary = runtime.reindex(partial(tqdm, desc="encoding", unit="batch", disable=None), encode)
     if as_json:
         print_json(asdict(summary))
     else:

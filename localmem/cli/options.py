@@ -69,12 +69,20 @@ class SettingsFlags(NamedTuple):
             network_guard.isolate()
         return settings
 
+    def load_for(self, ray: str | None, **more: object) -> "Settings":
+        """As `load`, and for a command that may work on the Ray cluster at this address."""
+        return self._read(more, urlsplit(f"//{ray}").hostname or "") if ray else self.load(**more)
+
     def read(self, **more: object) -> "Settings":
         """As `load`, for a command that serves or asks other processes: it keeps this machine's loopback."""
+        return self._read(more)
+
+    def _read(self, more: Mapping[str, object], *others: str) -> "Settings":
+        """`others` are hosts that the command may reach besides those of the settings."""
         from localmem.config import load_settings
 
         settings = load_settings(self.config, {**self.values, **more})
-        hosts = _named_hosts(settings)
+        hosts = [*_named_hosts(settings), *others]
         network_guard.allow(hosts)
         if all(map(network_guard.is_local, hosts)):
             network_guard.seal()

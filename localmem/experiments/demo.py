@@ -304,11 +304,11 @@ def measure_cost(memory: Memory, meter: Meter, sessions: Sequence[Session]) -> S
         prompts=usage,
         refused=dict(Counter(refusal.reason for refusal in memory.bank.refused)),
         fallbacks=dict(memory.fallbacks),
-        remembered=tuple(_remembered(memory.bank)),
+        remembered=tuple(_memory_lines(memory.bank)),
     )
 
 
-def _remembered(bank: Bank) -> Iterator[str]:
+def _memory_lines(bank: Bank) -> Iterator[str]:
     yield from (f"note {name}: {' '.join(text.split())}" for name, text in bank.notes.items())
     yield from (f"{unit.kind}: {' '.join(unit.text.split())}" for unit in bank.live())
     for link in bank.links:

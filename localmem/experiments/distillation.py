@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from localmem.evaluation.judging.calibration import model_identity
 from localmem.evaluation.runner import Enter
 from localmem.experiments import runs
 from localmem.experiments.lesson_sources import read_sources
+from localmem.experiments.ray_runs import RayRun
 from localmem.experiments.runs import ExperimentRecipe, Notify, Progress, Split, counting, ignore_progress
 from localmem.experiments.student_comparison import calibration_line, open_judge
 from localmem.llm.tokenizer import ChatTokenizer
@@ -58,6 +60,8 @@ class CollectionRecipe(ExperimentRecipe):
     """Use only the last N sessions of each episode."""
     threads: int = Field(default=8, ge=1)
     """Episodes to run in parallel."""
+    ray: str | None = None
+    """Address of a Ray cluster to run on (host:port, auto, or local); by default threads of this process."""
 
 
 def collect_traces(
@@ -89,7 +93,13 @@ def collect_traces(
     runs.claim_run(out, runs.describe_run(settings, systems, sources, selection), resume=resume)
     samples = Samples(recipe.samples, recipe.temperature)
     with ExitStack() as stack:
-        collector = stack.enter_context(Collector(out / TRACES, describe_teacher(settings), recipe.stages, samples))
+        teacher = describe_teacher(settings)
+        collector = stack.enter_context(Collector(out / TRACES, teacher, recipe.stages, samples))
+        if recipe.ray:
+            open_notes = partial(_TraceNotes, teacher, recipe.stages, samples)
+            run = RayRun(recipe.ray, settings, systems, open_notes)
+            run.answer(sources, out, retry_failed=True, progress=progress, keep=lambda note: collector.add(*note))
+            return dict(collector.counts)
         llm, new_agent = runs.open_agents(settings, systems, stack, notify)
         runs.answer_probes(
             systems, sources, new_agent, llm, out, threads=recipe.threads, retry_failed=True, wrap=collector.wrap,
@@ -106,6 +116,23 @@ def _entering(collector: Collector) -> Enter:
         collector.enter(work, session, time, answers)
 
     return enter
+
+
+class _TraceNotes(Collector):
+    """Collects in memory, in a process of a Ray cluster: the traces with their stages."""
+
+    def __init__(self, teacher: Teacher, stages: Sequence[str], samples: Samples) -> None:
+        super().__init__(Path(), teacher, stages, samples)
+        self._traces: list[tuple[str, Trace]] = []
+        self.enter_episode = _entering(self)
+
+    def add(self, stage: str, trace: Trace) -> None:
+        self._traces.append((stage, trace))
+
+    def take(self) -> list[tuple[str, Trace]]:
+        """The traces since the last call, each with its stage."""
+        traces, self._traces = self._traces, []
+        return traces
 
 
 def import_traces(files: Sequence[Path], stage: str, teacher: str | None, out: Path) -> dict[str, int]:

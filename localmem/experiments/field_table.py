@@ -19,6 +19,7 @@ from localmem.evaluation.judging.calibration import find_calibration, model_iden
 from localmem.evaluation.judging.judges import get_judge
 from localmem.evaluation.summary import Scores, SystemResult, key, score_answers
 from localmem.experiments.judging import calibrate_judges, judge_run
+from localmem.experiments.run_sections import read_chapters, run_notes
 from localmem.experiments.runs import (
     ANSWERS,
     EvaluationRecipe,
@@ -27,8 +28,6 @@ from localmem.experiments.runs import (
     evaluate,
     ignore_progress,
     read_about,
-    read_chapters,
-    run_notes,
 )
 from localmem.files import write_atomic
 from localmem.reporting.intervals import estimate

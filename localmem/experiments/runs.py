@@ -1,7 +1,6 @@
 """Evaluation runs: memory systems read data sets and answer their probes, all on one backbone, into one folder.
 
-Their reports gather the section that each evaluation saved, or the current section of a run. Prints nothing: progress
-and notes go to functions that the caller passes.
+Prints nothing: progress and notes go to functions that the caller passes.
 """
 
 import tempfile
@@ -16,11 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from localmem.chat.conversation import Conversation
 from localmem.config import Settings, overlay, system_options, variant_settings
-from localmem.errors import BadInput
-from localmem.evaluation.answers import Judgement, Line, answers_of, open_answers, read_answers, read_judgements
+from localmem.errors import BadInput, BadSettings
+from localmem.evaluation.answers import Line, open_answers, read_answers
 from localmem.evaluation.datasets import longmemeval, read_dataset
 from localmem.evaluation.episodes import Dataset, Half
-from localmem.evaluation.file_scoring import MetricName, ScoringModels
 from localmem.evaluation.metrics.model_based import Likelihood, Scorer
 from localmem.evaluation.runner import (
     AgentSpec,
@@ -33,13 +31,11 @@ from localmem.evaluation.runner import (
     memory_sessions,
     run_systems,
 )
-from localmem.evaluation.summary import UNCALIBRATED, corpus_tables, score_answers, section
 from localmem.files import read_json, write_json
 from localmem.llm.base import LLM
 from localmem.llm.thinking import WithoutThinking
 from localmem.prompts import digest_of_all
 from localmem.reporting.provenance import versions
-from localmem.reporting.sections import Chapter, Section, read_section
 from localmem.retrieval.base import Encoder, Retriever
 from localmem.types import Prompt
 from localmem.weights import model_path
@@ -88,6 +84,8 @@ class EvaluationRecipe(ExperimentRecipe):
     """Stream replies and measure the time to the first token."""
     pool: int | None = Field(default=None, ge=1)
     """LongMemEval, evidence only: number of sessions for each question; all by default."""
+    ray: str | None = None
+    """Address of a Ray cluster to run on (host:port, auto, or local); by default threads of this process."""
 
 
 def evaluate(
@@ -110,11 +108,19 @@ def evaluate(
     """
     from localmem.factory import SYSTEMS
 
+    if recipe.ray and recipe.perplexity:
+        raise BadSettings("perplexity is computed in this process; omit perplexity or --ray")
     names = dict.fromkeys([*(recipe.systems or SYSTEMS), *baselines])
     selected = [_select_probes(read_dataset(name, path), recipe) for name, path in datasets.items()]
     by_system = {name: _with_gold(system_settings(settings, name), selected, out) for name in names}
     selection = recipe.model_dump(include={"split", "limit", "sessions", "perplexity", "pool"})
     claim_run(out, describe_run(settings, by_system, selected, selection), resume=resume)
+    if recipe.ray:
+        from localmem.experiments.ray_runs import RayRun
+
+        run = RayRun(recipe.ray, settings, by_system, stream=recipe.stream)
+        run.answer(selected, out, retry_failed=recipe.retry_failed, progress=progress)
+        return read_answers(out / ANSWERS)
     likelihood = _answer_likelihood(settings, notify) if recipe.perplexity else None
     with ExitStack() as stack:
         llm, new_agent = open_agents(settings, by_system, stack, notify)
@@ -341,7 +347,7 @@ def _shared_encoder(settings: Settings, stack: ExitStack) -> Callable[[], Encode
 
     lock, encoders = threading.Lock(), list[Encoder]()
 
-    def shared() -> Encoder:
+    def share_encoder() -> Encoder:
         with lock:  # two episodes may start together
             if not encoders:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localmem-eval-")))
@@ -349,7 +355,7 @@ def _shared_encoder(settings: Settings, stack: ExitStack) -> Callable[[], Encode
                 encoders.append(factory.encoder(settings, store.embeddings))
             return encoders[0]
 
-    return shared
+    return share_encoder
 
 
 def _answer_likelihood(settings: Settings, notify: Notify) -> AnswerLikelihood:
@@ -365,57 +371,3 @@ def _answer_likelihood(settings: Settings, notify: Notify) -> AnswerLikelihood:
             return None
 
     return likelihood
-
-
-_PARTIAL = {
-    "limit": "only the first {} questions of each data set",
-    "sessions": "only the last {} sessions of each episode",
-}
-
-
-def read_chapters(folders: Sequence[Path], metrics: Sequence[MetricName], models: ScoringModels) -> list[Chapter]:
-    """A chapter for each output folder of an evaluation. Raises BadInput.
-
-    The section of a run is computed again, because it may have been continued or judged; `metrics` are measured in
-    addition to those that need no model.
-    """
-    chapters = []
-    for folder in folders:
-        is_run = (folder / ANSWERS).exists()
-        part = run_section(folder, metrics, models) if is_run else read_section(folder)
-        chapters.append(Chapter(part.title, folder, (part,)))
-    return chapters
-
-
-def run_section(folder: Path, metrics: Sequence[MetricName], models: ScoringModels) -> Section:
-    """Quality, differences from the baselines, costs and answers of a run; plots go into its folder."""
-    lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
-    scores = score_answers(answers_of(lines), judgements)
-    summary = section(f"Run {folder.name}", run_notes(folder, judgements), lines, scores, folder, against=BASELINES)
-    return replace(summary, tables=(*summary.tables, *corpus_tables(lines, metrics, models)))
-
-
-def run_notes(folder: Path, judgements: Sequence[Judgement]) -> list[str]:
-    """What a reader must know of a run, first whether it is partial, and of its judges."""
-    about = read_about(folder)
-    datasets = ", ".join(f"{name} (sha256 {entry['sha256'][:12]})" for name, entry in about["data"].items())
-    checksum, split = (about["checksum"] or "unknown")[:12], about.get("split") or "all"
-    return [
-        *(f"PARTIAL: {text.format(about[name])}" for name, text in _PARTIAL.items() if about.get(name)),
-        f"backbone {about['model']}, weights {checksum}, prompts {about['prompts'][:12]}, split {split}",
-        *(f"adapter for {prompt}: {adapter}" for prompt, adapter in about.get("adapters", {}).items()),
-        f"data: {datasets}",
-        f"git {about['versions'].get('git', 'unknown')}",
-        *about["notes"],
-        *_judge_notes(judgements),
-    ]
-
-
-def _judge_notes(judgements: Sequence[Judgement]) -> list[str]:
-    """Each judge once, with its calibration."""
-    judges = {(judgement.judge, judgement.model): judgement for judgement in judgements}
-    return [
-        f"judge {name} on {model}: {judgement.calibration or 'NOT CALIBRATED'}"
-        + ("" if judgement.believable else f" ({UNCALIBRATED})")
-        for (name, model), judgement in judges.items()
-    ]

@@ -130,12 +130,22 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding("store", "integrity", "bad" if problems else "ok", "; ".join(problems) or store.where)
         if store.server:
             yield Finding("store", "database server", "ok", store.server)
+        if settings.retrieval.index == "pgvector":
+            yield _pgvector(store)
         yield Finding("store", "users", "ok", str(len(store.users())))
         yield _vectors(store, settings)
         yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
         for job in jobs:
             if job.attempts:
                 yield Finding("store", "failed job", "note", f"session {job.session} of {job.user}: {job.error}")
+
+
+def _pgvector(store: Store) -> Finding:
+    try:
+        store.unit_vectors.open()
+    except LocalmemError as error:
+        return Finding("store", "pgvector", "bad", str(error))
+    return Finding("store", "pgvector", "ok", "vectors are searched in the database")
 
 
 def _vectors(store: Store, settings: Settings) -> Finding:

@@ -50,9 +50,9 @@ def run(*words: str) -> Result:
 
 
 def collect(out: Path, *words: str, system: str = "rsum") -> dict[str, Any]:
-    done = run("collect", "--system", system, "--teacher", STARTER, "--out", str(out), *words, "--json")
-    assert done.exit_code == 0, done.output
-    return dict(json.loads(done.stdout)["collected"])
+    process = run("collect", "--system", system, "--teacher", STARTER, "--out", str(out), *words, "--json")
+    assert process.exit_code == 0, process.output
+    return dict(json.loads(process.stdout)["collected"])
 
 
 def test_a_log_without_questions_is_collected_at_every_reply(tmp_path: Path) -> None:
@@ -74,10 +74,12 @@ def test_a_log_without_questions_is_collected_at_every_reply(tmp_path: Path) -> 
 
 def test_an_empty_part_is_said_before_the_teacher_is_asked(tmp_path: Path) -> None:
     words = ["collect", "--system", "rsum", "--teacher", STARTER, "--out", str(tmp_path / "x")]
-    done = run(*words, "--data", f"jsonl={write_log(tmp_path, 2)}")
-    assert "`valid` and `test` would be empty: no user has more than 2 sessions; collect from 3 sessions" in done.stderr
-    done = run(*words[:-1], str(tmp_path / "y"), "--data", f"jsonl={write_log(tmp_path, 1, users=5)}")
-    assert "5 users: lessons are divided by user" in done.stderr
+    process = run(*words, "--data", f"jsonl={write_log(tmp_path, 2)}")
+    assert (
+        "`valid` and `test` would be empty: no user has more than 2 sessions; collect from 3 sessions" in process.stderr
+    )
+    process = run(*words[:-1], str(tmp_path / "y"), "--data", f"jsonl={write_log(tmp_path, 1, users=5)}")
+    assert "5 users: lessons are divided by user" in process.stderr
 
 
 def test_the_stored_conversations_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

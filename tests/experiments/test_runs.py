@@ -10,7 +10,8 @@ from localmem import factory
 from localmem.config import Settings, load_settings
 from localmem.errors import BadInput, BadSettings
 from localmem.evaluation.answers import Answer, Line
-from localmem.experiments.runs import BASELINES, RUN, EvaluationRecipe, evaluate, read_chapters, system_settings
+from localmem.experiments.run_sections import read_chapters
+from localmem.experiments.runs import BASELINES, RUN, EvaluationRecipe, evaluate, system_settings
 from localmem.llm.scripted import ScriptedLLM
 
 NONE, RSUM = EvaluationRecipe(systems=("none",)), EvaluationRecipe(systems=("rsum",))

@@ -7,6 +7,7 @@ import pytest
 from localmem.config import load_settings
 from localmem.llm.remote.endpoints import Endpoint
 from localmem.runtime.diagnostics import Finding, check_all
+from tests.postgres_server import PostgresServer
 
 
 def check(flags: dict[str, object]) -> dict[tuple[str, str], Finding]:
@@ -37,3 +38,18 @@ def test_a_damaged_store_is_bad(tmp_path: Path) -> None:
     (tmp_path / "memory.db").write_bytes(b"not a database" * 100)
     assert check({"data": tmp_path})["store", "open"].state == "bad"
     assert check({"data": tmp_path / "new"})["store", "data directory"].state == "ok"
+
+
+@pytest.mark.slow
+def test_a_database_server_is_named_and_searched(tmp_path: Path, postgres: PostgresServer) -> None:
+    index = {"index": "pgvector", "retriever": "dense"}
+    with postgres.new_database() as url:
+        findings = check({"data": tmp_path, "database": url, "retrieval": index})
+        for subject in ("integrity", "database server", "pgvector"):
+            assert findings["store", subject].state == "ok", findings
+        assert findings["store", "database server"].detail.startswith("PostgreSQL 16")
+    gone = check({"data": tmp_path, "database": url, "retrieval": index})["store", "open"]
+    assert gone.state == "bad"
+    assert "does not exist; make the database with createdb" in gone.detail
+    in_a_file = check({"data": tmp_path, "retrieval": index})["store", "pgvector"]
+    assert in_a_file.state == "bad"

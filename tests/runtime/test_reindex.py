@@ -89,8 +89,8 @@ def test_reindexing_takes_over_and_the_old_encoder_is_refused(
         assert file is not None
         file.parent.mkdir(parents=True)
         file.write_bytes(b"vectors of the old one")
-        done = runtime.reindex(iter)
-        assert done == Reindexed("other@2", 512, keys=3, encoded=3, dropped=3)
+        summary = runtime.reindex(iter)
+        assert summary == Reindexed("other@2", 512, keys=3, encoded=3, dropped=3)
         assert not file.exists()
         assert runtime.store.vectors.encoder() == ("other@2", 512)
         assert _found(runtime, "bob") == [key(f"bob: {DOG}")]
@@ -139,8 +139,8 @@ def test_what_is_remembered_while_it_runs_is_encoded_too(
             return batches
 
         with _open(settings) as runtime:
-            done = runtime.reindex(meanwhile)
-        assert done.encoded == done.keys == 3
+            summary = runtime.reindex(meanwhile)
+        assert summary.encoded == summary.keys == 3
 
 
 def test_a_server_that_runs_meanwhile_is_refused_and_loses_nothing(
@@ -178,9 +178,9 @@ def test_real_weights_take_over_from_another_encoder(settings: Settings, starter
     with _open(settings) as runtime:
         with pytest.raises(EncoderMismatch, match="by the encoder 'other@2', not 'minilm-l6-v2@"):
             runtime.agent("ann")
-        done = runtime.reindex(iter)
-        assert done.encoder.startswith("minilm-l6-v2@")
-        assert (done.dimension, done.keys, done.dropped) == (384, 0, 1)
+        summary = runtime.reindex(iter)
+        assert summary.encoder.startswith("minilm-l6-v2@")
+        assert (summary.dimension, summary.keys, summary.dropped) == (384, 0, 1)
         runtime.agent("ann").writer.read([session(f"ann: {DOG}", "I see.")])
         assert [hit.unit.key for hit in runtime.agent("ann").memory.search("the pet's name", 1)] == [key(f"ann: {DOG}")]
 
