@@ -110,6 +110,7 @@ class MemoryJournal:
         self.commits: list[tuple[str, list[Change]]] = []
         self.closed: list[str] = []
         self.finished: set[str] = set()
+        self.derived: list[str] = []
         self._newer = False
 
     def elsewhere(self, changes: Sequence[Change]) -> None:
@@ -132,9 +133,10 @@ class MemoryJournal:
     def add_turns(self, session_id: str, turns: Sequence[Turn]) -> None:
         self.turns.setdefault(session_id, []).extend(turns)
 
-    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
         self._check()
         self.commits.append((cause, list(changes)))
+        self.derived += [cause] * derived
 
     def close(self, session_id: str) -> Session:
         self.closed.append(session_id)

@@ -10,7 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 # Methods that fulfil the contract of a library.
-LIBRARY_METHODS = {"add_model_card_callback", "compute_loss", "convert", "shutdown", "startup", "update"}
+LIBRARY_METHODS = {
+    *("add_model_card_callback", "compute_loss", "convert", "shutdown", "startup", "update"),
+    *("connection_lost", "connection_made", "data_received"),  # asyncio's Protocol
+}
 
 
 def _classes() -> Iterator[tuple[Path, ast.ClassDef]]:

@@ -48,8 +48,8 @@ def test_what_the_settings_name_is_tried(call: str) -> None:
 
 
 def test_this_machine_is_reached_and_nothing_else_is_watched() -> None:
-    done = _run(f"{LOOPBACK}\nopen({__file__!r}).close()")
-    assert (done.stdout, done.returncode) == ("through\n", 0)
+    process = _run(f"{LOOPBACK}\nopen({__file__!r}).close()")
+    assert (process.stdout, process.returncode) == ("through\n", 0)
 
 
 _REASON = _run("print(network_guard.why_not_isolated())").stdout.strip()
@@ -62,13 +62,13 @@ LOAD = "from localmem.cli.options import SettingsFlags\nSettingsFlags(None, {}).
 @pytest.mark.parametrize("start", ["network_guard.isolate()", LOAD % ""])
 def test_a_command_and_its_children_have_a_loopback_of_their_own_and_nothing_else(start: str) -> None:
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {NETWORK!r}], check=True)"
-    done = _run(f"{start}\n{child}\n{NETWORK}\nnetwork_guard._guard.is_open = True\n{LOOPBACK}\n{CONNECT}")
-    of_child, own, loopback = done.stdout.splitlines()
+    process = _run(f"{start}\n{child}\n{NETWORK}\nnetwork_guard._guard.is_open = True\n{LOOPBACK}\n{CONNECT}")
+    of_child, own, loopback = process.stdout.splitlines()
     assert own == of_child
     assert own.split()[0] != str(Path("/proc/self/ns/net").readlink())
     assert own.split()[1] == "3"  # two headings and lo
     assert loopback == "through"
-    assert "Network is unreachable" in done.stderr
+    assert "Network is unreachable" in process.stderr
 
 
 @isolates
@@ -76,10 +76,10 @@ def test_what_was_opened_before_keeps_its_network() -> None:
     """As the listener of `localmem serve`."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         before = f"client = socket.create_connection({server.getsockname()})\nnetwork_guard.isolate()\n"
-        done = _run(f"{before}client.sendall(b'here')")
+        process = _run(f"{before}client.sendall(b'here')")
         accepted, _ = server.accept()
         with accepted:
-            assert (done.returncode, accepted.recv(4)) == (0, b"here")
+            assert (process.returncode, accepted.recv(4)) == (0, b"here")
 
 
 @pytest.mark.parametrize("more", ["llm={'url': 'http://127.0.0.1:1/v1'}", "llm={'url': 'http://gpu.example/v1'}"])
@@ -117,9 +117,9 @@ def test_memory_works_in_a_process_without_any_network(tmp_path: Path) -> None:
 
     def run(*arguments: str) -> str:
         command = ["unshare", "-rn", sys.executable, "-m", "localmem", *arguments, "--data-dir", str(tmp_path / "home")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     run("remember", str(log))
     assert "Rex" in run("recall", "what is my dog called?")

@@ -188,6 +188,6 @@ def written_as(media_type: str) -> dict[str, Any]:
     return {"response_class": Response, "responses": {200: {"content": {media_type: {"schema": {"type": "string"}}}}}}
 
 
-def described(model: type[BaseModel], status: int = 200) -> dict[str, Any]:
+def describe_response(model: type[BaseModel], status: int = 200) -> dict[str, Any]:
     """The arguments of a route that describe its response."""
     return {"status_code": status, "response_model": None, "responses": {status: {"model": model}}}

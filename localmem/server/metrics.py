@@ -103,7 +103,7 @@ class _StateCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._usage()
-        yield self._refused()
+        yield self._refusal_counts()
         yield self._jobs()
         store = self._runtime.store
         count = sum(len(store.sessions(user, "open")) for user in store.users())
@@ -123,7 +123,7 @@ class _StateCollector(Collector):
                 tokens.add_metric([prompt, kind], getattr(usage, field))
         yield from (calls, tokens, trimmed, short)
 
-    def _refused(self) -> Metric:
+    def _refusal_counts(self) -> Metric:
         refused = CounterMetricFamily(
             "localmem_refused_texts", "Texts of the backbone that did not become memory.", labels=["prompt", "reason"]
         )

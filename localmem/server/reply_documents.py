@@ -132,6 +132,6 @@ def errors_as(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {"4XX": {"model": model}, "5XX": {"model": model}}
 
 
-def streamed(model: type[BaseModel], media_type: str = "text/event-stream") -> dict[str, Any]:
+def stream_document(model: type[BaseModel], media_type: str = "text/event-stream") -> dict[str, Any]:
     """The arguments of a route that answers with a document, or with a stream if the client wants one."""
     return {"response_model": None, "responses": {200: {"model": model, "content": {media_type: {}}}}}

@@ -18,7 +18,7 @@ from localmem.factory import SYSTEMS, Parts
 from localmem.factory import compressor as build_compressor
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Meter
-from localmem.types import AddUnit, Prompt, RetireUnit
+from localmem.types import AddUnit, Prompt, RefuseText, RetireUnit
 from localmem.weights import Manifest
 from tests.evaluation.fixtures import write_records
 from tests.fakes import WordRetriever, session
@@ -80,7 +80,8 @@ def test_a_trained_classifier_replaces_the_backbone(trained: Path) -> None:
         memory.apply(memory.end_session(session("Bo has a cat .", "I see.")))
         kinds[classifier] = [type(change) for change in memory.end_session(session("Bo over cat .", name="s2"))]
         calls[classifier] = {name: usage.calls for name, usage in llm.usage().items()}
-    assert kinds == {None: [AddUnit], str(trained): [RetireUnit]}
+    # The old sentence goes, and the new one is on record as dropped.
+    assert kinds == {None: [AddUnit], str(trained): [RetireUnit, RefuseText]}
     assert calls[None] == {"carecall/summarize": 2, "carecall/operation": 1}
     assert calls[str(trained)] == {"carecall/summarize": 2}
 

@@ -8,7 +8,6 @@ suite's other adapters.
 
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime
 
 import requests
@@ -46,18 +45,7 @@ class Localmem(BaseAdapter):
         return answer.json()["choices"][0]["message"]["content"]
 
 
-def wait_for_server() -> None:
-    for _ in range(600):
-        try:
-            call("GET", "/health/live").raise_for_status()
-        except requests.RequestException:
-            time.sleep(0.5)
-        else:
-            return
-
-
 if __name__ == "__main__":
-    wait_for_server()
     for slug in sys.argv[3:]:
         with tempfile.TemporaryDirectory() as folder:
             BenchmarkRunner(Localmem(), get_benchmark(slug), output_dir=folder).run()

@@ -18,7 +18,7 @@ from localmem.runtime.inspection import prompt_document, reply_document
 from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import RequestCaller
 from localmem.server.errors import ApiError
-from localmem.server.reply_documents import ChatCompletion, TextCompletion, streamed
+from localmem.server.reply_documents import ChatCompletion, TextCompletion, stream_document
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import ChatRequest, StreamOptions, translate_chat
 from localmem.types import Completion, Reply
@@ -28,7 +28,7 @@ _DONE = "data: [DONE]\n\n"
 router = APIRouter()
 
 
-@router.post("/v1/chat/completions", **streamed(ChatCompletion))
+@router.post("/v1/chat/completions", **stream_document(ChatCompletion))
 async def chat(body: ChatRequest, caller: RequestCaller) -> Response:
     """The reply to the last message. Raises ApiError."""
     options = body.stream_options
@@ -59,7 +59,7 @@ class TextRequest(BaseModel):
     best_of: int | None = None
 
 
-@router.post("/v1/completions", **streamed(TextCompletion))
+@router.post("/v1/completions", **stream_document(TextCompletion))
 async def complete(body: TextRequest, caller: RequestCaller) -> Response:
     """The reply to a prompt. Raises ApiError."""
     refused = {"suffix": bool(body.suffix), "echo": bool(body.echo), "logprobs": bool(body.logprobs)}

@@ -25,7 +25,7 @@ from localmem.runtime.inspection import (
     unit_document,
 )
 from localmem.server.dependencies import LocalTime, Services, SharedServices, User
-from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, RecalledDocument, described
+from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, RecalledDocument, describe_response
 from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
 from localmem.text.forget_requests import request_about
@@ -107,7 +107,7 @@ class EditedMemory(BaseModel):
     text: Annotated[str, Field(min_length=1)]
 
 
-@router.get("", **described(MemoryPage))
+@router.get("", **describe_response(MemoryPage))
 def memories(
     services: SharedServices,
     user: User,
@@ -138,7 +138,7 @@ def memories(
     }
 
 
-@router.post("/search", **described(MemoryPage))
+@router.post("/search", **describe_response(MemoryPage))
 def search(body: SearchRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
     """The live units most similar to the query, best first. Raises BadInput."""
     with services.sessions.current_agent(user) as agent:
@@ -149,7 +149,7 @@ def search(body: SearchRequest, services: SharedServices, user: User, now: Local
     return {"object": "list", "data": data}
 
 
-@router.post("/recall", **described(RecalledDocument))
+@router.post("/recall", **describe_response(RecalledDocument))
 def recall(body: RecallRequest, services: SharedServices, user: User, now: LocalTime) -> Json:
     """What the model would be shown if the user said `text` now. Raises BadInput."""
     if body.as_of is None:
@@ -180,14 +180,14 @@ def read_bank(
     return {"object": "bank", **document}
 
 
-@router.get("/quarantine", **described(MemoryPage))
+@router.get("/quarantine", **describe_response(MemoryPage))
 def read_quarantine(services: SharedServices, user: User, now: LocalTime) -> Json:
     """What is withheld from memory because it tries to instruct a model, the last first."""
     bank = _bank(services, user, None)
     return {"object": "list", "data": [_memory(bank.units[name], bank, now) for name in withheld_signs(bank)]}
 
 
-@router.post("/{memory_id:path}/release", **described(MemoryDocument))
+@router.post("/{memory_id:path}/release", **describe_response(MemoryDocument))
 def release(memory_id: str, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Let a unit into memory that was withheld. Raises NotFound."""
     editor = MemoryEditor(services.runtime, services.sessions, user)
@@ -195,7 +195,7 @@ def release(memory_id: str, services: SharedServices, user: User, now: LocalTime
     return _memory(editor.bank.units[memory_id], editor.bank, now)
 
 
-@router.post("", **described(MemoryDocument, 201))
+@router.post("", **describe_response(MemoryDocument, 201))
 def add(body: NewMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Add a memory by hand. Raises ApiError for a system that keeps no units."""
     editor = MemoryEditor(services.runtime, services.sessions, user)
@@ -234,7 +234,7 @@ def history(memory_id: str, services: SharedServices, user: User) -> Json:
     return {"object": "memory.history", **history_document(unit_history)}
 
 
-@router.get("/{memory_id:path}", **described(MemoryDocument))
+@router.get("/{memory_id:path}", **describe_response(MemoryDocument))
 def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime) -> Json:
     """One unit. Raises NotFound."""
     bank = _bank(services, user, None)
@@ -243,7 +243,7 @@ def memory(memory_id: str, services: SharedServices, user: User, now: LocalTime)
     return _memory(bank.units[memory_id], bank, now)
 
 
-@router.patch("/{memory_id:path}", **described(MemoryDocument))
+@router.patch("/{memory_id:path}", **describe_response(MemoryDocument))
 def edit(memory_id: str, body: EditedMemory, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Replace the text of a unit: a new unit, by a new id; the one before stays in its history. Raises NotFound."""
     editor = MemoryEditor(services.runtime, services.sessions, user)
@@ -251,7 +251,7 @@ def edit(memory_id: str, body: EditedMemory, services: SharedServices, user: Use
     return {**_memory(unit, editor.bank, now), "replaces": memory_id}
 
 
-@router.delete("", **described(Erasure))
+@router.delete("", **describe_response(Erasure))
 def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["all"] | None, Query()] = None) -> Json:
     """Erase everything of this user, conversations included. Raises ApiError without confirm=all."""
     if confirm is None:
@@ -261,7 +261,7 @@ def erase_all(services: SharedServices, user: User, confirm: Annotated[Literal["
     return {"object": "erasure", **asdict(receipt)}
 
 
-@router.delete("/{memory_id:path}", **described(Erasure))
+@router.delete("/{memory_id:path}", **describe_response(Erasure))
 def erase(memory_id: str, services: SharedServices, user: User, with_sources: Annotated[bool, Query()] = False) -> Json:
     """Erase one unit, and with `with_sources` the turns it came from; or what a request to forget put away.
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import KeyOnly, RequestCaller, SharedServices
-from localmem.server.documents import described
+from localmem.server.documents import describe_response
 from localmem.server.errors import ApiError
-from localmem.server.reply_documents import AnthropicError, AnthropicReply, TokenCount, errors_as, streamed
+from localmem.server.reply_documents import AnthropicError, AnthropicReply, TokenCount, errors_as, stream_document
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import ToolCall, translate_chat
@@ -96,7 +96,7 @@ class MessagesRequest(CountRequest):
     thinking: dict[str, object] | None = None
 
 
-@router.post("", **streamed(AnthropicReply))
+@router.post("", **stream_document(AnthropicReply))
 async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = None) -> Response:
     """The reply to a dialogue. Raises ApiError."""
     if body.thinking and body.thinking.get("type") == "enabled":
@@ -116,7 +116,7 @@ async def create(body: MessagesRequest, caller: RequestCaller, _beta: Beta = Non
     return await respond(caller, translate_chat(fields), form)
 
 
-@router.post("/count_tokens", dependencies=[KeyOnly], **described(TokenCount))
+@router.post("/count_tokens", dependencies=[KeyOnly], **describe_response(TokenCount))
 def count_tokens(body: CountRequest, services: SharedServices, _beta: Beta = None) -> Json:
     """The tokens of what the client sends; those of the memory that a reply gets come on top."""
     messages = [*_system_messages(body.system), *(out for sent in body.messages for out in _translate(sent))]

@@ -18,9 +18,16 @@ from pydantic import BaseModel, ConfigDict
 from localmem.llm.remote.openai_wire import join_tool_calls
 from localmem.server.chat_service import ALIAS, Json, check_model, respond
 from localmem.server.dependencies import Caller, KeyOnly, RequestCaller, Services, SharedServices
-from localmem.server.documents import described
+from localmem.server.documents import describe_response
 from localmem.server.errors import ApiError
-from localmem.server.reply_documents import OllamaError, OllamaModel, OllamaModels, OllamaReply, errors_as, streamed
+from localmem.server.reply_documents import (
+    OllamaError,
+    OllamaModel,
+    OllamaModels,
+    OllamaReply,
+    errors_as,
+    stream_document,
+)
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import ToolCall, translate_chat
@@ -94,7 +101,7 @@ class ShowRequest(BaseModel):
     name: str = ""
 
 
-@router.post("/chat", **streamed(OllamaReply, _LINES))
+@router.post("/chat", **stream_document(OllamaReply, _LINES))
 async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
     """The reply to a dialogue. Raises ApiError."""
     form = OllamaFormat(_name(body.model), is_chat=True)
@@ -103,7 +110,7 @@ async def chat(body: OllamaChatRequest, caller: RequestCaller) -> Response:
     return await _respond(caller, body, translate_messages(body.messages), form, tools=body.tools)
 
 
-@router.post("/generate", **streamed(OllamaReply, _LINES))
+@router.post("/generate", **stream_document(OllamaReply, _LINES))
 async def generate(body: GenerateRequest, caller: RequestCaller) -> Response:
     """The reply to a prompt. Raises ApiError."""
     if body.suffix:
@@ -138,19 +145,19 @@ async def _respond(
     return await respond(caller, translate_chat(fields), form)
 
 
-@router.get("/tags", dependencies=[KeyOnly], **described(OllamaModels))
+@router.get("/tags", dependencies=[KeyOnly], **describe_response(OllamaModels))
 def tags(services: SharedServices) -> Json:
     """The models that can be chatted with."""
     return {"models": [_model(services, name) for name in (ALIAS, services.settings.model)]}
 
 
-@router.get("/ps", dependencies=[KeyOnly], **described(OllamaModels))
+@router.get("/ps", dependencies=[KeyOnly], **describe_response(OllamaModels))
 def loaded_models(services: SharedServices) -> Json:
     """The models that are loaded."""
     return {"models": [_model(services, services.settings.model)] if services.warm.is_set() else []}
 
 
-@router.post("/show", dependencies=[KeyOnly], **described(OllamaModel))
+@router.post("/show", dependencies=[KeyOnly], **describe_response(OllamaModel))
 def show(body: ShowRequest, services: SharedServices) -> Json:
     """What is known of a model. Raises ApiError for another."""
     check_model(services, (body.model or body.name).removesuffix(_LATEST))

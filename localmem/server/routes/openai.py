@@ -13,7 +13,7 @@ from localmem.retrieval.base import Encoder
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.server.chat_service import ALIAS
 from localmem.server.dependencies import KeyOnly, Services, SharedServices, User
-from localmem.server.documents import EndedSessions, described
+from localmem.server.documents import EndedSessions, describe_response
 from localmem.server.errors import ApiError
 from localmem.server.reply_documents import Embeddings, ModelList, ModelObject
 
@@ -51,13 +51,13 @@ class CountsTokens(Protocol):
         ...
 
 
-@router.get("/models", dependencies=[KeyOnly], **described(ModelList))
+@router.get("/models", dependencies=[KeyOnly], **describe_response(ModelList))
 def models(services: SharedServices) -> Json:
     """What can be chatted with: the backbone, also by the name `localmem`; and the encoder."""
     return {"object": "list", "data": [_model(services, name) for name in _served_names(services)]}
 
 
-@router.get("/models/{name}", dependencies=[KeyOnly], **described(ModelObject))
+@router.get("/models/{name}", dependencies=[KeyOnly], **describe_response(ModelObject))
 def model(name: str, services: SharedServices) -> Json:
     """One model. Raises ApiError for an unknown name."""
     if name not in _served_names(services):
@@ -65,7 +65,7 @@ def model(name: str, services: SharedServices) -> Json:
     return _model(services, name)
 
 
-@router.post("/embeddings", dependencies=[KeyOnly], **described(Embeddings))
+@router.post("/embeddings", dependencies=[KeyOnly], **describe_response(Embeddings))
 def embeddings(body: EmbeddingsRequest, services: SharedServices) -> Json:
     """Unit vectors of the texts; nothing is stored."""
     if body.model not in (services.settings.retrieval.encoder, ALIAS):
@@ -91,7 +91,7 @@ def embeddings(body: EmbeddingsRequest, services: SharedServices) -> Json:
     }
 
 
-@router.post("/sessions/end", **described(EndedSessions))
+@router.post("/sessions/end", **describe_response(EndedSessions))
 def end(services: SharedServices, user: User, body: EndRequest | None = None) -> Json:
     """Close one session, or all of the user's; they are remembered in the background."""
     return {"object": "list", "ended": services.sessions.end(user, body.session if body else None)}

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from localmem.server.chat_service import Json, respond, to_event
 from localmem.server.dependencies import Caller, RequestCaller
 from localmem.server.errors import ApiError
-from localmem.server.reply_documents import ResponseObject, streamed
+from localmem.server.reply_documents import ResponseObject, stream_document
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.routes.completions import recall_body
 from localmem.server.schemas import translate_chat
@@ -51,7 +51,7 @@ class ResponsesRequest(BaseModel):
     conversation: None = None
 
 
-@router.post("/v1/responses", **streamed(ResponseObject))
+@router.post("/v1/responses", **stream_document(ResponseObject))
 async def create(body: ResponsesRequest, caller: RequestCaller) -> Response:
     """The reply to an input. Raises ApiError."""
     messages = [*_previous_messages(body, caller), *translate_input(body.input)]

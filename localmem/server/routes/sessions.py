@@ -25,7 +25,7 @@ from localmem.server.documents import (
     SessionDocument,
     SessionPage,
     UserPage,
-    described,
+    describe_response,
     written_as,
 )
 from localmem.server.errors import ApiError
@@ -72,7 +72,7 @@ class PastSessions(BaseModel):
     sessions: Annotated[list[PastSession], Field(min_length=1)]
 
 
-@router.get("/sessions", **described(SessionPage))
+@router.get("/sessions", **describe_response(SessionPage))
 def list_sessions(
     services: SharedServices,
     user: User,
@@ -92,7 +92,7 @@ def list_sessions(
     return {"object": "list", "data": data, "has_more": len(infos) > limit}
 
 
-@router.post("/sessions", **described(AddedSessions, 202))
+@router.post("/sessions", **describe_response(AddedSessions, 202))
 def add_past_sessions(body: PastSessions, services: SharedServices, user: User) -> Json:
     """Log past sessions, all or none. Raises ApiError, Conflict for an id that another session has."""
     chat, store = services.settings.chat, services.runtime.store
@@ -112,7 +112,7 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User) 
     return {"object": "list", "data": data}
 
 
-@router.get("/sessions/{session_id:path}", **described(SessionDocument))
+@router.get("/sessions/{session_id:path}", **describe_response(SessionDocument))
 def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     """One session with its turns, without those that are put away. Raises NotFound."""
     session = _reader(services, user)(session_id)
@@ -121,7 +121,7 @@ def read_session(session_id: str, services: SharedServices, user: User) -> Json:
     return {**_describe(info, session, services.settings.system), "data": data}
 
 
-@router.delete("/sessions/{session_id:path}", **described(Erasure))
+@router.delete("/sessions/{session_id:path}", **describe_response(Erasure))
 def erase_session(session_id: str, services: SharedServices, user: User) -> Json:
     """Erase a session and all that came from it. Raises NotFound."""
     with services.sessions.exclusive(user):
@@ -129,7 +129,7 @@ def erase_session(session_id: str, services: SharedServices, user: User) -> Json
     return {"object": "erasure", **asdict(receipt)}
 
 
-@router.get("/jobs", **described(JobPage))
+@router.get("/jobs", **describe_response(JobPage))
 async def list_jobs(
     services: SharedServices,
     user: User,
@@ -170,7 +170,7 @@ def export(services: SharedServices, user: User) -> StreamingResponse:
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-@router.post("/import", **described(ImportDocument, 201))
+@router.post("/import", **describe_response(ImportDocument, 201))
 async def import_lines(request: Request, services: SharedServices, user: User) -> Json:
     """Take in the lines of an export, all or nothing, for a user without a memory. Raises ApiError, BadInput."""
     try:
@@ -185,13 +185,13 @@ async def import_lines(request: Request, services: SharedServices, user: User) -
     return await asyncio.to_thread(restore)
 
 
-@router.get("/users", dependencies=[OperatorOnly], **described(UserPage))
+@router.get("/users", dependencies=[OperatorOnly], **describe_response(UserPage))
 def list_users(services: SharedServices) -> Json:
     """All users, for an operator."""
     return {"object": "list", "data": [{"id": user, "object": "user"} for user in services.runtime.store.users()]}
 
 
-@router.delete("/users/{name:path}", dependencies=[OperatorOnly], **described(Erasure))
+@router.delete("/users/{name:path}", dependencies=[OperatorOnly], **describe_response(Erasure))
 def erase_user(name: str, services: SharedServices, confirm: str = "") -> Json:
     """Erase a user with everything, for an operator; `confirm` is the name again. Raises NotFound, ApiError."""
     if confirm != name:
