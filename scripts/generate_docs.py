@@ -191,6 +191,7 @@ def figure_table(page: Path, table: str) -> str:
     return "\n".join([f"{before}{begin}", *lines, end]) + after.partition(end)[2]
 
 
+# Of each kind of what is remembered the file has the beginnings of five lines, and of the others their kind.
 MEASURED = ROOT / "localmem" / "evaluation" / "results" / "systems.json"
 COSTS = ROOT / "localmem" / "benchmark" / "results" / "systems.md"
 PAGE_HEAD = "Written by `scripts/generate_docs.py` from the code (`{module}`) and the results; a test compares.\n"

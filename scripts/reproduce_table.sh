@@ -26,4 +26,4 @@ scripts/setup
 for model in minilm-l6-v2 $(sed -nE 's/^(backbones: \[|judge: )([^]]*)\]?.*/\2/p' "$plan" | tr ',' ' '); do
   .venv/bin/localmem models pull "$model" >/dev/null
 done
-.venv/bin/localmem eval table --recipe "$plan" --data "$data" --out "$out"
+.venv/bin/localmem eval table --recipe "$plan" --sources "$data" --out "$out"

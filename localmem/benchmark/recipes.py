@@ -95,6 +95,21 @@ class ServeRecipe(_Recipe):
     """localmem settings of the server, as in a file for --config."""
 
 
+class UsersRecipe(_Recipe):
+    """How a store grows, and what is measured at each size."""
+
+    users: tuple[PositiveInt, ...] = (100, 1_000)
+    """Users in the store; a measurement at each number, in this order."""
+    units: PositiveInt = 1_000
+    """Memories of each user, each with a logged turn and a vector."""
+    sample: PositiveInt = 50
+    """Users who are opened, asked a question and told something at each size."""
+    dimension: int = Field(default=384, ge=2)
+    """Dimension of the vectors, which are simple word vectors."""
+    seed: int = 0
+    """Seed of texts and of the sample."""
+
+
 Cache = Literal["cold", "warm"]
 
 

@@ -192,9 +192,10 @@ class Forgetting:
         return sorted(chosen, key=lambda item: -scores[item])
 
     def _nearest(self, topic: Sequence[str], utterances: Sequence[Utterance]) -> list[Utterance]:
-        """What the memory's own search puts first: a request may name a thing by other words than the log."""
-        ranks = self._ranks(" ".join(topic)) if topic else {}
+        """What the memory's own search puts first of what shares a word: a request may name a thing by other words."""
+        ranks, weights = self._ranks(" ".join(topic)) if topic else {}, _weights(topic, utterances)
         users = [item for item in utterances if item.by_user and item.id in ranks and not _is_request(item.text)]
+        users = [item for item in users if _coverage(weights, item)]
         return sorted(users, key=lambda item: ranks[item.id])[:_ASKED]
 
     def _ranks(self, query: str) -> dict[str, int]:

@@ -90,7 +90,7 @@ class _RecordingJournal(NoJournal):
     def __init__(self) -> None:
         self.changes: list[Change] = []
 
-    def commit(self, cause: str, changes: Sequence[Change]) -> None:
+    def commit(self, cause: str, changes: Sequence[Change], *, derived: bool = False) -> None:
         self.changes += changes
 
     def finish(self, session_id: str, changes: Sequence[Change]) -> bool:
