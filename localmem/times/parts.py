@@ -149,7 +149,7 @@ class Parts:
         if not self._relevance:
             return 0.0
         if type(part) not in self._scores:
-            parts: Sequence[Part] = self.events if isinstance(part, Event) else self.figures
+            parts: Sequence[Part] = [*self.events, *self.habits] if isinstance(part, Event) else self.figures
             sentences = list(dict.fromkeys(other.sentence for other in parts))
             scores = self._relevance(self.question, sentences)
             blind = len(sentences) > 1 and min(scores) == max(scores)  # it does not know the language, for example

@@ -175,3 +175,17 @@ def test_with_relevance_the_clear_sentence_is_meant() -> None:
     assert working.sources == ("t03-04", "t05-13")
     assert work_out("how long did that take?", DAY, units, lambda _, texts: [0.5] * len(texts)) == []
     assert work_out("how long did that take?", DAY, units[:2], lambda _, texts: [0.01] * len(texts)) == []
+
+
+def test_with_relevance_what_recurs_is_worked_out_too() -> None:
+    units = [
+        BILL,
+        unit("2025-03-30", "I swim on Mondays and Thursdays now"),
+        unit("2025-04-01", "Every Friday we sing"),
+    ]
+
+    def relevance(question: str, texts: Sequence[str]) -> list[float]:
+        return [0.9 if "swim" in text else 0.1 for text in texts]
+
+    (working,) = work_out("How often do I swim?", DAY, units, relevance)
+    assert "every week on Monday and Thursday" in working.text
