@@ -178,14 +178,10 @@ def test_with_relevance_the_clear_sentence_is_meant() -> None:
 
 
 def test_with_relevance_what_recurs_is_worked_out_too() -> None:
-    units = [
-        BILL,
-        unit("2025-03-30", "I swim on Mondays and Thursdays now"),
-        unit("2025-04-01", "Every Friday we sing"),
-    ]
+    swim, sing = unit("2025-03-30", "I swim on Mondays and Thursdays now"), unit("2025-04-01", "Every Friday we sing")
 
     def relevance(question: str, texts: Sequence[str]) -> list[float]:
         return [0.9 if "swim" in text else 0.1 for text in texts]
 
-    (working,) = work_out("How often do I swim?", DAY, units, relevance)
+    (working,) = work_out("How often do I swim?", DAY, [swim, sing, BILL], relevance)
     assert "every week on Monday and Thursday" in working.text
