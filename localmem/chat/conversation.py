@@ -15,6 +15,7 @@ from functools import partial
 from itertools import dropwhile, takewhile
 from queue import SimpleQueue
 from typing import TypeVar
+from weakref import WeakMethod
 
 from localmem.chat.memory_writer import MemoryWriter
 from localmem.chat.quarantine import without_planted
@@ -63,7 +64,7 @@ class Conversation:
         self._lock = threading.RLock()
         self._ending = threading.Lock()
         self.memory = memory
-        self.writer = MemoryWriter(memory, self._journal, quarantine=quarantine, reread=self._reread)
+        self.writer = MemoryWriter(memory, self._journal, quarantine=quarantine, reread=_hold_weakly(self._reread))
         self.responder = Responder(
             memory=memory,
             llm=llm,
@@ -271,6 +272,17 @@ class Conversation:
         speaker = user if message.role == "user" else assistant
         name = f"{session.id}.{next_number(session)}{mark}"
         return Turn(name, message.role, speaker, message.content, time)  # type: ignore[arg-type]
+
+
+def _hold_weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """The method without a cycle of references: an agent that is let go of is to be freed at once."""
+    reference = WeakMethod(method)
+
+    def call() -> None:
+        if target := reference():
+            target()
+
+    return call
 
 
 def not_before_last(time: datetime, *sessions: Session) -> datetime:
