@@ -6,9 +6,11 @@ where the settings name files, those too, at the same paths. Does not depend on 
 """
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from localmem.errors import BadInput, LocalmemError, requires
 
@@ -16,6 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Work = Callable[[Item], Result]
 
+_PATIENCE = 10  # seconds that a cluster has to accept a connection
 LOCAL = "local"  # the address that starts a cluster on this machine, for as long as the work takes
 
 
@@ -63,8 +66,9 @@ def _connection(address: str) -> Iterator[Any]:
     else:
         options["address"] = address
     try:
+        _knock(address)
         ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise BadInput(
             f"no Ray cluster answers at {address} ({_first_line(error)}); start one with `ray start --head`, or give "
             f"--ray {LOCAL}"
@@ -73,6 +77,13 @@ def _connection(address: str) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens at host:port: Ray itself tries for minutes."""
+    place = urlsplit(f"//{address}")
+    if "://" not in address and place.hostname and place.port:
+        socket.create_connection((place.hostname, place.port), _PATIENCE).close()
 
 
 def _first_line(error: Exception) -> str:

@@ -102,7 +102,7 @@ def log(tmp_path: Path) -> Path:
 
 def localmem(environment: dict[str, str], *arguments: object) -> str:
     command = [sys.executable, "-m", "localmem", *map(str, arguments)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -131,9 +131,19 @@ def test_an_evaluation_has_the_same_answers(
 def test_a_collection_has_the_same_traces(
     environment: dict[str, str], cluster: str, settings: Path, log: Path, tmp_path: Path
 ) -> None:
-    options = ["--system", "rsum", "--set", "split=null", "--teacher", "smollm2-135m-instruct", "--config", settings]
+    options: list[object] = [
+        "--system",
+        "rsum",
+        "--set",
+        "split=null",
+        "--teacher",
+        "smollm2-135m-instruct",
+        "--config",
+        settings,
+    ]
     out = tmp_path / "there"
-    localmem(environment, "distill", "collect", "--data", f"jsonl={log}", *options, "--out", out, "--ray", cluster)
+    options += ["--set", f"ray={cluster}", "--out", out]
+    localmem(environment, "distill", "collect", "--data", f"jsonl={log}", *options)
     recipe = CollectionRecipe(systems=("rsum",), split=None)
     collect_traces(load_settings(settings), recipe, {"jsonl": log}, tmp_path / "here")
 
@@ -197,7 +207,6 @@ def test_all_keys_are_encoded_anew(environment: dict[str, str], cluster: str, se
 def test_a_cluster_that_is_not_there_is_one_line(environment: dict[str, str], settings: Path, log: Path) -> None:
     command = [sys.executable, "-m", "localmem", "eval", "run", "--dataset", f"jsonl={log}", "--system", "none"]
     options = ["--config", str(settings), "--out", str(log.parent / "run"), "--ray", "127.0.0.1:1"]
-    env = {**environment, "RAY_gcs_rpc_server_connect_timeout_s": "1"}
-    run = subprocess.run([*command, *options], env=env, capture_output=True, text=True, check=False, timeout=500)
+    run = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 2
     assert "no Ray cluster answers at 127.0.0.1:1" in run.stderr.splitlines()[-1]
