@@ -26,7 +26,7 @@ def test_a_message_is_answered_and_stored(live: LiveServer) -> None:
     assert answer["usage"]["output_tokens"] == 6
     assert live.log() == [["I play the cello.", ">You said: I play the cello."]]
     prompt = live.llm.prompts[-1]
-    assert (prompt.max_tokens, prompt.stop[-1], prompt.extra) == (50, "END", {"top_k": 3})
+    assert (prompt.max_tokens, prompt.stop[-1], prompt.extra) == (50, "END", {"top_k": 3, "repetition_penalty": 1.1})
     assert "Be brief." in prompt.messages[0].content
 
 
