@@ -72,5 +72,5 @@ def test_a_run_measures_each_author_and_writes_both_files(tmp_path: Path, starte
     assert table.words.weights.keys() == table.cues.keys()
     assert table.words.probability({**dict.fromkeys(table.cues, 0.0), "self": 1.0, "before": 1.0}) > 0.5
     assert table.vectors == relevance.Model(bias=0.0)  # nothing read the requests
-    with pytest.raises(BadInput, match="the authors are a, b, c: no author 'x'"):
+    with pytest.raises(BadInput, match="the authors are a, b, c, z: no author 'x'"):
         fit_ranking(settings, [tmp_path], {"x": "folder"}, tmp_path / "out")
