@@ -84,9 +84,9 @@ def test_a_paste_is_one_message_and_ctrl_c_ends_the_reply_alone(terminal: Pseudo
     terminal.wait_for(READY)
     terminal.send(PASTE)
     terminal.wait_for(READY, 240)  # the reply is complete and the next line is awaited
-    terminal.send("Count from 1 to 500, one number in each line, and leave none out.\r")
+    terminal.send("Write a long story in ten chapters about Bruno and Tom and a journey over the sea.\r")
     terminal.wait_for("\x1b[?2004l")  # the line is sent
-    time.sleep(3)
+    terminal.wait_for("\x1b[2K")  # the reply is being drawn again as it grows
     os.killpg(terminal.process.pid, signal.SIGINT)
     terminal.wait_for(READY)
     terminal.send("/sessions\r")
