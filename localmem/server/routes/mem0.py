@@ -1,15 +1,16 @@
 """mem0's REST shape under `/mem0`: its Python client works with this address as its host, and so do programs for it.
 
 The routes are those of mem0's client (`/v1`, `/v2` and `/v3`, with a slash at the end) and of its own server (without).
-`user_id` names one of the people behind a key with `trusted_users`, any user for an operator's key, and may only be the
-user's own name for another. Messages are remembered as a past session is, before the answer. What localmem does not
-keep is not an error in a message (metadata, categories, agent_id, run_id), but is in a filter.
+`user_id` names one of the people behind a key with `trusted_users` or behind a server without keys, any user for an
+operator's key, and may only be the user's own name for another. Messages are remembered as a past session is, before
+the answer. What localmem does not keep is not an error in a message (metadata, categories, agent_id, run_id), but is in
+a filter.
 """
 
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
@@ -57,10 +58,14 @@ class Mem0Message(BaseModel):
 
 
 class AddRequest(_Body):
-    """Messages to remember; with `infer` false each as a memory of its own. `timestamp` is in unix seconds."""
+    """Messages to remember; with `infer` false each as a memory of its own. `timestamp` is in unix seconds.
+
+    mem0's own server has the day alone, `observation_date`.
+    """
 
     messages: str | Mem0Message | Annotated[list[Mem0Message], Field(min_length=1)]
     timestamp: Annotated[int, Field(ge=0, le=2**32)] | None = None
+    observation_date: date | None = None
     infer: bool | None = None
 
 
@@ -122,6 +127,8 @@ class _Door:
         if key.trusted_users:
             return auth.user(self._request, name)
         own = auth.user(self._request)
+        if not (auth.has_keys or key.operator):  # this machine's own programs
+            return own if name in ("", own) else f"{own}/{name}"
         if name not in ("", own) and not key.operator:
             cure = f"use user_id {own!r}, or set trusted_users: true for this key in server.keys"
             raise ApiError(403, f"this key has one memory, and user_id is {name!r}; {cure}", param="user_id")
@@ -131,7 +138,7 @@ class _Door:
         """The names by which this key's users are called."""
         key, users = self.services.auth.check(self._request), self.services.runtime.store.users()
         own = f"{key.user}/"
-        if key.trusted_users:
+        if key.trusted_users or not (self.services.auth.has_keys or key.operator):
             return [user.removeprefix(own) for user in users if user.startswith(own)]
         return [user for user in users if key.operator or user == key.user]
 
@@ -150,16 +157,15 @@ def ping(_named: Named) -> Json:
 @router.post("/v3/memories/add/")
 async def add(body: AddRequest, door: Mem0, now: LocalTime) -> Json:
     """Remember messages. The answer names the memories that came of them."""
-    user, services = door.user(body.user), door.services
-    time = now if body.timestamp is None else datetime.fromtimestamp(body.timestamp, UTC).astimezone(now.tzinfo)
+    user, services, moment = door.user(body.user), door.services, _time_of(body, now)
     sent = [body.messages] if not isinstance(body.messages, list) else body.messages
     messages = [Mem0Message(role="user", content=each) if isinstance(each, str) else each for each in sent]
     turns = [message for message in messages if message.role in ("user", "assistant") and message.content.strip()]
     editor, status = MemoryEditor(services.runtime, services.sessions, user), "SUCCEEDED"
     if body.infer is False:
-        units = [editor.add(message.content, time, now) for message in turns]
+        units = [editor.add(message.content, moment, now) for message in turns]
     else:
-        session = _session(services, turns, time)
+        session = _session(services, turns, moment)
         if turns:
             services.runtime.read_later(user, [session])
             jobs = await list_jobs(services, user, session.id, _WAIT_SECONDS)
@@ -297,13 +303,19 @@ def _read_filters(filters: Mapping[str, object]) -> str:
     return name
 
 
-def _session(services: Services, messages: Iterable[Mem0Message], time: datetime) -> Session:
+def _time_of(body: AddRequest, now: datetime) -> datetime:
+    if body.timestamp is not None:
+        return datetime.fromtimestamp(body.timestamp, UTC).astimezone(now.tzinfo)
+    return now if body.observation_date is None else datetime.combine(body.observation_date, time(), now.tzinfo)
+
+
+def _session(services: Services, messages: Iterable[Mem0Message], moment: datetime) -> Session:
     name, chat = f"mem0-{uuid.uuid4().hex[:12]}", services.settings.chat
     turns = list[Turn]()
     for message in messages:
         role: Role = "user" if message.role == "user" else "assistant"
         speaker = chat.user_name if role == "user" else chat.assistant_name
-        turns.append(Turn(f"{name}.{len(turns)}", role, speaker, message.content, time))
+        turns.append(Turn(f"{name}.{len(turns)}", role, speaker, message.content, moment))
     return Session(name, tuple(turns))
 
 
@@ -331,7 +343,7 @@ def _page(door: _Door, name: str, named: _Named) -> Json:
 
 def _erase_user(door: _Door, name: str) -> Json:
     user = door.user(name)
-    if user in door.services.runtime.store.users():
+    if door.services.runtime.store.has_user(user):
         with door.services.sessions.exclusive(user):
             door.services.runtime.store.delete_user(user)
     return {"message": "Memories deleted successfully!"}

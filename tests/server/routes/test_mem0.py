@@ -102,6 +102,23 @@ def test_the_wall_is_that_of_the_other_routes(live: LiveServer) -> None:
     assert search(shop, "bob") == ["User: My dog is called Bruno."]
 
 
+def test_programs_of_this_machine_name_people_without_keys(tmp_path: Path) -> None:
+    """As mem0's memory-benchmarks do: their client of its own server sends no key, and the day of what was said."""
+    with serving(tmp_path / "data", retrieval={"retriever": "bm25"}) as live:
+        http = live.http()
+        body = {**DIALOGUE, "user_id": "locomo_0", "observation_date": "2023-05-08"}
+        added = http.post("/mem0/memories", json=body).raise_for_status().json()
+        assert added["results"][0]["created_at"][:10] == "2023-05-08"
+        found = [
+            http.post("/mem0/search", json={"query": "dog", "user_id": user, "limit": 200}).json()["results"]
+            for user in ("locomo_0", "locomo_1")
+        ]
+        assert [len(memories) for memories in found] == [1, 0]
+        assert [person["name"] for person in http.get("/mem0/v1/entities/").json()["results"]] == ["locomo_0"]
+        assert http.delete("/mem0/memories", params={"user_id": "locomo_0"}).status_code == 200
+        assert live.runtime.store.users() == []
+
+
 def test_what_is_not_known_is_refused_by_name(live: LiveServer) -> None:
     http = client(live, "key-of-a-shop")
     for filters, name in (({"run_id": "1"}, "run_id"), ({"AND": [{"user_id": "a"}, {"agent_id": "b"}]}, "agent_id")):
