@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -153,6 +153,26 @@ class MemoryJournal:
     def _check(self) -> None:
         if self._newer:
             raise Conflict("the bank was changed elsewhere")
+
+
+def instance(schema: Mapping[str, object], texts: Iterator[str]) -> object:
+    """An answer in a prompt's schema that is made of `texts`, an endless iterator with one below 40 characters."""
+    match schema:
+        case {"enum": list(options)}:
+            return options[0]
+        case {"type": "object", "properties": dict(fields)}:
+            return {name: instance(field, texts) for name, field in fields.items()}
+        case {"type": "array", "items": dict(items), "maxItems": int(most)}:
+            return [instance(items, texts) for _ in range(min(most, 8))]
+        case {"type": "integer", "minimum": low}:
+            return low
+        case {"type": "boolean"}:
+            return True
+        case {"pattern": str(pattern)}:
+            return re.sub(r"\([^)]*\)\?|[$^]", "", pattern)
+        case {"maxLength": int(longest)}:
+            return next(text for text in texts if len(text) <= longest or longest < 40)[:longest]
+    raise AssertionError(schema)
 
 
 def obedient(prompt: Prompt) -> str:

@@ -26,19 +26,21 @@ _STEPS = 20  # of a plan
 @click.command("fuzz")
 @click.option("--examples", default=100, show_default=True, help="Valid, and as many broken, requests to each route.")
 @click.option("--seed", default=1, show_default=True)
-def fuzz_routes(examples: int, seed: int) -> None:
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "fuzz.json", show_default=True)
+def fuzz_routes(examples: int, seed: int, out: Path) -> None:
     """Send generated requests to every route of the OpenAPI description."""
     started = time.monotonic()
     with _server(with_keys=False) as live:
         live.llm.abilities = ABILITIES
         counts, complaints = fuzz(live.url, examples, seed)
-    _report("fuzz", started, seed=seed, routes=len(counts), requests=counts.total(), complaints=complaints)
+    _report(out, started, seed=seed, routes=len(counts), requests=counts.total(), complaints=complaints)
 
 
 @click.command()
 @click.option("--plans", default=100, show_default=True, help=f"Plans of {_STEPS} steps for {_USERS} users.")
 @click.option("--seed", default=1, show_default=True)
-def canaries(plans: int, seed: int) -> None:
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "canaries.json", show_default=True)
+def canaries(plans: int, seed: int, out: Path) -> None:
     """Let users call every door in generated orders, and look for one's words with another."""
     started, draw = time.monotonic(), random.Random(seed)
     with _server(with_keys=True) as live:
@@ -47,7 +49,7 @@ def canaries(plans: int, seed: int) -> None:
             steps = [(draw.randrange(_USERS), draw.choice([*CALLS]), draw.randrange(_USERS)) for _ in range(_STEPS)]
             drill.run(steps, _USERS)
         drill.close()
-    _report("canaries", started, seed=seed, plans=plans, users=plans * _USERS, requests=drill.calls, leaks=0)
+    _report(out, started, seed=seed, plans=plans, users=plans * _USERS, requests=drill.calls, leaks=0)
 
 
 @contextmanager
@@ -60,7 +62,7 @@ def _server(*, with_keys: bool) -> Iterator[LiveServer]:
             yield live
 
 
-def _report(name: str, started: float, **figures: object) -> None:
+def _report(out: Path, started: float, **figures: object) -> None:
     summary = {**figures, "seconds": round(time.monotonic() - started)}
-    write_summary(RESULTS / f"{name}.json", summary)
+    write_summary(out, summary)
     click.echo(json.dumps(summary, indent=2))

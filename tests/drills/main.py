@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from tests.drills.erasure import erasure
 from tests.drills.generated import canaries, fuzz_routes
 from tests.drills.kills import DRILLS, run_kills
 from tests.drills.processes import Victims
@@ -105,6 +106,7 @@ def run_soak(users: int, minutes: float, think: float, threads: int, waiting: in
 
 root.add_command(fuzz_routes)
 root.add_command(canaries)
+root.add_command(erasure)
 
 if __name__ == "__main__":
     root()

@@ -5,7 +5,7 @@ one statement many times. The backbone here answers every extraction with all th
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import cycle, islice
 
 import pytest
@@ -17,7 +17,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.text.gate import normalise
 from localmem.text.parse import sentences
 from localmem.types import Choice, JsonSchema, Prompt
-from tests.fakes import START, MemoryJournal, WordRetriever, session
+from tests.fakes import START, MemoryJournal, WordRetriever, instance, session
 
 LOOP = "The user sails, the user sails, the user sails, the user sails, the user sails."
 TRUE = "The user sails a boat on the lake every weekend."
@@ -52,27 +52,8 @@ def _answer(prompt: Prompt) -> str:
         case Choice(options=options):
             return "APPEND" if "APPEND" in options else options[0]
         case JsonSchema(schema=schema):
-            return json.dumps(_instance(schema, texts))
+            return json.dumps(instance(schema, texts))
     return "\n".join(f"- {text}" for text in islice(texts, 8))
-
-
-def _instance(schema: Mapping[str, object], texts: Iterator[str]) -> object:
-    match schema:
-        case {"enum": list(options)}:
-            return options[0]
-        case {"type": "object", "properties": dict(fields)}:
-            return {name: _instance(field, texts) for name, field in fields.items()}
-        case {"type": "array", "items": dict(items), "maxItems": int(most)}:
-            return [_instance(items, texts) for _ in range(min(most, 8))]
-        case {"type": "integer", "minimum": low}:
-            return low
-        case {"type": "boolean"}:
-            return True
-        case {"pattern": str(pattern)}:
-            return re.sub(r"\([^)]*\)\?|[$^]", "", pattern)
-        case {"maxLength": int(longest)}:
-            return next(text for text in texts if len(text) <= longest or longest < 40)[:longest]
-    raise AssertionError(schema)
 
 
 @pytest.mark.parametrize("name", [name for name in system_names() if name not in VERBATIM])
