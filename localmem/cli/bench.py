@@ -251,22 +251,32 @@ def measure_server(recipe: ServeRecipe, export: Path | None, config: Path | None
 
 @bench.command("users")
 @recipe_options(UsersRecipe, flags=("users", "units", "sample"))
+@click.option("--out", type=_folder, metavar="DIR", help="Folder for the report and plots.")
 @click.option("--data-dir", type=_folder, metavar="DIR", help="Data directory (default: temporary).")
 @config_option
 @system_option
 @json_option
 def measure_growth(
-    recipe: UsersRecipe, data_dir: Path | None, config: Path | None, system: str | None, *, as_json: bool
+    recipe: UsersRecipe,
+    out: Path | None,
+    data_dir: Path | None,
+    config: Path | None,
+    system: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Measure how a store grows with its users.
 
     Fills the store of the settings, which must be empty, and measures at each size how long a user's recall takes whose
     memory is not in this process (cold) and is (warm), a turn without the backbone's time, and disk and memory.
     """
-    from localmem.experiments.users import measure_users
+    from localmem.experiments.users import draw_growth, measure_users
 
     with tempfile.TemporaryDirectory(prefix="localmem-users-") as folder:
         report = measure_users(recipe, settings_of(config, data_dir or Path(folder), None, system), note)
+    if out:
+        write_json(out / "users.json", report, "choose another --out")
+        note(" ".join(map(str, draw_growth(cast("list[dict[str, object]]", report["rows"]), out))))
     if as_json:
         print_json(report)
     else:

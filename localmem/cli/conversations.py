@@ -221,7 +221,7 @@ def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
     if form == "full":
         yield from store.export(user)
         return
-    if user not in store.users():
+    if not store.has_user(user):
         from localmem.errors import NotFound
 
         raise NotFound(f"there is no user {user!r}; check the name")

@@ -2,15 +2,19 @@
 
 The store is that of the settings (a PostgreSQL database, or a file) and must be empty. Memories are written as any
 system writes them: a logged turn, a unit, a vector. Vectors are word vectors of the right dimension, so that filling a
-store needs no model; embedding a question is not measured.
+store needs no model; embedding a question is not measured. On PostgreSQL the first users are written so, and the others
+are copies of them (`user_copies`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 from random import Random
 from time import perf_counter, process_time
+from typing import TYPE_CHECKING, cast
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 
@@ -19,9 +23,11 @@ from localmem.benchmark.load import percentiles
 from localmem.benchmark.recipes import UsersRecipe
 from localmem.config import Settings
 from localmem.errors import BadInput
+from localmem.experiments.user_copies import copy_users, user_name
 from localmem.llm.base import drain
 from localmem.llm.scripted import ScriptedLLM
 from localmem.reporting.provenance import machine, versions
+from localmem.reporting.sections import save_plot
 from localmem.retrieval.encoder import CachedEncoder
 from localmem.runtime import Runtime
 from localmem.store import Store
@@ -29,7 +35,12 @@ from localmem.store.database import Database
 from localmem.store.opening import open_store
 from localmem.types import AddUnit, Session, Turn, Unit
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _START = datetime(2026, 1, 1, 9, tzinfo=UTC)
+_ORIGINALS = 20  # users who are written as a system writes, where the others can be copied
+_COPIES = 50  # users of one transaction
 _SESSION = 50  # turns of a session
 _STATEMENTS = 20_000  # that all users' memories are drawn from; each names its user, so no two are the same text
 _MB = 1 << 20
@@ -51,8 +62,10 @@ def measure_users(recipe: UsersRecipe, settings: Settings, notify: Callable[[str
         filled = 0
         for count in sorted(recipe.users):
             start = perf_counter()
-            for number in range(filled, count):
+            written = min(count, _ORIGINALS) if store.server and not settings.store.encryption else count
+            for number in range(filled, written):
                 _fill(store, encoder, settings, recipe, number, pairs)
+            _copy(settings, max(filled, written), count)
             notify(f"{count} users; the last {count - filled} were written in {perf_counter() - start:.0f} s")
             filled = count
             with Runtime(settings, llm=ScriptedLLM(lambda _: "I see."), encoder=encoder) as runtime:
@@ -69,6 +82,32 @@ def measure_users(recipe: UsersRecipe, settings: Settings, notify: Callable[[str
     }
 
 
+def draw_growth(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Write growth-times.png and growth-sizes.png, curves by the number of users. Raises MissingExtra."""
+    users = [float(str(row["users"])) for row in rows]
+
+    def draw(axes: "Axes", lines: Mapping[str, Sequence[float]], ylabel: str) -> None:
+        for name, values in lines.items():
+            axes.plot(users, values, marker="o", label=name)
+        axes.set(xscale="log", yscale="log", xlabel="users in the store", ylabel=ylabel)
+
+    times = {
+        name: [cast("Mapping[str, float]", row[f"{name.replace(' ', '_')}_ms"])["p95"] for row in rows]
+        for name in ("cold recall", "warm recall", "turn")
+    }
+    sizes = {
+        "store": [cast("float", row["store_mb"]) for row in rows],
+        "server with the sample in memory": [cast("float", row["sample_mb"]) for row in rows],
+    }
+    plots = {
+        folder / "growth-times.png": partial(draw, lines=times, ylabel="95th percentile, ms"),
+        folder / "growth-sizes.png": partial(draw, lines=sizes, ylabel="MB"),
+    }
+    for path, plot in plots.items():
+        save_plot(path, plot)
+    return list(plots)
+
+
 def store_size(settings: Settings) -> int:
     """Bytes of the store on the disk."""
     with closing(Database(settings.store_url)) as database:
@@ -81,14 +120,17 @@ def store_name(settings: Settings) -> str:
         return store.server or "SQLite"
 
 
-def _name(number: int) -> str:
-    return f"user{number:06d}"
+def _copy(settings: Settings, first: int, count: int) -> None:
+    with closing(Database(settings.store_url)) as database:
+        for start in range(first, count, _COPIES):
+            with database.write() as connection:
+                copy_users(connection, _ORIGINALS, start, min(start + _COPIES, count) - 1)
 
 
 def _fill(
     store: Store, encoder: CachedEncoder, settings: Settings, recipe: UsersRecipe, number: int, pairs: list[Statement]
 ) -> None:
-    user, journal = _name(number), store.journal(_name(number), settings.system)
+    user, journal = user_name(number), store.journal(user_name(number), settings.system)
     chosen = Random(f"{recipe.seed}/{user}").sample(range(len(pairs)), recipe.units)  # noqa: S311  # no secret
     texts = [f"{user}: {pairs[index][0]}" for index in chosen]
     encoder.put(texts, encoder.inner.encode(texts, "passage"))
@@ -121,8 +163,8 @@ def _unit(turn: Turn, session: str) -> Unit:
 
 def _measure(runtime: Runtime, recipe: UsersRecipe, count: int, pairs: Sequence[Statement]) -> Row:
     random = Random(f"{recipe.seed}/{count}")  # noqa: S311  # no secret
-    users = [_name(number) for number in random.sample(range(count), min(count, recipe.sample))]
-    runtime.agent(_name(0)).memory.recall(_question(pairs[0][1]))  # what every process loads once
+    users = [user_name(number) for number in random.sample(range(count), min(count, recipe.sample))]
+    runtime.agent(user_name(0)).memory.recall(_question(pairs[0][1]))  # what every process loads once
     watches = {name: _Watch() for name in ("cold_recall", "warm_recall", "turn")}
     process = psutil.Process()
     resident = process.memory_info().rss
@@ -144,6 +186,7 @@ def _measure(runtime: Runtime, recipe: UsersRecipe, count: int, pairs: Sequence[
         "kb_a_user": round(size / count / 1024),
         **{f"{name}_ms": watch.figures() for name, watch in watches.items()},
         "process_mb": round(resident / _MB),
+        "sample_mb": round((resident + grown) / _MB),
         "kb_a_user_in_memory": round(grown / len(users) / 1024),
     }
 

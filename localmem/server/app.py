@@ -138,7 +138,7 @@ class IdleWatch:
         """
         closed: list[str] = []
         open_keys: set[tuple[str, str]] = set()
-        for user in self._runtime.store.users():
+        for user in self._runtime.store.users_with_open():
             open_infos = self._runtime.store.sessions(user, "open")
             open_keys.update((user, info.id) for info in open_infos)
             idle = {info.id: info.turns for info in open_infos if self._is_idle(user, info)}

@@ -27,7 +27,7 @@ from localmem.store.database import Database
 if TYPE_CHECKING:
     from localmem.store.encryption import Keys
 
-REVISION = "0002"
+REVISION = "0003"
 
 _NAMES = {
     "pk": "pk_%(table_name)s",
@@ -68,6 +68,8 @@ sessions = sa.Table(
     *_columns(sa.BigInteger, "started", "ended"),
     sa.UniqueConstraint("user", "id"),
 )
+_OPEN = sa.text("state = 'open'")
+sa.Index("ix_sessions_open", sessions.c.user, sqlite_where=_OPEN, postgresql_where=_OPEN)
 
 # `zone` is the speaker's offset in seconds east of UTC, because a date in a prompt is the speaker's date.
 turns = sa.Table(

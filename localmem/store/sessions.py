@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, case, func, literal_column, select
 
 from localmem.errors import NotFound
 from localmem.store.schema import batches, jobs, sessions, turns
@@ -64,6 +64,19 @@ def users(connection: Connection) -> list[str]:
     """All users with a session or a memory, by name."""
     everyone = select(sessions.c.user).union(select(batches.c.user))
     return sorted(connection.execute(everyone).scalars())
+
+
+def has_user(connection: Connection, user: str) -> bool:
+    """Whether the user has a session or a memory."""
+    columns = (sessions.c.user, batches.c.user)
+    return any(connection.execute(select(column).where(column == user).limit(1)).first() for column in columns)
+
+
+def users_with_open(connection: Connection) -> dict[str, int]:
+    """The users with open sessions, and their number."""
+    is_open = sessions.c.state == literal_column("'open'")  # the words of the index, so that it serves
+    query = select(sessions.c.user, func.count()).where(is_open).group_by(sessions.c.user)
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def session_infos(connection: Connection, user: str, state: SessionState | None) -> list[SessionInfo]:

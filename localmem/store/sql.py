@@ -224,6 +224,15 @@ class Store:
         with self._database.read() as connection:
             return sessions.users(connection)
 
+    def has_user(self, user: str) -> bool:
+        """Whether there is anything of this user."""
+        return self._read(user, lambda connection: sessions.has_user(connection, user))
+
+    def users_with_open(self) -> dict[str, int]:
+        """The users with open sessions, and their number; cheap however many users there are."""
+        with self._database.read() as connection:
+            return sessions.users_with_open(connection)
+
     def sessions(self, user: str, state: SessionState | None = None) -> list[SessionInfo]:
         """The user's sessions without their text, in order."""
         return self._read(user, lambda connection: sessions.session_infos(connection, user, state))

@@ -76,10 +76,10 @@ def test_a_store_of_a_later_localmem_is_refused(place: str) -> None:
     database = Database(place)
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(NewerStore, match=r"written by a newer localmem \(schema 9999, this one has 0002\); update"):
+    with pytest.raises(NewerStore, match=r"written by a newer localmem \(schema 9999, this one has 0003\); update"):
         Store.open(place)
     with database.write() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
     database.close()
     Store.open(place).close()
 
@@ -172,3 +172,19 @@ def test_a_url_that_leads_nowhere_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(error, match=message) as caught:
             Store.open(place)
         assert "secret" not in str(caught.value)
+
+
+def test_open_sessions_and_users_are_looked_up_without_reading_everybody(store: Store) -> None:
+    for user, closes in (("ann", False), ("bob", True)):
+        journal = store.journal(user, "rsum")
+        for session in ("s1", "s2"):
+            journal.add_turns(session, make_turns(session, "Hello."))
+        journal.close("s1")
+        if closes:
+            journal.close("s2")
+    assert store.users_with_open() == {"ann": 1}
+    assert [store.has_user(name) for name in ("ann", "bob", "eve")] == [True, True, False]
+    with store._database.read() as connection:
+        if connection.dialect.name == "sqlite":
+            query = 'EXPLAIN QUERY PLAN SELECT "user", count(*) FROM sessions WHERE state = \'open\' GROUP BY "user"'
+            assert "ix_sessions_open" in str(connection.exec_driver_sql(query).all())

@@ -23,7 +23,7 @@ def ready(services: SharedServices) -> JSONResponse:
     """200 when backbone and store answer; before that 503 with the reason."""
     parts = {"store": "ok", "backbone": "loading"}
     try:
-        services.runtime.store.users()
+        services.runtime.store.vectors.encoder()  # a row, however many users there are
     except LocalmemError as error:
         parts["store"] = str(error)
     if services.warm.is_set():

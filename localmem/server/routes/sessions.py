@@ -160,7 +160,7 @@ def _settle(services: Services, user: str) -> None:
 @router.get("/export", **written_as("application/x-ndjson"))
 def export(services: SharedServices, user: User) -> StreamingResponse:
     """Everything of the user, as the lines of `localmem export`. Raises NotFound."""
-    if user not in services.runtime.store.users():
+    if not services.runtime.store.has_user(user):
         raise NotFound(f"user {user!r} has no memory to export")
 
     def lines() -> Iterator[str]:

@@ -42,11 +42,11 @@ def test_not_ready_while_the_backbone_loads(live: LiveServer) -> None:
 
 
 def test_not_ready_when_the_backbone_or_the_store_fails(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> list[str]:
+    def fail() -> None:
         raise StoreError("the disk is gone")
 
     monkeypatch.setattr(live.runtime, "backbone_answers", lambda: False)
-    monkeypatch.setattr(live.runtime.store, "users", fail)
+    monkeypatch.setattr(live.runtime.store.vectors, "encoder", fail)
     answer = live.http().get("/health/ready")
     assert answer.status_code == 503
     assert answer.json() == {"status": "not ready", "store": "the disk is gone", "backbone": "does not answer"}
