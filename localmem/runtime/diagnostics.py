@@ -126,14 +126,18 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding("store", "open", "bad", str(error))
         return
     with store:
-        problems, jobs = store.problems(), store.pending_jobs()
-        yield Finding("store", "integrity", "bad" if problems else "ok", "; ".join(problems) or store.where)
+        if problems := store.problems():
+            cure = "" if store.server else "; `localmem doctor --repair DIR` saves what can be read into a new store"
+            yield Finding("store", "integrity", "bad", "; ".join(problems) + cure)
+            return  # other checks may read what is damaged
+        yield Finding("store", "integrity", "ok", store.where)
         if store.server:
             yield Finding("store", "database server", "ok", store.server)
         if settings.retrieval.index == "pgvector":
             yield _pgvector(store)
         yield Finding("store", "users", "ok", str(len(store.users())))
         yield _vectors(store, settings)
+        jobs = store.pending_jobs()
         yield Finding("store", "sessions waiting", "ok", str(len(jobs)))
         for job in jobs:
             if job.attempts:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from localmem.config import Settings, load_settings
 from localmem.errors import BadSettings, LocalmemError, StoreError
@@ -19,6 +20,7 @@ from localmem.store.encryption import KeyDestroyed, Keys
 from localmem.store.key_source import read_secret
 from localmem.store.opening import open_store
 from localmem.types import SetNote
+from tests.postgres_server import PostgresServer
 from tests.store.lives import START, add_unit, make_turns, remember
 
 CANARY = "the canary sings behind the third flowerpot"
@@ -292,6 +294,32 @@ def test_postgresql_is_sealed_and_opened(request: pytest.FixtureRequest, home: P
         assert convert(url, home, keys, encrypt=False)
         with Store.open(url) as plain:
             assert list(plain.export("ann")) == lines
+
+
+@pytest.mark.slow
+def test_an_erased_user_is_in_no_dump_and_dies_in_an_earlier_one(
+    postgres: PostgresServer, home: Path, keys: Keys
+) -> None:
+    def dump(place: str) -> str:
+        return postgres.run("pg_dump", "--no-owner", str(make_url(place).database))
+
+    with postgres.new_database() as url, Store.open(url, keys=keys) as store:
+        for user in ("ann", "bob"):
+            _fill(store, user)
+        earlier, bob = dump(url), list(store.export("bob"))
+        receipt = store.delete_user("ann")
+        assert (receipt.rows["keys"], receipt.remaining) == (1, None), "files of a server are not searched"
+        later = dump(url)
+    assert "bob" in later
+    assert not [trace for trace in ("canary", "flowerpot", VECTOR.hex()) if trace in (earlier + later).lower()]
+    assert "ann" not in later
+    with postgres.new_database() as other:
+        postgres.run("psql", "--quiet", "--set", "ON_ERROR_STOP=1", str(make_url(other).database), stdin=earlier)
+        with Store.open(other, keys=Keys.unlock(home / "memory.keys", b"correct horse")) as restored:
+            with pytest.raises(KeyDestroyed, match="their user was erased"):
+                restored.session("ann", "s1")
+            assert restored.embeddings.all_digests() == set()
+            assert list(restored.export("bob")) == bob
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from localmem.config import load_settings
 from localmem.errors import BadInput, StoreError
+from localmem.runtime.diagnostics import check_all
 from localmem.store import Store
 from localmem.store.repair import Repair, lost_counts, repair
 from tests.store.lives import add_unit, make_turns
@@ -84,6 +86,17 @@ def test_one_damaged_page_costs_its_rows_only(table: str, sound: Path, tmp_path:
             if table in ("changes", "batches", "sessions", "jobs"):
                 assert (user, "rsum") in summary.rebuilt
                 assert len(store.pending_sessions(user, "rsum")) == _SESSIONS
+
+
+@pytest.mark.parametrize("table", ["turns", "jobs"])
+def test_doctor_sees_a_damaged_page_and_changes_nothing(table: str, sound: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    _damage(home, sound, table)
+    before = (home / "memory.db").read_bytes()
+    findings = [each for each in check_all(load_settings(None, {"data": home})) if each.area == "store"]
+    assert "bad" in {each.state for each in findings}
+    assert any("--repair" in each.detail for each in findings)
+    assert (home / "memory.db").read_bytes() == before
 
 
 def test_a_lost_root_is_reported_as_an_unknown_number_and_the_rest_is_saved(sound: Path, tmp_path: Path) -> None:
