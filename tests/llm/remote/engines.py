@@ -80,7 +80,7 @@ def llama_cpp(path: str, body: Json) -> Reply:
         return 200, _served("llamacpp", meta={"n_ctx_train": 8192})
     if path == "/props":
         kinds = {"vision": False, "audio": False}
-        return 200, {"default_generation_settings": {"n_ctx": 1024}, "build_info": "b11549", "modalities": kinds}
+        return 200, {"default_generation_settings": {"n_ctx": 2048}, "build_info": "b11549", "modalities": kinds}
     if path == "/apply-template":
         messages: Any = body["messages"]
         return 200, {"prompt": " ".join(str(message["content"]) for message in messages)}

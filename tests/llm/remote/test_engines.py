@@ -74,7 +74,7 @@ def test_one_option_is_chosen(engine: str, remote: RemoteLLM) -> None:
         assert sum(map(math.exp, completion.choices.values())) == pytest.approx(1)
 
 
-CONTEXTS = {"vLLM": 2000, "llama.cpp": 1024, "Ollama": 4096, "LM Studio": 3000, "SGLang": 2200}
+CONTEXTS = {"vLLM": 2000, "llama.cpp": 2048, "Ollama": 4096, "LM Studio": 3000, "SGLang": 2200}
 CONTEXTS |= {"text-generation-inference": 2500, "OpenAI-compatible server": 4096}
 
 
