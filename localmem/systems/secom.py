@@ -58,7 +58,7 @@ class SeComOptions(Options):
     incremental: bool
     rubric: str | None
     chunk: PositiveInt
-    compress: Literal["auto", "llmlingua", "none"]
+    compress: Literal["auto", "required", "llmlingua", "none"]
     compressor: str | None
     rate: float = Field(gt=0, le=1)
     k: NonNegativeInt
@@ -195,7 +195,10 @@ def _compressor_name(parts: Parts, options: SeComOptions) -> str | None:
             f"option 'compressor' is {options.compressor!r}, but nothing is compressed; set compress: llmlingua, or "
             "remove compressor"
         )
-    defaults = {"auto": parts.find_compressor(), "llmlingua": COMPRESSOR, "none": None}
+    installed = parts.find_compressor()
+    if options.compress == "required" and not (options.compressor or installed):
+        raise BadSettings("there is no compressor on this machine; run `localmem models pull starters`")
+    defaults = {"auto": installed, "required": installed, "llmlingua": COMPRESSOR, "none": None}
     return options.compressor or defaults[options.compress]
 
 

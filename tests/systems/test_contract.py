@@ -19,10 +19,7 @@ from tests.fakes import START, MemoryJournal, WordRetriever, obedient, session, 
 
 SYSTEMS = system_names(variants=True)
 NOT_HERE = {
-    **dict.fromkeys(
-        ["secom/denoised", "secom/session_denoised", "secom/turn_denoised"],
-        "LLMLingua-2's weights are on no package registry",
-    ),
+    "secom/denoised": "LLMLingua-2's weights are on no package registry",
     "carecall/gold": "its memory is that of a data set",
 }
 Script = Callable[[Prompt], str]

@@ -24,10 +24,7 @@ SAID = "The password of the shed is ZEBRA."
 WORDS = ("Quagga", "ZEBRA")
 KEEP_NOTHING = {"none", "carecall/without"}
 NOT_HERE = {
-    **dict.fromkeys(
-        ["secom/denoised", "secom/session_denoised", "secom/turn_denoised"],
-        "LLMLingua-2's weights are on no package registry",
-    ),
+    "secom/denoised": "LLMLingua-2's weights are on no package registry",
     "carecall/gold": "its memory is that of a data set",
 }
 

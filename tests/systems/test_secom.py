@@ -10,7 +10,7 @@ import pytest
 
 from localmem.bank import Bank
 from localmem.chat.conversation import Conversation
-from localmem.config import system_options
+from localmem.config import load_settings, system_options
 from localmem.errors import BadReply, BadSettings
 from localmem.factory import Parts
 from localmem.llm.base import LLM
@@ -272,6 +272,7 @@ def test_keys_are_denoised_where_a_compressor_is_installed() -> None:
         (auto, None, []),
         (auto.model_copy(update={"compressor": "own"}), "mine", ["own"]),
         (auto.model_copy(update={"compress": "none"}), "mine", []),
+        (auto.model_copy(update={"compress": "required"}), "mine", ["mine"]),
         (auto.model_copy(update={"compress": "llmlingua"}), None, ["llmlingua-2-xlm-roberta-large"]),
     ]:
         own = replace(parts, load_compressor=load, find_compressor=partial(_name, installed))
@@ -279,3 +280,18 @@ def test_keys_are_denoised_where_a_compressor_is_installed() -> None:
         assert loaded == expected
         assert all(each.key.isupper() == bool(expected) for each in _units(memory.end_session(TALK)))
         loaded.clear()
+
+
+def test_a_variant_with_denoised_keys_needs_a_compressor_or_says_so() -> None:
+    parts = replace(_parts(ScriptedLLM(obedient)), find_compressor=partial(_name, None))
+    with pytest.raises(BadSettings, match="there is no compressor"):
+        SeCom(parts, OPTIONS.model_copy(update={"compress": "required", "compressor": None}))
+
+
+def test_denoised_variants_drop_words_from_the_keys_of_turns_and_sessions() -> None:
+    for variant, count in [("secom/turn_denoised", 3), ("secom/session_denoised", 1)]:
+        values = system_options("secom", load_settings(flags={"system": variant}).options)
+        parts = replace(_parts(ScriptedLLM(obedient)), find_compressor=partial(_name, "mine"))
+        units = _units(SeCom(parts, SeComOptions.model_validate(values)).end_session(TALK))
+        assert len(units) == count
+        assert all(len(each.key.split()) < len(each.text.split()) for each in units)
