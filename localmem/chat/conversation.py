@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -370,7 +371,7 @@ def hear_and_prepare(
     `hear`, else that of `prepare`, and neither before `hear` has finished.
     """
     announced: SimpleQueue[Heard | None] = SimpleQueue()
-    writing = _WRITERS.submit(hear, announced.put)
+    writing = _WRITERS.submit(copy_context().run, hear, announced.put)
     writing.add_done_callback(lambda _: announced.put(None))
     expected = announced.get()
     prepared = None

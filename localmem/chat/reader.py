@@ -1,12 +1,15 @@
 """Reader: answers a question about the user by quoting what was said, for backbones too small to read it well.
 
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
-hand. The turns with the likeliest are quoted with day and speaker, long ones in part, or what was worked out is given.
+hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
+that is meant; where the question is about the present, no turn from before the likeliest stands beside it. Or what was
+worked out is given.
 Where none is likely the reader says so, if the turn surely asks for what the user said, and quotes the closest; any
 other turn is the backbone's. That is told by its words and the scorer's vector of it, and in English only. Writes
 nothing and asks no backbone.
 """
 
+import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cache
@@ -22,15 +25,16 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model, describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import day
+from localmem.text.lists import LAST, named_item, split_items
 from localmem.text.provenance import origin_of
-from localmem.text.utterances import asks_about_replies, asks_only, describe_asking, is_english, split_sentences
+from localmem.text.utterances import asks_about_replies, asks_only, describe_asking, is_english
 from localmem.times.annotate import show_times, with_spans
 from localmem.types import Hit, Recall, Session, Unit, Working
 
 NOT_KNOWN = "You haven't told me that."
 _CLOSEST = "You haven't told me that, only this: "
 _QUOTED = 3  # turns
-_LONGEST = 160  # characters of a turn that are quoted
+_LONGEST = 80  # characters of a turn that are quoted
 _QUOTE = 'On {day} {speaker}: "{passage}"'
 _SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
 _LEAST = 1e-4  # the least probability of a score
@@ -53,15 +57,17 @@ class _Table(BaseModel):
     sure_place: float
     side: float
     beside: float
+    past: str
 
 
 class _Sentence(NamedTuple):
-    """A sentence of a unit as it is quoted, the one before it, and the probability of its unit."""
+    """A sentence of a unit as it is quoted, the one before it, the probability of its unit, and its place in a list."""
 
     text: str
     before: str
     unit: Unit
     likely: float
+    item: int
 
 
 class _Candidate(NamedTuple):
@@ -90,10 +96,10 @@ class Reader:
         candidates = self._judge(question, [each for each in _sentences(hits, today) if not asks_only(each.text)])
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
-            return _quote(candidates, _QUOTED)
+            return _quote(question, candidates)
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
-        return f"{_CLOSEST}{_quote(candidates, 1)}" if sure >= table.closest else NOT_KNOWN
+        return f"{_CLOSEST}{_quote_turn(_likely_turns(candidates)[0])}" if sure >= table.closest else NOT_KNOWN
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
         """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
@@ -107,19 +113,39 @@ class Reader:
         return candidates
 
 
-def _quote(candidates: Sequence[_Candidate], count: int) -> str:
-    """The turns of the likeliest sentences, at most `count`, and only those that are nearly as likely as the first."""
+def _quote(question: str, candidates: Sequence[_Candidate]) -> str:
+    """The list item that the question names, or the turns of the likeliest sentences."""
+    turns = _likely_turns(candidates)
+    if item := _find_item(question, turns):
+        return _say([item])
+    if not asks_about_replies(question) and not _speaks_of_past(question):
+        first = turns[0][0].sentence.unit
+        turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
+    return "\n".join(map(_quote_turn, turns[:_QUOTED]))
+
+
+def _likely_turns(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
+    """The turns whose likeliest sentence is nearly as likely as the first of all, each with all its sentences."""
     order = sorted(candidates, key=lambda candidate: -candidate.rank)
     near = [each.sentence.unit.id for each in order if each.rank >= order[0].rank - _table().beside]
-    turns = [[each for each in candidates if each.sentence.unit.id == unit] for unit in dict.fromkeys(near)]
-    return "\n".join(map(_quote_turn, turns[:count]))
+    return [[each for each in candidates if each.sentence.unit.id == unit] for unit in dict.fromkeys(near)]
+
+
+def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candidate | None:
+    """The item that the question names, of the first turn of the assistant that has so many."""
+    number = named_item(question)
+    for turn in turns if number else ():
+        items = {each.sentence.item: each for each in turn if each.sentence.item}
+        if items and _kind(turn) != STATEMENT and (item := items.get(max(items) if number == LAST else number or 0)):
+            return item
+    return None
 
 
 def _quote_turn(turn: Sequence[_Candidate]) -> str:
-    """The likeliest sentence of a turn with those around it, as many as the length allows, the likelier side first."""
+    """The likeliest sentence, an item alone, another with those around it while the length allows, the likelier first."""
     first = last = max(range(len(turn)), key=lambda number: turn[number].rank)
     length = len(turn[first].sentence.text)
-    while True:
+    while not turn[first].sentence.item:
         beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
         fitting = [number for number in beside if length + 1 + len(turn[number].sentence.text) <= _LONGEST]
         if not fitting:
@@ -127,12 +153,25 @@ def _quote_turn(turn: Sequence[_Candidate]) -> str:
         best = max(fitting, key=lambda number: turn[number].rank)
         length += 1 + len(turn[best].sentence.text)
         first, last = min(first, best), max(last, best)
-    unit = turn[0].sentence.unit
+    return _say(turn[first : last + 1])
+
+
+def _say(passage: Sequence[_Candidate]) -> str:
+    """The sentences as a quotation, with the day and the speaker."""
+    unit = passage[0].sentence.unit
     return _QUOTE.format(
         day=day(unit.time),
         speaker=_SAYS.get(origin_of(unit), "I noted"),
-        passage=" ".join(each.sentence.text for each in turn[first : last + 1]).replace('"', "'"),
+        passage=" ".join(each.sentence.text for each in passage).replace('"', "'"),
     )
+
+
+def _kind(turn: Sequence[_Candidate]) -> str:
+    return turn[0].sentence.unit.kind
+
+
+def _speaks_of_past(question: str) -> bool:
+    return re.search(_table().past, question, re.IGNORECASE) is not None
 
 
 def log_odds_of_asking(text: str, scorer: object = None) -> float:
@@ -175,9 +214,9 @@ def _sentences(hits: Iterable[Hit], today: date) -> Iterator[_Sentence]:
         text = show_times(hit.unit, today)
         before = ""
         is_said = hit.unit.kind in (STATEMENT, ANSWER)
-        for sentence in split_sentences((is_said and text.partition(": ")[2]) or text):
-            yield _Sentence(sentence, before, hit.unit, hit.score)
-            before = sentence
+        for item, sentence in split_items((is_said and text.partition(": ")[2]) or text):
+            yield _Sentence(sentence, before, hit.unit, hit.score, item)
+            before = before if item else sentence  # before each item stands what leads to the list
 
 
 def _scored_text(sentence: _Sentence) -> str:

@@ -1,0 +1,45 @@
+"""Numbered lists: where the items end, and which one a question names."""
+
+import pytest
+
+from localmem.text.lists import LAST, named_item, split_items
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        (
+            "Try: 1. Low Tide, 2. Wet Chips, 3. Ballast. Ballast suits you.",
+            ["1. Low Tide", "2. Wet Chips", "3. Ballast."],
+        ),
+        ("Here:\n1) The ring, with benches\n2) The boat.\nRest well.", ["1) The ring, with benches", "2) The boat."]),
+        ("See 1. below. Names: 1. Rex. 2. Max.", ["1. Rex.", "2. Max."]),
+    ],
+)
+def test_the_items_of_a_list_are_numbered_and_what_is_around_it_is_not(text: str, items: list[str]) -> None:
+    pieces = split_items(text)
+    assert [piece for number, piece in pieces if number] == items
+    assert [number for number, _ in pieces if number] == list(range(1, len(items) + 1))
+    assert {number for number, _ in pieces} == set(range(len(items) + 1))
+
+
+@pytest.mark.parametrize(
+    "text", ["I was 1. The rest came on the 5. of May.", "1. only", "", "On 3 February 2025. 2. of 7"]
+)
+def test_what_does_not_count_up_is_no_list(text: str) -> None:
+    assert {number for number, _ in split_items(text)} <= {0}
+
+
+@pytest.mark.parametrize(
+    ("question", "number"),
+    [
+        ("What was the third place?", 3),
+        ("the 2nd one you gave me", 2),
+        ("Number four, what was it?", 4),
+        ("item no. 12?", 12),
+        ("What was the last of them?", LAST),
+        ("What did you suggest?", None),
+    ],
+)
+def test_a_question_names_an_item_by_its_place(question: str, number: int | None) -> None:
+    assert named_item(question) == number
