@@ -142,7 +142,7 @@ def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candida
 
 
 def _quote_turn(turn: Sequence[_Candidate]) -> str:
-    """The likeliest sentence, an item alone, another with those around it while the length allows, the likelier first."""
+    """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
     first = last = max(range(len(turn)), key=lambda number: turn[number].rank)
     length = len(turn[first].sentence.text)
     while not turn[first].sentence.item:
