@@ -41,7 +41,7 @@ class Scorer:
         return [0.95 if self.word in text.partition("[")[0] else 0.01 for text in texts]
 
 
-def asked(question: str, *earlier: str) -> Session:
+def dialogue(question: str, *earlier: str) -> Session:
     """A dialogue of the user's and the assistant's turns, that ends with a question of today."""
     return session(*earlier, question, start=datetime(2026, 6, 15, 12, tzinfo=UTC))
 
@@ -53,16 +53,16 @@ def recall(*units: Unit) -> Recall:
 def test_the_turn_of_the_likeliest_sentence_is_quoted_with_its_day_and_speaker() -> None:
     scorer = Scorer("Bruno")
     memory = recall(unit("I live in Lyon. My dog is called Bruno. He is old."), unit("Call him Rex.", "Assistant"))
-    quoted = Reader(scorer).reply(asked(QUESTION), memory)
+    quoted = Reader(scorer).reply(dialogue(QUESTION), memory)
     assert quoted == 'On 5 March 2026 you said: "I live in Lyon. My dog is called Bruno. He is old."'
     assert scorer.texts[1] == "User: My dog is called Bruno. [I live in Lyon.]"
-    said = Reader(Scorer("Rex")).reply(asked("What name did you suggest for my dog?"), memory)
+    said = Reader(Scorer("Rex")).reply(dialogue("What name did you suggest for my dog?"), memory)
     assert said == 'On 5 March 2026 I said: "Call him Rex."'
 
 
 def test_turns_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
     memory = recall(*(unit(f"{name} is mine.") for name in ("Bruno", "Rex", "Old Bruno", "Bruno of Kiel", "Bruno V")))
-    quoted = Reader(Scorer("Bruno")).reply(asked(QUESTION), memory).splitlines()
+    quoted = Reader(Scorer("Bruno")).reply(dialogue(QUESTION), memory).splitlines()
     assert [line.partition('"')[2] for line in quoted] == [
         f'{name} is mine."' for name in ("Bruno", "Old Bruno", "Bruno of Kiel")
     ]
@@ -70,7 +70,7 @@ def test_turns_that_are_nearly_as_likely_are_quoted_beside_it() -> None:
 
 def test_of_a_long_turn_the_sentences_around_the_likeliest_are_quoted() -> None:
     far, near = "I live in Lyon, near the river and the old market, over the baker's shop. " * 4, "He barks."
-    quoted = Reader(Scorer("Bruno")).reply(asked(QUESTION), recall(unit(f"{far}{near} He is Bruno. {near} {far}")))
+    quoted = Reader(Scorer("Bruno")).reply(dialogue(QUESTION), recall(unit(f"{far}{near} He is Bruno. {near} {far}")))
     assert f'said: "{near} He is Bruno. {near}"' in quoted
 
 
@@ -83,9 +83,9 @@ def test_the_item_that_a_question_names_is_quoted_alone() -> None:
         ("And your last one?", "3. Max."),
         ("Which of the names that you gave me was after ours?", "2. Bruno, after yours."),
     ):
-        quoted = Reader(Scorer("Bruno")).reply(asked(question), memory).splitlines()[0]
+        quoted = Reader(Scorer("Bruno")).reply(dialogue(question), memory).splitlines()[0]
         assert quoted == f'On 5 March 2026 I said: "{item}"', question
-    assert '"Some names: 1. Rex."' not in Reader(Scorer("Bruno")).reply(asked("What was your ninth name?"), memory)
+    assert '"Some names: 1. Rex."' not in Reader(Scorer("Bruno")).reply(dialogue("What was your ninth name?"), memory)
 
 
 def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> None:
@@ -95,11 +95,11 @@ def test_beside_the_likeliest_no_older_turn_is_quoted_of_what_is_so_now() -> Non
 
     before, now, after = unit("My rent is 230."), unit("My rent is 250."), unit("My rent may rise.")
     memory = recall(replace(before, time=SAID - timedelta(9)), now, replace(after, time=SAID + timedelta(9)))
-    reply = Reader(Rents("")).reply(asked("What do I pay for my room?"), memory)
+    reply = Reader(Rents("")).reply(dialogue("What do I pay for my room?"), memory)
     assert "250" in reply
     assert "rise" in reply
     assert "230" not in reply
-    assert "230" in Reader(Rents("")).reply(asked("What did I pay for my room before?"), memory)
+    assert "230" in Reader(Rents("")).reply(dialogue("What did I pay for my room before?"), memory)
 
 
 def test_replies_are_quoted_where_they_are_asked_for_and_questions_never() -> None:
@@ -108,37 +108,37 @@ def test_replies_are_quoted_where_they_are_asked_for_and_questions_never() -> No
             return [0.6 for _ in texts]
 
     memory = recall(unit("My dog is called Bruno."), unit("I would say Rex.", "Assistant"), unit("Is he Ivo?"))
-    reply = Reader(Even("")).reply(asked(QUESTION), memory)
+    reply = Reader(Even("")).reply(dialogue(QUESTION), memory)
     assert reply.index("Bruno") < reply.index("Rex")
     assert "Ivo" not in reply
-    reply = Reader(Even("")).reply(asked("What name did you suggest for my dog?"), memory)
+    reply = Reader(Even("")).reply(dialogue("What name did you suggest for my dog?"), memory)
     assert reply.index("Rex") < reply.index("Bruno")
 
 
 def test_times_are_written_out_in_a_quotation() -> None:
     quoted = Reader(Scorer("vet")).reply(
-        asked("When did my dog see the vet?"), recall(unit("The vet saw him yesterday."))
+        dialogue("When did my dog see the vet?"), recall(unit("The vet saw him yesterday."))
     )
     assert quoted == 'On 5 March 2026 you said: "The vet saw him yesterday (4 March 2026)."'
 
 
 def test_what_was_worked_out_comes_first() -> None:
     memory = Recall("memory", (Hit(unit("Bruno is three."), 0.5),), workings=(Working("three years old", ("a",)),))
-    assert Reader(Scorer("Bruno")).reply(asked("How old is my dog?"), memory) == "Three years old."
+    assert Reader(Scorer("Bruno")).reply(dialogue("How old is my dog?"), memory) == "Three years old."
 
 
 def test_what_was_said_in_this_dialogue_is_quoted_too_unless_it_is_hidden() -> None:
-    dialogue = asked(QUESTION, "My dog is called Bruno.", "Bruno of Kiel is a fine name.")
+    dialogue = dialogue(QUESTION, "My dog is called Bruno.", "Bruno of Kiel is a fine name.")
     quoted = Reader(Scorer("Bruno")).reply(dialogue, recall())
     assert quoted == 'On 15 June 2026 you said: "My dog is called Bruno."'
     assert Reader(Scorer("Bruno")).reply(dialogue, recall(), {dialogue.turns[0].id}) == NOT_KNOWN
-    asking_back = asked("What did you say about my dog?", "My dog is old.", "Bruno would be a fine name.")
+    asking_back = dialogue("What did you say about my dog?", "My dog is old.", "Bruno would be a fine name.")
     assert "I said" in Reader(Scorer("Bruno")).reply(asking_back, recall())
 
 
 @pytest.mark.parametrize("memory", [recall(), recall(unit("I live in Lyon."))])
 def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -> None:
-    assert Reader(Scorer("Bruno")).reply(asked(QUESTION), memory) == NOT_KNOWN
+    assert Reader(Scorer("Bruno")).reply(dialogue(QUESTION), memory) == NOT_KNOWN
 
 
 def test_the_closest_is_quoted_beside_a_denial() -> None:
@@ -146,7 +146,7 @@ def test_the_closest_is_quoted_beside_a_denial() -> None:
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
             return [0.3 for _ in texts]
 
-    reply = Reader(Unsure("")).reply(asked(QUESTION), recall(unit("I have a dog."), unit("He is old.")))
+    reply = Reader(Unsure("")).reply(dialogue(QUESTION), recall(unit("I have a dog."), unit("He is old.")))
     assert reply == f'{NOT_KNOWN[:-1]}, only this: On 5 March 2026 you said: "I have a dog."'
 
 
@@ -163,7 +163,7 @@ def test_the_closest_is_quoted_beside_a_denial() -> None:
 )
 def test_other_turns_are_the_backbones(turn: str) -> None:
     memory = recall(unit("My dog is called Bruno."))
-    assert Reader(Scorer("Bruno")).reply(asked(turn), memory) == ""
+    assert Reader(Scorer("Bruno")).reply(dialogue(turn), memory) == ""
 
 
 def test_asking_is_told_by_words() -> None:
@@ -187,7 +187,7 @@ def test_a_quotation_is_not_remembered_again() -> None:
     for score in (0.9, 0.6):
         scorer = Scorer("")
         scorer.score = lambda query, texts, score=score: [score for _ in texts]  # type: ignore[method-assign,misc]
-        assert adds_nothing(Reader(scorer).reply(asked(QUESTION), recall(said)), shown)
+        assert adds_nothing(Reader(scorer).reply(dialogue(QUESTION), recall(said)), shown)
     assert is_denial(NOT_KNOWN)
 
 
