@@ -29,7 +29,8 @@ _FIRST = re.compile(
     r"(?:and I|died|passed|retired|is|was|has|closed|ran|moved|broke)\b)"
 )
 _SHORT = 12  # words of a statement that is the speaker's own matter without saying so
-_STEM = 6  # letters that are compared: "climb", "climbing"
+_STEM = 6  # letters that are compared
+_ENDING = re.compile(r"(?<=\w{2})(?:([b-df-hj-np-tv-z])\1ing|ing|(?<!s)s)$")  # of "swimming", "climbing", "bees"
 _MINE = re.compile(r"\b(?:i|im|ive|id|ill|my|mine|me|we|were|weve|our|ours|us)\b")
 
 
@@ -46,11 +47,11 @@ def read_upheaval(sentence: str) -> Upheaval | None:
     line = _plain(sentence)
     rules = _rules()
     areas = {name for name, area in rules.areas.items() if area.change.search(line)}
-    if not areas or sentence.rstrip().endswith("?") or rules.past.search(line):
+    is_over = areas or any(pattern.search(line) for pattern in rules.ends)
+    if not is_over or sentence.rstrip().endswith("?") or rules.no_news.search(line):
         return None
-    areas.discard("general")
-    names = _objects(line) | (_names(sentence) if areas else set())
-    return Upheaval(frozenset(areas), frozenset(_stems(names - _new_names(sentence) - rules.no_names)))
+    names = _objects(line) | (_names(sentence) - _new_names(sentence) if areas else set())
+    return Upheaval(frozenset(areas), frozenset(_stems(names - rules.no_names)))
 
 
 def rests_on(sentence: str, upheaval: Upheaval) -> bool:
@@ -104,12 +105,12 @@ def _new_names(sentence: str) -> set[str]:
 
 def _objects(line: str) -> set[str]:
     """The nouns beside the words that say it is over: "the caravan has gone", "we sold the caravan"."""
-    groups = [group for pattern in _rules().objects for match in pattern.finditer(line) for group in match.groups("")]
-    return {word for group in groups for word in group.split() if len(word) > 3} - _rules().no_nouns
+    groups = [group for pattern in _rules().ends for match in pattern.finditer(line) for group in match.groups("")]
+    return {word for group in groups for word in group.split() if len(word) > 2} - _rules().no_nouns
 
 
 def _stems(words: Iterable[str]) -> set[str]:
-    return {word[:_STEM] for word in words}
+    return {_ENDING.sub(r"\1", word)[:_STEM] for word in words}
 
 
 def _plain(text: str) -> str:
@@ -129,7 +130,8 @@ class _Table(BaseModel):
     new: str
     past: str
     others: str
-    objects: list[str]
+    unreal: str
+    ends: list[str]
     no_names: str
     no_nouns: str
     areas: dict[str, dict[str, str]]
@@ -141,7 +143,8 @@ class _Rules:
     new: re.Pattern[str]
     past: re.Pattern[str]
     others: re.Pattern[str]
-    objects: Sequence[re.Pattern[str]]
+    no_news: re.Pattern[str]
+    ends: Sequence[re.Pattern[str]]
     no_names: frozenset[str]
     no_nouns: frozenset[str]
 
@@ -158,7 +161,8 @@ def _rules() -> _Rules:
         re.compile(rf"\b(?i:{_join(table.new)})\s+(?:the |a |an )?([A-ZÀ-ÖØ-Þ][\w-]+)"),
         _compile(table.past),
         _compile(table.others),
-        [_compile(words) for words in table.objects],
+        _compile(f"{table.past} | {table.unreal}"),
+        [_compile(words) for words in table.ends],
         frozenset(table.no_names.split()),
         frozenset(table.no_nouns.split()),
     )

@@ -26,7 +26,14 @@ from localmem.systems.evidence.ranking import describe, probability
 from localmem.systems.evidence.relevance import probability_of_need
 from localmem.systems.evidence.time_questions import lift_by_time, scopes_of_times, work_out_exchanges
 from localmem.systems.evidence.units import ANSWER, STATEMENT, Place, first_unit, is_new, places, turn_units
-from localmem.systems.evidence.updates import Remembered, SentenceIndex, Updates, link_correction, link_updates
+from localmem.systems.evidence.updates import (
+    Remembered,
+    SentenceIndex,
+    Updates,
+    is_doubtful,
+    link_correction,
+    link_updates,
+)
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
 from localmem.text.provenance import FOREIGN, origin_of
@@ -157,7 +164,8 @@ class EvidenceMemory(Memory):
         """What the exchanges allow to be worked out; nothing where they may be out of date, or nothing ranks them."""
         if not self._options.work_out or self.reranker is None or asks_about_past(question):
             return []
-        return work_out_exchanges(question, day, exchanges, self.reranker.score)
+        firm = [hits for hits in exchanges if not any(is_doubtful(hit.unit) for hit in hits)]
+        return work_out_exchanges(question, day, firm, self.reranker.score)
 
     def search(self, text: str, k: int, scope: Scope | None = None) -> list[Hit]:
         """At most `k` units of different exchanges that are current and relevant, best first."""

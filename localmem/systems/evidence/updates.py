@@ -78,6 +78,11 @@ def _precedes(old: Unit, new: Unit) -> bool:
     return old.kind == STATEMENT and old.time <= new.time and exchange_of(old.id) != exchange_of(new.id)
 
 
+def is_doubtful(unit: Unit) -> bool:
+    """Whether a recalled unit is shown as said before a change."""
+    return unit.text.endswith(SAID_BEFORE)
+
+
 def link_correction(new: Unit, old: Unit) -> AddLink:
     """The link from a correction to the statement just before it."""
     correction = read_sentence(new.text)
