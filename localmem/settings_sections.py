@@ -178,6 +178,17 @@ class KeySettings(Section):
     """What the key may do: chat; read (list, search and export the memory); admin (change, import and erase it)."""
 
 
+class QuotaSettings(Section):
+    """What one user may store; without a value there is no limit."""
+
+    units: int | None = Field(default=None, ge=1)
+    """Most units in a user's memory; a request that would store more is refused with status 403."""
+    megabytes: float | None = Field(default=None, gt=0)
+    """Most megabytes of a user's texts in the store: what was said, and what memory made of it; then 403."""
+    turns_per_day: int | None = Field(default=None, ge=1)
+    """Most turns of a user within 24 hours; further ones are refused with status 429 and Retry-After."""
+
+
 class ServerSettings(Section):
     """`localmem serve`."""
 
@@ -195,6 +206,9 @@ class ServerSettings(Section):
     audit_log: Path | None = None
     """File for a line for each request that reads, changes or erases a memory: time, user of the key, user of the
     memory, path and status, but no text."""
+    traces: str | None = None
+    """URL of an OpenTelemetry collector (OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces) for traces of
+    requests by stage, without texts and users; by default there are none."""
     idle_minutes: float = Field(default=30.0, gt=0)
     """Minutes without a turn after which a session is over."""
     workers: int = Field(default=1, ge=1)
@@ -207,6 +221,8 @@ class ServerSettings(Section):
     """Seconds that replies may continue after the server was told to stop."""
     requests_per_minute: int | None = Field(default=None, ge=1)
     """Most requests a minute of one user; further ones are refused with status 429. Default: no limit."""
+    quota: QuotaSettings = QuotaSettings()
+    """What one user may store."""
     slow_seconds: float = Field(default=30.0, gt=0)
     """Seconds that a client may take to send a request's headers, and to begin with its body."""
     max_body_kb: int = Field(default=2048, ge=1)

@@ -7,10 +7,11 @@ in this process (`process_chat`). A session ends with /end, or at the next start
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -21,6 +22,9 @@ from localmem.cli.options import Moment, SettingsFlags, note, open_runtime, sett
 from localmem.cli.server_chat import Messages, ServerConversation
 from localmem.cli.terminal import open_screen
 from localmem.errors import BadSettings, MissingExtra
+
+if TYPE_CHECKING:
+    from localmem.runtime.tracing import Tracing
 
 _HELP = """/end          close the session; it is remembered in the background
 /memory       show the memory
@@ -228,5 +232,16 @@ def serve(host: str | None, port: int | None, workers: int | None, flags: Settin
         flags.load()  # gives up the network; the listener keeps its own
         from localmem.server.listen import serve as run
 
-        with open_runtime(settings) as runtime:
-            run(runtime, listener, note, token)
+        with _tracing(settings.server.traces) as tracing, open_runtime(settings, tracing) as runtime:
+            run(runtime, listener, note, token, tracing)
+
+
+@contextmanager
+def _tracing(url: str | None) -> "Iterator[Tracing | None]":
+    if not url:
+        yield None
+        return
+    from localmem.runtime.tracing import Tracing
+
+    with closing(Tracing(url)) as tracing:
+        yield tracing

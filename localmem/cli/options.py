@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from localmem.config import Settings
     from localmem.reporting.sections import Report
     from localmem.runtime import Runtime
+    from localmem.runtime.tracing import Tracing
 
 
 Command = Callable[..., object]
@@ -90,8 +91,8 @@ class SettingsFlags(NamedTuple):
 
 
 def _named_hosts(settings: "Settings") -> list[str]:
-    """The hosts of the backbone and the database."""
-    urls = (*settings.llm.urls, settings.database or "")
+    """The hosts of the backbone, the database and the collector of traces."""
+    urls = (*settings.llm.urls, settings.database or "", settings.server.traces or "")
     return [host for url in urls if (host := urlsplit(url).hostname)]
 
 
@@ -182,11 +183,11 @@ def settings_of(
     return SettingsFlags(config, {"data": data, "user": user, "system": system}).load(**more)
 
 
-def open_runtime(settings: "Settings") -> "Runtime":
+def open_runtime(settings: "Settings", tracing: "Tracing | None" = None) -> "Runtime":
     """A runtime that reports long steps on the terminal."""
     from localmem.runtime import Runtime
 
-    return Runtime(settings, progress=note)
+    return Runtime(settings, progress=note, wrap=tracing.wrap) if tracing else Runtime(settings, progress=note)
 
 
 def note(text: str) -> None:

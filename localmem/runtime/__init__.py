@@ -62,7 +62,7 @@ class Runtime:
     """Use it as a context manager: leaving stops the threads and any server that the backbone started.
 
     `progress` receives a line of text for each long step. `llm` and `encoder` replace those of the settings (tests,
-    benchmarks). `wrap` decorates every other part as it is made, journals included, for timing for example.
+    benchmarks). `wrap` decorates every part as it is made, journals included, for timing for example.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Runtime:
         self.settings = settings
         self.store = open_store(settings)
         self._loads_backbone = llm is None  # an LLM that the caller brings is to answer by itself
-        self.llm = Meter(Background(llm or LazyLLM(self._backbone), limit=settings.llm.background))
+        self.llm = Meter(wrap(Background(llm or LazyLLM(self._backbone), limit=settings.llm.background)))
         self._progress = progress
         self._encoder = encoder
         self._wrap = wrap
@@ -85,7 +85,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._past: set[tuple[str, str]] = set()  # sessions that were logged as a whole: nobody observed their turns
         self._agents = AgentCache(self._new_agent, max_bytes=settings.retrieval.memory_mb << 20)
-        self._worker = Worker(self)
+        self._worker = Worker(wrap(self))
 
     def __enter__(self) -> "Runtime":
         return self

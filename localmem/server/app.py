@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_urlsafe
+from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -26,13 +27,16 @@ from localmem.server.chat_service import SESSION_HEADER, TRIMMED_HEADER
 from localmem.server.dependencies import Clock, Services, check_query
 from localmem.server.documents import ErrorDocument
 from localmem.server.mcp_http import McpEndpoint
-from localmem.server.metrics import RequestCounter
+from localmem.server.metrics import RequestCounter, RequestTracer
 from localmem.server.page.install import install as install_page
 from localmem.server.routes import completions, health, mem0, memories, messages, ollama, openai, responses, sessions
 from localmem.server.routes.sessions import IMPORT_PATHS
 from localmem.server.session_manager import SessionManager
 from localmem.store import SessionInfo
 from localmem.types import Session
+
+if TYPE_CHECKING:
+    from localmem.runtime.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +46,13 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def create_app(runtime: Runtime, *, now: Clock = utc_now, token: str | None = None) -> FastAPI:
-    """The app of a runtime that the caller opens and closes; `token` is the key of this start, or it gets its own."""
+def create_app(
+    runtime: Runtime, *, now: Clock = utc_now, token: str | None = None, tracing: "Tracing | None" = None
+) -> FastAPI:
+    """The app of a runtime that the caller opens and closes; `token` is the key of this start, or it gets its own.
+
+    `tracing` is what wraps the parts of the runtime, if anything does.
+    """
     services = Services.create(runtime, now, token or token_urlsafe(32))
     # The framework's documentation pages load scripts from the network, so they are off.
     app = FastAPI(
@@ -68,6 +77,8 @@ def create_app(runtime: Runtime, *, now: Clock = utc_now, token: str | None = No
         check_file(server.audit_log)
         app.add_middleware(AuditLog, file=server.audit_log, now=now)
     app.add_middleware(RequestCounter, metrics=services.metrics, logs=server.access_log)
+    if tracing:
+        app.add_middleware(RequestTracer, tracing=tracing)
     if server.origins:
         headers = [SESSION_HEADER, TRIMMED_HEADER]
         app.add_middleware(

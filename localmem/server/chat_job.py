@@ -17,6 +17,7 @@ from localmem.llm.base import LLM, tee_pieces
 from localmem.llm.wrappers import ForUser
 from localmem.server.client_tasks import find_task, split_messages
 from localmem.server.dependencies import Services
+from localmem.server.quota import check_quota
 from localmem.server.reply_stream import Pieces, ReplyStream
 from localmem.server.schemas import ChatInput, ChatRequest, MemoryMode, apply_options, check_backbone
 from localmem.server.session_manager import MatchedRequest
@@ -64,6 +65,7 @@ class ChatJob:
     def _reply(self, stream: ReplyStream) -> Pieces:
         """Log the user's turn while memory is searched, then produce the reply, which is logged as well."""
         sessions, metrics = self.services.sessions, self.services.metrics
+        check_quota(self.services.runtime, self.user, self.time)
         sent = split_messages(self.input, sessions.has_logged(self.user))
 
         def hear(announce: Callable[[MatchedRequest], None]) -> MatchedRequest:

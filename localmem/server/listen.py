@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -24,14 +25,23 @@ from localmem.server.dependencies import Clock, Services
 from localmem.server.local_access import LocalServer, remove_local_server, write_local_server
 from localmem.server.slow_clients import header_limit
 
+if TYPE_CHECKING:
+    from localmem.runtime.tracing import Tracing
+
 _ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # each with the loopback address that it includes
 
 
-def serve(runtime: Runtime, listener: socket.socket, notify: Callable[[str], None], token: str) -> None:
+def serve(
+    runtime: Runtime,
+    listener: socket.socket,
+    notify: Callable[[str], None],
+    token: str,
+    tracing: "Tracing | None" = None,
+) -> None:
     """Serve on this socket until SIGINT or SIGTERM; `token` is the key of this start. Raises loading errors."""
     if runtime.settings.server.access_log:
         _show_access_log()
-    server = Server(runtime, notify, token=token)
+    server = Server(runtime, notify, token=token, tracing=tracing)
     server.run_on(listener)
     if server.load_error:
         raise server.load_error
@@ -50,9 +60,15 @@ class Server(uvicorn.Server):
     """uvicorn, with replies that end before it does, and a backbone that loads while requests are already answered."""
 
     def __init__(
-        self, runtime: Runtime, notify: Callable[[str], None], *, now: Clock = utc_now, token: str | None = None
+        self,
+        runtime: Runtime,
+        notify: Callable[[str], None],
+        *,
+        now: Clock = utc_now,
+        token: str | None = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
-        app = create_app(runtime, now=now, token=token)
+        app = create_app(runtime, now=now, token=token, tracing=tracing)
         self.services: Services = app.state.services
         self._grace_seconds = runtime.settings.server.grace_seconds
         self._notify = notify

@@ -15,6 +15,7 @@ from localmem.chat.quarantine import put_aside, release, sign_beside, withheld_s
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.retrieval.views import SIDE_MARK, split_sentences
 from localmem.runtime import Runtime
+from localmem.server.quota import check_quota
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
 from localmem.text.pins import PINNED
@@ -45,6 +46,7 @@ class MemoryEditor:
         """A memory by hand, of an event at `time`. One of a program that tries to instruct a model is withheld."""
         name = f"note-{uuid.uuid4().hex[:12]}"
         words = _require_text(text)
+        check_quota(self._runtime, self._user, now)
         unit = Unit(name, words, words, "note", "", SOURCE, (), time, now, origin=origin)
         with self._sessions.current_agent(self._user) as agent:
             if not agent.memory.keeps_units:

@@ -8,14 +8,19 @@ import logging
 from collections import Counter as StateCounts
 from collections.abc import Iterator
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localmem.runtime import MAX_ATTEMPTS, Runtime
 from localmem.server.session_manager import SessionManager
+
+if TYPE_CHECKING:
+    from localmem.runtime.tracing import Tracing
 
 log = logging.getLogger("localmem.access")
 
@@ -88,6 +93,31 @@ class RequestCounter:
             self._metrics.observe_request(route, scope["method"], status, seconds)
             if self._logs:
                 log.info("%s %s %s %.0f ms", scope["method"], route, status, 1000 * seconds)
+
+
+class RequestTracer:
+    """Middleware: each request is a span, with the pattern of its route and its status."""
+
+    def __init__(self, app: ASGIApp, tracing: "Tracing") -> None:
+        self._app, self._tracing = app, tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_noting_status(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                span.set_attribute("http.response.status_code", message["status"])
+            await send(message)
+
+        with self._tracing.request(scope["method"], Headers(scope=scope)) as span:
+            try:
+                await self._app(scope, receive, send_noting_status)
+            finally:
+                route = getattr(scope.get("route"), "path", "other")
+                span.update_name(f"{scope['method']} {route}")
+                span.set_attribute("http.route", route)
 
 
 class _StateCollector(Collector):

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from contextlib import nullcontext
+from contextvars import copy_context
+from functools import partial
 
 from localmem.llm.base import CallPiece, Feed, Pause
 from localmem.llm.remote.line_feed import LoopReader
@@ -43,6 +45,7 @@ class ReplyStream:
         self.mode: MemoryMode = "write"  # what memory does with the request, as soon as that is decided
         self.alternatives: tuple[Completion, ...] = ()  # further replies to the same request, complete at its end
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # of the request, for what threads do of it
         self._events: asyncio.Queue[str | Reply | Exception] = asyncio.Queue()
         self._next: str | Reply | Exception | None = None  # the event after the words that were taken together
         self._stop = threading.Event()
@@ -73,9 +76,12 @@ class ReplyStream:
 
         Errors are passed to the loop.
         """
+        self._context.copy().run(self._begin, start)
+        return self._finished
+
+    def _begin(self, start: Callable[["ReplyStream"], Pieces]) -> None:
         with self._reader.reading(self._loop) if self._reader else nullcontext():
             self._advance(start)
-        return self._finished
 
     def _advance(self, start: Callable[["ReplyStream"], Pieces] | None = None) -> None:
         """Go on to the next pause or to the end, on whichever thread calls it."""
@@ -137,7 +143,7 @@ class ReplyStream:
         """On the loop: what follows the last words, or a stop, may wait for disks and servers."""
         feed, self._feed = self._feed, None
         if self._resume and (self.is_stopped or feed is None or feed.has_ended):
-            self._resume(self._advance)
+            self._resume(partial(self._context.copy().run, self._advance))
         else:
             self._advance()
 

@@ -4,16 +4,28 @@ Sessions are ordered by their first turn; of two that began at the same time, th
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, case, func, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    LargeBinary,
+    RowMapping,
+    Select,
+    and_,
+    case,
+    cast,
+    func,
+    literal_column,
+    select,
+)
 
 from localmem.errors import NotFound
-from localmem.store.schema import batches, jobs, sessions, turns
-from localmem.store.serialization import from_micros
+from localmem.store.schema import batches, changes, jobs, sessions, turns
+from localmem.store.serialization import from_micros, to_micros
 from localmem.types import Session, Turn
 
 SessionState = Literal["open", "closed"]
@@ -31,7 +43,7 @@ _IN_ORDER = (sessions.c.started, sessions.c.number)
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session without its text. Times are UTC; `jobs` is the state of its job by system."""
+    """A session without its text but for the `opening` in some lists. Times are UTC; `jobs` is its state by system."""
 
     id: str
     state: SessionState
@@ -39,6 +51,7 @@ class SessionInfo:
     ended: datetime
     turns: int
     jobs: Mapping[str, JobState] = field(default_factory=dict)
+    opening: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,25 @@ def users(connection: Connection) -> list[str]:
     return sorted(connection.execute(everyone).scalars())
 
 
+def turn_times(connection: Connection, user: str, since: datetime) -> list[datetime]:
+    """When the user's own turns after `since` were said, in order."""
+    of_user = and_(turns.c.user == user, turns.c.role == "user", turns.c.time > to_micros(since))
+    query = select(turns.c.time).where(of_user).order_by(turns.c.time)
+    return [from_micros(time) for time in connection.execute(query).scalars()]
+
+
+def text_size(connection: Connection, user: str) -> int:
+    """Bytes of the texts of a user: of the turns, and of the changes that were made of them."""
+
+    def size(column: ColumnElement[str]) -> ColumnElement[int]:
+        is_postgres = connection.dialect.name == "postgresql"
+        return func.octet_length(column) if is_postgres else func.length(cast(column, LargeBinary))
+
+    texts = ((turns.c.text, turns.c.user), (changes.c.body, changes.c.user))
+    sums = (select(func.sum(size(text))).where(owner == user) for text, owner in texts)
+    return sum(int(connection.execute(each).scalar() or 0) for each in sums)
+
+
 def has_user(connection: Connection, user: str) -> bool:
     """Whether the user has a session or a memory."""
     columns = (sessions.c.user, batches.c.user)
@@ -89,13 +121,25 @@ def session_infos(connection: Connection, user: str, state: SessionState | None)
 
 
 def newest_sessions(connection: Connection, user: str, start: int, count: int) -> list[SessionInfo]:
-    """A page of the sessions without their text, the last first."""
+    """A page of the sessions, the last first, with what the user said first in each."""
     turn_count = select(func.count()).select_from(turns).where(_OF_SESSION).scalar_subquery().label("turns")
     in_reverse = [column.desc() for column in _IN_ORDER]
     of_user = select(sessions, turn_count).where(sessions.c.user == user)
     query = of_user.order_by(*in_reverse).offset(start).limit(count)
     ids = select(sessions.c.id).where(sessions.c.user == user).order_by(*in_reverse).offset(start).limit(count)
-    return _infos(connection, query, select(jobs).where(jobs.c.user == user, jobs.c.session.in_(ids)))
+    infos = _infos(connection, query, select(jobs).where(jobs.c.user == user, jobs.c.session.in_(ids)))
+    openings = _first_turns(connection, user, [info.id for info in infos])
+    return [replace(info, opening=openings.get(info.id)) for info in infos]
+
+
+def _first_turns(connection: Connection, user: str, ids: Collection[str]) -> dict[str, Turn]:
+    """What the user said first in each of these sessions, by session."""
+    of_user = and_(turns.c.user == user, turns.c.role == "user", turns.c.session.in_(ids))
+    first = select(turns.c.session, func.min(turns.c.position).label("position")).where(of_user)
+    places = first.group_by(turns.c.session).subquery()
+    at_place = and_(turns.c.session == places.c.session, turns.c.position == places.c.position)
+    rows = connection.execute(select(turns).join(places, at_place).where(of_user)).mappings()
+    return {row["session"]: to_turn(row) for row in rows}
 
 
 def count_sessions(connection: Connection, user: str) -> int:

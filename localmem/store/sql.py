@@ -224,6 +224,14 @@ class Store:
         with self._database.read() as connection:
             return sessions.users(connection)
 
+    def turn_times(self, user: str, since: datetime) -> list[datetime]:
+        """When the user's own turns after `since` were said, in order."""
+        return self._read(user, lambda connection: sessions.turn_times(connection, user, since))
+
+    def text_size(self, user: str) -> int:
+        """Bytes of the user's texts in the store."""
+        return self._read(user, lambda connection: sessions.text_size(connection, user))
+
     def has_user(self, user: str) -> bool:
         """Whether there is anything of this user."""
         return self._read(user, lambda connection: sessions.has_user(connection, user))

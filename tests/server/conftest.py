@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -18,8 +19,12 @@ from localmem.runtime import Runtime
 from localmem.server.dependencies import Services
 from localmem.server.listen import Server
 from localmem.server.local_access import open_listener
+from localmem.systems import no_wrap
 from localmem.types import Completion, Prompt, Turn, Usage
 from tests.fakes import START, WordEncoder
+
+if TYPE_CHECKING:
+    from localmem.runtime.tracing import Tracing
 
 KEYS = {"key-of-ann-1": "ann", "key-of-ann-2": "ann", "key-of-ben-1": "ben"}
 
@@ -131,12 +136,18 @@ def _format_turn(turn: Turn) -> str:
 
 
 @contextmanager
-def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Iterator[LiveServer]:
+def serving(
+    data: Path, *, clock: Clock | None = None, tracing: "Tracing | None" = None, **flags: object
+) -> Iterator[LiveServer]:
     """A server over this data directory until the block is left."""
     server_flags = {"port": 0, "grace_seconds": 0.2, **flags.pop("server", {})}  # type: ignore[dict-item]
     settings = load_settings(None, {"data": data, "server": server_flags, "llm": {"backend": "transformers"}, **flags})
     llm, encoder, clock = Backbone(), CountingEncoder(), clock or Clock()
-    with Runtime(settings, llm=llm, encoder=encoder) as runtime, running(runtime, clock) as (server, url):
+    wrap = tracing.wrap if tracing else no_wrap
+    with (
+        Runtime(settings, llm=llm, encoder=wrap(encoder), wrap=wrap) as runtime,
+        running(runtime, clock, tracing) as (server, url),
+    ):
         assert server.services.warm.wait(240)
         live = LiveServer(url, runtime, server.services, llm, encoder, clock)
         with live.clients:
@@ -144,11 +155,11 @@ def serving(data: Path, *, clock: Clock | None = None, **flags: object) -> Itera
 
 
 @contextmanager
-def running(runtime: Runtime, clock: Clock) -> Iterator[tuple[Server, str]]:
+def running(runtime: Runtime, clock: Clock, tracing: "Tracing | None" = None) -> Iterator[tuple[Server, str]]:
     """The server of this runtime on a thread, and its address."""
     up = threading.Event()
     with open_listener(runtime.settings.server.host, runtime.settings.server.port) as listener:
-        server = Server(runtime, lambda _line: up.set(), now=clock)
+        server = Server(runtime, lambda _line: up.set(), now=clock, tracing=tracing)
         thread = threading.Thread(target=server.run_on, args=(listener,), name="server")
         thread.start()
         try:

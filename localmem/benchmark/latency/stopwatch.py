@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import PromptUsage, Wrapper, usage_of
@@ -62,7 +62,9 @@ class Reading:
 
 
 class Stopwatch:
-    """One per run. `now` returns seconds."""
+    """One per run. `now` returns seconds; `stages` names the methods of parts that are stages."""
+
+    stages: ClassVar[Mapping[str, str]] = STAGES
 
     def __init__(self, now: Now = time.perf_counter) -> None:
         self.now = now
@@ -113,7 +115,7 @@ class _TimedPart:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the part has
         attribute = getattr(self._part, name)
-        stage = STAGES.get(name)
+        stage = self._stopwatch.stages.get(name)
         if stage is None:
             return attribute
 

@@ -24,6 +24,7 @@ from localmem.retrieval.base import Scope
 from localmem.server.dependencies import KeyOnly, LocalTime, Services, SharedServices
 from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
+from localmem.server.quota import check_quota
 from localmem.server.routes.sessions import list_jobs
 from localmem.types import Role, Session, Turn, Unit
 
@@ -167,6 +168,7 @@ async def add(body: AddRequest, door: Mem0, now: LocalTime) -> Json:
     else:
         session = _session(services, turns, moment)
         if turns:
+            check_quota(services.runtime, user, now, adding=sum(len(message.content) for message in turns))
             services.runtime.read_later(user, [session])
             jobs = await list_jobs(services, user, session.id, _WAIT_SECONDS)
             status = status if jobs["done"] else "PENDING"

@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.errors import Conflict, NotFound
-from localmem.server.dependencies import OperatorOnly, Services, SharedServices, User
+from localmem.server.dependencies import LocalTime, OperatorOnly, Services, SharedServices, User
 from localmem.server.documents import (
     AddedSessions,
     Erasure,
@@ -29,6 +29,7 @@ from localmem.server.documents import (
     written_as,
 )
 from localmem.server.errors import ApiError
+from localmem.server.quota import check_quota
 from localmem.store import SessionInfo
 from localmem.transfer.drafts import FileDefaults
 from localmem.transfer.session_lines import parse_session
@@ -93,7 +94,7 @@ def list_sessions(
 
 
 @router.post("/sessions", **describe_response(AddedSessions, 202))
-def add_past_sessions(body: PastSessions, services: SharedServices, user: User) -> Json:
+def add_past_sessions(body: PastSessions, services: SharedServices, user: User, now: LocalTime) -> Json:
     """Log past sessions, all or none. Raises ApiError, Conflict for an id that another session has."""
     chat, store = services.settings.chat, services.runtime.store
     defaults = FileDefaults(chat.user_name, chat.assistant_name, chat.zone)
@@ -107,6 +108,7 @@ def add_past_sessions(body: PastSessions, services: SharedServices, user: User) 
         previous = store.session(user, session.id) if session.id in stored else new.setdefault(session.id, session)
         if _words(previous) != _words(session):
             raise Conflict(f"session {session.id!r} exists with other turns; send it under another id")
+    check_quota(services.runtime, user, now, adding=sum(len(turn.text) for each in sent for turn in each.turns))
     services.runtime.read_later(user, list(new.values()))
     data = [{"id": session.id, "status": "added" if session.id in new else "present"} for session in sent]
     return {"object": "list", "data": data}
@@ -179,6 +181,7 @@ async def import_lines(request: Request, services: SharedServices, user: User) -
         raise ApiError(400, f"the body is not UTF-8 ({error}); send the lines of an export") from error
 
     def restore() -> Json:
+        check_quota(services.runtime, user, services.now(), adding=len(text))
         with services.sessions.exclusive(user):
             return {"object": "import", **asdict(services.runtime.store.restore(text.split("\n"), "the body", user))}
 
