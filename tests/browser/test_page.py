@@ -91,6 +91,7 @@ def test_incognito_stores_nothing(site: Site) -> None:
     assert page.locator("#dialogue .turn").count() == 0
     page.click("nav >> text=Sessions")
     assert page.locator(".list li").count() == 5
+    assert "I moved to Lisbon last week" in page.locator(".list li").last.inner_text()
     assert "boat" not in "\n".join(site.runtime.store.export("me"))
 
 

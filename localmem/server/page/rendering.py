@@ -3,6 +3,7 @@
 The Content-Security-Policy allows no inline script and no inline style; templates escape every value.
 """
 
+import logging
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import cache
@@ -36,6 +37,8 @@ _HEADERS = {
 }
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
+log = logging.getLogger(__name__)
+
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -57,6 +60,9 @@ class PageRoute(APIRoute):
                 response = _error_page(
                     ApiError(400, f"the address has a value that cannot be read: {error.errors()[0]['msg']}")
                 )
+            except Exception as error:
+                log.exception("a page failed")
+                response = _error_page(to_api_error(error))
             response.headers.update({name: value for name, value in _HEADERS.items() if name not in response.headers})
             if cookie := getattr(request.state, "new_cookie", None):
                 set_cookie(request, response, cookie)

@@ -28,10 +28,14 @@ def show_sessions(services: SharedServices, visitor: CurrentVisitor, page: Page 
     store, start = services.runtime.store, (page - 1) * _PER_PAGE
     count = store.count_sessions(visitor.user)
     more = f"/sessions?page={page + 1}" if count > start + _PER_PAGE else ""
+    infos = store.newest_sessions(visitor.user, start, _PER_PAGE)
+    with services.sessions.current_agent(visitor.user) as agent:
+        hidden = agent.memory.bank.hidden
     return render(
         "sessions.html",
         visitor,
-        infos=store.newest_sessions(visitor.user, start, _PER_PAGE),
+        infos=infos,
+        words={info.id: info.opening.text for info in infos if info.opening and info.opening.id not in hidden},
         count=count,
         more=more,
         system=services.settings.system,

@@ -1,5 +1,7 @@
 """Sessions, refused texts and notes."""
 
+import pytest
+
 from localmem.types import RefuseText, SetNote
 from tests.fakes import START, session
 from tests.server.conftest import LiveServer
@@ -8,7 +10,7 @@ from tests.server.page.conftest import Visit
 
 def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> None:
     live.runtime.agent("me").writer.read([session("I have a boat.", "Nice.")])
-    assert "s1" in visit.get("/sessions")
+    assert "I have a boat." in visit.get("/sessions")
     page = visit.get("/sessions/s1")
     assert "I have a boat." in page
     assert "/memory/s1.0@u0" in page
@@ -16,6 +18,21 @@ def test_a_session_is_read_undone_and_erased(live: LiveServer, visit: Visit) -> 
     assert "boat" not in visit.get("/memory").partition('id="results"')[2]
     assert "0 remain" in visit.send("/sessions/s1/erase").text
     assert visit.http.get("/sessions/s1").status_code == 404
+
+
+def test_words_that_are_put_away_are_in_no_list(live: LiveServer, visit: Visit) -> None:
+    live.runtime.agent("me").writer.read([session("I have a boat.", "Nice.")])
+    visit.send("/memory/s1.0@u0/forget")
+    page = visit.get("/sessions")
+    assert "/sessions/s1" in page
+    assert "boat" not in page
+
+
+def test_an_unexpected_error_is_a_page(live: LiveServer, visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live.runtime.store, "newest_sessions", lambda *_: 1 / 0)
+    answer = visit.http.get("/sessions")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "text/html; charset=utf-8")
+    assert "internal error; see the log of the server" in answer.text
 
 
 def test_refused_texts_stand_with_their_reason(live: LiveServer, visit: Visit) -> None:

@@ -68,12 +68,13 @@ function markStatements(words, statements) {
   for (const statement of statements) {
     const start = text.indexOf(statement.text, end);
     if (start < 0) continue;
+    const quotes = text.slice(start + statement.text.length).match(/^["'”’»)]*/)[0];
     const span = document.createElement("span");
     span.className = statement.unheard ? "doubtful" : "rests";
     if (statement.number) span.dataset.number = statement.number;
-    span.textContent = statement.text;
+    span.textContent = statement.text + quotes; // the number comes after the closing quote
     parts.push(text.slice(end, start), span);
-    end = start + statement.text.length;
+    end = start + span.textContent.length;
   }
   words.replaceChildren(...parts, text.slice(end));
 }
