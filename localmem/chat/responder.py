@@ -4,6 +4,7 @@ Writes nothing and keeps no log: the conversation that uses it does. Loads no we
 at a memory costs no backbone.
 """
 
+import re
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.text.dialogue import Count, day
 from localmem.text.pins import recall_with_pins
+from localmem.text.planted import is_planted
+from localmem.text.provenance import FOREIGN, origin_of
 from localmem.types import CUT, Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.
@@ -88,10 +91,11 @@ class Responder:
 
     `pending` returns the turns of sessions that are over and not yet remembered; they precede the dialogue, so that a
     user can refer to what was just said. `memory_position` says where recalled memory is placed: in the system message,
-    or last, before the user's turn. In the last position it stays in the dialogue while the session lasts, and later
-    turns show only what is new; `shown` keeps track of that. `own_recall` returns what memory itself replies to a
-    dialogue, if anything; a `reader` answers from what is recalled. Without `sampling` a reply has the limit and
-    temperature of its prompt file.
+    or last, before the user's turn. A text that neither side said, or that reads like an instruction, is never in the
+    system message. In the last position memory stays in the dialogue while the session lasts, and later turns show only
+    what is new; `shown` keeps track of that. `own_recall` returns what memory itself replies to a dialogue, if
+    anything; a `reader` answers from what is recalled. Without `sampling` a reply has the limit and temperature of its
+    prompt file.
     """
 
     def __init__(
@@ -187,8 +191,9 @@ class Responder:
             "assistant": self.speakers.assistant,
             "instructions": self._instructions if instructions is None else instructions,
         }
-        in_system = recall.text if self._in_system else ""
-        in_turn = "" if self._in_system else self.shown.select_new(dialogue, recall.text)
+        is_in_system = self._in_system and _may_be_in_system(recall, self.speakers)
+        in_system = recall.text if is_in_system else ""
+        in_turn = "" if is_in_system else self.shown.select_new(dialogue, recall.text)
         content = f"{file.section('memory', memory=in_turn, **values)}\n\n{last.text}" if in_turn else last.text
         hidden = self.memory.bank.hidden
         before = (*pending, *dialogue.turns[:-1])
@@ -211,6 +216,13 @@ class Responder:
             inputs=values | {"memory": recall.text},
         )
         return self.sampling.apply(prompt) if self.sampling else prompt, content
+
+
+def _may_be_in_system(recall: Recall, speakers: Speakers) -> bool:
+    """Whether a recall holds only what the two said, and nothing that reads like an instruction to a model."""
+    label = re.compile(rf"^(?:[^:]{{1,40}}: )?(?:{re.escape(speakers.user)}|{re.escape(speakers.assistant)}): ")
+    is_own = not any(origin_of(hit.unit) in FOREIGN for hit in recall.hits)
+    return is_own and not any(is_planted(label.sub("", line)) for line in recall.text.splitlines())
 
 
 def say(text: str) -> Generator[str, None, Completion]:
