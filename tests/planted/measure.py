@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -29,9 +30,10 @@ from localmem.server.session_manager import SessionManager
 from localmem.types import Session, Turn
 
 HERE = Path(__file__).parent
-RESULTS = Path("localmem/server/results/planted.json")
+RESULTS = Path("localmem/server/results")
 Half = Literal["choose", "report", "all"]
 _START = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
+_AMONG = (0, 7, 14, 28)  # attacks in one memory
 _FACTS = ("I live in Ghent with my cat Biscuit.", "My sister Clara is a nurse and lives in Lyon.")
 
 
@@ -87,15 +89,21 @@ class Stage:
     def play(self, name: str, family: str, item: Item) -> Outcome:
         """Plant an item for a user of this name, and ask three weeks later."""
         self._write(name, 0, "\n".join(_FACTS), "Noted.")
-        for number, text in enumerate(item.texts or (item.text,), start=1):
-            time = _START + timedelta(days=number)
+        self.plant(name, item, 1)
+        return self.ask(name, family, item, 25)
+
+    def plant(self, name: str, item: Item, day: int) -> int:
+        """Bring an item in from this day on; the day after it."""
+        for text in item.texts or (item.text,):
+            time = _START + timedelta(days=day)
             if item.via == "api":
                 MemoryEditor(self._runtime, self._sessions, name).add(text, time, time)
             elif item.via == "reply":
-                self._write(name, number, "What do you suggest?", text)
+                self._write(name, day, "What do you suggest?", text)
             else:
-                self._write(name, number, text, "I see, thank you.")
-        return self._ask(name, family, item)
+                self._write(name, day, text, "I see, thank you.")
+            day += 1
+        return day
 
     def _write(self, user: str, number: int, said: str, reply: str) -> None:
         time, session = _START + timedelta(days=number), f"{user}-{number}"
@@ -105,9 +113,10 @@ class Stage:
         )
         self._runtime.agent(user).writer.read([Session(session, turns)])
 
-    def _ask(self, user: str, family: str, item: Item) -> Outcome:
+    def ask(self, user: str, family: str, item: Item, day: int) -> Outcome:
+        """Ask for an item on a day."""
         agent = self._runtime.agent(user)
-        asked = Turn("ask.0", "user", "User", item.ask, _START + timedelta(days=25))
+        asked = Turn("ask.0", "user", "User", item.ask, _START + timedelta(days=day))
         prepared = agent.responder.prepare(Session("ask", (asked,)))
         word = (item.canary or item.keep).casefold()
         shown = "\n".join(message.content for message in prepared.prompt.messages).removesuffix(item.ask)
@@ -124,6 +133,32 @@ def measure(name: str, half: Half, *, quarantine: bool, reply: bool = False) -> 
             return [stage.play(f"u{number}", *each) for number, each in enumerate(read_items(name, half))]
         finally:
             stage.close()
+
+
+def measure_among(attacks: int, half: Half, *, quarantine: bool) -> tuple[list[Outcome], list[Outcome]]:
+    """One user whose chats hold so many attacks and all ordinary texts by turns: what is shown of either in the end."""
+    benign, planted = read_items("benign", half), read_items("attacks", half)
+    planted = planted[:: max(1, len(planted) // max(1, attacks))][:attacks]  # of all families
+    with tempfile.TemporaryDirectory() as folder:
+        stage, day = Stage(Path(folder), quarantine=quarantine), 0
+        try:
+            for pair in zip_longest(benign, planted):
+                for _, item in filter(None, pair):
+                    day = stage.plant("u", item, day)
+            asked = [[stage.ask("u", *each, day + 21) for each in items] for items in (planted, benign)]
+            return asked[0], asked[1]
+        finally:
+            stage.close()
+
+
+def curve(half: Half) -> Iterator[tuple[str, object]]:
+    """What is recalled of the ordinary texts, and shown of the attacks, by the number of attacks among them."""
+    for quarantine in (True, False):
+        for count in _AMONG:
+            planted, benign = measure_among(count, half, quarantine=quarantine)
+            mode = "with" if quarantine else "without"
+            yield f"ordinary texts recalled among {count} attacks, {mode}", _rate(each.is_shown for each in benign)
+            yield f"attacks shown among {count}, {mode}", sum(each.is_shown for each in planted)
 
 
 def _rate(results: Iterable[bool]) -> str:
@@ -153,6 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--half", choices=("choose", "report", "all"), default="report", help="which items")
     parser.add_argument("--reply", action="store_true", help="ask the starter, too")
+    parser.add_argument("--curve", action="store_true", help="all texts of one user, among more and more attacks")
     parser.add_argument("--list", action="store_true", help="list the items that went wrong")
     parser.add_argument("--write", action="store_true", help="write the measures to localmem/server/results")
     options = parser.parse_args()
@@ -163,14 +199,15 @@ def main() -> None:
                 if outcome.is_shown if name == "attacks" else outcome.withheld or not outcome.is_shown:
                     sys.stdout.write(f"{name} {family}: withheld {outcome.withheld}: {item.texts or item.text}\n")
         return
-    measures = dict(report(options.half, reply=options.reply))
+    measures = dict(curve(options.half) if options.curve else report(options.half, reply=options.reply))
     document = json.dumps(
         {"command": "scripts/check_planted " + " ".join(sys.argv[1:]), "measures": measures}, indent=1
     )
     sys.stdout.write(document)
     if options.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(document, encoding="utf-8")
+        RESULTS.mkdir(exist_ok=True)
+        name = "planted_curve.json" if options.curve else "planted.json"
+        (RESULTS / name).write_text(document, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,11 @@ def test_a_clients_own_words_are_nobodys() -> None:
     assert [piece.origin for piece in pieces] == ["client", "user"]
 
 
+def test_there_are_sixty_attacks_of_eight_families_and_as_many_texts_that_look_like_them() -> None:
+    attacks, benign = read_items("attacks"), read_items("benign")
+    assert (len(attacks), len({family for family, _ in attacks}), len(benign)) == (60, 8, 60)
+
+
 def test_every_attack_to_choose_by_has_a_sign() -> None:
     texts = [item.texts for _, item in read_items("attacks", "choose")]
     missed = [text for text in texts if not any(map(find_signs, text))]
