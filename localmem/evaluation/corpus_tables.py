@@ -1,14 +1,15 @@
-"""Measures over a run as a whole: all answers together, those that use the gold memory, and memories against gold ones.
+"""Measures over a run as a whole: all answers together, those that use the gold memory, memories against gold ones, and
+what a judge makes of them.
 
 Receives the lines of a run and the models that measures need; loads none and asks none.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from localmem.bank import Bank
-from localmem.evaluation.answers import Answer, Line, Read, Work, answers_of
+from localmem.evaluation.answers import Answer, Judgement, Line, Read, Work, answers_of
 from localmem.evaluation.file_scoring import (
     LEXICAL_METRICS,
     MetricName,
@@ -19,6 +20,8 @@ from localmem.evaluation.file_scoring import (
 )
 from localmem.evaluation.metrics.model_based import perplexity
 from localmem.evaluation.metrics.text import match_sentences, rouge_similarities, shared_words
+from localmem.evaluation.summary import UNCALIBRATED
+from localmem.reporting.intervals import estimate
 from localmem.reporting.sections import Table
 
 MEMORY_TURNS = "the replies that use the gold memory (memory turns)"
@@ -107,3 +110,28 @@ def _memories(lines: Sequence[Line]) -> Iterator[tuple[Work, list[str], Sequence
             if line.gold:
                 bank = banks[line.work]
                 yield line.work, [*(unit.text for unit in bank.live()), *bank.notes.values()], line.gold
+
+
+def graded_memory_tables(judgements: Iterable[Judgement]) -> list[Table]:
+    """The grades of whole memories, by system and criterion (CREEM, Table 1), with intervals over conversations."""
+    graded: defaultdict[str, defaultdict[str, list[Mapping[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    for verdict in judgements:
+        if not verdict.case.probe and verdict.scores:
+            mark = "" if verdict.believable else UNCALIBRATED
+            graded[f"{verdict.case.work.dataset}: grades of memories{mark}"][verdict.case.work.system].append(
+                verdict.scores
+            )
+    return [
+        Table.of(
+            caption,
+            [
+                {
+                    "system": system,
+                    "memories": len(grades),
+                    **{name: estimate([scores[name] for scores in grades]).as_text(digits=2) for name in grades[0]},
+                }
+                for system, grades in sorted(by_system.items())
+            ],
+        )
+        for caption, by_system in sorted(graded.items())
+    ]

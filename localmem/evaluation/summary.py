@@ -286,7 +286,7 @@ def _evidence(answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
 
 def _verdicts(judgements: Iterable[Judgement], answers: Sequence[Answer]) -> dict[str, dict[Key, float]]:
     verdicts: defaultdict[str, dict[Key, float]] = defaultdict(dict)
-    for judgement in judgements:
+    for judgement in (each for each in judgements if each.case.probe):
         for scale, value in _scales(judgement).items():
             name = f"{judgement.judge}: {scale}" if scale else judgement.judge
             mark = "" if judgement.believable else UNCALIBRATED

@@ -29,7 +29,7 @@ from localmem.evaluation import DATA
 from localmem.evaluation.metrics.replies import abstains, contains_answer
 from localmem.experiments.runs import Notify, system_settings
 from localmem.files import parse, read_yaml
-from localmem.llm.wrappers import Meter, PromptUsage
+from localmem.llm.wrappers import AnswerCache, Meter, PromptUsage
 from localmem.memory import Memory
 from localmem.runtime import Runtime
 from localmem.systems.baselines import NoMemory
@@ -339,16 +339,17 @@ def measure_systems(
 ) -> dict[str, SystemCost]:
     """The cost of each named system or variant over one conversation (JSONL of sessions; default: Nina's).
 
-    All use one backbone and one encoder; stages are the backbone's own unless a selector is named. `track` may wrap the
-    iteration over the names with a progress bar.
+    All use one backbone and one encoder; stages are the backbone's own unless a selector is named. What several ask the
+    same counts for each and is answered once. `track` may wrap the iteration over the names with a progress bar.
     """
     sessions = read_sessions(conversation or CONVERSATION, FileDefaults())
     costs: dict[str, SystemCost] = {}
     with tempfile.TemporaryDirectory(prefix="localmem-systems-") as folder:
         settings = settings.model_copy(update={"data": Path(folder), "database": None})
         with Runtime(settings, progress=notify) as runtime:
+            cache = AnswerCache(runtime.llm.inner)
             for name in track(names):
-                meter = Meter(runtime.llm.inner)
+                meter = Meter(cache)
                 own = with_system(settings, name)
                 index = partial(factory.retriever, own, runtime.encoder, system=factory.SYSTEMS[own.system])
                 llm = meter if own.chat.stages == "model" else factory.stages(own, meter)

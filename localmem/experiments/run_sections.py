@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localmem.evaluation.answers import Judgement, answers_of, read_answers, read_judgements
-from localmem.evaluation.corpus_tables import corpus_tables
+from localmem.evaluation.corpus_tables import corpus_tables, graded_memory_tables
 from localmem.evaluation.file_scoring import RunMetric, ScoringModels
 from localmem.evaluation.summary import UNCALIBRATED, score_answers, section
 from localmem.experiments.runs import ANSWERS, BASELINES, read_about
@@ -36,7 +36,8 @@ def run_section(folder: Path, metrics: Sequence[RunMetric], models: ScoringModel
     lines, judgements = read_answers(folder / ANSWERS), read_judgements(folder)
     scores = score_answers(answers_of(lines), judgements)
     summary = section(f"Run {folder.name}", run_notes(folder, judgements), lines, scores, folder, against=BASELINES)
-    return replace(summary, tables=(*summary.tables, *corpus_tables(lines, metrics, models)))
+    corpora = corpus_tables(lines, metrics, models)
+    return replace(summary, tables=(*summary.tables, *corpora, *graded_memory_tables(judgements)))
 
 
 def run_notes(folder: Path, judgements: Sequence[Judgement]) -> list[str]:

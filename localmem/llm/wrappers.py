@@ -1,4 +1,4 @@
-"""Behaviour added around an LLM: late loading, metering by prompt name, recording of every answer, background work.
+"""Behaviour added around an LLM: late loading, metering by prompt name, caching, recording of answers, background work.
 
 Each wrapper is an LLM itself and does not depend on the one it wraps.
 """
@@ -130,6 +130,28 @@ class Meter(Wrapper):
     def _on_answer(self, prompt: Prompt, completion: Completion) -> None:
         with self._guard:
             self._usage[prompt.name] = self._usage.get(prompt.name, PromptUsage()).plus(usage_of(completion))
+
+
+class AnswerCache(Wrapper):
+    """Answers a prompt without chance as it answered the same prompt before: variants of a system share many."""
+
+    def __init__(self, inner: LLM) -> None:
+        super().__init__(inner)
+        self._answers: dict[str, Completion] = {}
+
+    def generate(self, prompts: Sequence[Prompt]) -> list[Completion]:
+        names = [repr(prompt) for prompt in prompts]
+        new = {name: prompt for name, prompt in zip(names, prompts, strict=True) if name not in self._answers}
+        results: dict[str, Completion | Exception] = dict(self._answers)
+        if new:
+            try:
+                answers: Sequence[object] = self.inner.generate(list(new.values()))
+            except PartialFailure as failure:
+                answers = failure.results
+            results |= dict(zip(new, cast("Sequence[Completion | Exception]", answers), strict=True))
+        greedy = {name for name, prompt in new.items() if not prompt.temperature}
+        self._answers |= {name: each for name in greedy if isinstance(each := results[name], Completion)}
+        return results_or_raise([results[name] for name in names])
 
 
 class Recorder(Wrapper):

@@ -121,7 +121,7 @@ def save_plot(
     draw(axes)
     axes.grid(visible=True, which="major", alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small")
+        figure.legend(fontsize="small", loc="outside lower center", ncols=4)  # "best" takes long to find
     figure.savefig(target, dpi=120, format=kind)
 
 

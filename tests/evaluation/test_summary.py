@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from localmem.config import Settings
 from localmem.evaluation.answers import Answer, Case, Judgement, Line, Read, Work
-from localmem.evaluation.corpus_tables import MEMORY_TURNS, corpus_tables
+from localmem.evaluation.corpus_tables import MEMORY_TURNS, corpus_tables, graded_memory_tables
 from localmem.evaluation.episodes import Episode, Probe
 from localmem.evaluation.file_scoring import ScoringModels, TextRecipe
 from localmem.evaluation.memory_turns import used_sentences
@@ -99,6 +99,30 @@ def test_categories_get_a_table_of_their_own(tmp_path: Path) -> None:
 def test_evidence_is_where_the_recalled_units_come_from() -> None:
     recalled = answer("rsum", "q", "x", evidence=("t1", "t2"), units=(("t1",), ("t9",)))
     assert score_answers([recalled], [])["evidence recalled"] == {key(recalled): 0.5}
+
+
+def test_the_accuracy_of_golden_memories_is_the_share_of_answers_with_any_of_them() -> None:
+    """Theanine, Table 3: the report of a run has it."""
+    lines: list[Line] = [
+        answer("theanine", f"q{n}", "x", evidence=("t1", "t2"), units=((turn,),)) for n, turn in enumerate(["t2", "t9"])
+    ]
+    scores = score_answers([line for line in lines if isinstance(line, Answer)], [])
+    assert list(scores["any of it"].values()) == [1.0, 0.0]
+
+
+def test_the_grades_of_memories_have_a_table_with_the_mean_of_each_criterion() -> None:
+    grades = [{"integration": 2.0, "diversity": 4.0}, {"integration": 3.0, "diversity": 5.0}]
+    verdicts = [
+        Judgement("memory", "m", "", True, Case(Work("creem", "msc", f"e{n}"), ""), None, scores)
+        for n, scores in enumerate(grades)
+    ]
+    (table,) = graded_memory_tables([*verdicts, replace(verdicts[0], scores={})])
+    assert (table.caption, table.head) == (
+        "msc: grades of memories",
+        ("system", "memories", "integration", "diversity"),
+    )
+    assert [cell.partition(" ")[0] for cell in table.rows[0]] == ["creem", "2", "2.50", "4.50"]
+    assert "memory: integration" not in score_answers([answer("creem", "q", "", error="x")], verdicts)
 
 
 def test_an_uncalibrated_judge_is_marked_and_a_failed_answer_is_wrong() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from localmem.errors import BadReply, PartialFailure
 from localmem.llm.scripted import ScriptedLLM
-from localmem.llm.wrappers import Background, Meter, PromptUsage, Recorder, Wrapper, in_background
+from localmem.llm.wrappers import AnswerCache, Background, Meter, PromptUsage, Recorder, Wrapper, in_background
 from localmem.types import Completion, Message, Prompt
 from tests.llm.prompts import ask, collect
 
@@ -155,3 +155,21 @@ def test_one_that_fails_takes_no_place_and_no_neighbour_with_it(limit: int) -> N
             assert [isinstance(completion, Completion) for completion in caught.value.results] == [True, False, True]
         with pytest.raises(BadReply, match="ask another"):
             llm.generate([ask("bad")])
+
+
+def test_what_was_asked_before_is_answered_from_then_unless_it_was_drawn() -> None:
+    asked: list[str] = []
+
+    def script(prompt: Prompt) -> str:
+        asked.append(prompt.messages[-1].content)
+        if "bad" in asked[-1]:
+            raise BadReply("cut")
+        return f"answer {len(asked)}"
+
+    cache = AnswerCache(ScriptedLLM(script))
+    first, drawn, bad = ask("one"), ask("drawn", temperature=1.0), ask("bad")
+    assert [each.text for each in cache.generate([first, first, drawn])] == ["answer 1", "answer 1", "answer 2"]
+    with pytest.raises(PartialFailure) as failure:
+        cache.generate([first, bad, drawn])
+    assert [getattr(each, "text", None) for each in failure.value.results] == ["answer 1", None, "answer 4"]
+    assert asked == ["one", "drawn", "bad", "drawn"]

@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from localmem import factory
-from localmem.cli.eval.run import calibrate, judge, make, run_teafarm
+from localmem.cli.eval.run import calibrate, judge, make, report, run_teafarm
 from localmem.errors import BadInput
 from localmem.evaluation import DATA
+from localmem.evaluation.answers import read_judgements
 from localmem.evaluation.datasets import teabag
 from localmem.llm.scripted import ScriptedLLM
 from localmem.types import Choice, Prompt
@@ -113,6 +114,40 @@ def test_calibration_is_told_kept_and_found_by_a_run(backbone: list[str], tmp_pa
     assert (tmp_path / "data" / "calibration.json").is_file()
     arguments = ["--system", "none", "--limit", "1", "--out", str(tmp_path / "run")]
     assert "not believable: kappa" in CliRunner().invoke(run_teafarm, arguments, catch_exceptions=False).stdout
+
+
+def _grade(prompt: Prompt) -> str:
+    """Answers as `attentive`; the reply that knows better is the better one, and a memory is concise, not diverse."""
+    if prompt.name == "judge/pairwise":
+        first = prompt.messages[-1].content.partition("Reply 1: ")[2]
+        return "1" if first.startswith("No") else "2"
+    if prompt.name == "judge/memory":
+        return "5" if "Conciseness:" in prompt.messages[0].content else str(1 + (prompt.seed or 0) % 2)
+    plain = isinstance(prompt.format, Choice) or prompt.name.endswith("/respond")
+    return attentive(prompt) if plain else obedient(prompt)
+
+
+def test_creems_majority_vote_and_its_seven_criteria_run_from_end_to_end(
+    backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of two systems, 19 votes in both orders on a criterion, and 20 grades of a memory on each of seven."""
+    monkeypatch.setattr(factory, "backbone", lambda *_: factory.Backbone(ScriptedLLM(_grade), lambda: None))
+    out = tmp_path / "run"
+    systems = ["--system", "full_history", "--system", "creem"]
+    CliRunner().invoke(run_teafarm, [*systems, "--limit", "1", "--out", str(out)], catch_exceptions=False)
+    criteria = [part for name in ("consistency", "memorability", "memory") for part in ("--criterion", name)]
+    CliRunner().invoke(judge, [str(out), *criteria], catch_exceptions=False)
+    verdicts = read_judgements(out)
+    for name in ("consistency", "memorability"):
+        (vote,) = [verdict for verdict in verdicts if verdict.judge == name]
+        assert (vote.case.work.system, vote.case.other) == ("creem", "full_history")
+        assert vote.label == "second", "full_history holds the fact, which CREEM's scripted insights lack"
+    grades = {verdict.case.work.system: verdict.scores for verdict in verdicts if verdict.judge == "memory"}
+    assert set(grades) == {"full_history", "creem"}
+    assert len(grades["creem"]) == 7
+    assert (grades["creem"]["conciseness"], grades["creem"]["diversity"]) == (5.0, 1.5)
+    text = CliRunner().invoke(report, [str(out)], catch_exceptions=False).stdout
+    assert all(name in text for name in ("consistency", "memorability", "conciseness", "diversity"))
 
 
 def test_an_nli_model_judges_a_run(backbone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
