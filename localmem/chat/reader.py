@@ -35,6 +35,7 @@ NOT_KNOWN = "You haven't told me that."
 _CLOSEST = "You haven't told me that, only this: "
 _QUOTED = 3  # turns
 _LONGEST = 80  # characters of a turn that are quoted
+_LONGEST_LIST = 160  # of one whose list is asked for
 _QUOTE = 'On {day} {speaker}: "{passage}"'
 _SAYS = {"user": "you said", "assistant": "I said", "document": "you showed me a text that says"}
 _LEAST = 1e-4  # the least probability of a score
@@ -58,6 +59,7 @@ class _Table(BaseModel):
     side: float
     beside: float
     past: str
+    listing: str
 
 
 class _Sentence(NamedTuple):
@@ -121,7 +123,8 @@ def _quote(question: str, candidates: Sequence[_Candidate]) -> str:
     if not asks_about_replies(question) and not _speaks_of_past(question):
         first = turns[0][0].sentence.unit
         turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
-    return "\n".join(map(_quote_turn, turns[:_QUOTED]))
+    listing = re.search(_table().listing, question, re.IGNORECASE) is not None
+    return "\n".join(_quote_turn(turn, listing=listing) for turn in turns[:_QUOTED])
 
 
 def _likely_turns(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:
@@ -141,13 +144,14 @@ def _find_item(question: str, turns: Iterable[Sequence[_Candidate]]) -> _Candida
     return None
 
 
-def _quote_turn(turn: Sequence[_Candidate]) -> str:
+def _quote_turn(turn: Sequence[_Candidate], *, listing: bool = False) -> str:
     """The likeliest sentence: an item alone, another with those around it that the length allows, likelier first."""
     first = last = max(range(len(turn)), key=lambda number: turn[number].rank)
     length = len(turn[first].sentence.text)
-    while not turn[first].sentence.item:
+    longest = (_LONGEST_LIST if listing else 0) if turn[first].sentence.item else _LONGEST
+    while True:
         beside = [number for number in (first - 1, last + 1) if 0 <= number < len(turn)]
-        fitting = [number for number in beside if length + 1 + len(turn[number].sentence.text) <= _LONGEST]
+        fitting = [number for number in beside if length + 1 + len(turn[number].sentence.text) <= longest]
         if not fitting:
             break
         best = max(fitting, key=lambda number: turn[number].rank)

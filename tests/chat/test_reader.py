@@ -85,6 +85,8 @@ def test_the_item_that_a_question_names_is_quoted_alone() -> None:
     ):
         quoted = Reader(Scorer("Bruno")).reply(dialogue(question), memory).splitlines()[0]
         assert quoted == f'On 5 March 2026 I said: "{item}"', question
+    reply = Reader(Scorer("Bruno")).reply(dialogue("What names did you suggest?"), memory).splitlines()[0]
+    assert "1. Rex. 2. Bruno, after yours. 3. Max." in reply
     assert '"Some names: 1. Rex."' not in Reader(Scorer("Bruno")).reply(dialogue("What was your ninth name?"), memory)
 
 
