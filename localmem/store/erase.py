@@ -6,6 +6,8 @@ on the safe side:
 
 - A unit that names an erased turn or session as its source is derived from it. Its whole batch goes, with all batches
   that depend on the batch (`dependents`), in every system, whether they are in effect or were undone.
+- A unit of a session that lost turns may say more than the turns that it names, as one that a model wrote from all of
+  them. It counts as derived where it has a word that those turns do not have.
 - A note has no sources. When a session lost turns, every note that was written in a batch of the session counts as
   derived, and so do all later texts of that note.
 - What else was in a deleted batch is lost too, so the sessions of deleted batches are queued to be remembered again,
@@ -17,8 +19,9 @@ on the safe side:
 Works inside one transaction. `erase_check` then verifies on the bytes of the files that the text is gone.
 """
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
@@ -35,7 +38,7 @@ from localmem.store.sessions import chunks, no_session, no_user, replies_to, ses
 from localmem.store.undo import dependents
 from localmem.store.unit_vectors import delete_unit_vectors
 from localmem.store.vectors import delete_vectors, reseal_vectors
-from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote
+from localmem.types import AddUnit, Change, RefuseText, RetireUnit, SetNote, Unit
 
 _INACTIVE: tuple[BatchState, ...] = ("undone", "superseded")
 
@@ -146,7 +149,8 @@ class Eraser:
         inactive = self._log.batches(self._connection, self._user, system, _INACTIVE)
         deleted: list[LoggedBatch] = []
         for log in (active, inactive):
-            roots = [batch.number for batch in log if _is_derived(batch, ids, sessions_gone, affected)]
+            said = self._sources_of(batch for batch in log if batch.session in affected)
+            roots = [batch.number for batch in log if _is_derived(batch, ids, sessions_gone, affected, said)]
             numbers = dependents(log, roots, text_only=True)
             deleted += [batch for batch in log if batch.number in numbers]
         of_affected = [batch.number for log in (active, inactive) for batch in log if batch.session in affected]
@@ -163,6 +167,12 @@ class Eraser:
         if session_ids := sorted(in_effect - sessions_gone):
             jobs.requeue(self._connection, self._user, system, session_ids)
             self.reread[system] = tuple(session_ids)
+
+    def _sources_of(self, log: Iterable[LoggedBatch]) -> dict[str, set[str]]:
+        """The words of the turns that units of these batches name, with those of who said them, by turn."""
+        units = [change.unit for batch in log for change in batch.changes if isinstance(change, AddUnit)]
+        sources = turns_by_id(self._connection, self._user, {turn for unit in units for turn in unit.sources})
+        return {name: _words(f"{turn.speaker} {turn.text}") for name, turn in sources.items()}
 
     def _delete_batches(self, system: str, deleted: Collection[LoggedBatch]) -> None:
         self._record_texts(change for batch in deleted for change in batch.changes)
@@ -237,10 +247,26 @@ def _unit_ids(log: Iterable[LoggedBatch]) -> set[str]:
     return {change.unit.id for batch in log for change in batch.changes if isinstance(change, AddUnit)}
 
 
-def _is_derived(batch: LoggedBatch, turn_ids: Set[str], sessions_gone: Set[str], affected: Set[str]) -> bool:
+def _is_derived(
+    batch: LoggedBatch,
+    turn_ids: Set[str],
+    sessions_gone: Set[str],
+    affected: Set[str],
+    said: Mapping[str, Set[str]],
+) -> bool:
     if batch.session in sessions_gone:
         return True
     units = [change.unit for change in batch.changes if isinstance(change, AddUnit)]
     if any(unit.session in sessions_gone or not turn_ids.isdisjoint(unit.sources) for unit in units):
         return True
-    return batch.session in affected and any(isinstance(change, SetNote) for change in batch.changes)
+    notes = any(isinstance(change, SetNote) for change in batch.changes)
+    return batch.session in affected and (notes or not all(_quotes(unit, said) for unit in units))
+
+
+def _quotes(unit: Unit, said: Mapping[str, Set[str]]) -> bool:
+    """Whether a unit has no word that the turns it names do not have: then nothing else of its session is in it."""
+    return _words(unit.text) <= set().union(*(said.get(name, ()) for name in unit.sources))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))

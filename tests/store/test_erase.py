@@ -66,6 +66,16 @@ def test_a_unit_with_its_sources_goes_from_every_system(store: Store, place: str
     assert receipt.rows["turns"] == 2  # the reply goes too: it may repeat what it answers
 
 
+def test_a_unit_that_says_more_than_the_turns_it_names_goes_with_its_session(store: Store) -> None:
+    """A model wrote it from the whole session and named one turn."""
+    memo = add_unit("m1", text=f"{PLAIN} {SECRET}", sources=("s1.2",))
+    remember(store, "ann", "memochat", "s1", [memo], SECRET, "So it is.", PLAIN)
+    assert store.journal("ann", "facts").finish("s1", [add_unit("f1", text=SECRET)])
+    receipt = store.delete_unit("ann", "facts", "f1", sources=True)
+    assert receipt.reread["memochat"] == ("s1",)
+    assert not store.bank("ann", "memochat").units
+
+
 def _refusal(session: str, text: str) -> RefuseText:
     return RefuseText(text, "name", "rsum/update", (f"{session}.0",), START, "Flowerpot")
 
