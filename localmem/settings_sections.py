@@ -171,11 +171,17 @@ class KeySettings(Section):
     trusted_users: bool = False
     """The client is trusted to say which of its users asks: each has a memory of their own, named USER/ID."""
     header: str = "X-OpenWebUI-User-Id"
-    """Header with the id of the client's user; without it, the field `user` of a chat request counts."""
+    """Header with the id of the client's user. With this one, the field `user` of a chat request counts where the
+    header is absent; another is one that a proxy sets, and alone says who asks."""
     operator: bool = False
     """The key may act for any user, whom the header X-Localmem-User names."""
     scopes: tuple[Scope, ...] = ("chat", "read", "admin")
     """What the key may do: chat; read (list, search and export the memory); admin (change, import and erase it)."""
+
+    @property
+    def is_proxy(self) -> bool:
+        """Whether the header alone says who asks: people reach the server through a proxy, and write the rest."""
+        return self.trusted_users and self.header != KeySettings.model_fields["header"].default
 
 
 class QuotaSettings(Section):

@@ -221,7 +221,7 @@ def _export_lines(runtime: "Runtime", user: str, form: str) -> Iterator[str]:
     if form == "full":
         yield from store.export(user)
         return
-    if not store.has_user(user):
+    if not store.lookups.exists(user):
         from localmem.errors import NotFound
 
         raise NotFound(f"there is no user {user!r}; check the name")

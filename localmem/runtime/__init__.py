@@ -154,6 +154,11 @@ class Runtime:
         """Reload the user's agent at its next use: after an erasure, a rebuild or an import."""
         self._agents.forget(user)
 
+    def refresh(self, user: str) -> None:
+        """Take over what another process has changed, where the user's memory is in this one."""
+        if agent := self._agents.cached(user):
+            agent.writer.refresh()
+
     def remember_in_background(self) -> None:
         """Start the threads that remember closed sessions, including those that earlier runs left.
 

@@ -49,6 +49,11 @@ class AgentCache:
             pass
         return agent
 
+    def cached(self, user: str) -> Conversation | None:
+        """The user's agent if it is in memory; that is no use of it."""
+        with self._lock:
+            return self._cached.get(user)
+
     def forget(self, user: str) -> None:
         """The next `get` makes the agent afresh, whoever uses the current one."""
         with self._stripe(user), self._lock:

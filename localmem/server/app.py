@@ -98,12 +98,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     watch = IdleWatch(services.runtime, services.sessions, services.now, idle=idle)
     services.runtime.remember_in_background()
     watch.start()
+    listener = services.runtime.store.lookups.watch(services.runtime.refresh)
     try:
         yield
     finally:
         services.sessions.stop_all()
         await app.state.mcp.close()
         await asyncio.to_thread(watch.stop)
+        if listener:
+            await asyncio.to_thread(listener.close)
         await asyncio.to_thread(services.pool.shutdown)
         await services.reader.close()
 
@@ -149,7 +152,7 @@ class IdleWatch:
         """
         closed: list[str] = []
         open_keys: set[tuple[str, str]] = set()
-        for user in self._runtime.store.users_with_open():
+        for user in self._runtime.store.lookups.with_open_sessions():
             open_infos = self._runtime.store.sessions(user, "open")
             open_keys.update((user, info.id) for info in open_infos)
             idle = {info.id: info.turns for info in open_infos if self._is_idle(user, info)}

@@ -161,7 +161,8 @@ class Authenticator:
         return self.find_key(digest)
 
     def _user_of(self, key: KeySettings, request: Request, body_user: str) -> str:
-        person = (request.headers.get(key.header, "") or body_user).strip()[:_MAX_NAME_LENGTH]
+        named = request.headers.get(key.header, "") or ("" if key.is_proxy else body_user)
+        person = named.strip()[:_MAX_NAME_LENGTH]
         if key.operator:
             return unquote(request.headers.get(USER_HEADER, "")).strip() or key.user
         if not key.trusted_users:

@@ -136,7 +136,8 @@ class _StateCollector(Collector):
         yield self._refusal_counts()
         yield self._jobs()
         store = self._runtime.store
-        yield GaugeMetricFamily("localmem_open_sessions", "Open sessions.", sum(store.users_with_open().values()))
+        count = sum(store.lookups.with_open_sessions().values())
+        yield GaugeMetricFamily("localmem_open_sessions", "Open sessions.", count)
         yield GaugeMetricFamily("localmem_replies_in_progress", "Replies in progress.", self._sessions.count_active())
 
     def _usage(self) -> Iterator[Metric]:

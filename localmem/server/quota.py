@@ -16,17 +16,17 @@ _MB = 1 << 20
 
 def check_quota(runtime: Runtime, user: str, now: datetime, *, adding: int = 0) -> None:
     """Raises ApiError 403 or 429 where the user may store nothing more, or not so many bytes."""
-    quota, store = runtime.settings.server.quota, runtime.store
+    quota, lookups = runtime.settings.server.quota, runtime.store.lookups
     if quota.units is not None:
         count = sum(1 for _ in runtime.agent(user).memory.bank.live())
         if count >= quota.units:
             raise _refusal("units", f"the memory holds {count} units, and {quota.units} are the most")
     if quota.megabytes is not None:
-        size = store.text_size(user) + adding
+        size = lookups.text_size(user) + adding
         if size >= quota.megabytes * _MB:
             raise _refusal("megabytes", f"the texts take {size / _MB:.1f} MB, and {quota.megabytes:g} are the most")
     if quota.turns_per_day is not None:
-        times = store.turn_times(user, now - _DAY)
+        times = lookups.turn_times(user, now - _DAY)
         if len(times) >= quota.turns_per_day:
             seconds = max(1, ceil((times[-quota.turns_per_day] + _DAY - now).total_seconds()))
             raise ApiError(

@@ -93,6 +93,7 @@ class ChangeLog:
 
     def advance(self, connection: Connection, user: str, system: str, read: int | None = None) -> int:
         """Increment and return the version. Raises Conflict when it is no longer `read` (None: any version)."""
+        self.database.notify_change(connection, user)
         current = self.version(connection, user, system) if read is None else read
         exists = select(banks.c.version).where(banks.c.user == user, banks.c.system == system)
         if current == 0 and connection.execute(exists).first() is None:

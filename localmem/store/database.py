@@ -5,7 +5,8 @@ driver, with snapshot reads. Translates errors of the drivers into one line. Doe
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,7 @@ class Database:
         self._unsynced = self._engine.execution_options(writes=True, sync="NORMAL")
         self._reading = self._engine if self.files else self._engine.execution_options(isolation_level=_SNAPSHOT)
         self._presence = None if self.files else postgres.Presence(self._engine)
+        self._name = uuid.uuid4().hex  # by which it knows its own notifications
         self.lock_rows = "" if self.files else " FOR UPDATE OF t"  # on SQLite a writing transaction is alone
 
     @contextmanager
@@ -130,6 +132,15 @@ class Database:
         if self._presence:
             with self._translated_errors():
                 self._presence.announce(owner)
+
+    def notify_change(self, connection: Connection, user: str) -> None:
+        """At the end of this transaction, let other stores know that a bank of the user was changed."""
+        if self._presence:
+            postgres.notify_change(connection, self._name, user)
+
+    def listen(self, on_change: Callable[[str], None]) -> postgres.Listener | None:
+        """Call this with each user whose bank another store of the database changes, until it is closed."""
+        return postgres.Listener(self._engine, self._name, on_change) if self._presence else None
 
     def lock_migrations(self, connection: Connection) -> None:
         """Wait until no other process migrates; until the end of the transaction, no other one will."""

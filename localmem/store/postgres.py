@@ -1,22 +1,25 @@
-"""What is different on PostgreSQL: its driver, its errors in one line, and how processes see whether another is alive.
+"""What is different on PostgreSQL: its driver, its errors in one line, and how processes see what another does.
 
 A process that works on a job holds an advisory lock for as long as its connection lives, so a server that died, on
 whatever machine, is known to be gone at once and without clocks. Does not depend on the tables.
 """
 
 import hashlib
+import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, exc, text
 from sqlalchemy.engine import URL
 
-from localmem.errors import StoreError
+from localmem.errors import LocalmemError, StoreError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
+
+log = logging.getLogger(__name__)
 
 OLDEST = 14  # the oldest major version that is still maintained, and tested here against a later one
 
@@ -128,6 +131,59 @@ class Presence:
                 self._connection.invalidate()  # closed and not pooled: the lock lives as long as the connection
                 self._connection.close()
                 self._connection = None
+
+
+_CHANNEL = "localmem_banks"
+_RECONNECT = 5.0  # seconds until the next attempt to listen
+_TURN = 1.0  # seconds after which a listener looks whether to stop
+
+
+def notify_change(connection: Connection, sender: str, user: str) -> None:
+    """At the end of this transaction, let the listeners of other stores know that a bank of the user was changed."""
+    connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (_CHANNEL, f"{sender} {user}"))
+
+
+class Listener:
+    """A thread that calls `on_change` with each user whose bank another store than `own` has changed.
+
+    A hint and no more: what is notified while no connection is there is lost, so a reader asks for the version as well.
+    """
+
+    def __init__(self, engine: Engine, own: str, on_change: Callable[[str], None]) -> None:
+        self._engine, self._own, self._on_change = engine, own, on_change
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="bank-changes", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait for the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _listen(self) -> None:
+        import psycopg
+
+        while not self._stopping.is_set():
+            try:
+                with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                    connection.exec_driver_sql(f"LISTEN {_CHANNEL}")
+                    driver = connection.connection.driver_connection
+                    try:
+                        while driver is not None and not self._stopping.is_set():
+                            self._pass_on([note.payload for note in driver.notifies(timeout=_TURN)])
+                    finally:
+                        connection.invalidate()  # closed and not pooled: the next user of it does not listen
+            except (exc.DBAPIError, psycopg.Error) as error:
+                log.info("not listening for changes of banks: %s", error)
+                self._stopping.wait(_RECONNECT)
+
+    def _pass_on(self, payloads: Sequence[str]) -> None:
+        pairs = [payload.partition(" ") for payload in payloads]
+        for user in dict.fromkeys(user for sender, _, user in pairs if sender != self._own):
+            try:
+                self._on_change(user)
+            except LocalmemError as error:  # the user's next request meets it again
+                log.info("cannot take over the memory of a user: %s", error)
 
 
 def _key(owner: str) -> int:

@@ -9,23 +9,11 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    LargeBinary,
-    RowMapping,
-    Select,
-    and_,
-    case,
-    cast,
-    func,
-    literal_column,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, case, func, select
 
 from localmem.errors import NotFound
-from localmem.store.schema import batches, changes, jobs, sessions, turns
-from localmem.store.serialization import from_micros, to_micros
+from localmem.store.schema import batches, jobs, sessions, turns
+from localmem.store.serialization import from_micros
 from localmem.types import Session, Turn
 
 SessionState = Literal["open", "closed"]
@@ -77,38 +65,6 @@ def users(connection: Connection) -> list[str]:
     """All users with a session or a memory, by name."""
     everyone = select(sessions.c.user).union(select(batches.c.user))
     return sorted(connection.execute(everyone).scalars())
-
-
-def turn_times(connection: Connection, user: str, since: datetime) -> list[datetime]:
-    """When the user's own turns after `since` were said, in order."""
-    of_user = and_(turns.c.user == user, turns.c.role == "user", turns.c.time > to_micros(since))
-    query = select(turns.c.time).where(of_user).order_by(turns.c.time)
-    return [from_micros(time) for time in connection.execute(query).scalars()]
-
-
-def text_size(connection: Connection, user: str) -> int:
-    """Bytes of the texts of a user: of the turns, and of the changes that were made of them."""
-
-    def size(column: ColumnElement[str]) -> ColumnElement[int]:
-        is_postgres = connection.dialect.name == "postgresql"
-        return func.octet_length(column) if is_postgres else func.length(cast(column, LargeBinary))
-
-    texts = ((turns.c.text, turns.c.user), (changes.c.body, changes.c.user))
-    sums = (select(func.sum(size(text))).where(owner == user) for text, owner in texts)
-    return sum(int(connection.execute(each).scalar() or 0) for each in sums)
-
-
-def has_user(connection: Connection, user: str) -> bool:
-    """Whether the user has a session or a memory."""
-    columns = (sessions.c.user, batches.c.user)
-    return any(connection.execute(select(column).where(column == user).limit(1)).first() for column in columns)
-
-
-def users_with_open(connection: Connection) -> dict[str, int]:
-    """The users with open sessions, and their number."""
-    is_open = sessions.c.state == literal_column("'open'")  # the words of the index, so that it serves
-    query = select(sessions.c.user, func.count()).where(is_open).group_by(sessions.c.user)
-    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def session_infos(connection: Connection, user: str, state: SessionState | None) -> list[SessionInfo]:

@@ -30,6 +30,7 @@ from localmem.store.sessions import Backlog, SessionInfo, SessionState
 from localmem.store.transfer import ImportSummary, export_lines, import_user, read_export
 from localmem.store.turns import Append, Derived, Writer, require_name, to_row
 from localmem.store.unit_vectors import VectorRows
+from localmem.store.users import UserLookups
 from localmem.store.vectors import EmbeddingTable, MemoryVectors
 from localmem.types import Change, Session, SetNote, Turn
 
@@ -172,6 +173,7 @@ class Store:
         self.embeddings = EmbeddingTable(database, self._writer)
         self.vectors = MemoryVectors(database, self._writer)
         self.unit_vectors = VectorRows(database, self._writer)
+        self.lookups = UserLookups(database)
         self.indexes = indexes
         self.refusals: Refusals = Counter()
 
@@ -223,23 +225,6 @@ class Store:
         """All users, by name."""
         with self._database.read() as connection:
             return sessions.users(connection)
-
-    def turn_times(self, user: str, since: datetime) -> list[datetime]:
-        """When the user's own turns after `since` were said, in order."""
-        return self._read(user, lambda connection: sessions.turn_times(connection, user, since))
-
-    def text_size(self, user: str) -> int:
-        """Bytes of the user's texts in the store."""
-        return self._read(user, lambda connection: sessions.text_size(connection, user))
-
-    def has_user(self, user: str) -> bool:
-        """Whether there is anything of this user."""
-        return self._read(user, lambda connection: sessions.has_user(connection, user))
-
-    def users_with_open(self) -> dict[str, int]:
-        """The users with open sessions, and their number; cheap however many users there are."""
-        with self._database.read() as connection:
-            return sessions.users_with_open(connection)
 
     def sessions(self, user: str, state: SessionState | None = None) -> list[SessionInfo]:
         """The user's sessions without their text, in order."""

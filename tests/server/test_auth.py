@@ -127,6 +127,25 @@ def test_a_trusted_key_may_name_another_header(tmp_path: Path) -> None:
         assert live.runtime.store.users() == ["chat/eva"]
 
 
+def test_people_behind_a_proxy_are_who_its_header_says(tmp_path: Path) -> None:
+    keys = {"key-of-proxy": {"user": "sso", "trusted_users": True, "header": "X-Forwarded-User"}, "key-of-ann-1": "ann"}
+    with serving(tmp_path / "data", server={"keys": keys}) as live:
+        eva = {"X-Forwarded-User": "eva"}
+        proxied = live.openai("key-of-proxy")
+        say(proxied, "I am Eva.", extra_headers=eva, user="max")
+        say(proxied, "I am Max.", extra_headers={"X-Forwarded-User": "max"})
+        with pytest.raises(openai.BadRequestError, match="say who asks in the header X-Forwarded-User"):
+            say(proxied, "I am Max.", user="max")  # the proxy named nobody, so what a person writes is no name
+        say(live.openai("key-of-ann-1"), "I am Ann.", extra_headers=eva)
+        assert live.runtime.store.users() == ["ann", "sso/eva", "sso/max"]
+        http = live.http("key-of-proxy")
+        listed = http.get("/mem0/v1/entities/", headers=eva).json()["results"]
+        assert [each["name"] for each in listed] == ["eva"]
+        seen = http.get("/mem0/v1/memories/", params={"user_id": "max"}, headers=eva).text
+        assert "Max" not in seen
+        assert live.http().get("/v1/memories", headers=eva).status_code == 401
+
+
 def test_people_who_share_a_key_are_warned_of_once(
     live_with_keys: LiveServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -63,7 +63,7 @@ def test_units_are_limited_at_every_door_and_erasing_makes_room(tmp_path: Path) 
 def test_megabytes_are_those_of_all_texts_in_bytes(tmp_path: Path) -> None:
     with serving(tmp_path, system="none", server={"quota": {"megabytes": 0.01}}) as live:
         assert chat(live, "ł" * 2000).is_success  # with the reply 8,000 bytes
-        assert 8000 <= live.runtime.store.text_size("me") < 8100
+        assert 8000 <= live.runtime.store.lookups.text_size("me") < 8100
         assert error(live.http().post("/v1/import", content="x" * 3000))[1] == "quota_megabytes"
         assert chat(live, "y" * 1500).is_success
         status, code, message = error(chat(live, "More."))
@@ -73,5 +73,5 @@ def test_megabytes_are_those_of_all_texts_in_bytes(tmp_path: Path) -> None:
 
 def test_no_quota_counts_nothing(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("text_size", "turn_times"):
-        monkeypatch.delattr(type(live.runtime.store), name)
+        monkeypatch.delattr(type(live.runtime.store.lookups), name)
     assert chat(live, "Hello.").is_success

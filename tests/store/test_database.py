@@ -182,8 +182,8 @@ def test_open_sessions_and_users_are_looked_up_without_reading_everybody(store: 
         journal.close("s1")
         if closes:
             journal.close("s2")
-    assert store.users_with_open() == {"ann": 1}
-    assert [store.has_user(name) for name in ("ann", "bob", "eve")] == [True, True, False]
+    assert store.lookups.with_open_sessions() == {"ann": 1}
+    assert [store.lookups.exists(name) for name in ("ann", "bob", "eve")] == [True, True, False]
     with store._database.read() as connection:
         if connection.dialect.name == "sqlite":
             query = 'EXPLAIN QUERY PLAN SELECT "user", count(*) FROM sessions WHERE state = \'open\' GROUP BY "user"'

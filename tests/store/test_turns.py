@@ -138,7 +138,7 @@ def test_a_users_own_turns_and_texts_are_counted(store: Store) -> None:
     journal = store.journal("ann", "rsum")
     journal.add_turns("s1", make_turns("s1", "Łódź", "A reply.", "Later."))
     store.journal("bob", "rsum").add_turns("s1", make_turns("s1", "Something else."))
-    times = store.turn_times("ann", START - timedelta(days=1))
+    times = store.lookups.turn_times("ann", START - timedelta(days=1))
     assert times == [turn.time for turn in store.session("ann", "s1").turns if turn.role == "user"]
-    assert store.turn_times("ann", times[0]) == times[1:]
-    assert store.text_size("ann") == sum(len(text.encode()) for text in ("Łódź", "A reply.", "Later."))
+    assert store.lookups.turn_times("ann", times[0]) == times[1:]
+    assert store.lookups.text_size("ann") == sum(len(text.encode()) for text in ("Łódź", "A reply.", "Later."))

@@ -139,6 +139,8 @@ class _Door:
         """The names by which this key's users are called."""
         key, users = self.services.auth.check(self._request), self.services.runtime.store.users()
         own = f"{key.user}/"
+        if key.is_proxy:
+            return [self.user().removeprefix(own)]
         if key.trusted_users or not (self.services.auth.has_keys or key.operator):
             return [user.removeprefix(own) for user in users if user.startswith(own)]
         return [user for user in users if key.operator or user == key.user]
@@ -345,7 +347,7 @@ def _page(door: _Door, name: str, named: _Named) -> Json:
 
 def _erase_user(door: _Door, name: str) -> Json:
     user = door.user(name)
-    if door.services.runtime.store.has_user(user):
+    if door.services.runtime.store.lookups.exists(user):
         with door.services.sessions.exclusive(user):
             door.services.runtime.store.delete_user(user)
     return {"message": "Memories deleted successfully!"}

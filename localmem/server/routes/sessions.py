@@ -162,7 +162,7 @@ def _settle(services: Services, user: str) -> None:
 @router.get("/export", **written_as("application/x-ndjson"))
 def export(services: SharedServices, user: User) -> StreamingResponse:
     """Everything of the user, as the lines of `localmem export`. Raises NotFound."""
-    if not services.runtime.store.has_user(user):
+    if not services.runtime.store.lookups.exists(user):
         raise NotFound(f"user {user!r} has no memory to export")
 
     def lines() -> Iterator[str]:

@@ -1,0 +1,57 @@
+"""Quick questions about users, which need no reading of everybody's rows: who is there, who is active, how much.
+
+Servers ask these often, and a store may hold a million users.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, LargeBinary, and_, cast, func, literal_column, select
+
+from localmem.store.database import Database
+from localmem.store.postgres import Listener
+from localmem.store.schema import batches, changes, sessions, turns
+from localmem.store.serialization import from_micros, to_micros
+
+
+class UserLookups:
+    """Reads of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def watch(self, on_change: Callable[[str], None]) -> Listener | None:
+        """Call this, until closed, with each user whose memory another process changes; None where it is a file."""
+        return self._database.listen(on_change)
+
+    def exists(self, user: str) -> bool:
+        """Whether there is a session or a memory of this user."""
+        columns = (sessions.c.user, batches.c.user)
+        with self._database.read() as connection:
+            return any(connection.execute(select(each).where(each == user).limit(1)).first() for each in columns)
+
+    def with_open_sessions(self) -> dict[str, int]:
+        """The users with open sessions, and their number."""
+        is_open = sessions.c.state == literal_column("'open'")  # the words of the index, so that it serves
+        query = select(sessions.c.user, func.count()).where(is_open).group_by(sessions.c.user)
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
+
+    def turn_times(self, user: str, since: datetime) -> list[datetime]:
+        """When the user's own turns after `since` were said, in order."""
+        of_user = and_(turns.c.user == user, turns.c.role == "user", turns.c.time > to_micros(since))
+        with self._database.read() as connection:
+            times = connection.execute(select(turns.c.time).where(of_user).order_by(turns.c.time))
+            return [from_micros(time) for time in times.scalars()]
+
+    def text_size(self, user: str) -> int:
+        """Bytes of the texts of a user: of the turns, and of the changes that were made of them."""
+        is_file = bool(self._database.files)
+
+        def size(column: ColumnElement[str]) -> ColumnElement[int]:
+            return func.length(cast(column, LargeBinary)) if is_file else func.octet_length(column)
+
+        texts = ((turns.c.text, turns.c.user), (changes.c.body, changes.c.user))
+        queries = [select(func.sum(size(text))).where(owner == user) for text, owner in texts]
+        with self._database.read() as connection:
+            return sum(int(connection.execute(query).scalar() or 0) for query in queries)
