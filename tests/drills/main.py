@@ -14,11 +14,12 @@ from pathlib import Path
 
 import click
 
+from tests.drills.earlier_release import old_victims
 from tests.drills.erasure import erasure
 from tests.drills.generated import canaries, fuzz_routes
 from tests.drills.kills import DRILLS, run_kills
 from tests.drills.processes import Victims
-from tests.drills.replica_kills import kill_replicas
+from tests.drills.replica_kills import kill_replicas, upgrade_replicas
 from tests.drills.server_kills import KILLS_IN_ONE_FOLDER, WRITERS, kill_server
 from tests.drills.soak import SoakPlan, soak
 from tests.drills.summary import RESULTS, write_summary
@@ -75,6 +76,27 @@ def replicas(users: int, kills: int, every: float, pause: float, seed: int, out:
     share = round(totals["broken off"] / max(totals["requests"], 1), 4)
     write_summary(out, {**load, "totals": totals, "broken off share": share, "lost": 0, "doubled": 0})
     click.echo(f"{dict(totals)}, broken off {share:.2%}, 0 lost, 0 doubled")
+
+
+@root.command()
+@click.option("--users", default=30, show_default=True)
+@click.option("--seconds", default=20.0, show_default=True, help="Before, between and after the two replacements.")
+@click.option("--pause", default=1.0, show_default=True, help="Seconds from a reply to the user's next turn.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS / "upgrade.json", show_default=True)
+def upgrade(users: int, seconds: float, pause: float, seed: int, out: Path) -> None:
+    """Replace two servers of the release before the last migration, one after another. Needs scripts/setup_postgres."""
+    with (
+        tempfile.TemporaryDirectory(prefix="localmem-drill-") as folder,
+        old_victims(Path(folder)) as old,
+        Victims(Path(folder)) as new,
+        run_server() as server,
+        server.new_database() as database,
+    ):
+        load = {"users": users, "seconds": seconds, "pause": pause, "seed": seed}
+        totals = upgrade_replicas(old, new, Path(folder), database, **load)  # type: ignore[arg-type]  # numbers by name
+    write_summary(out, {**load, "totals": totals, "lost": 0, "doubled": 0})
+    click.echo(f"{dict(totals)}, 0 lost, 0 doubled")
 
 
 def _killer(name: str, victims: Victims, folder: Path) -> Callable[[int, int], Counter[str]]:

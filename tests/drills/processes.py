@@ -62,14 +62,15 @@ class Victim:
 class Victims:
     """The program that forks victims; a context manager. Safe for many threads."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._count, self._guard = folder, 0, threading.Lock()
+    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+        """`root` is the checkout whose code they run."""
+        self._folder, self._root, self._count, self._guard = folder, root, 0, threading.Lock()
 
     def __enter__(self) -> Self:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tests.drills.victims"]
         self._program = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, cwd=self._root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         return self
 

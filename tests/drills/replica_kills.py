@@ -1,4 +1,4 @@
-"""Two servers over one PostgreSQL store, one of them killed again and again: users go on at the other.
+"""Two servers over one PostgreSQL store, killed again and again, or replaced by a later release: users go on.
 
 Each user sends the whole dialogue with every turn, as chat clients do, changes servers now and then, and repeats a
 request that broke off. In the end every acknowledged turn is in the store once, and in the memory once.
@@ -10,6 +10,8 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,24 +120,48 @@ def kill_replicas(
     victims: Victims, home: Path, database: str, *, users: int, kills: int, every: float, pause: float, seed: int
 ) -> Counter[str]:
     """Kill one of two servers `kills` times, `every` so many seconds; what was acknowledged in all."""
-    replicas, stop, chance = Replicas(victims, home, database), threading.Event(), random.Random(seed)
-    Store.open(database).close()  # the tables, before two servers would make them at once
+    chance, totals = random.Random(seed), Counter[str]({"kills": kills})
+    with _talking(Replicas(victims, home, database), users, pause, seed, totals) as replicas:
+        for _ in range(kills):
+            time.sleep(every * (0.8 + 0.4 * chance.random()))
+            replicas.replace(chance.randrange(2))
+    return totals
+
+
+def upgrade_replicas(
+    old: Victims, new: Victims, home: Path, database: str, *, users: int, seconds: float, pause: float, seed: int
+) -> Counter[str]:
+    """Two servers of an earlier release are replaced one after another; in between both releases serve one store."""
+    totals = Counter[str]()
+    with _talking(Replicas(old, home, database), users, pause, seed, totals) as replicas:
+        for place in range(2):
+            time.sleep(seconds)
+            replicas.victims = new
+            replicas.replace(place)
+        time.sleep(seconds)
+    return totals
+
+
+@contextmanager
+def _talking(replicas: Replicas, users: int, pause: float, seed: int, totals: Counter[str]) -> Iterator[Replicas]:
+    """Two servers under load; after the block it is checked, and counted in `totals`."""
+    stop = threading.Event()
     replicas.start(2)
     roamers = [Roamer(number, seed) for number in range(users)]
     threads = [threading.Thread(target=roamer.talk, args=(replicas, stop, pause)) for roamer in roamers]
     for thread in threads:
         thread.start()
-    for _ in range(kills):
-        time.sleep(every * (0.8 + 0.4 * chance.random()))
-        replicas.replace(chance.randrange(2))
-    stop.set()
-    for thread in threads:
-        thread.join()
-    replicas.stop()
-    totals = sum((roamer.totals for roamer in roamers), Counter[str]({"kills": kills}))
+    try:
+        yield replicas
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        replicas.stop()
+    for roamer in roamers:
+        totals.update(roamer.totals)
     totals["acknowledged turns"] = sum(len(roamer.acknowledged) for roamer in roamers)
-    _check(roamers, home, database)
-    return totals
+    _check(roamers, replicas.home, replicas.database)
 
 
 def _check(roamers: list[Roamer], home: Path, database: str) -> None:
