@@ -8,11 +8,11 @@ cut from the front to 2,048 tokens, appendix B.2), memory accumulate, memory upd
 
 Settings that go beyond limits named in the paper:
 
-- Both speakers can be remembered, each in a separate memory that only new sentences about them update (`roles`).
+- Both speakers can be remembered, each in a separate memory that only new sentences about them update (`speakers`).
 - A full memory loses its oldest sentences (`capacity`, for each speaker).
 - Cost: all pairs of a session are one batch; with `shortlist` only the memories nearest to each new sentence are
   classified, and the others count as APPEND.
-- FUSION (`fuse`): each stored sentence that replaced something is shown to the backbone with what it replaced. Where
+- FUSION (`fusion`): each stored sentence that replaced something is shown to the backbone with what it replaced. Where
   something that still holds would be lost, the backbone's merged sentence is stored instead. It is not classified
   again against the other memories.
 - Facts that depend on others: the summary's prompt has each sentence state its reason, as appendix C.2 suggests.
