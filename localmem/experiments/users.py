@@ -92,15 +92,16 @@ def draw_growth(rows: Sequence[Row], folder: Path) -> list[Path]:
         axes.set(xscale="log", yscale="log", xlabel="users in the store", ylabel=ylabel)
 
     times = {
-        name: [cast("Mapping[str, float]", row[f"{name.replace(' ', '_')}_ms"])["p95"] for row in rows]
+        f"{name}, {title}": [cast("Mapping[str, float]", row[f"{name.replace(' ', '_')}_ms"])[figure] for row in rows]
         for name in ("cold recall", "warm recall", "turn")
+        for title, figure in (("p95", "p95"), ("processor", "cpu"))
     }
     sizes = {
         "store": [cast("float", row["store_mb"]) for row in rows],
         "server with the sample in memory": [cast("float", row["sample_mb"]) for row in rows],
     }
     plots = {
-        folder / "growth-times.png": partial(draw, lines=times, ylabel="95th percentile, ms"),
+        folder / "growth-times.png": partial(draw, lines=times, ylabel="ms"),
         folder / "growth-sizes.png": partial(draw, lines=sizes, ylabel="MB"),
     }
     for path, plot in plots.items():
