@@ -3,8 +3,10 @@
 Every Markdown page of the repository is read, but for those that are written by a program or hold a model's card.
 """
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ import yaml
 from localmem.benchmark.recipes import LatencyRecipe
 from localmem.cli import root
 from localmem.cli.recipes import build_recipe
-from localmem.config import load_settings
+from localmem.config import load_settings, system_names
 from localmem.resources import checkout_root, resource
 
 ROOT = checkout_root() or Path()
@@ -142,10 +144,51 @@ def test_the_python_shown_runs(
     assert "Clara lives in Lyon" in recalled
 
 
+LONG = ("serve", "bench", "demo")  # run until they are stopped, or for many minutes
+MISSING = "not on this machine|there is no|no such|does not exist|has no|is no |needs the network|download|not a folder"
+
+
+@pytest.fixture(scope="module")
+def reader_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one who tries the README from its top, with a past conversation and no data set."""
+    home = tmp_path_factory.mktemp("reader")
+    turn = '{"role": "user", "text": "My dog is called Rex.", "time": "2026-03-01T10:00:00+00:00"}'
+    for name in ("conversations.json", "log.jsonl"):
+        (home / name).write_text(f'{{"id": "ID", "turns": [{turn}]}}\n', encoding="utf-8")
+    return home
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("starter_llm_dir", "starter_encoder_dir")
+@pytest.mark.parametrize("command", dict.fromkeys(map(shlex.join, README.commands("localmem"))))
+def test_each_command_of_the_readme_works_without_a_network(command: str, reader_home: Path) -> None:
+    """It runs, or names in a line what this folder does not have: a data set, a large model."""
+    isolated = f"{ROOT}/scripts/without_network {sys.executable} -m {command}"
+    environment = {**os.environ, "LOCALMEM_DATA": str(reader_home / "data"), "PYTHONPATH": str(ROOT)}
+    is_long = command.split()[1] in LONG
+    with subprocess.Popen(
+        shlex.split(isolated), cwd=reader_home, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate("y\n", timeout=15 if is_long else 550)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            output, _ = process.communicate()
+    assert "Traceback" not in output
+    assert is_long or process.returncode == 0 or re.search(MISSING, output), output
+
+
 @pytest.mark.parametrize("path", sorted(resource("configs/bench").glob("*.yaml")), ids=lambda path: path.name)
 def test_each_shipped_benchmark_recipe_loads(path: Path) -> None:
     """Recipes of training and evaluation are loaded by the tests of their commands, systems by the settings' tests."""
     assert build_recipe(LatencyRecipe, path).systems
+
+
+@pytest.mark.parametrize("system", system_names())
+def test_every_option_of_a_system_has_a_sentence(system: str) -> None:
+    page = (ROOT / "localmem" / "systems" / "docs" / f"{system}.md").read_text(encoding="utf-8")
+    assert not re.findall(r"^\| `(\w+)` \|.*\|  \|$", page, re.MULTILINE)
 
 
 def test_the_reference_pages_are_those_of_the_code() -> None:
