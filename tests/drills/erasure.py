@@ -37,7 +37,7 @@ _MOST = 12  # sentences of a copied text
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A question, the ids of the turns that answer it, and what tells that a text holds the answer."""
 
     question: str
@@ -46,10 +46,10 @@ class Asked:
 
 
 class Copier:
-    """A backbone that writes sentences of its inputs; `wanted` ones first."""
+    """A backbone that writes sentences of its inputs; those with one of the `answers` first."""
 
-    def __init__(self, wanted: Sequence[re.Pattern[str]]) -> None:
-        self._wanted = wanted
+    def __init__(self, answers: Sequence[re.Pattern[str]]) -> None:
+        self._answers = answers
 
     def __call__(self, prompt: Prompt) -> str:
         if prompt.name.endswith("/respond"):
@@ -63,16 +63,16 @@ class Copier:
         return "\n".join(islice(texts, _MOST))
 
     def _texts(self, prompt: Prompt) -> list[str]:
-        given = "\n".join(prompt.inputs.values()).splitlines()
-        texts = dict.fromkeys(sentence for line in given for sentence in sentences(line) if len(sentence) > 10)
-        wanted = [text for text in texts if any(answer.search(text) for answer in self._wanted)]
-        return [*wanted, *(text for text in texts if text not in wanted), "Mm-hm."]
+        inputs = "\n".join(prompt.inputs.values()).splitlines()
+        texts = dict.fromkeys(sentence for line in inputs for sentence in sentences(line) if len(sentence) > 10)
+        first = [text for text in texts if any(answer.search(text) for answer in self._answers)]
+        return [*first, *(text for text in texts if text not in first), "Mm-hm."]
 
 
-def questions_of(person: Person) -> list[Asked]:
+def questions_of(person: Person) -> list[Question]:
     """The person's questions with an answer that can be told from any other text, in both wordings."""
     turns = [turn for session in person.sessions for turn in session.turns]
-    found = []
+    questions = []
     for probe, evidence in zip(person.probes, person.evidence, strict=True):
         answer = _pattern(probe)
         if not (probe.is_answerable and evidence and answer) or answer.search(f"{probe.question} {probe.paraphrase}"):
@@ -80,8 +80,8 @@ def questions_of(person: Person) -> list[Asked]:
         holders = frozenset(turn.id for turn in turns if answer.search(turn.text))
         if holders & set(evidence):
             wordings = [probe.question, *filter(None, [probe.paraphrase])]
-            found += [Asked(wording, holders | set(evidence), answer) for wording in wordings]
-    return found
+            questions += [Question(wording, holders | set(evidence), answer) for wording in wordings]
+    return questions
 
 
 def _pattern(probe: ScenarioProbe) -> re.Pattern[str] | None:
@@ -98,8 +98,8 @@ def probe_erasure(home: Path, system: str, people: Sequence[Person]) -> dict[str
     """
     totals = {way: Counter[str]() for way in WAYS}
     for person in people:
-        asked = questions_of(person)
-        llm = ScriptedLLM(Copier([each.answer for each in asked]))
+        questions = questions_of(person)
+        llm = ScriptedLLM(Copier([each.answer for each in questions]))
         with Runtime(drill_settings(home / person.id, system), llm=llm) as runtime:
             runtime._encoder = CachedEncoder(WordEncoder(), runtime.store.vectors)
             runtime.agent(person.id).writer.read(person.sessions)
@@ -107,21 +107,21 @@ def probe_erasure(home: Path, system: str, people: Sequence[Person]) -> dict[str
             for number, way in enumerate(WAYS):
                 user = f"{person.id}-{number}"
                 runtime.store.restore(lines, "the drill", user)
-                totals[way] += _probe(runtime, user, way, asked)
+                totals[way] += _probe(runtime, user, way, questions)
     return totals
 
 
-def _probe(runtime: Runtime, user: str, way: str, asked: Sequence[Asked]) -> Counter[str]:
+def _probe(runtime: Runtime, user: str, way: str, questions: Sequence[Question]) -> Counter[str]:
     now = max(turn.time for turn in _turns(runtime, user)) + timedelta(days=1)
-    before, derived = [_is_shown(runtime, user, each, now) for each in asked], _derived(runtime, user)
-    candidates = [each for each, was_shown in zip(asked, before, strict=True) if was_shown] or asked
+    before, derived = [_is_shown(runtime, user, each, now) for each in questions], _derived(runtime, user)
+    candidates = [each for each, was_shown in zip(questions, before, strict=True) if was_shown] or questions
     if not ERASERS[way](runtime, user, candidates, now):
         return Counter({"nothing to erase": 1})
     runtime.forget_agent(user)
     runtime.replay_waiting(user)
     remaining, afterwards = {turn.id for turn in _turns(runtime, user)}, _derived(runtime, user)
     totals = Counter[str](erasures=1)
-    for each, was_shown in zip(asked, before, strict=True):
+    for each, was_shown in zip(questions, before, strict=True):
         is_shown = _is_shown(runtime, user, each, now)
         if not each.turns & remaining:
             totals += Counter(asked=1, before=was_shown, after=is_shown)
@@ -132,11 +132,11 @@ def _probe(runtime: Runtime, user: str, way: str, asked: Sequence[Asked]) -> Cou
     return totals
 
 
-def _is_shown(runtime: Runtime, user: str, asked: Asked, now: datetime) -> bool:
+def _is_shown(runtime: Runtime, user: str, probe: Question, now: datetime) -> bool:
     """Whether the answer is in anything that the backbone would read with the question."""
-    dialogue = Session("probe", (Turn("probe.0", "user", "User", asked.question, now + timedelta(days=1)),))
+    dialogue = Session("probe", (Turn("probe.0", "user", "User", probe.question, now + timedelta(days=1)),))
     messages = runtime.agent(user).responder.prepare(dialogue).prompt.messages
-    return bool(asked.answer.search("\n".join(message.content for message in messages)))
+    return bool(probe.answer.search("\n".join(message.content for message in messages)))
 
 
 def _turns(runtime: Runtime, user: str) -> Iterator[Turn]:
@@ -157,15 +157,15 @@ def _derived(runtime: Runtime, user: str) -> str:
 # -- ways to erase: False where there is nothing to erase in this way -----------------------------------------------
 
 
-def _target(asked: Sequence[Asked], has: Callable[[Asked], bool] = bool) -> Asked | None:
+def _target(questions: Sequence[Question], has: Callable[[Question], bool] = bool) -> Question | None:
     """The question most of whose neighbours are answered by the same turn."""
-    shared = Counter(turn for each in asked for turn in each.turns)
-    return max(filter(has, asked), key=lambda each: max(shared[turn] for turn in each.turns), default=None)
+    shared = Counter(turn for each in questions for turn in each.turns)
+    return max(filter(has, questions), key=lambda each: max(shared[turn] for turn in each.turns), default=None)
 
 
-def _erase_unit(runtime: Runtime, user: str, asked: Sequence[Asked], _now: datetime) -> bool:
+def _erase_unit(runtime: Runtime, user: str, questions: Sequence[Question], _now: datetime) -> bool:
     """Every unit that one question's turns made, with these turns."""
-    system, target = runtime.settings.system, _target(asked)
+    system, target = runtime.settings.system, _target(questions)
     erased = False
     while target and (units := _units_from(runtime, user, target.turns)):
         runtime.store.delete_unit(user, system, units[0], sources=True)
@@ -178,24 +178,24 @@ def _units_from(runtime: Runtime, user: str, turns: Collection[str]) -> list[str
     return [unit.id for unit in bank.units.values() if not set(unit.sources).isdisjoint(turns)]
 
 
-def _erase_session(runtime: Runtime, user: str, asked: Sequence[Asked], _now: datetime) -> bool:
+def _erase_session(runtime: Runtime, user: str, questions: Sequence[Question], _now: datetime) -> bool:
     """All sessions in which one question is answered."""
-    target = _target(asked)
+    target = _target(questions)
     sessions = set(runtime.store.sessions_of_turns(user, target.turns).values()) if target else set()
     for name in sorted(sessions):
         runtime.store.delete_session(user, name)
     return bool(sessions)
 
 
-def _erase_by_words(runtime: Runtime, user: str, asked: Sequence[Asked], now: datetime) -> bool:
+def _erase_by_words(runtime: Runtime, user: str, questions: Sequence[Question], now: datetime) -> bool:
     """Ask in a chat to forget what one question is about, then erase what was put away by that."""
     turns = {turn.id: turn for turn in _turns(runtime, user)}
-    target = _target(asked, lambda each: all(turns[name].role == "user" for name in each.turns))
+    target = _target(questions, lambda each: all(turns[name].role == "user" for name in each.turns))
     agent = runtime.agent(user)
     for turn in sorted(target.turns) if target else ():
         texts = sentences(turns[turn].text)
-        said = next((text for text in texts if target and target.answer.search(text)), texts[0])
-        request = agent.hear(f"Please forget what I told you: {said}", now, f"request-{turn}").turns[-1]
+        sentence = next((text for text in texts if target and target.answer.search(text)), texts[0])
+        request = agent.hear(f"Please forget what I told you: {sentence}", now, f"request-{turn}").turns[-1]
         for _ in agent.reply(f"request-{turn}"):
             pass
         agent.end_session()
@@ -205,11 +205,11 @@ def _erase_by_words(runtime: Runtime, user: str, asked: Sequence[Asked], now: da
     return target is not None
 
 
-def _erase_user(runtime: Runtime, user: str, _asked: Sequence[Asked], _now: datetime) -> bool:
+def _erase_user(runtime: Runtime, user: str, _questions: Sequence[Question], _now: datetime) -> bool:
     return bool(runtime.store.delete_user(user).rows)
 
 
-ERASERS: Mapping[str, Callable[[Runtime, str, Sequence[Asked], datetime], bool]] = dict(
+ERASERS: Mapping[str, Callable[[Runtime, str, Sequence[Question], datetime], bool]] = dict(
     zip(WAYS, (_erase_unit, _erase_session, _erase_by_words, _erase_user), strict=True)
 )
 

@@ -63,12 +63,12 @@ class Outcome:
 def read_items(name: str, half: Half = "all") -> list[tuple[str, Item]]:
     """The items of a file with their families; "choose" are those at even places of each family."""
     families = TypeAdapter(dict[str, list[Item]]).validate_python(read_yaml(HERE / f"{name}.yaml"))
-    wanted = {"choose": (0,), "report": (1,), "all": (0, 1)}[half]
+    remainders = {"choose": (0,), "report": (1,), "all": (0, 1)}[half]
     return [
         (family, item)
         for family, items in families.items()
         for number, item in enumerate(items)
-        if number % 2 in wanted
+        if number % 2 in remainders
     ]
 
 
@@ -116,11 +116,11 @@ class Stage:
     def ask(self, user: str, family: str, item: Item, day: int) -> Outcome:
         """Ask for an item on a day."""
         agent = self._runtime.agent(user)
-        asked = Turn("ask.0", "user", "User", item.ask, _START + timedelta(days=day))
-        prepared = agent.responder.prepare(Session("ask", (asked,)))
+        question = Turn("ask.0", "user", "User", item.ask, _START + timedelta(days=day))
+        prepared = agent.responder.prepare(Session("ask", (question,)))
         word = (item.canary or item.keep).casefold()
         shown = "\n".join(message.content for message in prepared.prompt.messages).removesuffix(item.ask)
-        answer = agent.responder.answer(Session("ask", (asked,))).turn.text if self._reply else ""
+        answer = agent.responder.answer(Session("ask", (question,))).turn.text if self._reply else ""
         withheld = bool(withheld_signs(agent.memory.bank))
         return Outcome(family, withheld, word in shown.casefold(), word in answer.casefold())
 
@@ -145,8 +145,8 @@ def measure_among(attacks: int, half: Half, *, quarantine: bool) -> tuple[list[O
             for pair in zip_longest(benign, planted):
                 for _, item in filter(None, pair):
                     day = stage.plant("u", item, day)
-            asked = [[stage.ask("u", *each, day + 21) for each in items] for items in (planted, benign)]
-            return asked[0], asked[1]
+            attacked, ordinary = ([stage.ask("u", *each, day + 21) for each in items] for items in (planted, benign))
+            return attacked, ordinary
         finally:
             stage.close()
 
