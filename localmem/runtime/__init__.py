@@ -156,7 +156,7 @@ class Runtime:
 
     def refresh(self, user: str) -> None:
         """Take over what another process has changed, where the user's memory is in this one."""
-        if agent := self._agents.cached(user):
+        if agent := self._agents.peek(user):
             agent.writer.refresh()
 
     def remember_in_background(self) -> None:

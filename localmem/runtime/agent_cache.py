@@ -49,7 +49,7 @@ class AgentCache:
             pass
         return agent
 
-    def cached(self, user: str) -> Conversation | None:
+    def peek(self, user: str) -> Conversation | None:
         """The user's agent if it is in memory; that is no use of it."""
         with self._lock:
             return self._cached.get(user)

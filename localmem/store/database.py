@@ -138,7 +138,7 @@ class Database:
         if self._presence:
             postgres.notify_change(connection, self._name, user)
 
-    def listen(self, on_change: Callable[[str], None]) -> postgres.Listener | None:
+    def watch(self, on_change: Callable[[str], None]) -> postgres.Listener | None:
         """Call this with each user whose bank another store of the database changes, until it is closed."""
         return postgres.Listener(self._engine, self._name, on_change) if self._presence else None
 

@@ -152,7 +152,7 @@ class Listener:
     def __init__(self, engine: Engine, own: str, on_change: Callable[[str], None]) -> None:
         self._engine, self._own, self._on_change = engine, own, on_change
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="bank-changes", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="bank-changes", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Listener:
         self._stopping.set()
         self._thread.join()
 
-    def _listen(self) -> None:
+    def _run(self) -> None:
         import psycopg
 
         while not self._stopping.is_set():

@@ -22,7 +22,7 @@ class UserLookups:
 
     def watch(self, on_change: Callable[[str], None]) -> Listener | None:
         """Call this, until closed, with each user whose memory another process changes; None where it is a file."""
-        return self._database.listen(on_change)
+        return self._database.watch(on_change)
 
     def exists(self, user: str) -> bool:
         """Whether there is a session or a memory of this user."""

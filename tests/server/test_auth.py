@@ -141,8 +141,8 @@ def test_people_behind_a_proxy_are_who_its_header_says(tmp_path: Path) -> None:
         http = live.http("key-of-proxy")
         listed = http.get("/mem0/v1/entities/", headers=eva).json()["results"]
         assert [each["name"] for each in listed] == ["eva"]
-        seen = http.get("/mem0/v1/memories/", params={"user_id": "max"}, headers=eva).text
-        assert "Max" not in seen
+        page = http.get("/mem0/v1/memories/", params={"user_id": "max"}, headers=eva).text
+        assert "Max" not in page
         assert live.http().get("/v1/memories", headers=eva).status_code == 401
 
 

@@ -28,9 +28,9 @@ def run(program: str, *arguments: str) -> str:
 def check(command: list[str]) -> str:
     """The output of a command, which must end well."""
     names = {**os.environ, "PYTHONPATH": str(LINTERS), "HOME": "/nonexistent"}
-    done = subprocess.run(command, env=names, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run(command, env=names, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 EVERYTHING = [
@@ -71,10 +71,10 @@ def test_compose_files_follow_the_specification(name: str) -> None:
     code = "import compose_spec, sys; print(compose_spec.PyCompose.from_yaml(sys.stdin.read()).service_names())"
     names = {**os.environ, "PYTHONPATH": str(LINTERS)}
     text = (DEPLOY / name).read_text()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env=names, input=text, capture_output=True, text=True, check=True
     )
-    assert "localmem" in done.stdout
+    assert "localmem" in process.stdout
 
 
 def test_prometheus_reads_its_settings_and_rules(tmp_path: Path) -> None:

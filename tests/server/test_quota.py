@@ -34,8 +34,8 @@ def test_turns_of_a_day_are_counted_for_each_user_until_they_are_a_day_old(tmp_p
         assert chat(live, "Not stored.", "key-of-ann-1", **{"x-localmem": "off"}).is_success
         live.clock.advance(hours=23, seconds=1)
         assert chat(live, "Three.", "key-of-ann-1").is_success
-        said = [text for session in live.log("ann") for text in session if not text.startswith(">")]
-        assert said == ["One.", "Two.", "Three."]
+        texts = [text for session in live.log("ann") for text in session if not text.startswith(">")]
+        assert texts == ["One.", "Two.", "Three."]
 
 
 def test_units_are_limited_at_every_door_and_erasing_makes_room(tmp_path: Path) -> None:
