@@ -93,6 +93,7 @@ def test_a_store_from_before_adopts_the_encoder_of_its_vectors(
     database = Database(place)
     with database.write() as connection:
         connection.execute(text("DROP TABLE encoder"))
+        connection.execute(text("DROP INDEX ix_sessions_open"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     database.close()
     with Store.open(place) as store:
