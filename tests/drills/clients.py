@@ -46,14 +46,20 @@ class Client:
         self._streams = number % 2 == 0
 
     def talk(self, port: int, stop: threading.Event, pause: float = 0.0) -> None:
-        """Chat; now and then end the session, or export everything."""
+        """Chat; now and then end the session, or export everything.
+
+        One who pauses opens a connection for each act, as the server closes idle ones, and notes an end of it as an
+        error; without pauses the server is there to be killed.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         try:
             while not stop.is_set():
                 self._act(connection)
-                stop.wait(pause * 2 * self._chance.random())
-        except GONE:
-            pass
+                if pause:
+                    connection.close()
+                    stop.wait(pause * 2 * self._chance.random())
+        except GONE as error:
+            self.notes.errors += [f"the connection ended: {error!r}"] if pause else []
         finally:
             connection.close()
 
