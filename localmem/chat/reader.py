@@ -2,11 +2,10 @@
 
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
 hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
-that is meant; where the question is about the present, no turn from before the likeliest stands beside it. Or what was
-worked out is given.
-Where none is likely the reader says so, if the turn surely asks for what the user said, and quotes the closest; any
-other turn is the backbone's. That is told by its words and the scorer's vector of it, and in English only. Writes
-nothing and asks no backbone.
+that is meant; where the question is about the present, no turn from before the likeliest stands beside it. What was
+worked out is given as it is. Where nothing is likely the reader says so, if the turn surely asks for what the user
+said, and quotes the closest; any other turn is the backbone's. That is told by its words and the scorer's vector of it,
+and in English only. Writes nothing and asks no backbone.
 """
 
 import re

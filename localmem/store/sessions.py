@@ -31,7 +31,10 @@ _IN_ORDER = (sessions.c.started, sessions.c.number)
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session without its text but for the `opening` in some lists. Times are UTC; `jobs` is its state by system."""
+    """A session without its text, but for its `opening` in some lists. Times are UTC.
+
+    `jobs` is the state of its job by system; `opening` is what the user said first.
+    """
 
     id: str
     state: SessionState

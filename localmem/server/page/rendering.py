@@ -60,7 +60,7 @@ class PageRoute(APIRoute):
                 response = _error_page(
                     ApiError(400, f"the address has a value that cannot be read: {error.errors()[0]['msg']}")
                 )
-            except Exception as error:
+            except Exception as error:  # a person gets a page of it; the server's own answer is the API's JSON
                 log.exception("a page failed")
                 response = _error_page(to_api_error(error))
             response.headers.update({name: value for name, value in _HEADERS.items() if name not in response.headers})
