@@ -68,6 +68,30 @@ def test_a_person_finds_corrects_and_erases_a_memory_by_the_page_alone(site: Sit
         assert page.locator(f"#results >> text={place}").count() == 0
 
 
+def test_a_search_is_not_asked_again_when_the_field_is_left(site: Site) -> None:
+    # A second answer would replace the results, and the address, under the hand that clicks on one.
+    page = site.open("/memory")
+    _find(page, "Porto")
+    page.wait_for_selector("#results .item >> nth=0")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.locator("#q").blur()
+    page.wait_for_timeout(500)
+    assert asked == []
+    page.click("summary >> text=Filters")
+    page.select_option("#state", "all")
+    page.wait_for_url(lambda address: "state=all" in str(address))
+
+
+def test_a_slow_search_gives_way_to_what_was_typed_since(site: Site) -> None:
+    page = site.open("/memory")
+    page.route("**/memory?*", lambda route: (page.wait_for_timeout(2000), route.continue_()))
+    for letters in ("Li", "sb", "on"):
+        page.type("#q", letters)
+        page.wait_for_timeout(400)
+    page.wait_for_url(lambda address: "q=Lisbon" in str(address))
+
+
 def test_what_is_put_away_comes_back_with_undo(site: Site) -> None:
     page = site.open("/memory/talk3.0@u0")
     page.click("button >> text=Never recall")
