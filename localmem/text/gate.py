@@ -199,25 +199,26 @@ def is_placeholder(text: str) -> bool:
 
 
 def is_loop(text: str) -> bool:
-    """Whether a text repeats itself: a phrase three times in a row, or few phrases over and over."""
+    """Whether a text repeats itself: a phrase again and again in a row, or few phrases over and over."""
     tokens = words(text)
     return _repeats_phrase(tokens) or (len(tokens) > 23 and _share_of_new(tokens) < 0.6)
 
 
 def _repeats_phrase(tokens: Sequence[str]) -> bool:
-    longest = len(tokens) // 3
+    """Whether one word stands four times in a row, two words three times, or a longer phrase twice and half again."""
+    least = {1: 4, 2: 6}
     return any(
-        any(_times(tokens, start, size) > (3 if size == 1 else 2) for start in range(len(tokens) - 3 * size + 1))
-        for size in range(1, longest + 1)
+        _longest_period(tokens, size) >= least.get(size, size * 5 / 2) for size in range(1, len(tokens) * 2 // 5 + 1)
     )
 
 
-def _times(tokens: Sequence[str], start: int, size: int) -> int:
-    """How often in a row the phrase of `size` words that begins at `start` stands there."""
-    phrase, count = tokens[start : start + size], 1
-    while tokens[start + count * size : start + (count + 1) * size] == phrase:
-        count += 1
-    return count
+def _longest_period(tokens: Sequence[str], size: int) -> int:
+    """The most words in a row of which each stands again `size` words further on, those included."""
+    longest = run = 0
+    for first, again in zip(tokens, tokens[size:], strict=False):
+        run = run + 1 if first == again else 0
+        longest = max(longest, run)
+    return longest + size
 
 
 def _share_of_new(tokens: Sequence[str]) -> float:

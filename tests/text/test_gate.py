@@ -113,9 +113,12 @@ def test_what_a_source_says_word_for_word_is_never_refused() -> None:
 def test_loops() -> None:
     assert is_loop("User likes to sail and likes to sail and likes to sail and")
     assert is_loop("no no no no")
+    assert is_loop("I'm going to the board today. I'm going to the board today. I'm going to a")
+    assert is_loop("The rest is as it was, but the last is different, but the last is different, but the last is")
     assert is_loop("他喜欢船他喜欢船他喜欢船")
     assert is_loop(", ".join(f"User is a friend of the {n}" for n in "abcdefghij"))
     assert not is_loop("User has a cat, a dog, a horse and a very, very old hen.")
+    assert not is_loop("User sails on Sunday morning, on Sunday morning above all.")
     assert not is_loop(
         "User plans to visit Bo, then Cy, then Di, and to be home for harvest before the rain comes back."
     )
