@@ -4,7 +4,7 @@
 #
 #   scripts/reproduce_table.sh PLAN DATA [DIR]
 #
-# PLAN is cpu (two cores, the starter, about an hour), gpu (one GPU of 80 GB) or a file; DATA has the data sets' files
+# PLAN is cpu (two cores, the starter, about half an hour), gpu (one GPU of 80 GB) or a file; DATA has the data sets' files
 # (scripts/fetch_data.py); DIR is runs/table-PLAN by default.
 set -euo pipefail
 if [[ $# -lt 2 ]]; then
