@@ -6,7 +6,6 @@ Errors reach the user as one line on stderr. Exit codes: 0 success, 1 failure, 2
 import os
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -70,9 +69,10 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        similar = [] if args[0] in _COMMANDS else get_close_matches(args[0], _COMMANDS, n=1)
-        if similar:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {similar[0]!r}?")
+        if args[0] not in _COMMANDS and not ctx.resilient_parsing:  # which completion asks for
+            from localmem.files import nearest
+
+            ctx.fail(f"No such command {args[0]!r}{nearest(args[0], _COMMANDS)}.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -73,11 +73,11 @@ def test_a_search_is_not_asked_again_when_the_field_is_left(site: Site) -> None:
     page = site.open("/memory")
     _find(page, "Porto")
     page.wait_for_selector("#results .item >> nth=0")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     page.locator("#q").blur()
     page.wait_for_timeout(500)
-    assert asked == []
+    assert requests == []
     page.click("summary >> text=Filters")
     page.select_option("#state", "all")
     page.wait_for_url(lambda address: "state=all" in str(address))

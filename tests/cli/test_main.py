@@ -24,8 +24,8 @@ def test_help_lists_every_command_and_each_has_its_own_help(localmem: Run) -> No
 @pytest.mark.parametrize(
     "arguments, code, message",
     [
-        (["chatt"], 2, "Did you mean 'chat'?"),
-        (["zzz"], 2, "No such command 'zzz'"),
+        (["chatt"], 2, "No such command 'chatt' (did you mean 'chat'?)."),
+        (["zzz"], 2, "No such command 'zzz'."),
         (["recall", "x", "--system", "rsumm"], 2, "did you mean 'rsum'"),
         (["remember", "absent.jsonl"], 2, "cannot read absent.jsonl"),
         (["show", "--as-of", "soon"], 2, "'soon' is not a time"),
