@@ -11,8 +11,8 @@ from scripts.gpu_check import BUDGET, Step, check, plan, run
 PLACE = {"revision": "r1", "gpu": "card, 580"}
 
 
-def step(name: str, code: str, limit: int = 60, needs: Path | None = None) -> Step:
-    return Step(name, [sys.executable, "-c", code], limit, needs)
+def step(name: str, code: str, limit: int = 60) -> Step:
+    return Step(name, [sys.executable, "-c", code], limit)
 
 
 def states(file: Path) -> dict[str, str]:
@@ -23,13 +23,10 @@ def test_a_failed_and_a_slow_step_stop_nothing(tmp_path: Path) -> None:
     steps = [
         step("bad", "import sys; print('half'); sys.exit('no driver')"),
         step("slow", "import time; time.sleep(60)", limit=1),
-        step("absent", "", needs=tmp_path / "weights"),
         step("good", "import json; print(json.dumps({'p95': 3}))"),
     ]
     assert check(steps, tmp_path / "out.json", PLACE) == 1
-    assert states(tmp_path / "out.json") == {
-        "bad": "failed", "slow": "timed out", "absent": "skipped", "good": "passed",
-    }  # fmt: skip
+    assert states(tmp_path / "out.json") == {"bad": "failed", "slow": "timed out", "good": "passed"}
     results = json.loads((tmp_path / "out.json").read_text())["steps"]
     assert "no driver" in results["bad"]["errors"]
     assert results["good"]["output"] == {"p95": 3}

@@ -58,7 +58,7 @@ def _devices() -> Iterator[Finding]:
     for name, describe in (("torch", _describe_torch), ("faiss", _describe_faiss)):
         try:
             yield Finding("device", name, "ok", describe())
-        except ImportError as error:
+        except (ImportError, OSError, RuntimeError) as error:  # FAISS for a GPU raises all three where CUDA is missing
             yield Finding("device", name, "bad", f"{error}; run scripts/setup")
     if gpu_installation.gpu_packages():
         yield _gpu()

@@ -6,6 +6,7 @@ import pytest
 
 from localmem.config import load_settings
 from localmem.llm.remote.endpoints import Endpoint
+from localmem.runtime import diagnostics
 from localmem.runtime.diagnostics import Finding, check_all
 from tests.postgres_server import PostgresServer
 
@@ -32,6 +33,16 @@ def test_settings_that_reach_beyond_this_machine_are_named(tmp_path: Path, monke
     findings = check(remote)
     for subject in ("llm.url", "server.host", "HF_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         assert findings["network", subject].state == "note"
+
+
+def test_a_search_library_that_does_not_load_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks_cuda() -> str:
+        raise RuntimeError("faiss-gpu installed but nvidia-cublas-cu12 is missing")
+
+    monkeypatch.setattr(diagnostics, "_describe_faiss", lacks_cuda)
+    finding = check({"data": tmp_path})["device", "faiss"]
+    assert finding.state == "bad"
+    assert finding.detail == "faiss-gpu installed but nvidia-cublas-cu12 is missing; run scripts/setup"
 
 
 def test_a_damaged_store_is_bad(tmp_path: Path) -> None:
