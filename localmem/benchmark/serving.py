@@ -25,19 +25,32 @@ _TIMEOUT = 600.0  # seconds for one answer
 
 
 @dataclass(frozen=True, slots=True)
+class Service:
+    """A server that clients talk to: its URL without /v1, a key for each user, and the model that they name."""
+
+    url: str
+    keys: Sequence[str]
+    model: str = "localmem"
+
+
+@dataclass(frozen=True, slots=True)
 class UserCount:
-    """A measurement with this many users. `within` is the share of turns within all limits, `passed` whether enough."""
+    """A measurement with this many users. `within` is the share of turns within all limits, `passed` whether enough.
+
+    `bare` are the figures of the same load on the backbone alone, None where that was not measured.
+    """
 
     users: int
     within: float
     passed: bool
     figures: Mapping[str, float]
+    bare: Mapping[str, float] | None = None
 
 
-def talk(url: str, keys: Sequence[str], recipe: ServeRecipe, users: int, name: str) -> tuple[list[Sample], float]:
+def talk(service: Service, recipe: ServeRecipe, users: int, name: str) -> tuple[list[Sample], float]:
     """Let the first `users` keys talk at once; returns their turns and the seconds that took."""
     gate = threading.Barrier(users)
-    clients = [_Client(url, key, recipe, f"{name}/user{number:03d}", gate) for number, key in enumerate(keys[:users])]
+    clients = [_Client(service, number, recipe, f"{name}/user{number:03d}", gate) for number in range(users)]
     threads = [threading.Thread(target=client.run, daemon=True) for client in clients]
     start = perf_counter()
     for thread in threads:
@@ -114,14 +127,15 @@ def to_aiperf(samples: Iterable[Sample], began_ns: int) -> Iterator[Json]:
 class _Client:
     """One user: sends the whole dialogue with each turn, as chat clients do, and pauses after each reply."""
 
-    def __init__(self, url: str, key: str, recipe: ServeRecipe, session: str, gate: threading.Barrier) -> None:
+    def __init__(
+        self, service: Service, number: int, recipe: ServeRecipe, session: str, gate: threading.Barrier
+    ) -> None:
         self.samples: list[Sample] = []
-        self._recipe, self._session, self._gate = recipe, session, gate
+        self._recipe, self._session, self._gate, self._model = recipe, session, gate, service.model
         self._random = Random(f"{recipe.seed}/{session}")  # noqa: S311  # pauses, not a secret
         self._messages: list[dict[str, str]] = []
-        self._client = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=_TIMEOUT, trust_env=False
-        )
+        headers = {"Authorization": f"Bearer {service.keys[number]}"}
+        self._client = httpx.Client(base_url=service.url, headers=headers, timeout=_TIMEOUT, trust_env=False)
 
     def run(self) -> None:
         recipe = self._recipe
@@ -159,7 +173,7 @@ class _Client:
 
     def _stream(self, messages: Sequence[Mapping[str, str]]) -> tuple[list[float], str, Mapping[str, int]]:
         """The times of the pieces, the reply, and the usage. Raises ValueError for an error within the stream."""
-        body = {"model": "localmem", "messages": messages, "max_tokens": self._recipe.answer, "stream": True}
+        body = {"model": self._model, "messages": messages, "max_tokens": self._recipe.answer, "stream": True}
         times, pieces, usage = list[float](), list[str](), dict[str, int]()
         options = {"stream_options": {"include_usage": True}}
         with self._client.stream("POST", "/v1/chat/completions", json={**body, **options}) as response:

@@ -7,13 +7,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from localmem.benchmark.latency.result import Sample
 from localmem.benchmark.recipes import ServeRecipe
-from localmem.benchmark.serving import UserCount, judge, largest, most_users, talk, to_aiperf, unix_ns
+from localmem.benchmark.serving import Service, UserCount, judge, largest, most_users, talk, to_aiperf, unix_ns
 from localmem.config import Settings, load_settings
+from localmem.errors import BadSettings
 from localmem.files import write_atomic
 from localmem.llm.vllm.server_process import ServerCommand, ServerProcess
 from localmem.reporting.provenance import machine, versions
@@ -26,18 +27,21 @@ def measure_serving(
 ) -> dict[str, object]:
     """The report: a row for each number of users. `export` gets every request in AIPerf's format.
 
-    Raises LLMUnavailable when the server does not start, and BadInput where `export` cannot be written.
+    Raises LLMUnavailable when the server does not start, BadInput where `export` cannot be written, and BadSettings
+    where the bare backbone is to be measured and has no URL.
     """
     settings = load_settings(config, dict(recipe.settings))
     before, records = machine(Path.cwd()), list[bytes]()
     counts = recipe.users if recipe.most is None else (recipe.most,)
-    with _server(settings, max(counts), notify) as (url, keys):
+    backbone = _backbone(settings, max(counts)) if recipe.bare else None
+    with _server(settings, max(counts), notify) as server:
 
         def measure(users: int) -> UserCount:
+            bare = judge(*talk(backbone, recipe, users, "bare"), users, recipe).figures if backbone else None
             start_ns = unix_ns()
-            samples, seconds = talk(url, keys, recipe, users, f"{users}-users")
+            samples, seconds = talk(server, recipe, users, f"{users}-users")
             records.extend(json.dumps(record).encode() + b"\n" for record in to_aiperf(samples, start_ns))
-            result = judge(samples, seconds, users, recipe)
+            result = replace(judge(samples, seconds, users, recipe), bare=bare)
             notify(_line(result, samples))
             return result
 
@@ -58,15 +62,25 @@ def measure_serving(
 def _line(result: UserCount, samples: list[Sample]) -> str:
     first = result.figures.get("p95_ttft_ms")
     failed = sum(sample.error is not None for sample in samples)
+    alone = result.bare and result.bare.get("p95_ttft_ms")
     return (
         f"{result.users} users: first token p95 {'–' if first is None else f'{first:.0f} ms'}, "
+        f"{f'of the backbone alone {alone:.0f} ms, ' if alone else ''}"
         f"{result.within:.1%} within the limits, {failed} failed"
     )
 
 
+def _backbone(settings: Settings, users: int) -> Service:
+    """The first backbone that the server asks, for clients of its own."""
+    if not settings.llm.urls:
+        raise BadSettings("bare measures the backbone alone, which has no URL here; start it and set llm.url")
+    url = settings.llm.urls[0].rstrip("/").removesuffix("/v1")
+    return Service(url, [settings.llm.api_key or "none"] * users, settings.llm.served_as or settings.model)
+
+
 @contextmanager
-def _server(settings: Settings, users: int, notify: Callable[[str], None]) -> Iterator[tuple[str, list[str]]]:
-    """A server with a new store and a key for each user, for as long as the `with` block lasts: its URL and keys."""
+def _server(settings: Settings, users: int, notify: Callable[[str], None]) -> Iterator[Service]:
+    """A server with a new store and a key for each user, for as long as the `with` block lasts."""
     keys = {secrets.token_urlsafe(16): f"user{number:03d}" for number in range(users)}
     with tempfile.TemporaryDirectory(prefix="localmem-serve-") as folder, socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -90,6 +104,6 @@ def _server(settings: Settings, users: int, notify: Callable[[str], None]) -> It
         notify(f"starting localmem serve with {settings.model} and {settings.system}")
         process.start()
         try:
-            yield f"http://127.0.0.1:{port}", list(keys)
+            yield Service(f"http://127.0.0.1:{port}", list(keys))
         finally:
             process.stop()

@@ -6,7 +6,7 @@ import pytest
 
 from localmem.benchmark.latency.result import Sample
 from localmem.benchmark.recipes import ServeRecipe
-from localmem.benchmark.serving import UserCount, judge, largest, most_users, talk, to_aiperf
+from localmem.benchmark.serving import Service, UserCount, judge, largest, most_users, talk, to_aiperf
 from tests.server.conftest import KEYS, serving
 
 
@@ -20,7 +20,7 @@ def turn(number: int, ttft: float | None = 100.0, error: str | None = None, *, w
 def test_users_talk_to_a_real_server_each_in_a_session_of_its_own(tmp_path: Path) -> None:
     recipe = ServeRecipe(users=(2,), turns=2, warm_up=1, think=0.01, answer=8)
     with serving(tmp_path, server={"keys": KEYS}) as live:
-        samples, seconds = talk(live.url, ["key-of-ann-1", "key-of-ben-1"], recipe, 2, "2-users")
+        samples, seconds = talk(Service(live.url, ["key-of-ann-1", "key-of-ben-1"]), recipe, 2, "2-users")
         logs = [live.log(user) for user in ("ann", "ben")]
     assert [sample.error for sample in samples] == [None] * 6
     assert [(sample.turn, sample.warm_up) for sample in samples] == [(1, True), (2, False), (3, False)] * 2
@@ -32,7 +32,7 @@ def test_users_talk_to_a_real_server_each_in_a_session_of_its_own(tmp_path: Path
 def test_a_refused_request_is_a_failed_turn(tmp_path: Path) -> None:
     recipe = ServeRecipe(users=(1,), turns=1, warm_up=0, think=0.0)
     with serving(tmp_path, server={"keys": KEYS}) as live:
-        samples, seconds = talk(live.url, ["no such key"], recipe, 1, "x")
+        samples, seconds = talk(Service(live.url, ["no such key"]), recipe, 1, "x")
     assert "401" in str(samples[0].error)
     result = judge(samples, seconds, 1, recipe)
     assert (result.within, result.passed) == (0.0, False)
