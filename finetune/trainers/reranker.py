@@ -151,42 +151,58 @@ def collate_lessons(examples: Sequence[Mapping[str, object]]) -> dict[str, Tenso
 
 
 class PairLearner(torch.nn.Module):
-    """A network in training: its upper layers and its head learn. `settings` go into the finished folder."""
+    """A network in training: its upper layers and its head learn. `settings` go into the finished folder.
+
+    Computes where its weights are. What the lower layers read, and which tokens are left out, is decided on the CPU.
+    """
 
     def __init__(self, shape: PairShape, weights: Mapping[str, Tensor], recipe: RerankerRecipe) -> None:
         super().__init__()
         weights = {**weights, **new_head(len(weights["embeddings.LayerNorm.weight"]))}
         self._names = [name for name in weights if shape.reads_pairs(name)]
-        self._fixed = {name: value for name, value in weights.items() if name not in self._names}
+        self._fixed = [name for name in weights if name not in self._names]
         self._shape = shape
         self._recipe = recipe
         self.learned = torch.nn.ParameterDict({_key(name): torch.nn.Parameter(weights[name]) for name in self._names})
+        for name in self._fixed:  # they move with the module, but no checkpoint holds them
+            self.register_buffer(_key(name), weights[name], persistent=False)
         self.settings: Mapping[str, object] = {}
 
     def forward(self, query: Tensor, texts: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The mean loss, and (n, texts) logits, -100 where there is no text."""
-        current = {**self._fixed, **{name: self.learned[_key(name)] for name in self._names}}
+        current = {name: self.get_buffer(_key(name)) for name in self._fixed}
+        current |= {name: self.learned[_key(name)] for name in self._names}
         network = PairNetwork(self._shape, current, float_linear(current))
+        query, texts, present = query.cpu(), texts.cpu(), labels.cpu() != _NONE
+        owners = present.nonzero()[:, 0].tolist()
         with torch.no_grad():
-            queries = network.read([row[row > 0].tolist() for row in query])
-            rows = network.read([row[row > 0].tolist() for row in texts[labels != _NONE]])
-        owners = (labels != _NONE).nonzero()[:, 0].tolist()
-        scores = network.compare(
-            [(self._drop(queries[owner]), self._drop(states)) for owner, states in zip(owners, rows, strict=True)]
-        )
-        logits = torch.full(labels.shape, float(_NONE)).masked_scatter(labels != _NONE, scores)
+            queries = network.read(_tokens(query))
+            rows = network.read(_tokens(texts[present]))
+        states = self._drop([part for owner, row in zip(owners, rows, strict=True) for part in (queries[owner], row)])
+        scores = network.compare(list(zip(states[::2], states[1::2], strict=True))).float()
+        labels, mask = labels.to(scores.device), present.to(scores.device)
+        logits = scores.new_full(labels.shape, float(_NONE)).masked_scatter(mask, scores)
         return {"loss": lesson_loss(logits, labels, self._recipe.pointwise_weight), "logits": logits}
 
-    def _drop(self, states: Tensor) -> Tensor:
+    def _drop(self, states: list[Tensor]) -> list[Tensor]:
+        """The states without a share of their tokens, but with the first."""
         if not self.training or not self._recipe.dropped_tokens:
             return states
-        mask = torch.rand(len(states)) >= self._recipe.dropped_tokens
-        mask[0] = True
-        return states[mask]
+        masks = [torch.rand(len(each)) >= self._recipe.dropped_tokens for each in states]
+        for mask in masks:
+            mask[0] = True
+        kept = torch.cat(masks).nonzero()[:, 0].to(states[0].device)
+        return list(torch.cat(states)[kept].split([int(mask.sum()) for mask in masks]))
 
     def save_pretrained(self, folder: str) -> None:
         """Write the finished reranker."""
-        save_reranker(Path(folder), self.settings, {name: self.learned[_key(name)].detach() for name in self._names})
+        trained = {name: self.learned[_key(name)].detach().cpu() for name in self._names}
+        save_reranker(Path(folder), self.settings, trained)
+
+
+def _tokens(rows: Tensor) -> list[list[int]]:
+    """The tokens of each row, without the padding."""
+    return [[token for token in row if token] for row in rows.tolist()]
 
 
 def _key(name: str) -> str:
@@ -194,33 +210,33 @@ def _key(name: str) -> str:
 
 
 def lesson_loss(logits: Tensor, labels: Tensor, pointwise_weight: float) -> Tensor:
-    """The mean over the questions of the listwise and the weighted pointwise loss."""
-    losses = [
-        _listwise(scores, kinds) + pointwise_weight * _pointwise(scores, kinds)
-        for row, kind in zip(logits, labels, strict=True)
-        for scores, kinds in [(row[kind != _NONE], kind[kind != _NONE])]
-    ]
-    return torch.stack(losses).mean()
+    """The mean over the questions of the listwise and the weighted pointwise loss, of (n, texts) logits and labels."""
+    losses = _listwise(logits, labels) + pointwise_weight * _pointwise(logits, labels)
+    return losses.mean()
 
 
-def _listwise(scores: Tensor, labels: Tensor) -> Tensor:
+def _listwise(logits: Tensor, labels: Tensor) -> Tensor:
     """Each right exchange against all wrong ones; half as much for an outdated one, which the right ones must beat."""
-    right, wrong, outdated = (scores[labels == label] for label in (RIGHT, WRONG, OUTDATED))
-    rivals = torch.logsumexp(wrong, 0)
-    loss = scores.sum() * 0
-    if len(right):
-        loss = loss + functional.softplus(rivals - right).mean()
-    if len(outdated):
-        loss = loss + 0.5 * functional.softplus(rivals - outdated).mean()
-    if len(right) and len(outdated):
-        loss = loss + 0.2 * functional.softplus(outdated.max() - right).mean()
-    return loss
+    right, outdated = labels == RIGHT, labels == OUTDATED
+    wrong = logits.masked_fill(labels != WRONG, -torch.inf)
+    lead = wrong.logsumexp(1, keepdim=True)
+    newest = logits.masked_fill(~outdated, -torch.inf).amax(1, keepdim=True)
+    loss = _mean_of(functional.softplus(lead - logits), right)
+    loss = loss + 0.5 * _mean_of(functional.softplus(lead - logits), outdated)
+    return loss + 0.2 * _mean_of(functional.softplus(newest - logits), right)
 
 
-def _pointwise(scores: Tensor, labels: Tensor) -> Tensor:
-    targets = (labels == RIGHT).float() + 0.6 * (labels == OUTDATED).float()
-    weights = torch.where(labels == RIGHT, 3.0, torch.where(labels == OUTDATED, 0.5, 1.0))
-    return (functional.binary_cross_entropy_with_logits(scores, targets, reduction="none") * weights).mean()
+def _pointwise(logits: Tensor, labels: Tensor) -> Tensor:
+    right, outdated = labels == RIGHT, labels == OUTDATED
+    targets = right.float() + 0.6 * outdated.float()
+    weights = 1.0 + 2.0 * right.float() - 0.5 * outdated.float()
+    losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    return _mean_of(losses * weights, labels != _NONE)
+
+
+def _mean_of(values: Tensor, mask: Tensor) -> Tensor:
+    """(n,) means over the places of the mask, 0 where a row has none."""
+    return values.masked_fill(~mask, 0.0).sum(1) / mask.sum(1).clamp(min=1)
 
 
 class Measures:

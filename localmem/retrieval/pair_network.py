@@ -43,7 +43,10 @@ def float_linear(weights: Mapping[str, Tensor]) -> Linear:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Texts of different lengths as rows of one padded array: their number, its width, and what is no padding."""
+    """Texts of different lengths as rows of one padded array: their number, its width, and what is no padding.
+
+    The layout is computed on the CPU and copied, so that a GPU is never waited for.
+    """
 
     count: int
     width: int
@@ -51,10 +54,10 @@ class _Rows:
     places: Tensor
 
     @classmethod
-    def of(cls, lengths: Sequence[int]) -> "_Rows":
-        width = max(lengths)
-        mask = torch.arange(width)[None] < torch.tensor(lengths)[:, None]
-        return cls(len(lengths), width, mask, mask.flatten().nonzero()[:, 0])
+    def of(cls, lengths: Sequence[int], device: torch.device) -> "_Rows":
+        mask = _first_places(lengths, max(lengths))
+        places = mask.flatten().nonzero()[:, 0]
+        return cls(len(lengths), max(lengths), mask.to(device), places.to(device))
 
     def pad(self, states: Tensor) -> Tensor:
         """(count, width, ...) of (tokens, ...), zeros where there is padding."""
@@ -66,8 +69,16 @@ class _Rows:
         return states.flatten(0, 1)[self.places]
 
 
+def _first_places(lengths: Sequence[int], width: int) -> Tensor:
+    """(n, width) on the CPU: for each length whether a place is among the first so many."""
+    return torch.arange(width)[None] < torch.tensor(lengths)[:, None]
+
+
 class PairNetwork:
-    """`weights` by their names in BERT, and the head's; `linear` computes the linear layers."""
+    """`weights` by their names in BERT, and the head's; `linear` computes the linear layers.
+
+    Computes where the weights are.
+    """
 
     def __init__(self, shape: PairShape, weights: Mapping[str, Tensor], linear: Linear) -> None:
         self.shape = shape
@@ -77,25 +88,30 @@ class PairNetwork:
     def read(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
         """The (tokens, width) states of each text after the lower layers."""
         lengths = list(map(len, texts))
-        rows = _Rows.of(lengths)
-        tokens = torch.tensor([token for text in texts for token in text])
+        rows = _Rows.of(lengths, self._device)
+        tokens = torch.tensor([token for text in texts for token in text], device=self._device)
         states = self._weights[WORDS][tokens] + self._weights[POSITIONS][rows.places % rows.width]
         states = self._norm("embeddings", states + self._weights[KINDS][0])
-        hidden = torch.zeros(rows.count, 1, 1, rows.width).masked_fill(~rows.mask[:, None, None], _HIDDEN)
+        hidden = ~rows.mask[:, None, None] * _HIDDEN
         for layer in range(self.shape.split):
             states = self._block(layer, states, rows, hidden)
         return list(states.split(lengths))
 
     def compare(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """The score of each query with its text, both as `read` gave them."""
-        rows = _Rows.of([len(query) + len(text) for query, text in pairs])
+        lengths = [len(query) for query, _ in pairs]
+        rows = _Rows.of([len(query) + len(text) for query, text in pairs], self._device)
         states = torch.cat([part for pair in pairs for part in pair])
-        first = torch.arange(rows.width)[None] < torch.tensor([len(query) for query, _ in pairs])[:, None]
+        first = _first_places(lengths, rows.width).to(self._device)
         across = first[:, None, :, None] != first[:, None, None, :]
         attention = across * self.shape.crossing + ~rows.mask[:, None, None] * _HIDDEN
         for layer in range(self.shape.split, self.shape.layers):
             states = self._block(layer, states, rows, attention)
-        return self._head(rows.pad(states.float()), first, rows.mask & ~first)
+        return self._head(rows.pad(states.float()), first, rows.mask & ~first, max(lengths))
+
+    @property
+    def _device(self) -> torch.device:
+        return self._weights[WORDS].device
 
     def _block(self, layer: int, states: Tensor, rows: _Rows, attention: Tensor) -> Tensor:
         name = f"encoder.layer.{layer}"
@@ -111,9 +127,8 @@ class PairNetwork:
         scale, shift = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
         return functional.layer_norm(states.float(), scale.shape, scale, shift, self.shape.epsilon)
 
-    def _head(self, states: Tensor, in_query: Tensor, in_text: Tensor) -> Tensor:
-        """(n,) scores of (n, tokens, width) states."""
-        width = int(in_query.sum(1).max())
+    def _head(self, states: Tensor, in_query: Tensor, in_text: Tensor, width: int) -> Tensor:
+        """(n,) scores of (n, tokens, width) states; no query has more than `width` tokens."""
         unit = functional.normalize(states, dim=-1, eps=1e-6)
         near = (unit[:, :width] @ unit.transpose(1, 2)).masked_fill(~in_text[:, None], -1.0).amax(-1)
         queries = in_query[:, :width].float()
@@ -131,7 +146,7 @@ def _mean_direction(states: Tensor, mask: Tensor) -> Tensor:
 def _attend(heads: Tensor, attention: Tensor) -> Tensor:
     """Attention within (3, n, heads, tokens, size) queries, keys and values."""
     query, key, value = heads
-    if not torch.is_grad_enabled():
+    if query.device.type != "cpu" or not torch.is_grad_enabled():
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=attention.to(query.dtype))
     # Written out: on a CPU the gradient of the fused one took twice as long as all the rest of the training.
     scores = (query @ key.transpose(-1, -2)).float() * query.shape[-1] ** -0.5 + attention

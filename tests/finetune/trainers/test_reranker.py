@@ -9,11 +9,12 @@ import torch
 
 import finetune.trainers.reranker as reranker_training
 from finetune.reranker_lessons import OUTDATED, RIGHT, WRONG, Lesson, hold_out_people, read_lessons, sample_texts
-from finetune.trainers.reranker import RerankerRecipe, lesson_loss, train
+from finetune.trainers.reranker import PairLearner, RerankerRecipe, lesson_loss, train
 from finetune.trainers.training import CHECKPOINTS, TrainingJob
 from localmem.errors import BadInput
 from localmem.factory import reranker
 from localmem.retrieval.bm25 import BM25Retriever
+from localmem.retrieval.split_reranker import base_weights
 from tests.finetune.small import small_encoder
 
 ANIMALS = ("dog", "cat", "horse", "goat", "duck", "hen")
@@ -151,6 +152,60 @@ def test_the_loss_falls_when_the_right_text_leads_and_the_outdated_one_follows()
     assert losses == sorted(losses)
     nothing = lesson_loss(torch.tensor([[-4.0, -4.0]]), torch.tensor([[WRONG, WRONG]]), 0.3)
     assert 0 < nothing < lesson_loss(torch.tensor([[4.0, 4.0]]), torch.tensor([[WRONG, WRONG]]), 0.3)
+
+
+def test_questions_without_a_right_or_a_wrong_text_leave_the_gradient_finite() -> None:
+    logits = torch.zeros(3, 3, requires_grad=True)
+    labels = torch.tensor([[RIGHT, RIGHT, -100], [WRONG, OUTDATED, WRONG], [OUTDATED, OUTDATED, RIGHT]])
+    loss = lesson_loss(logits, labels, 0.3)
+    loss.backward()
+    assert loss.isfinite()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    assert logits.grad[0, 2] == 0
+
+
+BATCH = {
+    "query": torch.tensor([[2, 5, 0], [2, 6, 7]]),
+    "texts": torch.tensor([[[2, 5, 6, 9], [2, 7, 0, 0]], [[2, 6, 5, 8], [0, 0, 0, 0]]]),
+    "labels": torch.tensor([[RIGHT, WRONG], [WRONG, -100]]),
+}
+
+
+def new_learner(base: Path) -> PairLearner:
+    return PairLearner(*base_weights(base, 1), RerankerRecipe(split_layers=1))
+
+
+def test_a_step_computes_on_the_device_of_the_weights(base: Path) -> None:
+    """A meta tensor cannot be combined with one of the CPU, so nothing that is computed was left there."""
+    learner = new_learner(base).to("meta")
+    result = learner(**BATCH)
+    result["loss"].backward()
+    assert result["logits"].is_meta
+    assert all(weight.grad is not None and weight.grad.is_meta for weight in learner.learned.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_computes_the_losses_and_gradients_of_a_cpu(base: Path) -> None:
+    learner = new_learner(base).eval()  # no token is left out
+    results = {}
+    for device in ("cpu", "cuda"):
+        learner.zero_grad()
+        result = learner.to(device)(**{name: value.to(device) for name, value in BATCH.items()})
+        result["loss"].backward()
+        gradients = torch.cat([weight.grad.flatten().cpu() for weight in learner.learned.values()])
+        results[device] = result["logits"].detach().cpu(), gradients
+    for on_cpu, on_gpu in zip(*results.values(), strict=True):
+        torch.testing.assert_close(on_gpu, on_cpu, atol=1e-3, rtol=1e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_trains_in_bfloat16(base: Path, tmp_path: Path) -> None:
+    data = write_people(tmp_path / "people", "a-1", "a-2", "b-1")
+    result = train(make_job(base, data, tmp_path / "run", epochs=15, precision="bfloat16"))
+    assert result.measures["mrr"] > 0.9
 
 
 def test_a_trained_reranker_finds_the_evidence_of_other_people(base: Path, tmp_path: Path) -> None:
