@@ -61,6 +61,8 @@ class RerankerRecipe(TrainingRecipe):
     """Share of the tokens that are left out while training, at random."""
     pointwise_weight: float = Field(0.3, ge=0)
     """Weight of the pointwise loss."""
+    absent_rival: bool = False
+    """Let a further wrong text at logit 0 stand for "not there": a reader's sentence must beat it to be quoted."""
     epochs: float = Field(2.0, gt=0)
     """Passes over the training data, at most."""
     batch_size: int = Field(4, ge=1)
@@ -182,7 +184,9 @@ class PairLearner(torch.nn.Module):
         scores = network.compare(list(zip(states[::2], states[1::2], strict=True))).float()
         labels, mask = labels.to(scores.device), present.to(scores.device)
         logits = scores.new_full(labels.shape, float(_NONE)).masked_scatter(mask, scores)
-        return {"loss": lesson_loss(logits, labels, self._recipe.pointwise_weight), "logits": logits}
+        recipe = self._recipe
+        loss = lesson_loss(logits, labels, recipe.pointwise_weight, absent_rival=recipe.absent_rival)
+        return {"loss": loss, "logits": logits}
 
     def _drop(self, states: list[Tensor]) -> list[Tensor]:
         """The states without a share of their tokens, but with the first."""
@@ -209,17 +213,18 @@ def _key(name: str) -> str:
     return name.replace(".", "/")
 
 
-def lesson_loss(logits: Tensor, labels: Tensor, pointwise_weight: float) -> Tensor:
+def lesson_loss(logits: Tensor, labels: Tensor, pointwise_weight: float, *, absent_rival: bool = False) -> Tensor:
     """The mean over the questions of the listwise and the weighted pointwise loss, of (n, texts) logits and labels."""
-    losses = _listwise(logits, labels) + pointwise_weight * _pointwise(logits, labels)
+    losses = _listwise(logits, labels, absent_rival=absent_rival) + pointwise_weight * _pointwise(logits, labels)
     return losses.mean()
 
 
-def _listwise(logits: Tensor, labels: Tensor) -> Tensor:
+def _listwise(logits: Tensor, labels: Tensor, *, absent_rival: bool) -> Tensor:
     """Each right exchange against all wrong ones; half as much for an outdated one, which the right ones must beat."""
     right, outdated = labels == RIGHT, labels == OUTDATED
     wrong = logits.masked_fill(labels != WRONG, -torch.inf)
-    lead = wrong.logsumexp(1, keepdim=True)
+    rivals = torch.cat([wrong, torch.zeros_like(wrong[:, :1])], 1) if absent_rival else wrong
+    lead = rivals.logsumexp(1, keepdim=True)
     newest = logits.masked_fill(~outdated, -torch.inf).amax(1, keepdim=True)
     loss = _mean_of(functional.softplus(lead - logits), right)
     loss = loss + 0.5 * _mean_of(functional.softplus(lead - logits), outdated)

@@ -154,10 +154,19 @@ def test_the_loss_falls_when_the_right_text_leads_and_the_outdated_one_follows()
     assert 0 < nothing < lesson_loss(torch.tensor([[4.0, 4.0]]), torch.tensor([[WRONG, WRONG]]), 0.3)
 
 
+def test_a_right_text_must_also_beat_the_rival_that_nothing_is_there() -> None:
+    labels = torch.tensor([[RIGHT, WRONG, -100]])
+    likely, unlikely = torch.tensor([[4.0, -4.0, -100.0]]), torch.tensor([[-4.0, -12.0, -100.0]])
+    alone = [lesson_loss(logits, labels, 0.0).item() for logits in (likely, unlikely)]
+    beside = [lesson_loss(logits, labels, 0.0, absent_rival=True).item() for logits in (likely, unlikely)]
+    assert alone[0] == pytest.approx(alone[1])
+    assert beside[0] < 0.1 < 3.0 < beside[1]
+
+
 def test_questions_without_a_right_or_a_wrong_text_leave_the_gradient_finite() -> None:
     logits = torch.zeros(3, 3, requires_grad=True)
     labels = torch.tensor([[RIGHT, RIGHT, -100], [WRONG, OUTDATED, WRONG], [OUTDATED, OUTDATED, RIGHT]])
-    loss = lesson_loss(logits, labels, 0.3)
+    loss = lesson_loss(logits, labels, 0.3, absent_rival=False)
     loss.backward()
     assert loss.isfinite()
     assert logits.grad is not None
@@ -173,7 +182,7 @@ BATCH = {
 
 
 def new_learner(base: Path) -> PairLearner:
-    return PairLearner(*base_weights(base, 1), RerankerRecipe(split_layers=1))
+    return PairLearner(*base_weights(base, 1), RerankerRecipe(split_layers=1, absent_rival=True))
 
 
 def test_a_step_computes_on_the_device_of_the_weights(base: Path) -> None:
