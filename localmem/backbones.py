@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localmem.config import Settings
-from localmem.errors import LocalmemError, MissingExtra
+from localmem.errors import BadSettings, LocalmemError, MissingExtra
 from localmem.llm.device import one_at_a_time
 from localmem.llm.gpu_installation import require_gpu
 from localmem.weights.folder import model_path, shipped_adapters
+from localmem.weights.manifest import Manifest
 
 if TYPE_CHECKING:
     from localmem.llm.base import LLM
@@ -128,6 +129,9 @@ def _own_vllm(settings: Settings, progress: Progress) -> Backbone:
     from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings
 
     path = model_path(settings.model)
+    longest, wanted = Manifest.load().entry(settings.model).context_length, settings.llm.context_length
+    if longest and wanted and wanted > longest:
+        raise BadSettings(f"llm.context_length is {wanted} and {settings.model} reads {longest} tokens; set it lower")
     settings.data.mkdir(parents=True, exist_ok=True)
     server = VllmServer(
         path,

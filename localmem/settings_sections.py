@@ -88,7 +88,8 @@ class RetrievalSettings(Section):
     memory_mb: int = Field(default=2048, ge=1)
     """Maximum megabytes of all users' indexes in memory; the least recently used are evicted and rebuilt on demand."""
     device: str = "auto"
-    """Device of the encoder, the vector index and the reranker: auto, cpu, cuda or cuda:N."""
+    """Device of the encoder, the vector index and the reranker: auto, cpu, cuda or cuda:N; auto is the GPU where there
+    is one, and the CPU for the few texts of a turn."""
     language: str = "auto"
     """Language of bm25's stemmer and stop words; `auto` detects that of each text, `none` disables both."""
 

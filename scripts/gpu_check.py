@@ -38,7 +38,8 @@ def plan(scratch: Path, model: str) -> list[Step]:
     """The steps in their order: cheap ones first, so that a missing driver is known at once."""
     python, localmem = sys.executable, [sys.executable, "-m", "localmem"]
     tests = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "-rs"]
-    backbone = json.dumps({"model": model, "llm": {"backend": "vllm", "context_length": 8192}})
+    llm = {"backend": "vllm", "context_length": 8192}  # the most of the starter, which is the default model
+    backbone = f"settings={json.dumps({'model': model, 'llm': llm})}"
     t5 = "flan-t5-base" if (ROOT / "models" / "weights" / "flan-t5-base").exists() else "t5:small"  # no weights: random
     operations = [*localmem, "finetune", "operations", "--base", t5, "--epochs", "1"]
     reranker = [*localmem, "finetune", "reranker", "--lessons", "finetune/lessons/people", "--epochs", "1"]
@@ -59,13 +60,13 @@ def plan(scratch: Path, model: str) -> list[Step]:
         Step(
             "serve",
             [*localmem, "bench", "serve", "--users", "8", "--turns", "4", "--think", "1", "--set",
-             f"settings={backbone}", "--json"],
+             "limits={ttft: 2000}", "--set", backbone, "--json"],
             240,
         ),
         Step(
             "latency",
             [*hour, "--model", model, "--system", "exchange_retrieval", "--system", "evidence", "--concurrency", "8",
-             "--past-sessions", "20", "--out", str(scratch / "latency")],
+             "--past-sessions", "20", "--set", backbone, "--out", str(scratch / "latency")],
             270,
         ),
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localmem import backbones, factory
-from localmem.config import Settings
+from localmem.config import Settings, load_settings
 from localmem.errors import BadInput, BadSettings, ModelMissing
 from localmem.retrieval.base import Retriever, Scope
 from localmem.settings_sections import RetrievalSettings
@@ -106,3 +106,10 @@ def test_the_shipped_compressor_keeps_what_people_ask_about(starter_encoder_dir:
     (key,) = factory.compressor("minilm-l6-v2-compressor", "cpu").compress([text], 0.5)
     assert {"dog", "Rex", "vet", "Tuesday"} <= set(key.replace(",", "").replace(".", "").split())
     assert "Oh well" not in key
+
+
+def test_a_context_longer_than_the_models_is_refused_before_vllm_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backbones, "find_spec", lambda name: object())
+    settings = load_settings(None, {"llm": {"backend": "vllm", "context_length": 16384}})
+    with pytest.raises(BadSettings, match=r"context_length is 16384 and smollm2-135m-instruct reads 8192 tokens"):
+        backbones._own_vllm(settings, print)

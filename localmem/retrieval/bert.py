@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,10 @@ Json = Mapping[str, Any]
 # Tokens of one call up to which numpy is used, while torch is not imported: they take 50 ms, importing torch 1.5 s.
 # Once torch is imported it is the faster of the two, most of all in bfloat16 and for several texts together.
 _FEW_TOKENS = 128
+# Tokens of one call up to which "auto" computes on the CPU although there is a GPU: a few questions. A GPU that a
+# backbone keeps busy takes turns between processes, and a forward pass is a hundred short kernels: beside vLLM a
+# question took 124 ms (median, 8 users, H100), on two cores it takes 5 to 20.
+_SOON_ON_CPU = 512
 _MAPPED: WeakValueDictionary[tuple[Path, int], np.memmap[Any, Any]] = WeakValueDictionary()  # by file and its time
 _FORMATS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
@@ -104,7 +109,7 @@ class BertEncoder:
         self._tokenizer.enable_truncation(min(layout.window, max_length or layout.window))
         self._guard = threading.Lock()
         self._numpy: NumpyBert | None = None
-        self._torch: _TorchModel | None = None
+        self._torch: dict[str, _TorchModel] = {}  # by device
 
     @property
     def on_cpu(self) -> bool:
@@ -123,7 +128,8 @@ class BertEncoder:
         if self._suits_numpy(encodings):
             pooled = self._numpy_pool([encoding.ids for encoding in encodings])
         else:
-            pooled = self.torch_model().pool([encoding.ids for encoding in encodings])
+            tokens = sum(len(encoding.ids) for encoding in encodings)
+            pooled = self.torch_model(tokens).pool([encoding.ids for encoding in encodings])
         rows = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
         return rows.astype(np.float32), [bool(encoding.overflowing) for encoding in encodings]
 
@@ -134,15 +140,16 @@ class BertEncoder:
             states = [model.read(ids, layout.layers) for ids in texts]
         return np.stack([rows[0] if layout.pooling == "cls" else rows.mean(0) for rows in states])
 
-    def torch_model(self) -> "_TorchModel":
-        """The weights on the device, loaded when first needed."""
+    def torch_model(self, tokens: int = sys.maxsize) -> "_TorchModel":
+        """The weights on the device that suits a call with so many tokens, loaded there when first needed."""
         with self._guard, one_at_a_time():
-            if self._torch is None:
-                device = resolve_device(self._device)
+            soon = self._device == "auto" and tokens <= _SOON_ON_CPU
+            device = "cpu" if soon else resolve_device(self._device)
+            if device not in self._torch:
                 cpu = fastest_cpu_dtype() if self._dtype == "auto" and device == "cpu" else "float32"
                 dtype = resolve_dtype(self._dtype, device, cpu=cpu)
-                self._torch = _TorchModel(self.layout, read_weights(self._file), device, dtype)
-            return self._torch
+                self._torch[device] = _TorchModel(self.layout, read_weights(self._file), device, dtype)
+            return self._torch[device]
 
     def _suits_numpy(self, encodings: "Sequence[Encoding]") -> bool:
         allowed = self._device in ("auto", "cpu") and self._dtype in ("auto", "float32")
@@ -163,9 +170,14 @@ class _TorchModel(BertModel):
             layout.epsilon,
             {name: torch.tensor(array).to(device=device, dtype=dtype) for name, array in weights.items()},
         )
+        # Of a GPU, each thread that computes takes memory for itself, which a backbone there leaves little of.
+        self._only_thread = None if device == "cpu" else ThreadPoolExecutor(1, "localmem-encoder")
 
     def pool(self, ids: Sequence[Sequence[int]]) -> Rows:
         """The pooled states of texts of any lengths, padded to the longest, in float32."""
+        return self._only_thread.submit(self._pool_texts, ids).result() if self._only_thread else self._pool_texts(ids)
+
+    def _pool_texts(self, ids: Sequence[Sequence[int]]) -> Rows:
         torch, width = self._library, max(map(len, ids))
         with torch.inference_mode():
             batch = torch.tensor([[*text, *[0] * (width - len(text))] for text in ids], device=self.device)

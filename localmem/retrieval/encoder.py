@@ -79,7 +79,8 @@ class SentenceEncoder:
     The weights load when first needed, once a process; a missing folder is an error at once. `checksum` is the sha256
     of the weights' file, computed if it is not given. `prefixes` go before the text of each side. `max_length` (tokens)
     narrows the model's own window: a longer text is truncated, counted in `truncated`, and a warning is logged.
-    `device` is auto, cpu, cuda or cuda:N. `dtype` auto is float16 on a GPU and on a CPU bfloat16 if it computes in that
+    `device` is auto, cpu, cuda or cuda:N; auto is the GPU where there is one, and the CPU for a few texts.
+    `dtype` auto is float16 on a GPU and on a CPU bfloat16 if it computes in that
     (up to three times as many texts a second, recall within 0.003: benchmark/results/cpu-time.md),
     else float32. Calls of many threads join; `batch_size` texts go through the model at once, by default 16 on a CPU,
     whose caches that fits, and 128 on a GPU.

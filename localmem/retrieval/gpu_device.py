@@ -19,6 +19,10 @@ from numpy.typing import NDArray
 from localmem.batching import Batched
 from localmem.errors import BadSettings
 
+# Bytes of scratch memory, which is taken once; a search that needs more takes it for its time. By itself FAISS takes
+# 1.5 GB, which a backbone on the same GPU may not leave.
+_SCRATCH = 256 * 2**20
+
 FaissObject = Any  # the stubs of FAISS lack what its Python code adds to its classes
 Result = TypeVar("Result")
 Rows = NDArray[np.float32]
@@ -81,6 +85,7 @@ class GpuDevice:
             self._released.clear()
             if self._resources is None:
                 self._resources = _faiss().StandardGpuResources()
+                self._resources.setTempMemory(_SCRATCH)
             return call(self._resources)
 
     def search(self, index: FaissObject, queries: Rows, count: int) -> Nearest:

@@ -87,7 +87,7 @@ class _Network(Protocol):
 
 
 class SplitReranker:
-    """Scores from 0 to 1 by the network in a folder. The weights load when first needed; threads wait for one another.
+    """Scores from 0 to 1 by the network in a folder. The weights load when first needed; for many threads.
 
     numpy computes until another part of the process imports torch, which is then faster. Raises ModelMissing without
     the encoder that it is based on, BadSettings for one with other weights.
@@ -130,7 +130,9 @@ class SplitReranker:
             if first is None:
                 return [_UNKNOWN] * len(texts)
             tokenizer, network = self._load()
-            logits = network.compare(first, self._read(tokenizer, network, texts)).astype(np.float64)
+            states = self._read(tokenizer, network, texts)
+        # Beside those of other threads: one comparison alone does not fill many cores.
+        logits = network.compare(first, states).astype(np.float64)
         scores = 1 / (1 + np.exp(-(self._settings.scale * logits + self._settings.shift)))
         if not np.isfinite(scores).all():
             raise BadVectors(f"{self.name} returned scores that are not finite; install localmem again")

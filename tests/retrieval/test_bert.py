@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from localmem.llm.device import Dtype
+from localmem.retrieval import bert
 from localmem.retrieval.bert import BertEncoder, read_layout
 
 TEXTS = [
@@ -37,7 +39,7 @@ def test_vectors_are_those_of_sentence_transformers(
     monkeypatch.setattr(BertEncoder, "_suits_numpy", lambda _, __: library == "numpy")
     encoder = encoder_of(starter_encoder_dir)
     rows, truncated = encoder.encode(TEXTS)
-    assert (encoder._numpy is None, encoder._torch is None) == (library == "torch", library == "numpy")
+    assert (encoder._numpy is None, not encoder._torch) == (library == "torch", library == "numpy")
     reference = SentenceTransformer(str(starter_encoder_dir), device="cpu", local_files_only=True)
     assert rows == pytest.approx(reference.encode(TEXTS, show_progress_bar=False), abs=1e-5)
     assert not any(truncated)
@@ -66,6 +68,28 @@ def test_few_tokens_go_through_numpy_until_torch_is_imported(
     assert encoder._suits_numpy(few)
     assert not encoder._suits_numpy(many)
     assert not half._suits_numpy(few)
+
+
+def test_a_question_is_not_left_to_a_gpu_that_others_keep_busy(
+    starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = read_layout(starter_encoder_dir)
+    assert layout is not None
+    monkeypatch.setattr(bert, "resolve_device", lambda name: "meta" if name == "auto" else name)
+    monkeypatch.setattr(bert.BertEncoder, "_suits_numpy", lambda *_: False)
+    auto, cpu = (BertEncoder(starter_encoder_dir, layout, device, "auto", None) for device in ("auto", "cpu"))
+    assert np.array_equal(auto.encode(TEXTS[:1])[0], cpu.encode(TEXTS[:1])[0])
+    used: list[tuple[str, str]] = []
+
+    def record(model: bert._TorchModel, ids: list[list[int]]) -> np.ndarray:
+        used.append((model.device, threading.current_thread().name.partition("_")[0]))
+        return np.ones((len(ids), 384), np.float32)
+
+    monkeypatch.setattr(bert._TorchModel, "_pool_texts", record)
+    auto.encode(TEXTS[:1])
+    auto.encode(TEXTS * 10)
+    assert used == [("cpu", "MainThread"), ("meta", "localmem-encoder")]
+    assert not auto.on_cpu
 
 
 @pytest.mark.parametrize("supported", [True, False])

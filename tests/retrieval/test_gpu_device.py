@@ -25,6 +25,9 @@ class Scratch:
         self.meeting = threading.Barrier(2)
         self.overlaps = 0
 
+    def setTempMemory(self, size: int) -> None:  # noqa: N802  # FAISS's name
+        assert size < 2**30
+
     def use(self) -> None:
         try:
             self.meeting.wait(timeout=0.2)

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from safetensors.torch import load_file
 
 from localmem import factory
 from localmem.errors import BadSettings, ModelDamaged
+from localmem.retrieval.bert_model import Rows
 from localmem.retrieval.pair_network import PairNetwork, float_linear, new_head
 from localmem.retrieval.split_reranker import (
     WEIGHTS,
@@ -21,6 +24,7 @@ from localmem.retrieval.split_reranker import (
     base_weights,
     save_reranker,
 )
+from localmem.retrieval.torch_pairs import TorchPairs
 from localmem.weights.folder import damaged_files
 from localmem.weights.manifest import Manifest
 
@@ -122,6 +126,21 @@ def test_only_the_texts_read_last_stay_in_memory(folder: Path, monkeypatch: pyte
     reranker = SplitReranker(folder)
     reranker.score(QUERY, TEXTS)
     assert 0 < reranker._tokens == sum(map(len, reranker._states.values())) <= 20
+
+
+def test_threads_compare_beside_one_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for the other within its comparison, which it would do for ever if they took turns."""
+    reranker, both = SplitReranker(folder), threading.Barrier(2, timeout=30)
+    expected = [reranker.score(query, TEXTS) for query in (QUERY, "Who?")]
+    compare = TorchPairs.compare
+
+    def meet(network: TorchPairs, query: Rows, texts: Sequence[Rows]) -> Rows:
+        both.wait()
+        return compare(network, query, texts)
+
+    monkeypatch.setattr(TorchPairs, "compare", meet)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda query: reranker.score(query, TEXTS), (QUERY, "Who?"))) == expected
 
 
 def test_other_weights_of_the_encoder_are_refused(folder: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localmem.errors import MissingExtra, ModelMissing
+from localmem.errors import BadSettings, MissingExtra, ModelMissing
 from localmem.llm.device import core_count, fastest_cpu_dtype
 from localmem.llm.vllm.server_process import Progress, ServerCommand, ServerProcess
 
@@ -72,6 +72,9 @@ class VllmServer(ServerProcess):
     ) -> None:
         if not (path / "config.json").is_file():
             raise ModelMissing(f"no model in {path}; get it with `localmem models pull`")
+        on_gpu = _on_gpu()
+        if on_gpu and settings.lora and settings.dtype == "float32":
+            raise BadSettings("vLLM applies adapters on a GPU in bfloat16 or float16 alone; set llm.dtype to auto")
         with socket.socket() as probe:
             probe.bind((_HOST, 0))
             port: int = probe.getsockname()[1]
@@ -79,7 +82,6 @@ class VllmServer(ServerProcess):
         self.adapter_slots = settings.adapter_slots
         self.api_key = secrets.token_urlsafe(24)
         self.url = f"http://{_HOST}:{port}"
-        on_gpu = _on_gpu()
         how = ServerCommand(
             name=f"vLLM ({name})",
             command=_command(path, name, port, settings, on_gpu=on_gpu),

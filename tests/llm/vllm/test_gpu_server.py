@@ -44,7 +44,7 @@ def adapters(starter_llm_dir: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def served(
     adapters: dict[str, Path], starter_llm_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RemoteLLM]:
-    settings = VllmSettings(dtype="float32", lora=True, adapter_slots=ADAPTERS, gpu_memory=0.4)
+    settings = VllmSettings(lora=True, adapter_slots=ADAPTERS, gpu_memory=0.4)
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     with VllmServer(starter_llm_dir, name="starter", log=log, settings=settings) as server:
         llm = RemoteLLM(server.url, name="starter", tokenizer=starter_llm_dir, api_key=server.api_key, server=server)
@@ -65,7 +65,7 @@ def prompts(adapters: dict[str, Path]) -> list[Prompt]:
 def test_six_adapters_and_the_base_answer_in_one_batch(
     served: RemoteLLM, adapters: dict[str, Path], starter_llm_dir: Path
 ) -> None:
-    own = TransformersLLM(starter_llm_dir, name="starter", device="cuda", dtype="float32", adapters=adapters)
+    own = TransformersLLM(starter_llm_dir, name="starter", device="cuda", dtype="bfloat16", adapters=adapters)
     asked = prompts(adapters)
     spread = set()
     for prompt, theirs, ours in zip(asked, served.generate(asked), own.generate(asked), strict=True):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from localmem.errors import BadSettings
 from localmem.llm.vllm import vllm_server
 from localmem.llm.vllm.vllm_server import VllmServer, VllmSettings, _command
 
@@ -54,6 +55,13 @@ def test_its_threads_spin_as_openmp_would_have_them_whatever_this_programs_do() 
     on_cpu, on_gpu = (vllm_server._environment(VllmSettings(), "key", on_gpu=where) for where in (False, True))
     assert on_cpu["GOMP_SPINCOUNT"] == "300000"
     assert "GOMP_SPINCOUNT" not in on_gpu
+
+
+def test_adapters_in_single_precision_are_refused_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_server, "_on_gpu", lambda: True)
+    (tmp_path / "config.json").touch()
+    with pytest.raises(BadSettings, match=r"set llm\.dtype to auto"):
+        VllmServer(tmp_path, name="m", log=tmp_path / "log", settings=VllmSettings(dtype="float32", lora=True))
 
 
 def test_a_cpu_build_does_not_chunk_prompts() -> None:
