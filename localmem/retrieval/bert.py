@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from localmem.llm.device import Dtype, fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
+from localmem.llm.device import Dtype, core_count, fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
 from localmem.retrieval.bert_model import WORDS, Array, BertModel, NumpyBert, Rows, one_blas_thread
 from localmem.weights.folder import checksum
 
@@ -33,10 +33,10 @@ Json = Mapping[str, Any]
 # Tokens of one call up to which numpy is used, while torch is not imported: they take 50 ms, importing torch 1.5 s.
 # Once torch is imported it is the faster of the two, most of all in bfloat16 and for several texts together.
 _FEW_TOKENS = 128
-# Tokens of one call up to which "auto" computes on the CPU although there is a GPU: a few questions. A GPU that a
-# backbone keeps busy takes turns between processes, and a forward pass is a hundred short kernels: beside vLLM a
-# question took 124 ms (median, 8 users, H100), on two cores it takes 5 to 20.
-_SOON_ON_CPU = 512
+# Tokens of one call, for each core, up to which "auto" computes on the CPU although there is a GPU: the questions of
+# the moment, in some 30 ms. A GPU that a backbone keeps busy takes turns between processes, and a forward pass is a
+# hundred short kernels: beside vLLM a question took 124 ms (median, 8 users, H100), on two cores it takes 5 to 20.
+_SOON_ON_A_CORE = 128
 _MAPPED: WeakValueDictionary[tuple[Path, int], np.memmap[Any, Any]] = WeakValueDictionary()  # by file and its time
 _FORMATS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
 
@@ -143,7 +143,7 @@ class BertEncoder:
     def torch_model(self, tokens: int = sys.maxsize) -> "_TorchModel":
         """The weights on the device that suits a call with so many tokens, loaded there when first needed."""
         with self._guard, one_at_a_time():
-            soon = self._device == "auto" and tokens <= _SOON_ON_CPU
+            soon = self._device == "auto" and tokens <= _SOON_ON_A_CORE * core_count()
             device = "cpu" if soon else resolve_device(self._device)
             if device not in self._torch:
                 cpu = fastest_cpu_dtype() if self._dtype == "auto" and device == "cpu" else "float32"

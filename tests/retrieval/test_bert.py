@@ -75,6 +75,7 @@ def test_a_question_is_not_left_to_a_gpu_that_others_keep_busy(
 ) -> None:
     layout = read_layout(starter_encoder_dir)
     assert layout is not None
+    monkeypatch.setattr(bert, "core_count", lambda: 2)
     monkeypatch.setattr(bert, "resolve_device", lambda name: "meta" if name == "auto" else name)
     monkeypatch.setattr(bert.BertEncoder, "_suits_numpy", lambda *_: False)
     auto, cpu = (BertEncoder(starter_encoder_dir, layout, device, "auto", None) for device in ("auto", "cpu"))
