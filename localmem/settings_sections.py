@@ -38,8 +38,8 @@ class LLMSettings(Section):
     as fits, with Ollama the Modelfile's num_ctx, else 8192."""
     arguments: tuple[str, ...] = ()
     """Extra command-line arguments for a vLLM server that localmem starts."""
-    gpu_memory: float = Field(default=0.9, gt=0, le=1)
-    """Share of each GPU's memory for that server."""
+    gpu_memory: float = Field(default=0.85, gt=0, le=1)
+    """Share of each GPU's memory for that server; it takes some more, as do the encoder and the indexes beside it."""
     tensor_parallel: int = Field(default=1, ge=1)
     """Number of GPUs that share the weights of that server."""
     kv_cache: Literal["auto", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2"] = "auto"

@@ -49,7 +49,7 @@ class VllmSettings:
     lora: bool = False
     adapter_slots: int = 4
     adapter_rank: int = 32
-    gpu_memory: float = 0.9
+    gpu_memory: float = 0.85
     tensor_parallel: int = 1
     kv_cache: str = "auto"
     arguments: Sequence[str] = ()
