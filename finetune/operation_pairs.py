@@ -19,8 +19,8 @@ from localmem.errors import BadInput, requires
 from localmem.evaluation.datasets.labelled_pairs import LabelledPair, read_operations
 from localmem.files import JsonlLog
 from localmem.llm.base import LLM
+from localmem.summaries.summarize import Summarizer
 from localmem.systems.carecall.memory_update import remaining, update
-from localmem.text.summarize import Summarizer
 from localmem.types import Session
 
 

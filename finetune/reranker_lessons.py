@@ -15,7 +15,7 @@ from localmem.evaluation.datasets import longmemeval, scenarios
 from localmem.evaluation.evidence_retrieval import build_exchanges
 from localmem.retrieval.base import Retriever
 from localmem.text.dialogue import transcript
-from localmem.text.utterances import split_sentences
+from localmem.turns.utterances import split_sentences
 from localmem.types import Session, Turn
 
 WRONG, RIGHT, OUTDATED = 0, 1, 2

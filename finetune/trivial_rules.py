@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from finetune.grading import SEGMENT, Answer, read_segments
 from finetune.traces.trace import Trace
 from localmem.segmentation.segmenters import segments_json
-from localmem.text.grounding import words
+from localmem.text.parse import words
 from localmem.types import Completion
 
 

@@ -22,8 +22,8 @@ from localmem.config import Settings, load_settings
 from localmem.errors import BadInput
 from localmem.runtime import Runtime
 from localmem.store import Receipt, UnitHistory
-from localmem.text.pins import recall_with_pins
 from localmem.times.zones import in_zone
+from localmem.turns.pins import recall_with_pins
 from localmem.types import Hit, Message, Recall, Reply, Role, Session, Turn, Unit
 
 if TYPE_CHECKING:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from localmem.retrieval.base import EmbeddingCache, Encoder, Reranker, Retriever
     from localmem.retrieval.encoder import CachedEncoder
     from localmem.segmentation import Segmenter
+    from localmem.summaries.grounded_stages import GroundedParts
     from localmem.text.compress import Compressor
-    from localmem.text.grounded_stages import GroundedParts
 
 __all__ = [
     "SYSTEMS",
@@ -118,7 +118,7 @@ def stages(settings: Settings, llm: "LLM") -> "LLM":
         name = (model and model.statements) or "none"
     if name == "none" or settings.retrieval.retriever == "bm25":
         return llm
-    from localmem.text.grounded_stages import GroundedStages
+    from localmem.summaries.grounded_stages import GroundedStages
 
     return GroundedStages(llm, lambda: _grounded_parts(name, settings.retrieval.device))
 
@@ -126,8 +126,8 @@ def stages(settings: Settings, llm: "LLM") -> "LLM":
 @cache
 def _grounded_parts(name: str, device: str) -> "GroundedParts":
     from localmem.segmentation.texttiling import TextTiling
-    from localmem.text.grounded_stages import GroundedParts
-    from localmem.text.statements import StatementModel, StatementSelector
+    from localmem.summaries.grounded_stages import GroundedParts
+    from localmem.summaries.statements import StatementModel, StatementSelector
 
     model = StatementModel.load(model_folder(name))
     base, classifier = _base_encoder(model.base, device), _OPERATIONS
@@ -301,7 +301,7 @@ def compressor(name: str, device: str = "auto") -> "Compressor":
 
 def trained_summarizer(name: str, llm: "LLM") -> "LLM":
     """A trained T5 or BART in place of the LLM, by its name in the manifest or its folder."""
-    from localmem.text.trained_summaries import TrainedSummaries
+    from localmem.summaries.trained_summaries import TrainedSummaries
 
     return TrainedSummaries(llm, lambda: model_folder(name))
 

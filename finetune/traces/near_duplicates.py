@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from finetune.traces.trace import Trace
-from localmem.text.grounding import words
+from localmem.text.parse import words
 
 SIMILAR = 0.8  # Jaccard index of the triples, from which two texts are nearly the same
 _SIZE = 3

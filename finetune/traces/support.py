@@ -15,8 +15,8 @@ from functools import cache
 from itertools import pairwise
 
 from localmem.evaluation.metrics.replies import abstains
-from localmem.text.grounding import Sources, fold, words
-from localmem.text.parse import sentences
+from localmem.grounding.sources import Sources
+from localmem.text.parse import fold, sentences, words
 
 COVERED = 0.3  # share of a statement's words that the source must hold
 ALIKE = 0.5  # share of its plain words that a sentence holds which says the same, or contradicts it

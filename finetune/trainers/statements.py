@@ -20,7 +20,7 @@ from localmem.errors import BadInput
 from localmem.evaluation.datasets.scenarios import Person, read_people
 from localmem.files import read_text
 from localmem.resources import resource
-from localmem.text.statements import CUES, Floats, StatementModel, sentence_features, split_statements
+from localmem.summaries.statements import CUES, Floats, StatementModel, sentence_features, split_statements
 
 Mask = NDArray[np.bool_]
 

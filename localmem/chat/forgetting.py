@@ -17,8 +17,14 @@ from itertools import dropwhile, pairwise
 from localmem.journal import Journal
 from localmem.memory import Memory
 from localmem.text.dialogue import day
-from localmem.text.forget_requests import ForgetRequest, is_restore_request, is_undo_request, read_forget_request, terms
-from localmem.text.grounding import words
+from localmem.text.parse import words
+from localmem.turns.forget_requests import (
+    ForgetRequest,
+    is_restore_request,
+    is_undo_request,
+    read_forget_request,
+    terms,
+)
 from localmem.types import Change, Hide, Recall, Restore, Session, SetNote, Turn
 
 NOT_CHANGED = (

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from localmem.bank import Bank
+from localmem.grounding.planted import crosses, find_signs, is_planted
 from localmem.retrieval.views import SIDE_MARK
-from localmem.text.planted import crosses, find_signs, is_planted
 from localmem.text.provenance import DOCUMENT, FOREIGN, origin_of, split_message
 from localmem.types import AddUnit, Change, Hide, Origin, Restore, Session, Turn, Unit
 

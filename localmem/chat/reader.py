@@ -24,10 +24,10 @@ from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model, describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
 from localmem.text.dialogue import day
-from localmem.text.lists import LAST, named_item, split_items
 from localmem.text.provenance import origin_of
-from localmem.text.utterances import asks_about_replies, asks_only, describe_asking, is_english
 from localmem.times.annotate import show_times, with_spans
+from localmem.turns.lists import LAST, named_item, split_items
+from localmem.turns.utterances import asks_about_replies, asks_only, describe_asking, is_english
 from localmem.types import Hit, Recall, Session, Unit, Working
 
 NOT_KNOWN = "You haven't told me that."

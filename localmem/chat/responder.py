@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from localmem.chat.forgetting import NOT_CHANGED
 from localmem.chat.reader import Reader
+from localmem.grounding.planted import is_planted
 from localmem.llm.base import LLM, alternate, required_abilities
 from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.text.dialogue import Count, day
-from localmem.text.pins import recall_with_pins
-from localmem.text.planted import is_planted
 from localmem.text.provenance import FOREIGN, origin_of
+from localmem.turns.pins import recall_with_pins
 from localmem.types import CUT, Completion, FreeText, Message, Prompt, Recall, Reply, Session, Turn
 
 # Tokens of memory that one session's dialogue may hold, and no more than half of the context: a server caches them all.

@@ -14,7 +14,7 @@ from localmem.cli.options import note
 from localmem.cli.server_chat import Messages, explain_reply
 from localmem.runtime import Runtime
 from localmem.runtime.inspection import memory_document, prompt_document, reply_document
-from localmem.text.forget_requests import request_about
+from localmem.turns.forget_requests import request_about
 from localmem.types import Completion, Prompt, Recall, Reply, Role, Session, Turn
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from localmem.evaluation.episodes import Episode
 from localmem.evaluation.metrics.text import overlap
+from localmem.grounding.gate import is_usable
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, array, generate_usable, integer, record, string
 from localmem.prompts import render
-from localmem.text.gate import is_usable
 from localmem.types import Prompt, Session
 
 _QUESTION, _ANSWER = 200, 80  # most characters

@@ -18,13 +18,13 @@ from localmem.evaluation.datasets.readers import build_session, set_role, speake
 from localmem.evaluation.datasets.teabag import TYPE
 from localmem.evaluation.episodes import Dataset, Episode, Probe
 from localmem.evaluation.judging.judges import RIGHT
+from localmem.grounding.gate import is_usable
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, generate_usable, record, string
 from localmem.prompts import render
 from localmem.reporting.intervals import Estimate, estimate
+from localmem.summaries.summarize import Summarizer
 from localmem.text.dialogue import transcript
-from localmem.text.gate import is_usable
-from localmem.text.summarize import Summarizer
 from localmem.types import Session
 
 log = logging.getLogger(__name__)

@@ -367,7 +367,7 @@ class RetrievalParts:
 
     @cached_property
     def _sentences(self) -> evidence_retrieval.SentenceCache:
-        from localmem.text.summarize import Summarizer
+        from localmem.summaries.summarize import Summarizer
 
         summarizer = Summarizer(self._llm)
         summarizer.fallbacks = self.fallbacks

@@ -14,13 +14,13 @@ from typing import Literal, get_args
 
 from localmem.bank import Bank
 from localmem.errors import BadInput
+from localmem.grounding.gate import find_fault, normalise
 from localmem.prompts import instructions
 from localmem.retrieval.base import passage_digest
 from localmem.store import Store
 from localmem.text.dialogue import line
-from localmem.text.gate import find_fault, normalise
 from localmem.text.parse import sentences
-from localmem.text.utterances import adds_nothing, asks_only, is_denial, is_evidence, is_small_talk
+from localmem.turns.utterances import adds_nothing, asks_only, is_denial, is_evidence, is_small_talk
 from localmem.types import Change, Message, Prompt, RefusalReason, RetireUnit, SetNote, Turn, Unit
 
 Problem = Literal[

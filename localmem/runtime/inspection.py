@@ -13,10 +13,10 @@ from localmem.retrieval.base import Scope
 from localmem.store.change_log import UnitHistory
 from localmem.store.sql import Store
 from localmem.text.dialogue import dated_lines
-from localmem.text.pins import recall_with_pins
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import over_since, spans_of
 from localmem.times.periods import NO_LIMIT, Periods
+from localmem.turns.pins import recall_with_pins
 from localmem.types import Hit, Prompt, Recall, Reply, Session, Turn, Unit
 
 Document = dict[str, object]

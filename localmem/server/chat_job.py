@@ -21,7 +21,7 @@ from localmem.server.quota import check_quota
 from localmem.server.reply_stream import Pieces, ReplyStream
 from localmem.server.schemas import ChatInput, ChatRequest, MemoryMode, apply_options, check_backbone
 from localmem.server.session_manager import MatchedRequest
-from localmem.text.forget_requests import read_forget_request
+from localmem.turns.forget_requests import read_forget_request
 from localmem.types import Completion, Message, Prompt, Recall, Reply, Turn
 
 

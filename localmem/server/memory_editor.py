@@ -18,9 +18,9 @@ from localmem.runtime import Runtime
 from localmem.server.quota import check_quota
 from localmem.server.session_manager import SessionManager
 from localmem.store import Receipt
-from localmem.text.pins import PINNED
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times
+from localmem.turns.pins import PINNED
 from localmem.types import AddLink, AddUnit, Change, Hide, MarkUnit, Origin, Unit
 
 _TELLING = 20  # characters of a sentence that nobody says by chance; a shorter one counts in quotation marks

@@ -17,14 +17,14 @@ from typing import Any, Literal
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, array, generate_usable, string
 from localmem.memory import Memory
 from localmem.prompts import render
+from localmem.summaries.summarize import Summarizer, SummaryRequest, read_memories, summarize_all
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, line, new_unit, recall_units, select_fitting, statement_units
-from localmem.text.gate import Gate
-from localmem.text.summarize import Summarizer, SummaryRequest, read_memories, summarize_all
 from localmem.types import Change, Recall, Session, Turn, Unit
 
 

@@ -33,10 +33,12 @@ from typing import Any
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
 from localmem.retrieval.base import Retriever, Scope
+from localmem.summaries.summarize import Summarizer
 from localmem.systems import NEVER, Options, Parts, System
 from localmem.text.dialogue import (
     add_units,
@@ -51,8 +53,6 @@ from localmem.text.dialogue import (
     statement_units,
     utterance_units,
 )
-from localmem.text.gate import Gate
-from localmem.text.summarize import Summarizer
 from localmem.types import Change, Hit, Recall, Session, Unit
 
 UnitBuilder = Callable[[Session], Sequence[Unit]]

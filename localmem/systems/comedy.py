@@ -13,13 +13,13 @@ import json
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate
 from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
+from localmem.summaries.summarize import Summarizer
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, dated_lines, newest_units, prompt_names, statement_units
-from localmem.text.gate import Gate
-from localmem.text.summarize import Summarizer
 from localmem.types import Change, Prompt, Recall, Session, SetNote, Unit
 
 PARTS = ("portrait", "relationship", "events")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate
 from localmem.llm.structured_output import (
     answer_format,
     array,
@@ -27,7 +28,6 @@ from localmem.prompts import render
 from localmem.retrieval.base import Scope
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, by_time, dated_lines, new_unit, recall_hits, transcript
-from localmem.text.gate import Gate
 from localmem.types import Change, Completion, Exchange, Hit, Prompt, Recall, Session, Unit
 
 KINDS = (("summary",), ("knowledge", "note"), ("exchange",))  # a note is what people add by hand

@@ -28,11 +28,13 @@ from typing import Literal, get_args
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate, normalise
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, record, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
+from localmem.summaries.summarize import Summarizer
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import (
     by_time,
@@ -44,8 +46,6 @@ from localmem.text.dialogue import (
     speaker_names,
     transcript,
 )
-from localmem.text.gate import Gate, normalise
-from localmem.text.summarize import Summarizer
 from localmem.types import (
     AddUnit,
     Change,

@@ -22,6 +22,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
+from localmem.grounding.gate import Gate
 from localmem.llm.structured_output import (
     answer_format,
     array,
@@ -35,7 +36,6 @@ from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, day, line, new_unit, newest_units, recall_units, transcript
-from localmem.text.gate import Gate
 from localmem.types import Change, Completion, Prompt, Recall, Session, Turn, Unit
 
 _WRITE = "memochat/write"

@@ -24,13 +24,13 @@ from itertools import groupby
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate
 from localmem.memory import Memory
 from localmem.prompts import load, render
 from localmem.retrieval.base import Scope
+from localmem.summaries.summarize import SummaryRequest, generate_prose, summarize_all
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, by_time, dated_lines, day, exchange_units, new_unit, prompt_names
-from localmem.text.gate import Gate
-from localmem.text.summarize import SummaryRequest, generate_prose, summarize_all
 from localmem.types import Change, Exchange, Hit, MarkUnit, Recall, RetireUnit, Session, SetNote, Turn, Unit
 
 EVENTS = "events"

@@ -21,6 +21,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from localmem.bank import Bank
 from localmem.errors import BadSettings
+from localmem.grounding.gate import Gate
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback
 from localmem.memory import Memory
@@ -39,7 +40,6 @@ from localmem.text.dialogue import (
     transcript,
     utterance_units,
 )
-from localmem.text.gate import Gate
 from localmem.text.parse import complete_sentences
 from localmem.types import Change, Hit, Recall, Session, SetNote, Unit
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate
 from localmem.llm.structured_output import answer_format, array, count_fallback, generate_usable, string
 from localmem.memory import Memory
 from localmem.prompts import load, render
+from localmem.summaries.summarize import read_memories
 from localmem.systems import Options, Parts, System
 from localmem.text.dialogue import add_units, history_text, pack, utterance_units
-from localmem.text.gate import Gate
-from localmem.text.summarize import read_memories
 from localmem.types import Change, Exchange, Hit, Recall, Session, Unit
 
 _PROMPT = "summem/summarize"

@@ -1,1 +1,1 @@
-"""Working on text: how dialogues are written out, cut, parsed and summarised."""
+"""Dialogues as text: how they are written out, cut into passages, compressed and parsed."""

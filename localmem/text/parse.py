@@ -1,9 +1,10 @@
-"""Sentences out of a model's free text: numbered lists, bullets or prose.
+"""Sentences out of a model's free text (numbered lists, bullets or prose), and the words of any text.
 
 Pure functions; they do not depend on any prompt or model.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from localmem.types import Completion
@@ -15,6 +16,7 @@ _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?:\s+|$)|[。！？]+[」』”’�
 _NO_END = re.compile(  # abbreviations and initials: a full stop after them seldom ends a sentence
     r"(?i:\b(?:mr|mrs|ms|dr|prof|st|mt|vs|approx|e\.g|i\.e|cf))\.$|\b(?!I\b)[A-Z]\.$"
 )
+_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _QUOTES = {'"': '"', "“": "”", "'": "'", "‘": "’", "*": "*", "_": "_"}
 
 
@@ -82,3 +84,19 @@ def _clean(piece: str) -> str:
     while len(sentence) > 2 and _QUOTES.get(sentence[0]) == sentence[-1] and not _QUOTES.keys() & {*sentence[1:-1]}:
         sentence = sentence[1:-1].strip()
     return sentence
+
+
+def fold(word: str) -> str:
+    """A word in lower case, without accents and without an English genitive."""
+    plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'").removesuffix("'s").removesuffix("'"))
+    return "".join(letter for letter in plain if not unicodedata.combining(letter))
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, folded; a character of a language that writes no spaces is a word."""
+    return [fold(match) for match in re.findall(r"[^\W_]+(?:['’][^\W\d_]+)*", space_characters(text))]
+
+
+def space_characters(text: str) -> str:
+    """The text with blanks around each character of a language that writes no spaces."""
+    return _SPACELESS.sub(r" \g<0> ", text)

@@ -15,7 +15,7 @@ from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.evidence.units import ANSWER, STATEMENT
 from localmem.text.dialogue import dated_lines
-from localmem.text.utterances import adds_nothing, is_denial
+from localmem.turns.utterances import adds_nothing, is_denial
 from localmem.types import AddUnit, Change, Hit, JsonSchema, Recall, Session, Unit, Working
 from tests.fakes import session
 

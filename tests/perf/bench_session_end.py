@@ -18,18 +18,18 @@ from statistics import median
 from localmem import factory
 from localmem.bank import Bank
 from localmem.config import load_settings, system_options
+from localmem.grounding.gate import Gate
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Meter, Wrapper
 from localmem.reporting.provenance import machine, versions
 from localmem.resources import resource
 from localmem.retrieval.base import Retriever
 from localmem.runtime import Runtime
+from localmem.summaries.summarize import Summarizer
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.link import note_name
 from localmem.text.dialogue import add_units, statement_units, transcript
-from localmem.text.gate import Gate
-from localmem.text.summarize import Summarizer
 from localmem.transfer import read_sessions
 from localmem.types import Change, Completion, Prompt, Session, SetNote, Turn
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from localmem.classification.pair_classifier import PairModel
 from localmem.resources import resource
-from localmem.text.utterances import split_sentences
+from localmem.turns.utterances import split_sentences
 
 _SHOWN, _SENTENCES, _MOST = 4, 25, 400  # other turns; sentences of memory, and of replies, that are looked at
 Row = tuple[bool, str, list[str]]

@@ -1,4 +1,4 @@
-"""How well `localmem.text.support` tells what a reply's sentence rests on, and what no memory holds. Prints figures.
+"""How well `localmem.grounding.support` tells what a reply's sentence rests on, and what no memory holds.
 
 `python -m tests.perf.measure_support FOLDER AUTHORS`: each probe's written reply rests on its evidence, and the reply
 to another probe of this person does not. Shown are the evidence and six other turns of the user, those that share most
@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from localmem.text.grounding import words
-from localmem.text.support import Statement, read_statements
-from localmem.text.utterances import split_sentences
+from localmem.grounding.support import Statement, read_statements
+from localmem.text.parse import words
+from localmem.turns.utterances import split_sentences
 
 _OTHERS = 6
 _SKIPPED = ("forgotten", "abstention", "counterfactual")

@@ -6,8 +6,8 @@ import pytest
 
 from localmem.bank import Bank
 from localmem.chat.quarantine import WITHHELD, release, screen_session, withheld_signs, without_planted
+from localmem.grounding.planted import find_signs, is_planted
 from localmem.text.dialogue import dated_lines
-from localmem.text.planted import find_signs, is_planted
 from localmem.text.provenance import origin_of, split_message
 from localmem.types import AddUnit, Hide, Unit
 from tests.fakes import session, turns, unit

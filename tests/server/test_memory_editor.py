@@ -4,7 +4,7 @@ import pytest
 
 from localmem.errors import BadInput, Conflict, NotFound
 from localmem.server.memory_editor import MemoryEditor
-from localmem.text.pins import pinned_units
+from localmem.turns.pins import pinned_units
 from localmem.types import AddLink, Link
 from tests.fakes import START, session
 from tests.server.conftest import LiveServer

@@ -14,13 +14,13 @@ from localmem.chat.conversation import Conversation
 from localmem.chat.responder import Speakers
 from localmem.errors import BadReply
 from localmem.factory import Parts
+from localmem.grounding.gate import Gate
 from localmem.llm.base import LLM
 from localmem.llm.scripted import Script, ScriptedLLM
 from localmem.memory import Memory
 from localmem.prompts import load
 from localmem.retrieval.base import Retriever
 from localmem.systems.creem import Blender, Creem, CreemOptions, Statements
-from localmem.text.gate import Gate
 from localmem.types import (
     AddUnit,
     Change,

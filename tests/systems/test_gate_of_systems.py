@@ -13,8 +13,8 @@ import pytest
 from localmem import factory
 from localmem.chat.conversation import Conversation
 from localmem.config import load_settings, system_names
+from localmem.grounding.gate import normalise
 from localmem.llm.scripted import ScriptedLLM
-from localmem.text.gate import normalise
 from localmem.text.parse import sentences
 from localmem.types import Choice, JsonSchema, Prompt
 from tests.fakes import START, MemoryJournal, WordRetriever, instance, session

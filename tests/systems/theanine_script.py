@@ -12,10 +12,10 @@ from localmem.llm.base import LLM
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.wrappers import Wrapper
 from localmem.memory import Memory
+from localmem.summaries.summarize import Summarizer
 from localmem.systems import read_options
 from localmem.systems.theanine import Theanine, TheanineOptions
 from localmem.systems.theanine.link import OTHER
-from localmem.text.summarize import Summarizer
 from localmem.types import AddLink, Change, Choice, Completion, Link, Prompt, Session
 from tests.fakes import START, WordRetriever, obedient
 

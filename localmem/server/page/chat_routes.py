@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localmem.bank import Bank
 from localmem.errors import LocalmemError
+from localmem.grounding.support import Statement, read_statements
 from localmem.server.chat_job import ChatJob
 from localmem.server.dependencies import LocalTime, SharedServices
 from localmem.server.errors import ApiError, to_api_error
@@ -27,9 +28,8 @@ from localmem.server.page.rendering import new_router, redirect, render, render_
 from localmem.server.page.visitors import TOKEN_HEADER, CurrentVisitor, Form, visitors_of
 from localmem.server.reply_stream import ReplyStream
 from localmem.server.schemas import ChatRequest, MemoryMode, SentMessage, parse_chat
-from localmem.text.support import Statement, read_statements
-from localmem.text.utterances import split_sentences
 from localmem.times.annotate import show_times
+from localmem.turns.utterances import split_sentences
 from localmem.types import Hit, Reply, Unit
 
 MODES: dict[MemoryMode, str] = {

@@ -7,9 +7,9 @@ from datetime import date, datetime
 from localmem.bank import Bank
 from localmem.chat.quarantine import withheld_signs
 from localmem.store import Event, UnitHistory
-from localmem.text.pins import is_pinned
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import over_since
+from localmem.turns.pins import is_pinned
 from localmem.types import AddLink, AddUnit, Hide, Link, MarkUnit, Restore, RetireUnit, Turn, Unit
 
 REPLACING = ("supersedes", "corrects")  # relations from a newer unit to what it replaces

@@ -14,7 +14,7 @@ from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.views import ViewRetriever, exchange_of
 from localmem.server.page.memory_views import Row, row_of
 from localmem.systems.evidence.evidence_memory import EvidenceMemory
-from localmem.text.pins import recall_with_pins
+from localmem.turns.pins import recall_with_pins
 from localmem.types import Hit, Message, Recall, Session, Turn
 
 _PLACES = 10  # of each view

@@ -28,8 +28,8 @@ from localmem.server.dependencies import LocalTime, Services, SharedServices, Us
 from localmem.server.documents import Erasure, MemoryDocument, MemoryPage, RecalledDocument, describe_response
 from localmem.server.errors import ApiError
 from localmem.server.memory_editor import MemoryEditor
-from localmem.text.forget_requests import request_about
 from localmem.times.periods import Periods, parse_periods
+from localmem.turns.forget_requests import request_about
 from localmem.types import Hide, Session, Turn, Unit
 
 Json = dict[str, object]

@@ -35,6 +35,7 @@ from localmem.bank import Bank
 from localmem.classification import LLMClassifier, Operation, PairClassifier
 from localmem.errors import BadInput, BadSettings
 from localmem.files import read_json
+from localmem.grounding.gate import Gate, normalise
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import (
     answer_format,
@@ -46,6 +47,7 @@ from localmem.llm.structured_output import (
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
+from localmem.summaries.summarize import Summarizer
 from localmem.systems import Options, Parts, System
 from localmem.systems.carecall.memory_update import Fate, remaining, replacements, update
 from localmem.systems.carecall.pass_check import unbelievable_passes
@@ -63,8 +65,6 @@ from localmem.text.dialogue import (
     transcript,
     utterance_units,
 )
-from localmem.text.gate import Gate, normalise
-from localmem.text.summarize import Summarizer
 from localmem.types import AddUnit, Change, Completion, Hit, Prompt, Recall, RefuseText, RetireUnit, Role, Session, Unit
 
 # The kinds of units that are about one side; they keep the memories of two speakers with one name apart. What people

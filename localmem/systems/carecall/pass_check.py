@@ -9,7 +9,8 @@ stands only if the remembered sentence holds every word of the new one. Does not
 from collections.abc import Sequence
 
 from localmem.classification import Operation
-from localmem.text.grounding import Sources, words
+from localmem.grounding.sources import Sources
+from localmem.text.parse import words
 
 _TELLING = 3  # answers alike of which fewer may be right by chance
 

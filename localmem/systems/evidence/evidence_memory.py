@@ -37,9 +37,9 @@ from localmem.systems.evidence.updates import (
 from localmem.text.dialogue import add_units, by_time, dated_lines, recall_hits
 from localmem.text.passages import estimate_tokens
 from localmem.text.provenance import FOREIGN, origin_of
-from localmem.text.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction, is_small_talk
 from localmem.times.annotate import with_spans
 from localmem.times.workings import write_workings
+from localmem.turns.utterances import adds_nothing, asks_about_past, asks_about_replies, is_correction, is_small_talk
 from localmem.types import Change, Hit, Recall, Session, Unit, Working
 
 _EARLIER = 5  # units that an imported reply is compared with, to see whether it says more than they do

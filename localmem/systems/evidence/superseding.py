@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from localmem.files import read_yaml
-from localmem.text.grounding import words
+from localmem.text.parse import words
 
 _TOP, _OTHERS = 3, 20  # the matches from the fourth to the twentieth say how near any two sentences are
 _FEW, _USUAL = 7, 0.2  # with fewer matches than this, the usual cosine of two unrelated sentences counts

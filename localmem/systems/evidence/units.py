@@ -10,7 +10,7 @@ from localmem.retrieval.views import SIDE_MARK
 from localmem.text.dialogue import line
 from localmem.text.passages import split_passages
 from localmem.text.provenance import DOCUMENT, Piece, split_message
-from localmem.text.utterances import adds_nothing, is_denial, is_evidence, is_small_talk, only_asks_back
+from localmem.turns.utterances import adds_nothing, is_denial, is_evidence, is_small_talk, only_asks_back
 from localmem.types import Session, Turn, Unit
 
 STATEMENT = "statement"  # of the user

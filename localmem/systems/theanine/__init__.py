@@ -30,11 +30,13 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from localmem.bank import Bank
+from localmem.grounding.gate import Gate
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import count_fallback, generate_usable
 from localmem.memory import Memory
 from localmem.prompts import render
 from localmem.retrieval.base import Retriever, Scope
+from localmem.summaries.summarize import Summarizer
 from localmem.systems import Options, Parts, System
 from localmem.systems.theanine.graph import (
     BankGraph,
@@ -48,9 +50,7 @@ from localmem.systems.theanine.graph import (
 )
 from localmem.systems.theanine.link import SIMILAR, Label, Labeller, Pair, note_name
 from localmem.text.dialogue import add_units, day, free_tokens, latest_turns, recall_hits, statement_units, transcript
-from localmem.text.gate import Gate
 from localmem.text.parse import complete_sentences
-from localmem.text.summarize import Summarizer
 from localmem.types import AddLink, Change, Completion, Hit, Link, Recall, Session, SetNote, Turn, Unit
 
 Summarize = Callable[[Sequence[Turn], Gate], list[str]]

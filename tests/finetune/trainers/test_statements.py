@@ -10,7 +10,7 @@ from finetune.trainers.statements import StatementRecipe, train
 from finetune.trainers.training import TrainingJob
 from localmem.cli.finetune import finetune
 from localmem.errors import BadInput
-from localmem.text.statements import StatementModel
+from localmem.summaries.statements import StatementModel
 from tests.finetune.small import small_encoder
 
 TOLD, TALK = "My dog is ill.", "Nice weather today."

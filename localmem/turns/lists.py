@@ -3,7 +3,7 @@
 import re
 from itertools import pairwise
 
-from localmem.text.utterances import split_sentences
+from localmem.turns.utterances import split_sentences
 
 LAST = -1
 _MARK = re.compile(r"(?:(?<=\s)|^)(\d{1,2})[.)]\s+(?=\S)")

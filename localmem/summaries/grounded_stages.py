@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from localmem.grounding.gate import normalise
 from localmem.llm.base import LLM
 from localmem.llm.wrappers import Wrapper
 from localmem.retrieval.base import Encoder
-from localmem.text.gate import normalise
-from localmem.text.statements import Line, StatementSelector, bare_statement, read_transcript
+from localmem.summaries.statements import Line, StatementSelector, bare_statement, read_transcript
 from localmem.types import Completion, JsonSchema, Prompt
 
 Decide = Callable[[Sequence[tuple[str, str]]], list[str]]

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from localmem.errors import BadInput
 from localmem.files import read_json, write_atomic
 from localmem.retrieval.base import Encoder
-from localmem.text.utterances import split_sentences
+from localmem.turns.utterances import split_sentences
 
 Floats = NDArray[np.float64]
 

@@ -7,36 +7,21 @@ from the day on which something was said ("yesterday"), and a year from an age.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
 from typing import Literal
 
+from localmem.text.parse import fold, space_characters, words
+
 Claim = tuple[Literal["name", "number", "date"], str]
 
 _WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _OPENING = " \t*_#>-–—•\"'“”‘’«»„(["  # what may stand between the end of a sentence and the next word
 _SMALL = 10  # a count that a reader may have made: two sons and a daughter are 3 children
 _NEAR = timedelta(days=31)  # "last week", "in a fortnight"
-
-
-def fold(word: str) -> str:
-    """A word in lower case, without accents and without an English genitive."""
-    plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'").removesuffix("'s").removesuffix("'"))
-    return "".join(letter for letter in plain if not unicodedata.combining(letter))
-
-
-def words(text: str) -> list[str]:
-    """The words of a text, folded; a character of a language that writes no spaces is a word."""
-    return [fold(match) for match in re.findall(r"[^\W_]+(?:['’][^\W\d_]+)*", _space(text))]
-
-
-def _space(text: str) -> str:
-    return _SPACELESS.sub(r" \g<0> ", text)
 
 
 @dataclass(frozen=True)
@@ -72,14 +57,14 @@ class Sources:
     @cached_property
     def words(self) -> frozenset[str]:
         """The words of the text, folded; those of a compound with a hyphen both together and apart."""
-        matches = [fold(match) for match in _WORD.findall(_space(self.text))]
+        matches = [fold(match) for match in _WORD.findall(space_characters(self.text))]
         return frozenset([*matches, *(part for word in matches for part in re.split("[-']", word))])
 
     # -- names
 
     def _names(self, statement: str) -> Iterator[str]:
         capitalises_nouns = len(_GERMAN & {*words(statement), *self.words}) > 3
-        for match in _WORD.finditer(statement := _space(statement)):
+        for match in _WORD.finditer(statement := space_characters(statement)):
             if not match[0][0].isupper():
                 continue
             for part in filter(None, re.split("-", match[0])):
@@ -145,7 +130,7 @@ class Sources:
 
 def _is_name(text: str, match: re.Match[str]) -> bool:
     """Whether a capitalised word is a name by its place: inside a sentence, or anywhere where nothing else has case."""
-    if _SPACELESS.search(text):
+    if space_characters(text) != text:
         return True
     before = text[: match.start()].rstrip(_OPENING)
     opened = text[len(before) : match.start()]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localmem.text.lists import LAST, named_item, split_items
+from localmem.turns.lists import LAST, named_item, split_items
 
 
 @pytest.mark.parametrize(

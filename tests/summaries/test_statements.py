@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from localmem.errors import BadInput
-from localmem.text.statements import (
+from localmem.summaries.statements import (
     CUES,
     Line,
     Statement,

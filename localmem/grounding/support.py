@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import combinations
 
+from localmem.grounding.sources import Sources
 from localmem.retrieval.languages import STOP_WORDS, detect_language, load_stop_words
-from localmem.text.grounding import Sources, words
-from localmem.text.utterances import split_sentences
+from localmem.text.parse import words
+from localmem.turns.utterances import split_sentences
 
 _ENOUGH = 0.5  # of the weight of a statement's words, to rest on a memory
 _LITTLE = 0.3  # of it, for a name that nothing holds to be doubtful

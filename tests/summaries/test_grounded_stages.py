@@ -10,12 +10,12 @@ from localmem.errors import BadSettings
 from localmem.factory import SYSTEMS
 from localmem.llm.scripted import ScriptedLLM
 from localmem.prompts import render
+from localmem.summaries.grounded_stages import GroundedParts, GroundedStages
+from localmem.summaries.statements import StatementSelector
 from localmem.systems import Parts
-from localmem.text.grounded_stages import GroundedParts, GroundedStages
-from localmem.text.statements import StatementSelector
 from localmem.types import Choice, Message, Prompt
 from tests.fakes import WordEncoder, WordRetriever, session
-from tests.text.test_statements import model
+from tests.summaries.test_statements import model
 
 FIRST = session("My son is called Rui. Nice weather.", "I see.", "I live in Porto.", "Lovely.")
 SECOND = session("I live in Faro now.", "Oh.", name="s2")

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from localmem.grounding.gate import Gate, is_loop, is_placeholder, normalise
 from localmem.prompts import render
-from localmem.text.gate import Gate, is_loop, is_placeholder, normalise
 from localmem.types import Prompt, RefuseText, Turn
 
 TIME = datetime(2026, 6, 20, 18, tzinfo=UTC)

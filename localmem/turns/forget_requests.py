@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from localmem.text.grounding import words
+from localmem.text.parse import words
 
 Target = Literal["recent", "earlier", "everything", "unclear"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localmem.text.forget_requests import is_restore_request, read_forget_request, request_about
+from localmem.turns.forget_requests import is_restore_request, read_forget_request, request_about
 
 REQUESTS = """
 Please forget what I told you about my friend and the money

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from localmem.grounding.gate import Gate
 from localmem.llm.scripted import ScriptedLLM
-from localmem.text.gate import Gate
-from localmem.text.summarize import Summarizer, SummaryRequest, summarize_all
+from localmem.summaries.summarize import Summarizer, SummaryRequest, summarize_all
 from localmem.types import Completion, Prompt
 from tests.fakes import turns
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localmem.files import read_yaml
-from localmem.text.grounding import words
+from localmem.text.parse import words
 
 _SENTENCE_END = re.compile(
     r"(?<=[.!?…。！？؟])(?!\d)(?<!\d\.)(?<!\b(?:[Mm]r|[Mm]s|[Dd]r|St|Mt|Rs)\.)(?<!\b[Mm]rs\.)|(?<=\d\.)(?=\s)|\n+"

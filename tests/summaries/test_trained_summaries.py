@@ -11,8 +11,8 @@ from localmem.factory import Parts
 from localmem.llm.scripted import ScriptedLLM
 from localmem.llm.structured_output import answer_format, array, string
 from localmem.prompts import render
+from localmem.summaries.trained_summaries import TrainedSummaries
 from localmem.systems.all_memories import AllMemories, AllMemoriesOptions, ReBot, ReBotOptions
-from localmem.text.trained_summaries import TrainedSummaries
 from localmem.types import Prompt
 from tests.fakes import WordRetriever, session
 

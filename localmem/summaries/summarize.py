@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from localmem.grounding.gate import Gate
 from localmem.llm.base import LLM
 from localmem.llm.structured_output import (
     answer_format,
@@ -19,7 +20,6 @@ from localmem.llm.structured_output import (
 )
 from localmem.prompts import load, render
 from localmem.text.dialogue import prompt_names, split_turns, transcript
-from localmem.text.gate import Gate
 from localmem.text.parse import complete_sentences
 from localmem.types import Completion, Prompt, Turn
 

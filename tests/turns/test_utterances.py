@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from localmem.files import read_yaml
-from localmem.text.utterances import (
+from localmem.turns.utterances import (
     adds_nothing,
     asks_about_past,
     asks_about_replies,

@@ -2,7 +2,7 @@
 
 from localmem.bank import Bank
 from localmem.memory import Memory
-from localmem.text.pins import PINNED, pinned_units, recall_with_pins
+from localmem.turns.pins import PINNED, pinned_units, recall_with_pins
 from localmem.types import AddUnit, Change, Hide, MarkUnit, Recall, Session
 from tests.fakes import START, session, unit
 

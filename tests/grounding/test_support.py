@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from localmem.text.support import read_statements
+from localmem.grounding.support import read_statements
 
 MEMORIES = (
     "User: My sister Clara lives in Lyon, in a flat over a bakery.",

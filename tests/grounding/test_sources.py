@@ -4,7 +4,8 @@ from datetime import date
 
 import pytest
 
-from localmem.text.grounding import Sources, fold, words
+from localmem.grounding.sources import Sources
+from localmem.text.parse import fold, words
 
 TALK = """User: We moved last month, to Lyon. My sister Zoë and twenty-five friends helped; it took from half past seven
 until nine. The flat cost 1,250 a month, I am 34, and Zoë was born in nineteen eighty-four.

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+from localmem.grounding.sources import Sources
 from localmem.llm.structured_output import count_fallback
-from localmem.text.grounding import Sources, fold, words
-from localmem.text.parse import sentences
+from localmem.text.parse import fold, sentences, words
 from localmem.types import Prompt, RefusalReason, RefuseText, Turn
 
 _RECORDED = 400  # characters of a refused text that are recorded
