@@ -195,8 +195,8 @@ class PairLearner(torch.nn.Module):
         masks = [torch.rand(len(each)) >= self._recipe.dropped_tokens for each in states]
         for mask in masks:
             mask[0] = True
-        kept = torch.cat(masks).nonzero()[:, 0].to(states[0].device)
-        return list(torch.cat(states)[kept].split([int(mask.sum()) for mask in masks]))
+        places = torch.cat(masks).nonzero()[:, 0].to(states[0].device)
+        return list(torch.cat(states)[places].split([int(mask.sum()) for mask in masks]))
 
     def save_pretrained(self, folder: str) -> None:
         """Write the finished reranker."""
