@@ -27,6 +27,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield open_server
 
 
+@pytest.mark.slow
 def test_no_word_of_a_user_reaches_another_through_any_door(live: LiveServer) -> None:
     canaries = Canaries(live)
 

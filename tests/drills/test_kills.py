@@ -23,6 +23,7 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victims]:
         yield started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRILLS)
 def test_nothing_is_lost_or_half_done(name: str, victims: Victims, tmp_path: Path) -> None:
     reference = tmp_path / "reference"

@@ -111,7 +111,10 @@ def _odd_sessions() -> Iterator[Session]:
     yield session("   ", "\n", name="blank")
 
 
-@pytest.mark.parametrize("odd", list(_odd_sessions()), ids=lambda odd: odd.id)
+@pytest.mark.parametrize(
+    "odd",
+    [pytest.param(odd, id=odd.id, marks=pytest.mark.slow if odd.id == "long" else ()) for odd in _odd_sessions()],
+)
 def test_odd_sessions_are_remembered_and_asked_about(settings: Settings, odd: Session) -> None:
     agent, _ = _agent(settings)
     agent.writer.read([LIFE[0], odd])

@@ -198,7 +198,7 @@ def _hit_rate(prompts: Sequence[Prompt], block: int = 32) -> float:
     return hits / total
 
 
-@pytest.mark.parametrize("context", [1024, 2048, 8192])
+@pytest.mark.parametrize("context", [pytest.param(1024, marks=pytest.mark.slow), 2048, 8192])
 def test_linking_prompts_fit_the_model(context: int) -> None:
     events = {f"day{n} 0": [f"note {n}"] for n in range(3)}
     meter = Meter(ScriptedLLM(TheanineScript(events), context_length=context))

@@ -1,5 +1,7 @@
 """Sentences as models write them, and strict JSON."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +66,12 @@ def test_every_sentence_is_one_clean_line(text: str) -> None:
         assert any(character.isalnum() for character in sentence)
 
 
-@given(st.lists(st.from_regex(r"[A-Z][a-z]{1,8}( [a-z]{1,8}){1,5}[.!?]", fullmatch=True), max_size=6))
+PLAIN = st.from_regex(r"[A-Z][a-z]{1,8}( [a-z]{1,8}){1,5}[.!?]", fullmatch=True)
+
+
+@given(
+    st.lists(PLAIN.filter(lambda text: not re.search(r"\b(mr|mrs|ms|dr|prof|st|mt|vs|approx|cf)\.", text)), max_size=6)
+)
 def test_plain_sentences_come_back_however_they_are_laid_out(texts: list[str]) -> None:
     assert sentences(" ".join(texts)) == texts
     assert sentences("\n".join(texts)) == texts

@@ -291,6 +291,7 @@ def test_ending_a_session_stops_its_reply(live: LiveServer) -> None:
     assert log[1].startswith(">word")
 
 
+@pytest.mark.slow
 def test_many_users_talk_at_once(live: LiveServer) -> None:
     live.llm.slow(0.005)
     client, failed = live.openai(), []
