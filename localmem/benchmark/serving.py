@@ -37,7 +37,7 @@ class Service:
 class UserCount:
     """A measurement with this many users. `within` is the share of turns within all limits, `passed` whether enough.
 
-    `bare` are the figures of the same load on the backbone alone, None where that was not measured.
+    `bare` are the figures of as many users of the backbone alone, None where that was not measured.
     """
 
     users: int

@@ -34,7 +34,7 @@ Json = Mapping[str, Any]
 # Once torch is imported it is the faster of the two, most of all in bfloat16 and for several texts together.
 _FEW_TOKENS = 128
 # Tokens of one call, for each core, up to which "auto" computes on the CPU although there is a GPU: the questions of
-# the moment, in some 30 ms. A GPU that a backbone keeps busy takes turns between processes, and a forward pass is a
+# the moment. A GPU that a backbone keeps busy takes turns between processes, and a forward pass is a
 # hundred short kernels: beside vLLM a question took 124 ms (median, 8 users, H100), on two cores it takes 5 to 20.
 _SOON_ON_A_CORE = 128
 _MAPPED: WeakValueDictionary[tuple[Path, int], np.memmap[Any, Any]] = WeakValueDictionary()  # by file and its time
