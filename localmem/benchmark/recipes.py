@@ -90,7 +90,7 @@ class ServeRecipe(_Recipe):
     share: float = Field(default=0.95, gt=0, le=1)
     """Share of turns that must be within all limits; a failed turn is not."""
     bare: bool = False
-    """Whether as many users talk to the backbone at llm.url first, past the server; their texts are of the same kind."""
+    """Whether as many users, with texts of the same kind, talk to the backbone at llm.url first, past the server."""
     seed: int = 0
     """Seed of texts and pauses."""
     settings: Mapping[str, object] = Field(default_factory=dict)

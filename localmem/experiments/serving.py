@@ -37,7 +37,9 @@ def measure_serving(
     with _server(settings, max(counts), notify) as server:
 
         def measure(users: int) -> UserCount:
-            bare = judge(*talk(backbone, recipe, users, f"bare-{users}-users"), users, recipe).figures if backbone else None
+            bare = None
+            if backbone:
+                bare = judge(*talk(backbone, recipe, users, f"bare-{users}-users"), users, recipe).figures
             start_ns = unix_ns()
             samples, seconds = talk(server, recipe, users, f"{users}-users")
             records.extend(json.dumps(record).encode() + b"\n" for record in to_aiperf(samples, start_ns))

@@ -8,22 +8,14 @@ import pytest
 from localmem.benchmark.recipes import ServeRecipe
 from localmem.errors import BadSettings
 from localmem.experiments.serving import measure_serving
-from tests.llm.remote.conftest import Peer, answer, running_peer, stream_events
+from tests.llm.remote.conftest import Peer, greeting_peer
 
 MODEL = "smollm2-135m-instruct"
 
 
 @pytest.fixture
 def peer() -> Iterator[Peer]:
-    with running_peer() as started:
-        others: dict[str, object] = {
-            "/v1/models": {"data": [{"id": MODEL, "owned_by": "vllm"}]},
-            "/tokenize": {"count": 1},
-        }
-        started.reply = lambda path, body: (
-            200,
-            stream_events("Good ", "morning.") if body.get("stream") else others.get(path, answer("Good morning.")),
-        )
+    with greeting_peer(MODEL) as started:
         yield started
 
 

@@ -13,20 +13,14 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 import pytest
 import yaml
 
-from tests.llm.remote.conftest import Peer, answer, running_peer, stream_events
+from tests.llm.remote.conftest import Peer, greeting_peer
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def peer() -> Iterator[Peer]:
-    with running_peer() as started:
-        served = {"data": [{"id": "smollm2-135m-instruct", "owned_by": "vllm"}]}
-        others: dict[str, object] = {"/v1/models": served, "/tokenize": {"count": 1}}
-        started.reply = lambda path, body: (
-            200,
-            stream_events("Good ", "morning.") if body.get("stream") else others.get(path, answer("Good morning.")),
-        )
+    with greeting_peer("smollm2-135m-instruct") as started:
         yield started
 
 

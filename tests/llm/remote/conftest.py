@@ -145,6 +145,18 @@ def running_peer() -> Iterator[Peer]:
 
 
 @contextmanager
+def greeting_peer(model: str) -> Iterator[Peer]:
+    """A running server of this model that says good morning, streamed or not."""
+    others: dict[str, object] = {"/v1/models": {"data": [{"id": model, "owned_by": "vllm"}]}, "/tokenize": {"count": 1}}
+    with running_peer() as peer:
+        peer.reply = lambda path, body: (
+            200,
+            stream_events("Good ", "morning.") if body.get("stream") else others.get(path, answer("Good morning.")),
+        )
+        yield peer
+
+
+@contextmanager
 def running_llama_cpp(model: Path, context: int, *template: Path) -> Iterator[str]:
     """The address of a real llama.cpp server that runs inside the block, maybe with another chat template."""
     script = Path(__file__).with_name("run_llama_cpp.py")
