@@ -112,6 +112,8 @@ def main() -> None:
         if arguments.plan:
             print("\n".join(f"{step.limit:4d} s  {step.name}: {' '.join(step.command)}" for step in steps))
             return
+        if unknown := sorted(set(arguments.step or ()) - {step.name for step in steps}):
+            sys.exit(f"gpu_check: there is no step {unknown[0]!r}; --plan lists them")
         where = place()
         if where["gpu"] == NONE:
             sys.exit("gpu_check: nvidia-smi shows no GPU here; `localmem doctor` says what this machine lacks")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.gpu_check import BUDGET, Step, check, plan, run
+from scripts.gpu_check import BUDGET, Step, check, main, plan, run
 
 PLACE = {"revision": "r1", "gpu": "card, 580"}
 
@@ -49,6 +49,12 @@ def test_children_of_a_slow_step_end_with_it(tmp_path: Path) -> None:
     assert run(step("parent", code, limit=1))["state"] == "timed out"
     assert run(step("wait", "import time; time.sleep(5)"))["state"] == "passed"
     assert not (tmp_path / "late").exists()
+
+
+def test_an_unknown_step_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--step", "fais"])
+    with pytest.raises(SystemExit, match="there is no step 'fais'; --plan lists them"):
+        main()
 
 
 def test_the_plan_fits_its_time_and_its_recipes_are_shipped(tmp_path: Path) -> None:
