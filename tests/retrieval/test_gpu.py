@@ -11,7 +11,7 @@ from localmem.retrieval.base import Match, Scope
 from localmem.retrieval.dense import DenseRetriever, Kind
 from localmem.retrieval.gpu_device import GpuDevice, gpu_count
 from tests.fakes import START, WordEncoder, unit
-from tests.retrieval.test_dense import TableEncoder, brute_force, unit_rows
+from tests.retrieval.test_dense import TableEncoder, assert_same_matches, brute_force, unit_rows
 
 COUNT = 6000  # more than the results that FAISS gives on a GPU
 SCOPES = [None, Scope(since=START + timedelta(minutes=3000)), Scope(until=START + timedelta(minutes=20))]
@@ -65,7 +65,8 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> CpuAsGpu:
 
 @pytest.mark.parametrize("half", [True, False])
 def test_a_scan_without_selectors_is_exact(fake_gpu: CpuAsGpu, half: bool) -> None:
-    assert answers("auto", half) == brute_force_results()
+    for results, expected in zip(answers("auto", half), brute_force_results(), strict=True):
+        assert_same_matches(results, expected)
 
 
 def test_auto_scans_on_a_gpu_whatever_the_size(fake_gpu: CpuAsGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +82,8 @@ def test_auto_scans_on_a_gpu_whatever_the_size(fake_gpu: CpuAsGpu, monkeypatch: 
 def test_a_scan_on_a_real_gpu_is_exact(half: bool) -> None:
     if not gpu_count():
         pytest.skip("needs a GPU, and FAISS built for it (the gpu extra)")
-    assert answers("auto", half) == brute_force_results()
+    for results, expected in zip(answers("auto", half), brute_force_results(), strict=True):
+        assert_same_matches(results, expected)
 
 
 @pytest.mark.gpu
