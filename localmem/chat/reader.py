@@ -3,9 +3,9 @@
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
 hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
 that is meant; where the question is about the present, no turn from before the likeliest stands beside it. What was
-worked out is given as it is. Where nothing is likely the reader says so, if the turn surely asks for what the user
-said, and quotes the closest; any other turn is the backbone's. That is told by its words and the scorer's vector of it,
-and in English only. Writes nothing and asks no backbone.
+worked out of the likeliest turn comes before it. Where nothing is likely the reader says so, if the turn surely asks
+for what the user said, and quotes the closest; any other turn is the backbone's. That is told by its words and the
+scorer's vector of it, and in English only. Writes nothing and asks no backbone.
 """
 
 import re
@@ -23,6 +23,7 @@ from localmem.retrieval.base import QueryReader, Reranker
 from localmem.systems.evidence.ranking import log_odds
 from localmem.systems.evidence.relevance import Model, describe_request
 from localmem.systems.evidence.units import ANSWER, STATEMENT, is_new, places, turn_units
+from localmem.systems.evidence.updates import OMITTED
 from localmem.text.dialogue import day
 from localmem.text.provenance import origin_of
 from localmem.times.annotate import show_times, with_spans
@@ -91,13 +92,13 @@ class Reader:
         table, asks = _table(), log_odds_of_asking(question, self._scorer)
         if asks < table.asks:
             return ""
-        if recall.workings:
-            return _say_working(recall.workings[0])
         hits = [*recall.hits, *_hits_in_sight(dialogue, hidden)]
         candidates = self._judge(question, [each for each in _sentences(hits, today) if not asks_only(each.text)])
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
-            return _quote(question, candidates)
+            return _quote(question, candidates, recall.workings)
+        if recall.workings:
+            return _say_working(recall.workings[0])
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
         return f"{_CLOSEST}{_quote_turn(_likely_turns(candidates)[0])}" if sure >= table.closest else NOT_KNOWN
@@ -114,9 +115,11 @@ class Reader:
         return candidates
 
 
-def _quote(question: str, candidates: Sequence[_Candidate]) -> str:
-    """The list item that the question names, or the turns of the likeliest sentences."""
+def _quote(question: str, candidates: Sequence[_Candidate], workings: Sequence[Working]) -> str:
+    """What was worked out of the likeliest turn with that turn, the list item that is meant, or the likeliest turns."""
     turns = _likely_turns(candidates)
+    if workings and not set(workings[0].sources).isdisjoint(turns[0][0].sentence.unit.sources):
+        return f"{_say_working(workings[0])}\n{_quote_turn(turns[0])}"
     if item := _find_item(question, turns):
         return _say([item])
     if not asks_about_replies(question) and not _speaks_of_past(question):
@@ -214,7 +217,7 @@ def _hits_in_sight(dialogue: Session, hidden: Container[str]) -> list[Hit]:
 
 def _sentences(hits: Iterable[Hit], today: date) -> Iterator[_Sentence]:
     for hit in hits:
-        text = show_times(hit.unit, today)
+        text = show_times(hit.unit, today).replace(OMITTED, " ")
         before = ""
         is_said = hit.unit.kind in (STATEMENT, ANSWER)
         for item, sentence in split_items((is_said and text.partition(": ")[2]) or text):

@@ -124,9 +124,19 @@ def test_times_are_written_out_in_a_quotation() -> None:
     assert quoted == 'On 5 March 2026 you said: "The vet saw him yesterday (4 March 2026)."'
 
 
-def test_what_was_worked_out_comes_first() -> None:
-    memory = Recall("memory", (Hit(unit("Bruno is three."), 0.5),), workings=(Working("three years old", ("a",)),))
-    assert Reader(Scorer("Bruno")).reply(dialogue("How old is my dog?"), memory) == "Three years old."
+def test_what_was_worked_out_of_the_likeliest_turn_comes_before_it() -> None:
+    bruno, rex = unit("Bruno turned three."), unit("Rex turned nine.")
+    quoted = 'On 5 March 2026 you said: "Bruno turned three."'
+    for source, expected in ((bruno, f"Three years old.\n{quoted}"), (rex, quoted)):
+        worked_out = (Working("three years old", source.sources),)
+        memory = Recall("memory", (Hit(bruno, 0.5), Hit(rex, 0.5)), workings=worked_out)
+        assert Reader(Scorer("Bruno")).reply(dialogue("How old is my dog?"), memory) == expected
+        assert Reader(Scorer("nothing")).reply(dialogue("How old is my dog?"), memory) == "Three years old."
+
+
+def test_the_mark_of_a_sentence_that_was_replaced_is_not_quoted() -> None:
+    quoted = Reader(Scorer("Bruno")).reply(dialogue(QUESTION), recall(unit("I live in Lyon. […] My dog is Bruno.")))
+    assert quoted == 'On 5 March 2026 you said: "I live in Lyon. My dog is Bruno."'
 
 
 def test_what_was_said_in_this_dialogue_is_quoted_too_unless_it_is_hidden() -> None:

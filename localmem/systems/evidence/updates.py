@@ -27,7 +27,7 @@ SUPERSEDES = "supersedes"
 CORRECTS = "corrects"
 _NEAREST = 30  # sentences that a new one is compared with
 _FAR = 0.15  # nearness below which the probability is never high: that saves reading most of the sentences
-_CUT = "[…]"  # stands for a sentence that was replaced
+OMITTED = "[…]"  # stands for a sentence that was replaced
 
 
 @runtime_checkable
@@ -166,5 +166,5 @@ class Updates:
             return None
         unit = hit.unit
         for number in numbers:
-            unit = without(unit, sentences[number], _CUT)
+            unit = without(unit, sentences[number], OMITTED)
         return replace(hit, unit=unit) if numbers else hit
