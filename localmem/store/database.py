@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, Insert, Update, create_engine, event, exc
@@ -20,7 +21,7 @@ from localmem.store import postgres
 from localmem.store.cipher import check_header, connector, load_driver
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
     from sqlalchemy.pool import ConnectionPoolEntry
 
     from localmem.store.encryption import Keys
@@ -34,6 +35,7 @@ _MIGRATION_LOCK = 0x6C6F6361
 
 # Seconds that a writer waits for the transaction of another process before it gives up.
 _BUSY = 15
+_RETRY = 0.01  # seconds between attempts where SQLite itself does not wait
 
 _POOL: Mapping[str, int] = {"pool_size": 8, "max_overflow": 32, "pool_timeout": 60}
 
@@ -266,9 +268,8 @@ def _configure(connection: "DBAPIConnection", _entry: "ConnectionPoolEntry") -> 
     # Python's driver would begin a transaction by itself at the first write, without the lock; `_begin` does it.
     connection.isolation_level = None
     cursor = connection.cursor()
+    _write_ahead(cursor)
     for setting in (
-        # Readers see the last commit while a writer works; in the rollback mode each would wait for the other.
-        "journal_mode = WAL",
         # Off by default in SQLite; a turn without a session, or a change without a batch, is refused.
         "foreign_keys = ON",
         # Deleted rows are overwritten with zeros, so that an erasure need not rewrite the file in most cases.
@@ -276,6 +277,23 @@ def _configure(connection: "DBAPIConnection", _entry: "ConnectionPoolEntry") -> 
     ):
         cursor.execute(f"PRAGMA {setting}")
     cursor.close()
+
+
+def _write_ahead(cursor: "DBAPICursor") -> None:
+    """Let readers see the last commit while a writer works; in the rollback mode each would wait for the other.
+
+    For the change of a new file SQLite does not wait until another process has made it, whatever the timeout.
+    """
+    deadline = monotonic() + _BUSY
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except Exception as error:  # of whichever driver
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY or monotonic() > deadline:
+                raise
+            sleep(_RETRY)
+        else:
+            return
 
 
 def _begin(connection: Connection) -> None:

@@ -55,7 +55,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
                 choice = {"message": {"content": "word"}, "finish_reason": "stop"}
                 await _send(writer, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}})
             else:
-                await _stream(writer)
+                await _stream(writer, min(TOKENS, body.get("max_tokens") or TOKENS))
     writer.close()
 
 
@@ -66,15 +66,15 @@ async def _send(writer: asyncio.StreamWriter, document: object) -> None:
     await writer.drain()
 
 
-async def _stream(writer: asyncio.StreamWriter) -> None:
+async def _stream(writer: asyncio.StreamWriter, tokens: int) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
     loop = asyncio.get_running_loop()
     start = loop.time() + _FIRST
-    for number in range(TOKENS):
+    for number in range(tokens):
         await asyncio.sleep(start + number * PACE - loop.time())
         _write_event(writer, {"choices": [{"index": 0, "delta": {"content": _WORD}, "finish_reason": None}]})
     _write_event(writer, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    usage = {"prompt_tokens": 9, "completion_tokens": TOKENS, "total_tokens": 9 + TOKENS}
+    usage = {"prompt_tokens": 9, "completion_tokens": tokens, "total_tokens": 9 + tokens}
     _write_event(writer, {"choices": [], "usage": usage})
     writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
     await writer.drain()

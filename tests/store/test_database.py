@@ -4,7 +4,9 @@ import errno
 import os
 import sqlite3
 import stat
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -54,6 +56,31 @@ def test_it_is_safe_against_a_loss_of_power(tmp_path: Path) -> None:
         assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
         assert _pragma(connection, "secure_delete") == 1
     database.close()
+
+
+def test_a_new_file_is_opened_while_another_process_sets_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite refuses at once, whatever the timeout: the workers of one server open a new store together."""
+    refusals = 2
+
+    class Cursor(sqlite3.Cursor):
+        def execute(self, statement: str, values: Any = (), /) -> "Cursor":  # noqa: ANN401  # as in the base class
+            nonlocal refusals
+            if "journal_mode" in statement and refusals:
+                refusals -= 1
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+            super().execute(statement, values)
+            return self
+
+    class Connection(sqlite3.Connection):
+        def cursor(self, factory: Any = Cursor) -> Any:  # noqa: ANN401  # as in the base class
+            return super().cursor(factory)
+
+    connect = partial(sqlite3.connect, factory=Connection)
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", connect)
+    Store.open(tmp_path).close()
+    assert refusals == 0
 
 
 def test_only_writes_that_may_be_lost_do_not_wait_for_the_disk(tmp_path: Path) -> None:
