@@ -5,6 +5,7 @@ Does not depend on units, indexes or stores. The store provides the cache's tabl
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -27,7 +28,7 @@ _CPU_BATCH, _GPU_BATCH = 16, 128  # texts a batch; 16 was fastest of 4 to 128 fo
 # Passages that a background thread encodes in one call: after these a waiting question gets its turn.
 _BACKGROUND_BATCH = 4
 QUERY_FOLDER = "query"  # in the folder of an encoder of passages: the encoder of queries that was trained with it
-_RECENT = 32  # texts whose rows are remembered: a turn's sentences
+_RECENT = 1024  # rows that are remembered: of the sentences of all users' turns at the moment, 1.5 MB
 _Embedded = tuple[Rows, bool]  # one row, and whether its text was truncated
 
 
@@ -111,7 +112,7 @@ class SentenceEncoder:
         self._max_length = max_length
         self._loading = threading.Lock()
         self._loaded: _Model | None = None
-        self._recent: dict[str, Rows] = {}
+        self._recent: OrderedDict[str, Rows] = OrderedDict()
         self._guard = threading.Lock()
         self._batched = Batched(self._encode_batches, limit=batch_size or _GPU_BATCH)
 
@@ -133,8 +134,9 @@ class SentenceEncoder:
             return np.zeros((0, self.dimension), dtype=np.float32)
         prefix = self._prefixes.get(side, "")
         texts = [prefix + text for text in texts]
+        digests = {text: passage_digest(text) for text in texts}  # what was erased stays nowhere
         with self._guard:  # what a turn tells is compared with older statements first, and then indexed
-            rows = {text: self._recent[text] for text in texts if text in self._recent}
+            rows = {text: self._recent[digest] for text, digest in digests.items() if digest in self._recent}
         missing = [text for text in dict.fromkeys(texts) if text not in rows]
         step = _BACKGROUND_BATCH if is_background() else max(len(missing), 1)
         for start in range(0, len(missing), step):
@@ -143,8 +145,9 @@ class SentenceEncoder:
             self._count_truncated(sum(truncated for _, truncated in embedded))
             rows.update((text, row) for text, (row, _) in zip(part, embedded, strict=True))
         with self._guard:
-            self._recent.update((text, rows[text]) for text in missing[-_RECENT:])
-            self._recent = dict(list(self._recent.items())[-_RECENT:])
+            self._recent.update((digests[text], rows[text]) for text in missing[-_RECENT:])
+            while len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
         return np.stack([rows[text] for text in texts])
 
     def _count_truncated(self, count: int) -> None:

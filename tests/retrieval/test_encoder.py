@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from localmem.errors import BadSettings, BadVectors, ModelMissing
 from localmem.llm.wrappers import in_background
+from localmem.retrieval import encoder as encoder_module
 from localmem.retrieval.base import Side
 from localmem.retrieval.encoder import CachedEncoder, SentenceEncoder, check_vectors
 from tests.fakes import WordEncoder
@@ -123,8 +124,11 @@ def test_prefixes_go_before_the_text_of_their_side(starter_encoder_dir: Path, en
     assert prefixed.encode(["dog"], "passage") == pytest.approx(encoder.encode(["passage: dog"], "query"), abs=1e-5)
 
 
-def test_texts_encoded_just_before_are_not_encoded_again(encoder: SentenceEncoder, calls: list[int]) -> None:
+def test_texts_encoded_just_before_are_not_encoded_again(
+    encoder: SentenceEncoder, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A turn's sentences are compared with older ones, as queries, and indexed, as passages."""
+    monkeypatch.setattr(encoder_module, "_RECENT", 50)
     first = encoder.encode(["I moved to Porto.", "It rains."], "query")
     second = encoder.encode(["It rains.", "I moved to Porto. It rains.", "It rains."], "passage")
     encoder.encode([f"{number} of many" for number in range(100)], "passage")
