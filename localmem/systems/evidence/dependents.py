@@ -6,9 +6,9 @@ said before this changed. Words stand in dependents.yaml. No model; pure functio
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def rests_on(sentence: str, upheaval: Upheaval) -> bool:
     line, rules = _plain(sentence), _rules()
     if rules.past.search(line) or rules.others.search(line):
         return False
-    if upheaval.names & _stems(line.split()):
+    if _mentions(line, upheaval.names):
         return True
     is_own = _MINE.search(line) is not None or len(line.split()) <= _SHORT
     return is_own and any(rules.areas[name].depends.search(line) for name in upheaval.areas)
@@ -80,7 +80,7 @@ def link_dependents(units: Iterable[Unit], statements: Callable[[], Iterable[Uni
 def _with_areas(upheaval: Upheaval, statements: Callable[[], Iterable[Unit]]) -> Upheaval:
     """With the areas that its names stand for: "Rufus died" is about a dog, by what was said of Rufus before."""
     lines = [_plain(unit.text) for unit in islice(statements(), _LATEST) if unit.kind == STATEMENT]
-    named = [line for line in lines if upheaval.names & _stems(line.split())]
+    named = [line for line in lines if _mentions(line, upheaval.names)]
     areas = {name for name, area in _rules().areas.items() if any(map(area.about.search, named))}
     return replace(upheaval, areas=upheaval.areas | areas)
 
@@ -113,6 +113,12 @@ def _stems(words: Iterable[str]) -> set[str]:
     return {_ENDING.sub(r"\1", word)[:_STEM] for word in words}
 
 
+def _mentions(line: str, stems: Set[str]) -> bool:
+    """Whether a word of the line has one of these stems, each of which begins its words: most lines hold none."""
+    return any(stem in line for stem in stems) and not stems.isdisjoint(_stems(line.split()))
+
+
+@lru_cache(maxsize=8192)  # a user's latest statements are read again with each upheaval
 def _plain(text: str) -> str:
     """Lower case without apostrophes and marks."""
     return " ".join(re.findall(r"\w+", re.sub(r"['’](?=s\b)", " ", text.lower()).replace("'", "").replace("’", "")))
