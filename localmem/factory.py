@@ -91,12 +91,10 @@ def memory_position(settings: Settings) -> str:
 def sampling(settings: Settings) -> Sampling:
     """How replies are sampled: the user's choice; their length and repetitions, else as the manifest says."""
     chat, model = settings.chat, Manifest.load().models.get(settings.model)
-    return Sampling(
-        chat.max_tokens or (model.reply_tokens if model else None),
-        chat.temperature,
-        chat.top_p,
-        chat.repetition_penalty or (model.repetition_penalty if model else None),
-    )
+    own = Sampling(chat.max_tokens, chat.temperature, chat.top_p, chat.repetition_penalty, chat.frequency_penalty)
+    if model is None:
+        return own
+    return own.completed_by(Sampling(model.reply_tokens, None, None, model.repetition_penalty, model.frequency_penalty))
 
 
 def reader(settings: Settings) -> Reader | None:

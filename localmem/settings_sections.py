@@ -134,6 +134,8 @@ class ChatSettings(Section):
     """Share of probability that words are sampled from, with a temperature; default: all."""
     repetition_penalty: float | None = Field(default=None, gt=0, le=2)
     """Penalty on words that came before, 1 for none; default: the model's in the manifest, mostly none."""
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    """Penalty on words of the reply for each time that they came, 0 for none; default: the model's, mostly none."""
     template_kwargs: Mapping[str, object] = Field(default_factory=dict)
     """Fields for the model's chat template in all prompts, such as {"enable_thinking": false}."""
     carry: int = Field(default=12, ge=0)

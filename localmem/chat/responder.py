@@ -40,13 +40,19 @@ class Sampling(NamedTuple):
     temperature: float | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+    def completed_by(self, defaults: "Sampling") -> "Sampling":
+        """These values, and those of `defaults` for what has none."""
+        missing = {name: value for name, value in defaults._asdict().items() if getattr(self, name) is None}
+        return self._replace(**missing)
 
     def apply(self, prompt: Prompt) -> Prompt:
         """The prompt with these values."""
         if self.temperature is not None:
             prompt = replace(prompt, temperature=self.temperature, seed=None)
-        fields = {"top_p": self.top_p, "repetition_penalty": self.repetition_penalty}
-        extra = {name: value for name, value in fields.items() if value is not None}
+        names = ("top_p", "repetition_penalty", "frequency_penalty")
+        extra = {name: value for name in names if (value := getattr(self, name)) is not None}
         prompt = replace(prompt, extra={**prompt.extra, **extra})
         if self.max_tokens is None:
             return replace(prompt, open_ended=True)

@@ -174,9 +174,10 @@ def test_replies_are_sampled_as_the_settings_say() -> None:
     prompt = Prompt("agent/respond", (Message("user", "Hello."),), max_tokens=256, extra={"top_k": 5})
     assert Sampling().apply(prompt) == replace(prompt, open_ended=True)
     assert Sampling(max_tokens=40).apply(prompt) == replace(prompt, max_tokens=40)
-    sampled = Sampling(temperature=0.7, top_p=0.9, repetition_penalty=1.1).apply(prompt)
+    own = Sampling(temperature=0.7, top_p=0.9, frequency_penalty=0)
+    sampled = own.completed_by(Sampling(repetition_penalty=1.1, frequency_penalty=0.3)).apply(prompt)
     assert (sampled.temperature, sampled.seed) == (0.7, None)
-    assert sampled.extra == {"top_k": 5, "top_p": 0.9, "repetition_penalty": 1.1}
+    assert sampled.extra == {"top_k": 5, "top_p": 0.9, "repetition_penalty": 1.1, "frequency_penalty": 0}
     llm = ScriptedLLM(lambda _: "I see.")
     replies = [Conversation(memory=Told(), llm=llm, sampling=each).chat("Hi.", START) for each in (None, Sampling(1))]
     assert [reply.prompt.max_tokens for reply in replies] == [256, 1]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from localmem.runtime.tracing import Tracing
 
 KEYS = {"key-of-ann-1": "ann", "key-of-ann-2": "ann", "key-of-ben-1": "ben"}
+STARTER_PENALTIES = {"repetition_penalty": 1.1, "frequency_penalty": 0.3}  # of its replies, by the manifest
 
 
 class CountingEncoder(WordEncoder):

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMess
 
 from localmem.errors import LLMUnavailable
 from localmem.types import JsonSchema, Prompt
-from tests.server.conftest import LiveServer
+from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
 MODEL = "smollm2-135m-instruct"
 
@@ -181,7 +181,7 @@ def test_the_backbone_gets_the_sampling_and_every_unknown_field(live: LiveServer
         top_p=0.9,
         user="someone else",
         response_format={"type": "json_schema", "json_schema": {"name": "who", "schema": schema}},
-        extra_body={"top_k": 40, "repetition_penalty": 1.1, "chat_template_kwargs": {"enable_thinking": False}},
+        extra_body={"top_k": 40, "repetition_penalty": 1.2, "chat_template_kwargs": {"enable_thinking": False}},
     )
     prompt = live.llm.prompts[-1]
     assert (prompt.temperature, prompt.max_tokens, prompt.seed) == (0.7, 17, 5)
@@ -190,7 +190,8 @@ def test_the_backbone_gets_the_sampling_and_every_unknown_field(live: LiveServer
     assert prompt.extra == {
         "top_p": 0.9,
         "top_k": 40,
-        "repetition_penalty": 1.1,
+        "repetition_penalty": 1.2,
+        "frequency_penalty": STARTER_PENALTIES["frequency_penalty"],
         "chat_template_kwargs": {"enable_thinking": False},
     }
 

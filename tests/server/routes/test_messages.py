@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.server.conftest import LiveServer
+from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
 HELLO = {"model": "localmem", "max_tokens": 50, "messages": [{"role": "user", "content": "I play the cello."}]}
 CALL = {"id": "toolu_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}
@@ -26,7 +26,7 @@ def test_a_message_is_answered_and_stored(live: LiveServer) -> None:
     assert answer["usage"]["output_tokens"] == 6
     assert live.log() == [["I play the cello.", ">You said: I play the cello."]]
     prompt = live.llm.prompts[-1]
-    assert (prompt.max_tokens, prompt.stop[-1], prompt.extra) == (50, "END", {"top_k": 3, "repetition_penalty": 1.1})
+    assert (prompt.max_tokens, prompt.stop[-1], prompt.extra) == (50, "END", {"top_k": 3, **STARTER_PENALTIES})
     assert "Be brief." in prompt.messages[0].content
 
 

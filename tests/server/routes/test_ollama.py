@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from localmem.types import JsonSchema
-from tests.server.conftest import LiveServer
+from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
 HELLO = {"model": "localmem", "messages": [{"role": "user", "content": "I keep bees."}]}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}
@@ -35,7 +35,7 @@ def test_options_formats_and_tags_are_understood(live: LiveServer) -> None:
     prompt = live.llm.prompts[-1]
     assert (prompt.temperature, prompt.max_tokens, prompt.stop[-1]) == (0.5, 7, "END")
     assert prompt.format == JsonSchema({"type": "object"})
-    assert prompt.extra == {"repetition_penalty": 1.1}
+    assert prompt.extra == STARTER_PENALTIES
     live.http().post("/api/chat", json={**HELLO, "options": {"num_predict": -1}})
     assert live.llm.prompts[-1].max_tokens != -1
 

@@ -6,7 +6,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from localmem.types import Message, Prompt
-from tests.server.conftest import LiveServer
+from tests.server.conftest import STARTER_PENALTIES, LiveServer
 
 MODEL = "localmem"
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -42,7 +42,7 @@ def test_tools_are_called_and_only_words_are_stored(able: LiveServer, stream: bo
         calls = choice["message"]["tool_calls"]
         assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
     assert calls == list(CALLS)
-    assert able.llm.prompts[-1].extra == {"tools": [WEATHER], "tool_choice": "auto", "repetition_penalty": 1.1}
+    assert able.llm.prompts[-1].extra == {"tools": [WEATHER], "tool_choice": "auto", **STARTER_PENALTIES}
     assert able.log() == [["How is the weather?"]]
 
     messages += [{"role": "assistant", "content": None, "tool_calls": calls}, *RESULTS]
