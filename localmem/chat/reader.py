@@ -3,9 +3,10 @@
 A reranker that was trained on sentences says how likely each is to answer, of what was recalled and of the dialogue at
 hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
 that is meant; where the question is about the present, no turn from before the likeliest stands beside it. What was
-worked out of the likeliest turn comes before it. Where nothing is likely the reader says so, if the turn surely asks
-for what the user said, and quotes the closest; any other turn is the backbone's. That is told by its words and the
-scorer's vector of it, and in English only. Writes nothing and asks no backbone.
+worked out of the likeliest turn comes before it. Where nothing is likely and the turn surely asks for what the user
+said, the closest is quoted as no more than that, or the reader says that it was not told where nothing comes close; any
+other turn is the backbone's. That is told by its words and the scorer's vector of it, and in English only. Writes
+nothing and asks no backbone.
 """
 
 import re
@@ -32,7 +33,7 @@ from localmem.turns.utterances import asks_about_replies, asks_only, describe_as
 from localmem.types import Hit, Recall, Session, Unit, Working
 
 NOT_KNOWN = "You haven't told me that."
-_CLOSEST = "You haven't told me that, only this: "
+CLOSEST = "The closest I have: "
 _QUOTED = 3  # turns
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
@@ -101,7 +102,7 @@ class Reader:
             return _say_working(recall.workings[0])
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
-        return f"{_CLOSEST}{_quote_turn(_likely_turns(candidates)[0])}" if sure >= table.closest else NOT_KNOWN
+        return f"{CLOSEST}{_quote_turn(_likely_turns(candidates)[0])}" if sure >= table.closest else NOT_KNOWN
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
         """The sentences in their order. Those of the side that the question is not for are less likely to answer."""

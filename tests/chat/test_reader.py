@@ -10,7 +10,7 @@ import pytest
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import NOT_KNOWN, Reader, log_odds_of_asking
+from localmem.chat.reader import CLOSEST, NOT_KNOWN, Reader, log_odds_of_asking
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.evidence.units import ANSWER, STATEMENT
@@ -153,13 +153,14 @@ def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -
     assert Reader(Scorer("Bruno")).reply(dialogue(QUESTION), memory) == NOT_KNOWN
 
 
-def test_the_closest_is_quoted_beside_a_denial() -> None:
+def test_the_closest_is_quoted_as_such_and_denies_nothing() -> None:
     class Unsure(Scorer):
         def score(self, query: str, texts: Sequence[str]) -> list[float]:
             return [0.3 for _ in texts]
 
     reply = Reader(Unsure("")).reply(dialogue(QUESTION), recall(unit("I have a dog."), unit("He is old.")))
-    assert reply == f'{NOT_KNOWN[:-1]}, only this: On 5 March 2026 you said: "I have a dog."'
+    assert reply == f'{CLOSEST}On 5 March 2026 you said: "I have a dog."'
+    assert not is_denial(reply)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import NOT_KNOWN, Reader
+from localmem.chat.reader import CLOSEST, NOT_KNOWN, Reader
 from localmem.config import load_settings
 from localmem.files import read_yaml
 from localmem.llm.scripted import ScriptedLLM
@@ -90,10 +90,10 @@ def _asking(text: str) -> Session:
 
 
 def _reply(agent: Conversation, reader: Reader, text: str) -> str:
-    """The reader's reply; "" where it says that it was not told, whatever it quotes beside."""
+    """The reader's reply; "" where it says that it was not told, or quotes only what comes closest."""
     asking = _asking(text)
     reply = reader.reply(asking, agent.memory.recall(asking))
-    return "" if reply.startswith(NOT_KNOWN.rstrip(".")) else reply
+    return "" if reply.startswith((NOT_KNOWN, CLOSEST)) else reply
 
 
 def _firm(text: str) -> str:
