@@ -4,9 +4,9 @@ A reranker that was trained on sentences says how likely each is to answer, of w
 hand. The turns with the likeliest are quoted with day and speaker, long ones in part, and of a numbered list the item
 that is meant; where the question is about the present, no turn from before the likeliest stands beside it. What was
 worked out of the likeliest turn comes before it. Where nothing is likely and the turn surely asks for what the user
-said, the closest is quoted as no more than that, or the reader says that it was not told where nothing comes close; any
-other turn is the backbone's. That is told by its words and the scorer's vector of it, and in English only. Writes
-nothing and asks no backbone.
+said, the closest is quoted, or the reader says that it was not told where nothing comes close; any other turn is the
+backbone's. What is not surely the answer is called the closest. Whether a turn asks is told by its words and the
+scorer's vector of it, in English only. Writes nothing and asks no backbone.
 """
 
 import re
@@ -33,7 +33,7 @@ from localmem.turns.utterances import asks_about_replies, asks_only, describe_as
 from localmem.types import Hit, Recall, Session, Unit, Working
 
 NOT_KNOWN = "You haven't told me that."
-CLOSEST = "The closest I have: "
+CLOSEST = "The closest I have:"
 _QUOTED = 3  # turns
 _LONGEST = 80  # characters of a turn that are quoted
 _LONGEST_LIST = 160  # of one whose list is asked for
@@ -53,6 +53,7 @@ class _Table(BaseModel):
     vectors: Model
     asks: float
     surely_asks: float
+    certain: float
     quoted: float
     closest: float
     place: float
@@ -97,12 +98,13 @@ class Reader:
         candidates = self._judge(question, [each for each in _sentences(hits, today) if not asks_only(each.text)])
         sure = max((candidate.sure for candidate in candidates), default=-inf)
         if sure >= table.quoted:
-            return _quote(question, candidates, recall.workings)
+            quotation = _quote(question, candidates, recall.workings)
+            return quotation if sure >= table.certain or recall.workings else _as_closest(quotation)
         if recall.workings:
             return _say_working(recall.workings[0])
         if asks < table.surely_asks or not describe_request(question)["self"]:
             return ""
-        return f"{CLOSEST}{_quote_turn(_likely_turns(candidates)[0])}" if sure >= table.closest else NOT_KNOWN
+        return _as_closest(_quote_turn(_likely_turns(candidates)[0])) if sure >= table.closest else NOT_KNOWN
 
     def _judge(self, question: str, sentences: Sequence[_Sentence]) -> list[_Candidate]:
         """The sentences in their order. Those of the side that the question is not for are less likely to answer."""
@@ -128,6 +130,10 @@ def _quote(question: str, candidates: Sequence[_Candidate], workings: Sequence[W
         turns = [turn for turn in turns if turn[0].sentence.unit.time >= first.time or _kind(turn) != first.kind]
     listing = re.search(_table().listing, question, re.IGNORECASE) is not None
     return "\n".join(_quote_turn(turn, listing=listing) for turn in turns[:_QUOTED])
+
+
+def _as_closest(quotation: str) -> str:
+    return f"{CLOSEST}\n{quotation}" if "\n" in quotation else f"{CLOSEST} {quotation}"
 
 
 def _likely_turns(candidates: Sequence[_Candidate]) -> list[list[_Candidate]]:

@@ -10,7 +10,7 @@ import pytest
 
 from localmem import factory
 from localmem.chat.conversation import Conversation
-from localmem.chat.reader import CLOSEST, NOT_KNOWN, Reader, log_odds_of_asking
+from localmem.chat.reader import NOT_KNOWN, Reader, log_odds_of_asking
 from localmem.llm.scripted import ScriptedLLM
 from localmem.memory import Memory
 from localmem.systems.evidence.units import ANSWER, STATEMENT
@@ -153,13 +153,19 @@ def test_a_question_about_the_user_without_an_answer_is_denied(memory: Recall) -
     assert Reader(Scorer("Bruno")).reply(dialogue(QUESTION), memory) == NOT_KNOWN
 
 
-def test_the_closest_is_quoted_as_such_and_denies_nothing() -> None:
-    class Unsure(Scorer):
-        def score(self, query: str, texts: Sequence[str]) -> list[float]:
-            return [0.3 for _ in texts]
-
-    reply = Reader(Unsure("")).reply(dialogue(QUESTION), recall(unit("I have a dog."), unit("He is old.")))
-    assert reply == f'{CLOSEST}On 5 March 2026 you said: "I have a dog."'
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        (0.3, 'The closest I have: On 5 March 2026 you said: "I have a dog."'),
+        (0.6, 'The closest I have:\nOn 5 March 2026 you said: "I have a dog."\nOn 5 March 2026 you said: "He is old."'),
+        (0.9, 'On 5 March 2026 you said: "I have a dog."\nOn 5 March 2026 you said: "He is old."'),
+    ],
+)
+def test_what_is_not_surely_the_answer_is_called_the_closest(score: float, expected: str) -> None:
+    scorer = Scorer("")
+    scorer.score = lambda query, texts: [score for _ in texts]  # type: ignore[method-assign]
+    reply = Reader(scorer).reply(dialogue(QUESTION), recall(unit("I have a dog."), unit("He is old.")))
+    assert reply == expected
     assert not is_denial(reply)
 
 
