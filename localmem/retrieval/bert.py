@@ -10,11 +10,8 @@ import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -22,11 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localmem.llm.device import Dtype, core_count, fastest_cpu_dtype, one_at_a_time, resolve_device, resolve_dtype
-from localmem.retrieval.bert_model import WORDS, Array, BertModel, NumpyBert, Rows, one_blas_thread
+from localmem.retrieval.bert_model import WORDS, BertLayout, NumpyBert, Rows, one_blas_thread
 from localmem.weights.folder import checksum
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
+
+    from localmem.retrieval.torch_bert import TorchBert
 
 Json = Mapping[str, Any]
 
@@ -39,18 +38,6 @@ _FEW_TOKENS = 128
 _SOON_ON_A_CORE = 128
 _MAPPED: WeakValueDictionary[tuple[Path, int], np.memmap[Any, Any]] = WeakValueDictionary()  # by file and its time
 _FORMATS: Mapping[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2")}
-
-
-@dataclass(frozen=True, slots=True)
-class BertLayout:
-    """The shape of a BERT encoder. `window` is in tokens, `pooling` is mean or cls."""
-
-    dimension: int
-    layers: int
-    heads: int
-    epsilon: float
-    window: int
-    pooling: str
 
 
 def read_layout(folder: Path) -> BertLayout | None:
@@ -109,7 +96,7 @@ class BertEncoder:
         self._tokenizer.enable_truncation(min(layout.window, max_length or layout.window))
         self._guard = threading.Lock()
         self._numpy: NumpyBert | None = None
-        self._torch: dict[str, _TorchModel] = {}  # by device
+        self._torch: dict[str, TorchBert] = {}  # by device
 
     @property
     def on_cpu(self) -> bool:
@@ -140,78 +127,24 @@ class BertEncoder:
             states = [model.read(ids, layout.layers) for ids in texts]
         return np.stack([rows[0] if layout.pooling == "cls" else rows.mean(0) for rows in states])
 
-    def torch_model(self, tokens: int = sys.maxsize) -> "_TorchModel":
+    def torch_model(self, tokens: int = sys.maxsize) -> "TorchBert":
         """The weights on the device that suits a call with so many tokens, loaded there when first needed."""
         with self._guard, one_at_a_time():
+            from localmem.retrieval.torch_bert import PackedBert, PaddedBert
+
             soon = self._device == "auto" and tokens <= _SOON_ON_A_CORE * core_count()
             device = "cpu" if soon else resolve_device(self._device)
             if device not in self._torch:
                 cpu = fastest_cpu_dtype() if self._dtype == "auto" and device == "cpu" else "float32"
                 dtype = resolve_dtype(self._dtype, device, cpu=cpu)
-                self._torch[device] = _TorchModel(self.layout, read_weights(self._file), device, dtype)
+                kind = PackedBert if device == "cpu" else PaddedBert
+                self._torch[device] = kind(self.layout, read_weights(self._file), device, dtype)
             return self._torch[device]
 
     def _suits_numpy(self, encodings: "Sequence[Encoding]") -> bool:
         allowed = self._device in ("auto", "cpu") and self._dtype in ("auto", "float32")
         few = sum(len(encoding.ids) for encoding in encodings) <= _FEW_TOKENS
         return allowed and few and "torch" not in sys.modules
-
-
-class _TorchModel(BertModel):
-    def __init__(self, layout: BertLayout, weights: Mapping[str, Rows], device: str, dtype: Array) -> None:
-        import torch
-
-        self._library: ModuleType = torch
-        self.device = device
-        self.dtype = dtype
-        self._layout = layout
-        super().__init__(
-            layout.heads,
-            layout.epsilon,
-            {name: torch.tensor(array).to(device=device, dtype=dtype) for name, array in weights.items()},
-        )
-        # Of a GPU, each thread that computes takes memory for itself, which a backbone there leaves little of.
-        self._only_thread = None if device == "cpu" else ThreadPoolExecutor(1, "localmem-encoder")
-
-    def pool(self, ids: Sequence[Sequence[int]]) -> Rows:
-        """The pooled states of texts of any lengths, padded to the longest, in float32."""
-        return self._only_thread.submit(self._pool_texts, ids).result() if self._only_thread else self._pool_texts(ids)
-
-    def _pool_texts(self, ids: Sequence[Sequence[int]]) -> Rows:
-        torch, width = self._library, max(map(len, ids))
-        with torch.inference_mode():
-            batch = torch.tensor([[*text, *[0] * (width - len(text))] for text in ids], device=self.device)
-            mask = [[1.0] * len(text) + [0.0] * (width - len(text)) for text in ids]
-            rows: Rows = (
-                self._pool(batch, torch.tensor(mask, device=self.device, dtype=self.dtype)).float().cpu().numpy()
-            )
-        return rows
-
-    def _pool(self, ids: Array, mask: Array) -> Array:
-        """(n, dimension) pooled states of (n, tokens) ids; `mask` is (n, tokens) and 0 for padding."""
-        states, within = self._embed(ids), (mask > 0)[:, None, None, :]
-        for layer in range(self._layout.layers):
-            states = self._block(layer, states, within)
-        return (
-            states[:, 0]
-            if self._layout.pooling == "cls"
-            else (states * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
-        )
-
-    def _linear(self, name: str, states: Array) -> Array:
-        linear = self._library.nn.functional.linear
-        return linear(states, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
-
-    def _norm(self, name: str, states: Array) -> Array:
-        scale, shift = self._weights[f"{name}.LayerNorm.weight"], self._weights[f"{name}.LayerNorm.bias"]
-        return self._library.nn.functional.layer_norm(states, scale.shape, scale, shift, self._epsilon)
-
-    def _gelu(self, states: Array) -> Array:
-        return self._library.nn.functional.gelu(states)
-
-    def _attention(self, queries: Array, keys: Array, values: Array, mask: Array) -> Array:
-        attend = self._library.nn.functional.scaled_dot_product_attention
-        return attend(queries, keys, values, attn_mask=mask)
 
 
 def read_weights(file: Path) -> dict[str, Rows]:

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,18 @@ _PART = 16_384  # numbers that GELU is computed of at a time: they stay in the p
 _ERF_SCALE = np.float32(0.3275911 * math.sqrt(0.5))
 _ERF_TERMS = tuple(np.float32(0.5 * term) for term in (1.061405429, -1.453152027, 1.421413741, -0.284496736))
 _ERF_LAST = np.float32(0.5 * 0.254829592)
+
+
+@dataclass(frozen=True, slots=True)
+class BertLayout:
+    """The shape of a BERT encoder. `window` is in tokens, `pooling` is mean or cls."""
+
+    dimension: int
+    layers: int
+    heads: int
+    epsilon: float
+    window: int
+    pooling: str
 
 
 class BertModel:

@@ -5,7 +5,6 @@ Three times as fast as float32, whose scores they are within 0.1. Does not depen
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
@@ -18,16 +17,16 @@ from localmem.llm.device import core_count
 from localmem.retrieval.bert_model import Rows
 from localmem.retrieval.numpy_pairs import PairShape
 from localmem.retrieval.pair_network import Linear, PairNetwork, float_linear
+from localmem.retrieval.torch_threads import one_thread_a_core
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Int8Weights = Mapping[str, tuple[NDArray[np.int8], Rows]]  # rows of a weight, and the scale of each row
 
 # Each core computes a few pairs at a time by itself. All at once took nearly twice as long: what a layer computes of
-# them fits no core's cache, and its memory is taken from the system anew at each operation. The number of threads of
-# an operation is set for these threads alone.
+# them fits no core's cache, and its memory is taken from the system anew at each operation.
 _PART = 3
-_THREADS = ThreadPoolExecutor(core_count(), "localmem-pairs", initializer=lambda: torch.set_num_threads(1))
+_THREADS = one_thread_a_core("localmem-pairs")
 
 
 class TorchPairs:

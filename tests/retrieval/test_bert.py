@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from localmem.llm.device import Dtype
-from localmem.retrieval import bert
+from localmem.retrieval import bert, torch_bert
 from localmem.retrieval.bert import BertEncoder, read_layout
+from localmem.retrieval.torch_bert import PackedBert, PaddedBert, TorchBert, divide_texts
 
 TEXTS = [
     "hello",
@@ -82,15 +83,48 @@ def test_a_question_is_not_left_to_a_gpu_that_others_keep_busy(
     assert np.array_equal(auto.encode(TEXTS[:1])[0], cpu.encode(TEXTS[:1])[0])
     used: list[tuple[str, str]] = []
 
-    def record(model: bert._TorchModel, ids: list[list[int]]) -> np.ndarray:
+    def record(model: TorchBert, ids: list[list[int]]) -> np.ndarray:
         used.append((model.device, threading.current_thread().name.partition("_")[0]))
         return np.ones((len(ids), 384), np.float32)
 
-    monkeypatch.setattr(bert._TorchModel, "_pool_texts", record)
+    monkeypatch.setattr(PackedBert, "_pool_part", record)
+    monkeypatch.setattr(PaddedBert, "_pool_texts", record)
     auto.encode(TEXTS[:1])
     auto.encode(TEXTS * 10)
-    assert used == [("cpu", "MainThread"), ("meta", "localmem-encoder")]
+    assert used == [("cpu", "localmem-encoder"), ("meta", "localmem-encoder")]
     assert not auto.on_cpu
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_text_has_the_vector_that_it_has_alone(
+    dtype: Dtype, starter_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_bert, "core_count", lambda: 2)
+    encoder = encoder_of(starter_encoder_dir, dtype)
+    together, _ = encoder.encode(TEXTS)
+    alone = np.concatenate([encoder.encode([text])[0] for text in TEXTS])
+    assert together == pytest.approx(alone, abs=1e-6 if dtype == "float32" else 1e-3)
+
+
+def test_texts_are_divided_into_parts_of_about_as_many_tokens() -> None:
+    texts = [[number] * length for number, length in enumerate((12, 27, 51, 66, 144))]
+    parts = divide_texts(texts, 2)
+    assert [text for part in parts for text in part] == texts
+    assert [sum(map(len, part)) for part in parts] == [156, 144]
+    assert divide_texts(texts[:2], 8) == [texts[:2]]
+    assert divide_texts(texts[-1:], 8) == [texts[-1:]]
+    assert len(divide_texts(texts, 64)) <= 3
+
+
+def test_threads_that_start_later_still_compute_on_all_cores() -> None:
+    script = (
+        "import threading, torch; from localmem.retrieval.torch_threads import one_thread_a_core;"
+        "torch.set_num_threads(3); pool = one_thread_a_core('alone');"
+        "print(pool.submit(torch.get_num_threads).result(), torch.get_num_threads());"
+        "threading.Thread(target=lambda: print(torch.get_num_threads())).start()"
+    )
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["1", "3", "3"]
 
 
 @pytest.mark.parametrize("supported", [True, False])
