@@ -1,9 +1,11 @@
 """What an announced change makes doubtful, and what it leaves alone."""
 
+import re
 from datetime import timedelta
 
 import pytest
 
+from localmem.systems.evidence import dependents
 from localmem.systems.evidence.dependents import DOUBTS, SAID_BEFORE, link_dependents, read_upheaval, rests_on
 from localmem.systems.evidence.updates import Updates
 from localmem.types import Hit, Link, Unit
@@ -81,6 +83,20 @@ def test_only_earlier_statements_of_the_user_are_linked() -> None:
     pasted = _statement("s0", "Lyon is our city.", kind="document")
     links = link_dependents([new], lambda: [later, new, dentist, pasted])
     assert [change.link for change in links] == [Link("s2@u0", "s1@u0", DOUBTS)]
+
+
+def test_a_sentence_of_an_earlier_statement_decides_and_not_its_neighbours() -> None:
+    new = _statement("s3", MOVED, days=9)
+    one = _statement("s1", "Vera's cake was good. My dentist is Dr Vial! Nothing else today.")
+    past = _statement("s2", "My dentist was born in Lyon. Vera's cake was good.")
+    links = link_dependents([new], lambda: [new, past, one])
+    assert [change.link.target for change in links] == ["s1@u0"]
+
+
+def test_words_that_rest_on_an_area_do_not_look_around() -> None:
+    patterns = [area.depends.pattern for area in dependents._rules().areas.values()]
+    assert patterns
+    assert not [pattern for pattern in patterns if re.search(r"\(\?[=!<]|[$^]", pattern)]
 
 
 def test_what_became_doubtful_is_shown_as_said_before() -> None:
