@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
 
 from localmem.bank import Bank
 from localmem.errors import Conflict, NotFound
@@ -27,6 +27,25 @@ Refusals = Counter[tuple[str, str]]
 """Refused texts by the name of their prompt and the reason."""
 
 _COLUMNS = ("batch", "position", "user", "system", "type", "time", "unit", "other", "body")
+
+# Of every turn, and so built once: SQLAlchemy takes longer to build one than SQLite to run it.
+_ACTIVE_IN = [batches.c[name] == bindparam(f"of_{name}") for name in ("user", "system")] + [batches.c.state == "active"]
+_WITH_CAUSE = select(batches.c.number).where(
+    *_ACTIVE_IN, batches.c.kind == bindparam("kind"), batches.c.cause == bindparam("cause")
+)
+_ADVANCE = (
+    update(banks)
+    .where(banks.c.user == bindparam("of_user"), banks.c.system == bindparam("of_system"))
+    .where(banks.c.version == bindparam("current"))
+    .values(version=bindparam("next"))
+)
+_NEW_BATCH = insert(batches).returning(batches.c.number)
+_ADDITIONS = (
+    select(changes.c.body)
+    .select_from(changes.join(batches, changes.c.batch == batches.c.number))
+    .where(changes.c.user == bindparam("of_user"), changes.c.system == bindparam("of_system"))
+    .where(changes.c.type == "add_unit", changes.c.unit.in_(bindparam("units", expanding=True)), *_ACTIVE_IN)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +118,8 @@ class ChangeLog:
         if current == 0 and connection.execute(exists).first() is None:
             connection.execute(insert(banks).values(user=user, system=system, version=1))
             return 1
-        of_bank = and_(banks.c.user == user, banks.c.system == system, banks.c.version == current)
-        if connection.execute(update(banks).where(of_bank).values(version=current + 1)).rowcount != 1:
+        values = {"of_user": user, "of_system": system, "current": current, "next": current + 1}
+        if connection.execute(_ADVANCE, values).rowcount != 1:
             now = self.version(connection, user, system)
             raise Conflict(
                 f"the bank of {system} for user {user!r} is at version {now}, not {current}, because another process "
@@ -118,17 +137,15 @@ class ChangeLog:
 
     def has_batch(self, connection: Connection, user: str, system: str, kind: Kind, cause: str) -> bool:
         """Whether there is an active batch with this cause."""
-        of_cause = and_(of_bank(user, system), batches.c.kind == kind, batches.c.cause == cause)
-        query = select(batches.c.number).where(of_cause)
-        return connection.execute(query).first() is not None
+        values = {"of_user": user, "of_system": system, "kind": kind, "cause": cause}
+        return connection.execute(_WITH_CAUSE, values).first() is not None
 
     def write(self, connection: Connection, batch: Batch, state: BatchState = "active") -> None:
         """Append a batch. Raises BadInput for changes that cannot be applied to the bank."""
         if state == "active":
             self._check(connection, batch)
         values = {name: getattr(batch, name) for name in ("user", "system", "kind", "cause", "session")}
-        query = insert(batches).values(state=state, **values).returning(batches.c.number)
-        number = connection.execute(query).scalar_one()
+        number = connection.execute(_NEW_BATCH, {"state": state, **values}).scalar_one()
         rows: list[tuple[object, ...]] = []
         for position, change in enumerate(batch.changes):
             body, time = self.encode(batch.user, change), to_micros(change.time)
@@ -143,16 +160,11 @@ class ChangeLog:
     def _check(self, connection: Connection, batch: Batch) -> None:
         """Apply the changes to a bank of only those units that they name: loading all of it would cost too much."""
         named = {unit for change in batch.changes for unit in named_units(change) if unit is not None}
-        additions = (
-            select(changes.c.body)
-            .select_from(changes.join(batches, changes.c.batch == batches.c.number))
-            .where(changes.c.user == batch.user, changes.c.system == batch.system, changes.c.type == "add_unit")
-            .where(of_bank(batch.user, batch.system))
-        )
+        of_bank = {"of_user": batch.user, "of_system": batch.system}
         bodies = (
             body
             for part in chunks(sorted(named))
-            for body in connection.execute(additions.where(changes.c.unit.in_(part))).scalars()
+            for body in connection.execute(_ADDITIONS, {**of_bank, "units": part}).scalars()
         )
         Bank().apply([*map(self.serializer.decode, bodies), *batch.changes])
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_, bindparam, case, func, select
 
 from localmem.errors import NotFound
 from localmem.store.schema import batches, jobs, sessions, turns
@@ -26,6 +26,7 @@ _CHUNK = 500
 
 _OF_SESSION = and_(turns.c.user == sessions.c.user, turns.c.session == sessions.c.id)
 _HAS_TURNS = select(turns.c.id).where(_OF_SESSION).correlate(sessions).exists()
+_SESSION_OF_TURN = select(turns.c.session).where(turns.c.user == bindparam("of_user"), turns.c.id == bindparam("turn"))
 _IN_ORDER = (sessions.c.started, sessions.c.number)
 
 
@@ -218,8 +219,7 @@ def replies_with(connection: Connection, user: str, texts: Collection[str]) -> l
 
 def session_of_turn(connection: Connection, user: str, turn_id: str) -> str | None:
     """The id of the session that contains the turn."""
-    query = select(turns.c.session).where(turns.c.user == user, turns.c.id == turn_id)
-    session: str | None = connection.execute(query).scalar()
+    session: str | None = connection.execute(_SESSION_OF_TURN, {"of_user": user, "turn": turn_id}).scalar()
     return session
 
 

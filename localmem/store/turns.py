@@ -293,10 +293,8 @@ class Writer:
         durable = not all(isinstance(request, Derived) for request in requests)
         with self._database.write(durable=durable) as connection:
             errors = iter(self._log.append(connection, appends))
-            return [
-                next(errors) if isinstance(request, Append) else _run_isolated(connection, request)
-                for request in requests
-            ]
+            run = _run_isolated if len(requests) > 1 else _run_alone
+            return [next(errors) if isinstance(request, Append) else run(connection, request) for request in requests]
 
 
 def _run_isolated(connection: Connection, operation: Operation) -> object:
@@ -304,4 +302,13 @@ def _run_isolated(connection: Connection, operation: Operation) -> object:
         with connection.begin_nested():
             return operation(connection)
     except LocalmemError as error:
+        return error
+
+
+def _run_alone(connection: Connection, operation: Operation) -> object:
+    """As `_run_isolated`, where nothing else is in the transaction: it needs no savepoint."""
+    try:
+        return operation(connection)
+    except LocalmemError as error:
+        connection.rollback()
         return error

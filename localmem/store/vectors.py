@@ -9,7 +9,7 @@ Rows do not say whose text they are of: an erasure deletes the vectors of the er
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, Select, delete, insert, select
+from sqlalchemy import Connection, Select, bindparam, delete, insert, select
 
 from localmem.errors import EncoderMismatch
 from localmem.retrieval.base import passage_digest
@@ -21,6 +21,15 @@ from localmem.store.turns import Derived, Writer
 from localmem.store.unit_vectors import delete_unit_vectors
 
 EncoderRecord = tuple[str, int]
+
+# Of every turn, and so built once: SQLAlchemy takes longer to build one than SQLite to run it.
+_ENCODER = select(encoder.c.identity, encoder.c.dimension)
+_MATCHING = (
+    embeddings.c.identity == bindparam("encoder"),
+    embeddings.c.digest.in_(bindparam("digests", expanding=True)),
+)
+_STORED = select(embeddings.c.digest, embeddings.c.vector).where(*_MATCHING)
+_DELETE = delete(embeddings).where(*_MATCHING)
 
 
 class _Plain:
@@ -54,8 +63,8 @@ class EmbeddingTable:
         with self._database.read() as connection:
             self._check(connection, identity)
             for part in _sealed_chunks(key, digests):
-                query = _matching(identity, part).add_columns(embeddings.c.vector)
-                rows += [(key.open_digest(row[0]), key.open(bytes(row[1]))) for row in connection.execute(query)]
+                found = connection.execute(_STORED, {"encoder": identity, "digests": part})
+                rows += [(key.open_digest(row[0]), key.open(bytes(row[1]))) for row in found]
         return {digest: vector for digest, vector in rows if digest and vector}
 
     def put(self, identity: str, rows: Mapping[str, bytes]) -> None:
@@ -91,8 +100,7 @@ class EmbeddingTable:
         key = _vector_key(self._database)
         sealed = {key.seal_digest(digest): key.seal(vector) for digest, vector in rows.items()}
         for part in chunks(sorted(sealed)):
-            old = delete(embeddings).where(embeddings.c.identity == identity, embeddings.c.digest.in_(part))
-            connection.execute(old)
+            connection.execute(_DELETE, {"encoder": identity, "digests": part})
         self._insert.run(connection, [(digest, identity, vector) for digest, vector in sealed.items()])
 
 
@@ -180,7 +188,7 @@ def _matching(identity: str, digests: Sequence[str]) -> Select[str]:
 
 
 def _recorded_encoder(connection: Connection) -> EncoderRecord | None:
-    row = connection.execute(select(encoder.c.identity, encoder.c.dimension)).first()
+    row = connection.execute(_ENCODER).first()
     return (str(row[0]), int(row[1])) if row else None
 
 
