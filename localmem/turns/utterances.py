@@ -231,14 +231,15 @@ def _read_units(text: str) -> Iterator[str]:
     yield from map("".join, pairwise(characters))
 
 
-def _clauses(text: str) -> list[_Clause]:
+@lru_cache(maxsize=4096)  # several questions are asked of each turn
+def _clauses(text: str) -> Sequence[_Clause]:
     """A text's clauses in order; the last of a sentence with a question mark asks. A quotation within is left out."""
-    clauses = []
+    clauses: list[_Clause] = []
     for number, sentence in enumerate(_sentences(_QUOTATION.sub(" ", text)) or _sentences(text)):
         pieces = [piece for part in _CLAUSE_END.split(sentence) if (piece := _fold(part))]
         last = len(pieces) - 1
         clauses += [_Clause(piece, at == last and _is_marked(sentence), number) for at, piece in enumerate(pieces)]
-    return clauses
+    return tuple(clauses)
 
 
 def _sentences(text: str) -> list[str]:
@@ -260,6 +261,7 @@ def _strip_accents(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(letter for letter in plain if not unicodedata.combining(letter)))
 
 
+@lru_cache(maxsize=4096)
 def _language(text: str) -> _Language:
     """The language of a text by its script, then by its frequent words; English where nothing decides."""
     languages = _languages()

@@ -12,7 +12,7 @@
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import date
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
@@ -88,8 +88,8 @@ class EvidenceMemory(Memory):
         today = place.turn.time.date()
         in_sight = [unit for other in earlier if (unit := self._find(f"{other.unit_prefix}0"))]
         recalled = [hit.unit for hit in (recall.hits if recall else ())]
-        texts = [dated_lines([unit], today) for unit in (*recalled, *in_sight)]  # a reply may quote dates
-        texts += [other.turn.text for other in earlier]
+        shown = (dated_lines([unit], today) for unit in (*recalled, *in_sight))  # a reply may quote dates
+        texts = chain(shown, (other.turn.text for other in earlier))
         return self._learn(session, turn_units(session.id, place) if is_new(place, texts) else [])
 
     def end_session(self, session: Session) -> list[Change]:

@@ -3,7 +3,7 @@
 A unit's id names its exchange, so that both sides of one can be shown and ranked together. Pure functions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from localmem.retrieval.views import SIDE_MARK
@@ -41,7 +41,7 @@ def first_unit(opening: Turn) -> str:
     return f"{opening.id}{SIDE_MARK}u0"
 
 
-def is_new(place: Place, earlier: Sequence[str]) -> bool:
+def is_new(place: Place, earlier: Iterable[str]) -> bool:
     """Whether a turn tells something: a user's statement, or a reply that says more than the `earlier` texts do."""
     if place.turn.role == "user":
         return is_evidence(place.turn.text)
