@@ -70,6 +70,14 @@ class Encoder(Protocol):
         """(n, dimension) float32 rows of unit length, in the order of `texts`."""
 
 
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """An encoder that remembers what it encoded last, or an index over one."""
+
+    def read_ahead(self, texts: Sequence[str]) -> None:
+        """Encode together what is about to be searched for and added as passages, one part after another."""
+
+
 class EmbeddingCache(Protocol):
     """Vectors of passages by encoder and content (see `passage_digest`). Safe for use from many threads."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localmem.errors import BadSettings
-from localmem.retrieval.base import Encoder, Match, Scope, Side
+from localmem.retrieval.base import Encoder, Match, ReadsAhead, Scope, Side
 from localmem.retrieval.encoder import check_vectors
 from localmem.retrieval.gpu_device import gpu_for
 from localmem.retrieval.row_ids import RowIds, top_k
@@ -119,6 +119,11 @@ class DenseRetriever:
             self._builder.start()
         elif self._kind != "auto":
             self._update_index()
+
+    def read_ahead(self, texts: Sequence[str]) -> None:
+        """Encode together keys that are about to be searched for and added."""
+        if isinstance(self._encoder, ReadsAhead):
+            self._encoder.read_ahead(texts)
 
     def remove(self, ids: Sequence[str]) -> None:
         with self._guard:

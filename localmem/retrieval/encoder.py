@@ -18,7 +18,7 @@ from localmem.batching import Batched
 from localmem.errors import BadVectors, ModelMissing
 from localmem.llm.device import Dtype, fastest_cpu_dtype, no_progress_bar, one_at_a_time, resolve_device, resolve_dtype
 from localmem.llm.wrappers import is_background
-from localmem.retrieval.base import EmbeddingCache, Encoder, Side, passage_digest
+from localmem.retrieval.base import EmbeddingCache, Encoder, ReadsAhead, Side, passage_digest
 from localmem.retrieval.bert import BertEncoder, read_layout, weights_checksum
 
 log = logging.getLogger(__name__)
@@ -149,6 +149,10 @@ class SentenceEncoder:
             while len(self._recent) > _RECENT:
                 self._recent.popitem(last=False)
         return np.stack([rows[text] for text in texts])
+
+    def read_ahead(self, texts: Sequence[str]) -> None:
+        """Encode passages that are asked for in parts in a moment."""
+        self.encode(texts, "passage")
 
     def _count_truncated(self, count: int) -> None:
         """Logs the first, the tenth, the hundredth ...; no warning, as long replies are cut in any conversation."""
@@ -290,6 +294,11 @@ class CachedEncoder:
             self._put(missing, rows)
             vectors.update(zip(missing, rows, strict=True))
         return np.stack([vectors[digest] for digest in digests]).astype(np.float32)
+
+    def read_ahead(self, texts: Sequence[str]) -> None:
+        """Let `inner` encode passages together, if it remembers them. Nothing is stored: they may never be added."""
+        if isinstance(self.inner, ReadsAhead):
+            self.inner.read_ahead(texts)
 
     def put(self, texts: Sequence[str], rows: Rows) -> None:
         """Store the vectors of passages that the same encoder made elsewhere. Raises BadVectors."""

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import NamedTuple
 
-from localmem.retrieval.base import Match, Retriever, Scope, require_aware
+from localmem.retrieval.base import Match, ReadsAhead, Retriever, Scope, require_aware
 from localmem.retrieval.bm25 import words as words_of
 from localmem.retrieval.hybrid import fuse_ranks
 from localmem.retrieval.languages import detect_language
@@ -145,6 +145,12 @@ class ViewRetriever:
         language = detect_language(query, words_of(query)) if self._languages else None
         factor = _FOREIGN if language is not None and language not in self._languages else 1.0
         return _WEIGHTS | {view: factor * _WEIGHTS[view] for view in ("exchange", "sentence")}
+
+    def read_ahead(self, units: Sequence[Unit]) -> None:
+        """Encode all texts of units together whose sentences are about to be searched for, and which are then added."""
+        dense: object = self._indexes.dense
+        if isinstance(dense, ReadsAhead):
+            dense.read_ahead([text for unit in units for text in index_texts(unit)])
 
     def search_sentences(self, texts: Sequence[str], k: int) -> list[list[SentenceMatch]]:
         """For each text at most `k` sentences by their cosine, nearest first; none without an index of vectors."""

@@ -54,6 +54,10 @@ class RandomPassages:
         self.seconds += time.perf_counter() - start
         return rows
 
+    def read_ahead(self, texts: Sequence[str]) -> None:
+        """As SentenceEncoder does, which remembers them."""
+        self.encode(texts, "passage")
+
 
 def measure(units: int, rounds: int, reranker: str | None, folder: Path) -> dict[str, object]:
     """Milliseconds of a search and of a turn at this many units; p50 and p95."""

@@ -215,6 +215,20 @@ def test_queries_are_not_cached() -> None:
     assert cache.rows == {}
 
 
+def test_what_is_read_ahead_is_encoded_once_and_stored_when_it_is_added(
+    encoder: SentenceEncoder, calls: list[int]
+) -> None:
+    encoder._recent.clear()
+    cache = DictCache()
+    cached = CachedEncoder(encoder, cache)
+    cached.read_ahead(["User: Hi. I keep bees.", "I keep bees."])
+    assert (calls, cache.rows) == ([2], {})
+    cached.encode(["I keep bees."], "query")
+    cached.encode(["User: Hi. I keep bees.", "I keep bees."], "passage")
+    assert (calls, len(cache.rows)) == ([2], 2)
+    CachedEncoder(WordEncoder(), cache).read_ahead(["I keep bees."])  # it remembers nothing
+
+
 def test_no_texts_through_the_cache() -> None:
     assert CachedEncoder(WordEncoder(), DictCache()).encode([], "passage").shape == (0, 512)
 

@@ -86,6 +86,20 @@ def test_every_text_that_is_encoded_belongs_to_a_unit() -> None:
     assert set(encoded) == {text for unit in units for text in index_texts(unit)}
 
 
+def test_the_texts_of_a_unit_are_encoded_in_one_call_before_they_are_searched_for() -> None:
+    calls: list[tuple[str, ...]] = []
+
+    class Remembering(WordEncoder):
+        def read_ahead(self, texts: Sequence[str]) -> None:
+            calls.append(tuple(texts))
+
+    (asked, _) = exchange("s.0", STATEMENT, REPLY)
+    ViewRetriever(Indexes(DenseRetriever(Remembering()), None, None)).read_ahead([asked])
+    assert calls == [index_texts(asked)]
+    ViewRetriever(Indexes(DenseRetriever(WordEncoder()), None, None)).read_ahead([asked])
+    ViewRetriever(Indexes(None, None, None)).read_ahead([asked])
+
+
 def test_a_unit_that_is_no_turn_has_its_key_alone() -> None:
     assert index_texts(unit("note", STATEMENT, key="bees")) == ("bees",)
 

@@ -90,7 +90,10 @@ class EvidenceMemory(Memory):
         recalled = [hit.unit for hit in (recall.hits if recall else ())]
         shown = (dated_lines([unit], today) for unit in (*recalled, *in_sight))  # a reply may quote dates
         texts = chain(shown, (other.turn.text for other in earlier))
-        return self._learn(session, turn_units(session.id, place) if is_new(place, texts) else [])
+        units = turn_units(session.id, place) if is_new(place, texts) else []
+        if units and isinstance(self.index, SentenceIndex):
+            self.index.read_ahead(units)
+        return self._learn(session, units)
 
     def end_session(self, session: Session) -> list[Change]:
         """Adds the turns that were not observed one by one: those of an imported or interrupted session."""

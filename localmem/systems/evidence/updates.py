@@ -37,6 +37,9 @@ class SentenceIndex(Protocol):
     def search_sentences(self, texts: Sequence[str], k: int) -> list[list[SentenceMatch]]:
         """For each text at most `k` sentences, nearest first."""
 
+    def read_ahead(self, units: Sequence[Unit]) -> None:
+        """Read units whose sentences are about to be searched for, and which are then added, in one go."""
+
 
 class Remembered(NamedTuple):
     """Where earlier statements are looked up: live units by id, and the index of their sentences."""
