@@ -7,6 +7,7 @@ clauses; it tells something as soon as one clause does. Lower case without punct
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -269,8 +270,19 @@ def _language(text: str) -> _Language:
         if 4 * len(re.findall(script, text)) > len(text):
             return languages[name]
     folded = _fold(text)
-    spaced = [language for name, language in languages.items() if name not in _SCRIPTS]
-    return max(spaced, key=lambda language: (language.is_courtesy(folded), sum(map(language.knows, folded.split()))))
+    known = Counter(name for word in folded.split() for name in _languages_of(word))
+    name = max(_spaced_languages(), key=lambda name: (languages[name].is_courtesy(folded), known[name]))
+    return languages[name]
+
+
+@lru_cache(maxsize=16_384)
+def _languages_of(word: str) -> tuple[str, ...]:
+    """The names of the languages that know a word."""
+    return tuple(name for name in _spaced_languages() if _languages()[name].knows(word))
+
+
+def _spaced_languages() -> list[str]:
+    return [name for name in _languages() if name not in _SCRIPTS]
 
 
 @cache

@@ -43,7 +43,8 @@ class Upheaval:
 
     def is_named_in(self, line: str) -> bool:
         """Whether a word of a line has the stem of a name or noun."""
-        return not self.names.isdisjoint(_stems(self._alike.findall(line)))
+        words = self._alike.findall(line)
+        return bool(words) and not self.names.isdisjoint(_stems(words))
 
     @cached_property
     def _alike(self) -> re.Pattern[str]:
