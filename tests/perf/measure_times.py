@@ -90,8 +90,10 @@ class Outcome:
 
 def measure(language: str, part: str = "all") -> list[Outcome]:
     """The outcome of every label of a language, and of every sure span beside them."""
-    entries = yaml.safe_load((LABELLED / f"{language}.yaml").read_text(encoding="utf-8"))
-    if part != "all":
+    of_voices = part.startswith("voices-")
+    name = f"{language}_{part.replace('-', '_')}" if of_voices else language
+    entries = yaml.safe_load((LABELLED / f"{name}.yaml").read_text(encoding="utf-8"))
+    if part != "all" and not of_voices:
         entries = [entry for entry in entries if _is_seen(entry) == (part == "seen")]
     return [outcome for entry in entries for outcome in _outcomes(entry, LANGUAGES[language])]
 
@@ -264,7 +266,8 @@ def main() -> None:
     """Print a row for each language, or JSON; with --misses what was not exact."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("languages", nargs="*", metavar="LANGUAGE", help="default: all")
-    parser.add_argument("--part", choices=("all", "seen", "unseen"), default="all", help="of English: mended by or not")
+    parts = ("all", "seen", "unseen", "voices-seen", "voices-unseen")
+    parser.add_argument("--part", choices=parts, default="all", help="of English: rules mended by it or not")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--misses", action="store_true", help="list what is not right")
     parser.add_argument("--workings", action="store_true", help="sums, durations and orders in place of times")
