@@ -11,12 +11,19 @@ from datetime import date, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from localmem.times import english_calendar, english_days, english_recurring, english_relative
+from localmem.times import (
+    english_calendar,
+    english_dates,
+    english_days,
+    english_recurring,
+    english_relative,
+    english_weeks,
+)
 from localmem.times.days import one_day, week_of, weekend_of
 from localmem.times.english_names import settle_names
 from localmem.times.english_relative import move_day
 from localmem.times.english_scene import Reading, Rule, Scene
-from localmem.times.english_tense import is_moved, verbs_of
+from localmem.times.english_tense import is_shifted, verbs_of
 from localmem.times.english_words import Word, kind_of, load_grammar, load_lexicon, names_of, read_words
 from localmem.types import DateRange, TimeRole, TimeSpan
 
@@ -129,7 +136,7 @@ def _join_ranges(findings: Sequence[Finding], words: Sequence[Word], text: str) 
     """The findings, where "10 March to 6 June" is one; Monday to Friday is none, as it may be of every week."""
     joined: list[Finding] = []
     for finding in findings:
-        if not joined or not _is_range(joined[-1], finding, words) or is_moved(words, joined[-1].start):
+        if not joined or not _is_range(joined[-1], finding, words) or is_shifted(words, joined[-1].start):
             joined.append(finding)
             continue
         first = joined.pop()
@@ -190,9 +197,11 @@ _RELATIONS: Mapping[str, Callable[[Scene, date], DateRange] | None] = {
 }
 _RULES: Mapping[str, Rule] = {
     **english_calendar.RULES,
+    **english_dates.RULES,
     **english_days.RULES,
     **english_recurring.RULES,
     **english_relative.RULES,
+    **english_weeks.RULES,
     "skip": lambda _: None,
 }
 _WITH_LEAD = frozenset({"in_time", "lasting"})
@@ -214,6 +223,7 @@ def _relate(name: str, scene: Scene, reading: Reading) -> Reading | None:
 def _relate_to_last(name: str, scene: Scene) -> Reading | None:
     """What "the Saturday after" says at the end of a clause, where the text named one day before it."""
     ends = scene.after is None or scene.after.kind in ".,"
+    ends = ends or (scene.before == "and" and scene.after is not None and scene.after.text in verbs_of("joins"))
     if not ends or not scene.same_text or name not in ("beside_day", "beside_weekday"):
         return None
     span = scene.same_text[-1]

@@ -1,6 +1,5 @@
 """Rules of English times that name days, months, seasons, holidays and years."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 
@@ -19,6 +18,8 @@ from localmem.times.english_words import words_beside
 from localmem.types import DateRange, Precision
 
 _ROUND = (1900, 1950, 2000, 2050)  # numbers that are seldom years
+_ELSEWHERE = {3562: 1979, 3663: 3961}  # Mother's Day in Britain and Ireland, Father's Day in Australia
+_CLOSE = 14  # days to the one of two such days that is meant
 _PARTS = {1: (1, 10), 2: (11, 20), 3: (21, 31)}  # the days of the early, middle and late month
 
 
@@ -31,47 +32,11 @@ def _choose_year(scene: Scene, find: Callable[[int], DateRange | None], precisio
     return None if remote else reading_of(scene.choose(occurrences(scene.day, find), patience=SOON), precision)
 
 
-def iso_date(scene: Scene) -> Reading | None:
-    """2019-03-04."""
-    year, month, day = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
-    days = valid_day(year, month, day)
-    return reading_of([days] if days else [], "day")
-
-
-def slashed_date(scene: Scene) -> Reading | None:
-    """9/11/25, which has two readings where nothing settles the order."""
-    first, second, year = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
-    year += 0 if year > 99 else 1900 if year > 60 else 2000
-    return _both_orders(scene, first, second, lambda day, month: valid_day(year, month, day))
-
-
-def slashed_day(scene: Scene) -> Reading | None:
-    """On 9/11, of a year by the tense."""
-    first, second = (int(part) for part in scene.phrase[-1].text.split("/"))
-    if (first, second) == (24, 7):
-        return None
-    return _both_orders(scene, first, second, lambda day, month: _only(_nearest(scene, month, day)))
-
-
-def _only(ranges: Sequence[DateRange]) -> DateRange | None:
-    return ranges[0] if len(ranges) == 1 else None
-
-
-def _nearest(scene: Scene, month: int, day: int) -> Sequence[DateRange]:
-    return scene.choose(occurrences(scene.day, lambda year: valid_day(year, month, day)), patience=SOON)
-
-
-def _both_orders(scene: Scene, first: int, second: int, find: Callable[[int, int], DateRange | None]) -> Reading | None:
-    orders = [(first, second)] if scene.day_first else [(second, first)] if scene.day_first is False else []
-    valid = [(day, month) for day, month in orders or [(first, second), (second, first)] if month <= 12]
-    return reading_of(sorted({days for day, month in valid if (days := find(day, month))}), "day")
-
-
 def day_of_month(scene: Scene) -> Reading | None:
     """The 9th of May, Tuesday 9 May, May 9th, 2025; a weekday must be that day's."""
     month, day = scene.value("MONTH"), scene.day_of_month
     if scene.before == "in" and scene.phrase[0].group == "MONTH" and scene.all("SMALL"):
-        return None
+        return month_with_year(scene) if scene.year is None else None
     weekday = scene.value_or_none("WEEKDAY")
 
     def find(year: int) -> DateRange | None:
@@ -84,6 +49,56 @@ def day_of_month(scene: Scene) -> Reading | None:
     if len(about) == 1:
         return Reading((about[0],), "day")
     return reading_of(scene.choose(about, patience=SOON), "day")
+
+
+def month_with_year(scene: Scene) -> Reading | None:
+    """In May 97, in Jan 22: the year in two digits, of the last decades."""
+    number = sum(word.value for word in scene.all("SMALL", "LARGE"))
+    this = scene.day.year % 100
+    if number < 10 or (this + 2 < number < 32):
+        return None
+    year = number + (1900 if number > this + 2 else 2000)
+    return Reading((months_from(year, scene.value("MONTH")),), "month")
+
+
+def year_of_life(scene: Scene) -> Reading | None:
+    """Born in 79, the summer of 69: where nothing else is counted."""
+    number, follower = scene.all("SMALL", "LARGE")[0].value, scene.after
+    ends = follower is None or follower.kind in ".," or follower.text in words_beside("days_after")
+    if not ends or not 32 <= number <= 99:
+        return None
+    if seasons := scene.all("SEASON"):
+        return None if scene.has("winter") else Reading((season_of(1900 + number, seasons[0].value),), "season")
+    return Reading((years_from(1900 + number),), "year")
+
+
+def day_of_which_month(scene: Scene) -> Reading | None:
+    """Last July 5, this coming 9 May: the latest one, or the coming one."""
+    month, day = scene.value("MONTH"), scene.day_of_month
+    options = occurrences(scene.day, lambda year: valid_day(year, month, day), 5)
+    if scene.has("last", "past"):
+        return reading_of([option for option in options if option.first < scene.day][-1:], "day")
+    if scene.has("next") and not scene.has("coming"):
+        return reading_of(scene.with_tense("future").choose(options, patience=SOON), "day")
+    return reading_of([option for option in options if option.first >= scene.day][:1], "day")
+
+
+def week_of_month(scene: Scene) -> Reading | None:
+    """First week of June: its first seven days, or the second or third seven; the first week of next month."""
+    nth = scene.day_of_month
+    if not 1 <= nth <= 3:
+        return None
+
+    def find(first: date) -> DateRange:
+        return DateRange(first + timedelta(7 * nth - 7), first + timedelta(7 * nth - 1))
+
+    if months := scene.all("MONTH"):
+        return _choose_year(scene, lambda year: find(date(year, months[0].value, 1)), "week")
+    shifts = scene.all("LAST", "THIS", "NEXT")
+    if not shifts:
+        return None
+    month = months_from(scene.day.year, scene.day.month + shifts[-1].value).first
+    return Reading((find(month),), "week")
 
 
 def day_range(scene: Scene) -> Reading | None:
@@ -171,7 +186,16 @@ def _part(month: date, point: int) -> DateRange:
 
 def point_of_this_month(scene: Scene) -> Reading | None:
     """The end of the month, the start of next month."""
-    point, shifts = scene.value("POINT"), scene.all("LAST", "THIS", "NEXT")
+    return _point_about(scene, scene.value("POINT"))
+
+
+def point_of_month_end(scene: Scene) -> Reading | None:
+    """Month end, the end of month, by eom: the last third of this month, or of the one that is named."""
+    return _point_about(scene, 3)
+
+
+def _point_about(scene: Scene, point: int) -> Reading | None:
+    shifts = scene.all("LAST", "THIS", "NEXT")
     offsets = [shifts[0].value] if shifts else [-1, 0, 1]
     months = [months_from(scene.day.year, scene.day.month + offset).first for offset in offsets]
     parts = [_part(month, point) for month in months]
@@ -247,7 +271,18 @@ def holiday(scene: Scene) -> Reading | None:
     if scene.before == "-":
         return None
     find, precision = _read_name(scene)
+    code = scene.value("HOLIDAY")
+    if code in _ELSEWHERE and scene.year is None:
+        return _choose_country(scene, [find, lambda year: named_day(_ELSEWHERE[code], year)])
     return _choose_year(scene, find, precision)
+
+
+def _choose_country(scene: Scene, finds: Sequence[Callable[[int], DateRange | None]]) -> Reading | None:
+    """A day that countries keep apart: the one that is close, else the one of each country by the tense."""
+    readings = [reading for find in finds if (reading := _choose_year(scene, find, "day"))]
+    days = sorted({days for reading in readings for days in reading.ranges})
+    close = [option for option in days if abs((option.first - scene.day).days) <= _CLOSE]
+    return reading_of(close if len(close) == 1 else days, "day")
 
 
 def decade(scene: Scene) -> Reading | None:
@@ -303,9 +338,9 @@ def _is_beside_year(scene: Scene) -> bool:
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        iso_date, slashed_date, slashed_day, day_of_month, day_range, either_day,
+        day_of_month, day_of_which_month, month_with_year, year_of_life, week_of_month, day_range, either_day,
         nth_weekday_of_month, nth_weekday_of_this_month, nth_day, back_end, point_of_month, point_of_this_month,
-        point_of_year,
+        point_of_month_end, point_of_year,
         named_year, which_named, season, month, holiday, decade, spoken_year, year,
     )
 }  # fmt: skip

@@ -44,7 +44,7 @@ def bare_day(scene: Scene) -> Reading | None:
     ends = follower is None or follower.kind in ".,-/"
     if not digits and (not ends or scene.before not in words_beside("days_before") or not scene.has("the")):
         return None
-    if not scene.has("the") and scene.before not in words_beside("days_before"):
+    if not scene.has("the") and scene.before not in words_beside("days_before") and not _is_end_of_range(scene):
         return None
     if not ends and follower is not None and not _may_follow_day(follower.text, scene.before):
         return None
@@ -64,6 +64,25 @@ def bare_day(scene: Scene) -> Reading | None:
     if far or (scene.tense in ("past", "future") and against):
         return reading_of(nearest, "day")
     return reading_of([named] if _is_close(scene) else sorted({named, *nearest}), "day")
+
+
+def _is_end_of_range(scene: Scene) -> bool:
+    """Whether it is one of two days of the month: "between 15th and 20th", "15th to 20th"."""
+    after, before = scene.words[scene.end : scene.end + 2], scene.words[max(0, scene.start - 2) : scene.start][::-1]
+    pairs = [after, before]
+    return any(
+        len(pair) == 2 and pair[1].name == "NTH" and pair[0].text in ("to", "and", "-", "till", "through", "or")
+        for pair in pairs
+    )
+
+
+def this_day(scene: Scene) -> Reading | None:
+    """This coming 25th, on this 15th: the next one."""
+    ends = scene.after is None or scene.after.kind in ".,-/" or _may_follow_day(scene.after.text, "")
+    if not ends or not (scene.has("coming") or scene.before in words_beside("days_before")):
+        return None
+    days = [option for option in _month_days(scene, scene.day_of_month, 2) if option.first >= scene.day]
+    return reading_of(days[:1], "day")
 
 
 def _in_open_months(scene: Scene) -> list[DateRange]:
@@ -139,4 +158,4 @@ def _clause_length(scene: Scene) -> int:
     return end - start
 
 
-RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in (day_of_this_month, weekday_and_day, bare_day)}
+RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in (day_of_this_month, weekday_and_day, bare_day, this_day)}

@@ -1,5 +1,6 @@
-"""English words that are times only beside others: may, march, June, sat, sun, fall."""
+"""English words that are times only beside others: may, march, June, sat, sun, fall; and names: Friday Creek, our Sunday."""
 
+import re
 from collections.abc import Sequence
 
 from localmem.times.english_tense import verbs_of
@@ -9,21 +10,95 @@ _DAY_NAMES = ("sat", "sun", "mon", "wed")
 _VERBS = ("may", "march")
 _SHORT = ("mar", "jan", "jun", "dec", "sep")
 _PEOPLE = ("april", "june", "august", "jan")
+_NAMING = frozenset({"WEEKDAY", "MONTH"})
+_DOMAIN = re.compile(r"\.(?:com|io|org|net|co|app|ai|dev|uk|fm|tv)\b|@\w|_\w")
+_OWNERS = frozenset({"my", "our", "his", "her", "their", "your", "me"})
 
 
 def settle_names(words: Sequence[Word], text: str) -> list[Word]:
     """The words, where one that only looks like a time has no kind."""
+    named = {word.text for index, word in enumerate(words) if word.group in _NAMING and _is_named(words, index)}
     return [
-        word._replace(kind=OTHER, group="") if word.group and _is_something_else(words, index, text) else word
+        word._replace(kind=OTHER, group="")
+        if word.group and ((word.text in named and not _is_led(words, index)) or _is_something_else(words, index, text))
+        else word
         for index, word in enumerate(words)
     ]
 
 
+def _is_led(words: Sequence[Word], index: int) -> bool:
+    """Whether the word before words[index] makes a time of it, though somebody of the name is spoken of."""
+    return _leads(words, index, "months") or _has_day(words, index) or words[index - 1].text in ("on", "this")
+
+
+def _is_named(words: Sequence[Word], index: int) -> bool:
+    """Whether the words about words[index] say that somebody, or something, has this name."""
+    return _is_called(words, index) or _is_presented(words, index) or _is_apposed(words, index)
+
+
+def _text_of(words: Sequence[Word], index: int) -> str:
+    return words[index].text if 0 <= index < len(words) else ""
+
+
+def _is_called(words: Sequence[Word], index: int) -> bool:
+    """A cat called Tuesday, his name is Sunday, we call him Friday."""
+    third, second, first = (_text_of(words, index - back) for back in (3, 2, 1))
+    if first in ("nicknamed", "christened", "dubbed", "named", "name's"):
+        return True
+    if first == "called":
+        return third in ("a", "an", "another", "this", "that", "one") or second in verbs_of("be") or second == "bloke"
+    if first == "is" and second == "name":
+        return True
+    return first in ("him", "her", "it", "them") and second == "call" and third in ("we", "they", "everyone", "people")
+
+
+def _is_presented(words: Sequence[Word], index: int) -> bool:
+    """My cousin Sunday is, Chief Friday, Friday said, June from billing called."""
+    second, first, after = (_text_of(words, index + step) for step in (-2, -1, 1))
+    if first in words_beside("kin") and second in _OWNERS:
+        return after in words_beside("doings")
+    if first in words_beside("honours") and second not in ("the", "a", *_OWNERS):
+        return True
+    opens = index == 0 or words[index - 1].kind in ".," or first in ("and", "but", "so", "when", "because", "then")
+    if not opens:
+        return False
+    if words[index].text in (*_PEOPLE, "may") and after == "from" and index + 2 < len(words):
+        return not words[index + 2].group and words[index + 2].text not in ("what", "the", "now", "then", "a", "about")
+    return words[index].group == "WEEKDAY" and after in ("said", "says", "told", "tells", "asked", "texted", "reckons")
+
+
+def _is_apposed(words: Sequence[Word], index: int) -> bool:
+    """Friday is my hamster; August, my heeler, got hurt."""
+    link, owner, noun, end = (_text_of(words, index + step) for step in (1, 2, 3, 4))
+    if owner not in (*_OWNERS, "the") or _leads(words, index, "months") or _text_of(words, index - 1) == "on":
+        return False
+    is_pet = noun in words_beside("pets")
+    ends = index + 4 >= len(words) or words[index + 4].kind in ".,"
+    if link.strip() == ",":
+        return is_pet or (ends and (words[index].group == "MONTH" or noun in words_beside("kin")) and bool(end))
+    return link in ("is", "was") and (is_pet or (noun in words_beside("kin") and ends))
+
+
+def _is_place(words: Sequence[Word], index: int, text: str) -> bool:
+    """Friday Creek, Easter Road, Cafe Monday, Monday.com."""
+    word = words[index]
+    if _DOMAIN.match(text, word.end):
+        return True
+    if not text[word.start].isupper():
+        return False
+    after, before = (words[place] if 0 <= place < len(words) else None for place in (index + 1, index - 1))
+    if after is not None and after.start == word.end + 1 and text[after.start].isupper():
+        return after.text in words_beside("places")
+    return before is not None and text[before.start].isupper() and before.text in words_beside("places_before")
+
+
 def _is_something_else(words: Sequence[Word], index: int, text: str) -> bool:
     name = words[index].text
+    if words[index].group in ("WEEKDAY", "MONTH", "HOLIDAY", "SEASON", "WEEKDAYS") and _is_place(words, index, text):
+        return True
     if name == "good friday":
         return index > 0 and words[index - 1].text in ("a", "another")
-    if name == "friday" and index and words[index - 1].text == "man":
+    if name == "friday" and index and words[index - 1].text in ("man", "girl"):
         return True
     if name in _DAY_NAMES:
         return not (_is_choice(words, index) or _is_weekday(words, index, text))
@@ -77,7 +152,7 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
             "sat",
             "wed",
         )
-    if _leads(words, index, "days"):
+    if _leads(words, index, "days") or (words[index].text == "mon" and _is_mon(words, index)):
         return True
     spelling = text[words[index].start : words[index].end]
     if not spelling[0].isupper() or spelling.isupper():
@@ -85,6 +160,14 @@ def _is_weekday(words: Sequence[Word], index: int, text: str) -> bool:
     if after is not None and (after.kind in "-/" or after.text[0].isdigit()):
         return True
     return index > 0 and (after is None or after.kind in ".," or after.group in ("LAST", "NEXT", "THIS"))
+
+
+def _is_mon(words: Sequence[Word], index: int) -> bool:
+    """Whether "mon" is the day in "it starts mon and", not a man's address: "come on, mon"."""
+    before, after = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
+    ends = after is None or after.kind in ".," or after.text in words_beside("days_after")
+    calls = ("come", "yes", "yeah", "ya", "hey", "no", "up", "there", "man", "the", "a", "my", "yo")
+    return ends and before is not None and before.text.isalpha() and before.text not in calls
 
 
 def _is_choice(words: Sequence[Word], index: int) -> bool:

@@ -14,7 +14,7 @@ from localmem.times.days import (
     weekend_of,
 )
 from localmem.times.english_scene import Reading, Rule, Scene
-from localmem.times.english_tense import is_moved
+from localmem.times.english_tense import is_shifted
 from localmem.types import DateRange
 
 
@@ -34,7 +34,7 @@ def weekly(scene: Scene) -> Reading | None:
 
 def weekly_range(scene: Scene) -> Reading | None:
     """Mondays to Fridays."""
-    if is_moved(scene.words, scene.start):
+    if is_shifted(scene.words, scene.start):
         return None
     first, last = (word.value for word in scene.all("WEEKDAYS"))
     weekdays = [(first + step) % 7 for step in range((last - first) % 7 + 1)]
@@ -46,6 +46,11 @@ def alternate_weekdays(scene: Scene) -> Reading | None:
     """Every other Tuesday."""
     weekday = scene.all("WEEKDAY", "WEEKDAYS")[0].value
     return Reading((_next_of(scene.day, [weekday]),), "day", f"FREQ=WEEKLY;INTERVAL=2;BYDAY={WEEKDAY_CODES[weekday]}")
+
+
+def nth_weekdays(scene: Scene) -> Reading | None:
+    """Every 2nd Friday is every other one; every third has no first day that is sure."""
+    return alternate_weekdays(scene) if scene.day_of_month == 2 else None
 
 
 def daily(scene: Scene) -> Reading | None:
@@ -76,11 +81,38 @@ def monthly_weekday(scene: Scene) -> Reading | None:
 
 def monthly_day(scene: Scene) -> Reading | None:
     """The 5th of every month."""
+    numbers = sorted({word.value for word in scene.all("ORDINAL", "SMALL")})
+    if len(numbers) > 1 and not scene.all("TENS"):
+        return _monthly_days(scene.day, numbers)
     number = scene.day_of_month
     months = (months_from(scene.day.year, scene.day.month + offset).first for offset in range(4))
     days = (valid_day(month.year, month.month, number) for month in months)
     first = next((day for day in days if day and day.first >= scene.day), None)
     return Reading((first,), "day", f"FREQ=MONTHLY;BYMONTHDAY={number}") if first else None
+
+
+def _monthly_days(day: date, numbers: list[int]) -> Reading:
+    """The 1st and the 15th of every month."""
+    months = [months_from(day.year, day.month + offset).first for offset in range(4)]
+    options = (valid_day(month.year, month.month, number) for month in months for number in numbers)
+    first = next(option for option in options if option and option.first >= day)
+    return Reading((first,), "day", f"FREQ=MONTHLY;BYMONTHDAY={','.join(str(number) for number in numbers)}")
+
+
+def monthly_last_day(scene: Scene) -> Reading | None:
+    """The last day of every month."""
+    last = months_from(scene.day.year, scene.day.month).last
+    return Reading((one_day(last),), "day", "FREQ=MONTHLY;BYMONTHDAY=-1")
+
+
+def yearly_day(scene: Scene) -> Reading | None:
+    """Every 5th of May, 5 May every year."""
+    month, number = scene.value("MONTH"), scene.day_of_month
+    options = occurrences(scene.day, lambda year: valid_day(year, month, number), 8)
+    if not options:
+        return None
+    repeats = f"FREQ=YEARLY;BYMONTH={month};BYMONTHDAY={number}"
+    return Reading((_not_past(options, scene.day),), "day", repeats)
 
 
 def yearly(scene: Scene) -> Reading | None:
@@ -111,6 +143,9 @@ RULES: Mapping[str, Rule] = {
         weekends,
         monthly_weekday,
         monthly_day,
+        monthly_last_day,
+        nth_weekdays,
         yearly,
+        yearly_day,
     )
 }

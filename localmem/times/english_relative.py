@@ -4,23 +4,17 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 
 from localmem.times.days import add_months, months_from, one_day, season_of, week_of, weekend_of, years_from
-from localmem.times.english_scene import Reading, Rule, Scene
+from localmem.times.english_scene import Reading, Rule, Scene, reading_of_day
 from localmem.times.english_tense import Tense, find_earlier_tense, verbs_of
-from localmem.times.english_words import Word
+from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision
-
-_SHIFTS = ("LAST", "THIS", "NEXT")
-
-
-def _day(day: date) -> Reading:
-    return Reading((one_day(day),), "day")
 
 
 def _days(*days: date) -> Reading:
     return Reading(tuple(one_day(day) for day in sorted(days)), "day")
 
 
-def _shift(day: date, unit: str, count: int) -> Reading | None:
+def shift_by(day: date, unit: str, count: int) -> Reading | None:
     """The unit of the calendar `count` units from a day: "three weeks ago" is a week, "ten days ago" a day."""
     if unit == "week":
         return Reading((week_of(day, count),), "week")
@@ -30,7 +24,7 @@ def _shift(day: date, unit: str, count: int) -> Reading | None:
         return Reading((years_from(day.year + count),), "year")
     if unit == "decade":
         return None
-    return _day(day + timedelta(count * (14 if unit == "fortnight" else 1)))
+    return reading_of_day(day + timedelta(count * (14 if unit == "fortnight" else 1)))
 
 
 def move_day(day: date, unit: str, count: int) -> date:
@@ -42,17 +36,49 @@ def move_day(day: date, unit: str, count: int) -> date:
 
 def ago(scene: Scene) -> Reading | None:
     """Three weeks ago."""
-    return _shift(scene.day, scene.unit, -scene.count)
+    return shift_by(scene.day, scene.unit, -scene.count)
 
 
 def back(scene: Scene) -> Reading | None:
-    """Three weeks back, with a verb in the past."""
-    return ago(scene) if scene.tense == "past" and scene.unit != "day" else None
+    """Three weeks back, three weeks since; not "two days back at work", nor "it's three weeks since"."""
+    follower = scene.after.text if scene.after is not None else ""
+    counts = scene.before in ("been", "is", "it's", "was", "be", "being") or follower in words_beside("back_to")
+    if scene.has("since"):
+        ends = scene.after is None or scene.after.kind in ".," or follower in verbs_of("joins")
+        return ago(scene) if ends and not counts and scene.tense == "past" else None
+    return ago(scene) if not counts and scene.tense in ("past", "unclear", "none") else None
+
+
+def since_count(scene: Scene) -> Reading | None:
+    """Since three weeks, from last two years: what has lasted so long, as learners say it."""
+    follower = scene.after
+    counted_on = follower is not None and (
+        follower.text in words_beside("counted_on") or follower.kind in "-/" or follower.group
+    )
+    if counted_on or (scene.has("from") and scene.tense == "future"):
+        return None
+    if (reading := ago(scene)) is None:
+        return None
+    return reading._replace(role="since")
+
+
+def after_time(scene: Scene) -> Reading | None:
+    """After two days, of what will be: learners count so from the day."""
+    follower = scene.after
+    ends = follower is None or follower.kind in ".," or follower.text in verbs_of("joins")
+    return hence(scene) if ends and scene.verb == ("future", True) else None
+
+
+def before_now(scene: Scene) -> Reading | None:
+    """Before two years, of what was: learners mean ago."""
+    follower = scene.after
+    ends = follower is None or follower.kind in ".," or follower.text in ("i", "we", "my", "he", "she")
+    return ago(scene) if ends and scene.verb == ("past", True) else None
 
 
 def hence(scene: Scene) -> Reading | None:
     """Three weeks from now."""
-    return _shift(scene.day, scene.unit, scene.count)
+    return shift_by(scene.day, scene.unit, scene.count)
 
 
 def in_time(scene: Scene) -> Reading | None:
@@ -73,92 +99,15 @@ def in_time(scene: Scene) -> Reading | None:
     return hence(scene)
 
 
-def ago_on(scene: Scene) -> Reading | None:
-    """A year ago today, two years ago this Saturday, a week ago Friday."""
-    if near := scene.all("NEAR"):
-        anchor = scene.day + timedelta(near[0].value)
-    elif scene.has("this"):
-        anchor = scene.day + timedelta((scene.value("WEEKDAY") - scene.day.weekday()) % 7)
-    else:
-        anchor = scene.last_weekday(scene.value("WEEKDAY"))
-    return _day(move_day(anchor, scene.unit, -scene.count))
-
-
-def years_ago_month(scene: Scene) -> Reading | None:
-    """Three years ago next month."""
-    return Reading((months_from(scene.day.year - scene.count, scene.day.month + _shift_of(scene)),), "month")
-
-
-def weekday_ago(scene: Scene) -> Reading | None:
-    """Tuesday three weeks ago."""
-    return _day(week_of(scene.day, -scene.count).first + timedelta(scene.value("WEEKDAY")))
-
-
-def weekdays_ago(scene: Scene) -> Reading | None:
-    """Two Saturdays ago."""
-    return _day(scene.last_weekday(scene.value("WEEKDAYS")) - timedelta(7 * (scene.count - 1)))
-
-
-def this_day_week(scene: Scene) -> Reading | None:
-    """This day week, this day fortnight."""
-    return _day(move_day(scene.day, _unit_of_weeks(scene), 1)) if scene.has("this", "today") else None
-
-
-def _unit_of_weeks(scene: Scene) -> str:
-    return "fortnight" if scene.has("fortnight") else "week"
-
-
-def near_week(scene: Scene) -> Reading | None:
-    """A week tomorrow, tomorrow week, three weeks today."""
-    if _is_age(scene):
-        return None
-    return _day(move_day(scene.day + timedelta(scene.value("NEAR")), _unit_of_weeks(scene), scene.count))
-
-
-def _is_age(scene: Scene) -> bool:
-    """Whether so many weeks will have passed by then: "it'll be six weeks on Friday", "two weeks today since"."""
-    passed = scene.after is not None and scene.after.text == "since"
-    return passed or (scene.before in ("be", "been") and scene.count > 1)
-
-
-def near_month(scene: Scene) -> Reading | None:
-    """A month today, of what is to come; else the day, as in "three months today and no cigarette"."""
-    count = scene.count if scene.tense == "future" and not _is_age(scene) else 0
-    return _day(move_day(scene.day + timedelta(scene.value("NEAR")), "month", count))
-
-
-def week_yesterday(scene: Scene) -> Reading | None:
-    """Three weeks yesterday, of what is past."""
-    if scene.tense != "past":
-        return None
-    return _day(move_day(scene.day - timedelta(1), _unit_of_weeks(scene), -scene.count))
-
-
-def weekday_week(scene: Scene) -> Reading | None:
-    """Thursday week, Thursday fortnight."""
-    return _day(move_day(scene.next_weekday(scene.value("WEEKDAY")), _unit_of_weeks(scene), 1))
-
-
-def week_on_weekday(scene: Scene) -> Reading | None:
-    """A week on Friday, two weeks on Monday."""
-    if _is_age(scene):
-        return None
-    return _day(move_day(scene.next_weekday(scene.value("WEEKDAY")), _unit_of_weeks(scene), scene.count))
-
-
-def week_last_weekday(scene: Scene) -> Reading | None:
-    """A week last Tuesday."""
-    return _day(move_day(scene.last_weekday(scene.value("WEEKDAY")), _unit_of_weeks(scene), -1))
-
-
 def lasting(scene: Scene) -> Reading | None:
     """For six weeks, where the verb says whether they are past or begin now, and no other time is near."""
     before, after = _clause(scene)
-    if any(word.group in _OTHER_TIMES for word in (*before, *after)):
+    if any(word.group in _OTHER_TIMES for word in (*before, *_up_to_join(after))):
         return None
     texts = [word.text for word in before]
-    unit = scene.unit
-    if _is_perfect(texts):
+    unit, follower = scene.unit, scene.after
+    so_far = scene.has("now", "already") or (follower is not None and follower.text in ("already", "na", "running"))
+    if _is_perfect(texts) or (so_far and scene.tense == "present" and not set(texts) & {"will", "going"}):
         first, last = move_day(scene.day, unit, -scene.count), scene.day
     elif scene.tense in ("present", "future") and _begins_now(texts):
         first, last = scene.day, move_day(scene.day, unit, scene.count)
@@ -168,7 +117,9 @@ def lasting(scene: Scene) -> Reading | None:
 
 
 _OTHER_TIMES = frozenset({"MONTH", "WEEKDAY", "WEEKDAYS", "NEAR", "SEASON", "HOLIDAY", "YEAR", "ORDINAL"})
-_PRECISIONS: Mapping[str, Precision] = {"week": "week", "month": "month", "year": "year", "decade": "year"}
+_PRECISIONS: Mapping[str, Precision] = {
+    "week": "week", "fortnight": "week", "month": "month", "year": "year", "decade": "year",
+}  # fmt: skip
 
 
 def _clause(scene: Scene) -> tuple[Sequence[Word], Sequence[Word]]:
@@ -181,13 +132,24 @@ def _clause(scene: Scene) -> tuple[Sequence[Word], Sequence[Word]]:
     return scene.words[start : scene.start], scene.words[scene.end : end]
 
 
+def _up_to_join(words: Sequence[Word]) -> Sequence[Word]:
+    """The words up to the next clause."""
+    ends = (index for index, word in enumerate(words) if word.kind == "," or word.text in verbs_of("joins"))
+    return words[: next(ends, len(words))]
+
+
 def _is_perfect(texts: Sequence[str]) -> bool:
     """Whether the last verb is "has been", "I've worked"."""
     have, participles = verbs_of("have"), verbs_of("past")
     for index in range(len(texts) - 1, -1, -1):
+        follows = texts[max(0, index - 1) : index]
+        has = texts[index] in have or texts[index].endswith("'ve")
+        has = has or (texts[index + 1 : index + 2] == ["been"] and texts[index] in ("it's", "its", "that's", "i"))
+        if texts[index] == "had" and follows and (follows[0] in have or follows[0].endswith("'ve")):
+            return True
         if texts[index] in ("was", "were", "did", "had", "will") or texts[index].endswith("'ll"):
             return False
-        if texts[index] in have or texts[index].endswith("'ve"):
+        if has:
             return any(text in participles or text.endswith("ed") for text in texts[index + 1 : index + 5])
     return False
 
@@ -214,31 +176,52 @@ def unit_beside(scene: Scene) -> Reading | None:
     if seasons := scene.all("SEASON"):
         ended = [season_of(scene.day.year - ago, seasons[0].value) for ago in range(4)]
         return None if shift else Reading(([season for season in ended if season.last < scene.day][1],), "season")
-    return _shift(scene.day, scene.unit, count)
+    return shift_by(scene.day, scene.unit, count)
 
 
 def which_unit(scene: Scene) -> Reading | None:
     """This week, next month, last year."""
-    return _shift(scene.day, scene.unit, _shift_of(scene))
+    return shift_by(scene.day, scene.unit, scene.shift)
 
 
-def _shift_of(scene: Scene) -> int:
-    return scene.all(*_SHIFTS)[0].value
+def unit_gone(scene: Scene) -> Reading | None:
+    """The week just gone, the month past; of a week that ends only the last one."""
+    if scene.unit == "week" and scene.day.weekday() >= 5:
+        return None
+    return shift_by(scene.day, scene.unit, -1) if scene.unit in ("week", "month", "year") else None
+
+
+def end_of_week(scene: Scene) -> Reading | None:
+    """By the end of next week, by end of this week: until that week is over."""
+    if scene.role != "until" and scene.before != "before":
+        return None
+    shifts = scene.all("LAST", "THIS", "NEXT")
+    return Reading((week_of(scene.day, shifts[0].value if shifts else 0),), "week")
+
+
+def week_this_time(scene: Scene) -> Reading | None:
+    """This time next week, this time tomorrow: the day itself."""
+    if near_days := scene.all("NEAR"):
+        return reading_of_day(scene.day + timedelta(near_days[0].value))
+    shift = scene.all("LAST", "THIS", "NEXT")[-1].value
+    return reading_of_day(scene.day + timedelta(7 * shift)) if shift else None
 
 
 def near(scene: Scene) -> Reading | None:
-    """Today, tomorrow, yesterday morning, this afternoon."""
-    return _day(scene.day + timedelta(scene.value_or_none("NEAR") or 0))
+    """Today, tomorrow, yesterday morning, this afternoon; not "in the morn"."""
+    if scene.before == "in" and scene.phrase[0].text == "the morn":
+        return None
+    return reading_of_day(scene.day + timedelta(scene.value_or_none("NEAR") or 0))
 
 
 def last_night(scene: Scene) -> Reading | None:
     """Last night; "next night" and "this night" say nothing sure."""
-    return _day(scene.day - timedelta(1)) if _shift_of(scene) == -1 else None
+    return reading_of_day(scene.day - timedelta(1)) if scene.shift == -1 else None
 
 
 def which_weekend(scene: Scene) -> Reading | None:
     """This, next and last weekend; "next" before a Saturday is this one or the one after."""
-    shift, saturday = -1 if scene.has("past") else _shift_of(scene), scene.day.weekday() >= 5
+    shift, saturday = -1 if scene.has("past") else scene.shift, scene.day.weekday() >= 5
     if scene.has("coming"):
         return Reading((weekend_of(scene.day, 1 if saturday else 0),), "day")
     if shift == 1 and not saturday:
@@ -246,6 +229,14 @@ def which_weekend(scene: Scene) -> Reading | None:
     if shift == 0 and scene.tense == "past" and scene.day.weekday() < 2:
         shift = -1
     return Reading((weekend_of(scene.day, shift),), "day")
+
+
+def weekend_gone(scene: Scene) -> Reading | None:
+    """The weekend just gone, the weekend past; the weekend coming."""
+    saturday = scene.day.weekday() >= 5
+    if scene.has("coming"):
+        return Reading((weekend_of(scene.day, 1 if saturday else 0),), "day")
+    return Reading((weekend_of(scene.day, -1),), "day")
 
 
 def weekend(scene: Scene) -> Reading | None:
@@ -256,54 +247,62 @@ def weekend(scene: Scene) -> Reading | None:
 
 def weekday_of_week(scene: Scene) -> Reading | None:
     """Monday of last week, next week Thursday."""
-    monday = week_of(scene.day, _shift_of(scene)).first
-    return _day(monday + timedelta(scene.value("WEEKDAY")))
+    monday = week_of(scene.day, scene.shift).first
+    return reading_of_day(monday + timedelta(scene.value("WEEKDAY")))
 
 
 def weekdays_of_week(scene: Scene) -> Reading | None:
-    """Thursday and Friday next week; Thursday or Friday has two readings."""
-    monday = week_of(scene.day, _shift_of(scene)).first
+    """Thursday and Friday next week, Monday to Thursday next week; Thursday or Friday has two readings."""
+    monday = week_of(scene.day, scene.shift).first
     first, last = (monday + timedelta(word.value) for word in scene.all("WEEKDAY"))
     if scene.has("or"):
         return _days(first, last)
-    return Reading((DateRange(first, last),), "day") if last == first + timedelta(1) else None
+    together = last == first + timedelta(1) if scene.has("and") else last > first
+    return Reading((DateRange(first, last),), "day") if together else None
 
 
 def which_weekday(scene: Scene) -> Reading | None:
     """Last, this, next and coming Friday; "next" before a Friday is this coming one or the one after."""
     weekday, today = scene.value("WEEKDAY"), scene.day.weekday()
-    shift = -1 if scene.has("past") else 1 if scene.has("coming") else _shift_of(scene)
-    if shift == -1:
-        return _day(scene.last_weekday(weekday))
+    shift = -1 if scene.has("past") else 1 if scene.has("coming") else scene.shift
+    if shift == -1 or scene.has("gone", "passed"):
+        return reading_of_day(scene.last_weekday(weekday))
     if scene.has("coming"):
-        return _day(scene.next_weekday(weekday))
+        return reading_of_day(scene.next_weekday(weekday))
     of_week = week_of(scene.day).first + timedelta(weekday)
     if shift == 1:
         coming = of_week + timedelta(7)
         return _days(coming) if today >= weekday else _days(of_week, coming)
     if weekday < today and scene.tense not in ("past", "unclear"):
-        return _day(of_week + timedelta(7))
-    return _day(of_week if weekday <= today or scene.tense != "past" else of_week - timedelta(7))
+        return reading_of_day(of_week + timedelta(7))
+    return reading_of_day(of_week if weekday <= today or scene.tense != "past" else of_week - timedelta(7))
 
 
 def weekday_gone(scene: Scene) -> Reading | None:
     """Monday last, Friday just gone."""
-    return _day(scene.last_weekday(scene.value("WEEKDAY")))
+    return reading_of_day(scene.last_weekday(scene.value("WEEKDAY")))
+
+
+def weekday_there(scene: Scene) -> Reading | None:
+    """Monday there, of what was, as Scots say; not "on Monday there was"."""
+    if scene.after is not None and scene.after.text in verbs_of("exists"):
+        return weekday(scene)
+    ends = scene.after is None or scene.after.kind in ".," or scene.after.text in verbs_of("joins")
+    return weekday_gone(scene) if ends and scene.tense == "past" else weekday(scene)
+
+
+def weekday_first(scene: Scene) -> Reading | None:
+    """From Saturday first, as Scots say; not "Saturday first thing"."""
+    ends = scene.after is None or scene.after.text not in ("thing", "up", "half", "and", "then")
+    leads = scene.before in ("on", "from", "by", "till", "til", "until", "this", "of")
+    return weekday_coming(scene) if ends and leads else weekday(scene)
 
 
 def weekday_coming(scene: Scene) -> Reading | None:
-    """Friday coming."""
-    return _day(scene.next_weekday(scene.value("WEEKDAY")))
-
-
-def weekday_beside(scene: Scene) -> Reading | None:
-    """The Friday before last."""
-    return _day(scene.last_weekday(scene.value("WEEKDAY")) - timedelta(7))
-
-
-def weekday_after_next(scene: Scene) -> Reading | None:
-    """The Saturday after next."""
-    return _day(scene.next_weekday(scene.value("WEEKDAY")) + timedelta(7))
+    """Friday coming, Friday next."""
+    if scene.all("NEXT") and scene.after is not None and (scene.after.group == "UNIT" or scene.after.text == "to"):
+        return weekday(scene)
+    return reading_of_day(scene.next_weekday(scene.value("WEEKDAY")))
 
 
 def weekday(scene: Scene) -> Reading | None:
@@ -315,12 +314,14 @@ def weekday(scene: Scene) -> Reading | None:
         return None
     last, coming = scene.last_weekday(name), scene.next_weekday(name)
     if (same := _named_just_now(scene, name)) is not None:
-        return _day(same)
+        return reading_of_day(same)
+    if scene.has("the") and (start := _day_before_to(scene)) is not None:
+        return reading_of_day(start + timedelta((name - start.weekday() - 1) % 7 + 1))
     tense = scene.tense
     if tense == "none":
         tense = "unclear" if _is_alone(scene) else _tense_before(scene)
     if tense == "past" and (scene.has("the") or (scene.verb[1] and scene.before != "about") or scene.role == "since"):
-        return _day(last)
+        return reading_of_day(last)
     if tense == "past":  # of another clause, or of what was told
         return _days(last, coming)
     if scene.has("the"):  # of some week that was spoken of
@@ -329,7 +330,7 @@ def weekday(scene: Scene) -> Reading | None:
         return _days(last, coming)
     if name == scene.day.weekday() and tense != "future":
         return _days(scene.day, coming)
-    return _day(coming)
+    return reading_of_day(coming)
 
 
 def _is_of_every_week(scene: Scene) -> bool:
@@ -362,12 +363,20 @@ def _named_just_now(scene: Scene, name: int) -> date | None:
     return None
 
 
+def _day_before_to(scene: Scene) -> date | None:
+    """The day from which a range reaches to the words: "Good Friday to the Tuesday"."""
+    if scene.before not in ("to", "till", "til", "until", "through") or scene.start < 2 or not scene.same_text:
+        return None
+    span = scene.same_text[-1]
+    ends = span.at + len(span.words) == scene.words[scene.start - 2].end
+    return span.readings[0].first if ends and len(span.readings) == 1 and span.precision == "day" else None
+
+
 RULES: Mapping[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        ago, years_ago_month, back, hence, in_time, ago_on, weekday_ago, weekdays_ago, this_day_week, near_week,
-        near_month, week_yesterday, weekday_week, week_on_weekday, week_last_weekday, lasting, unit_beside, which_unit,
-        near, last_night, which_weekend, weekend, weekday_of_week, weekdays_of_week, which_weekday, weekday_gone,
-        weekday_coming, weekday_beside, weekday_after_next, weekday,
+        ago, back, since_count, hence, in_time, after_time, before_now, lasting, unit_beside, which_unit, unit_gone,
+        near, last_night, which_weekend, weekend_gone, weekend, weekday_of_week, weekdays_of_week, week_this_time,
+        which_weekday, weekday_gone, weekday_coming, weekday_there, weekday_first, end_of_week, weekday,
     )
 }  # fmt: skip

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
-from localmem.times.english_tense import Tense, find_earlier_tense, find_tense, is_moved
+from localmem.times.english_tense import Tense, find_earlier_tense, find_tense, is_moved, verbs_of
 from localmem.times.english_words import Word, words_beside
 from localmem.types import DateRange, Precision, TimeRole, TimeSpan
 
@@ -14,6 +14,7 @@ SOON = 240  # days within which a date of the year without a verb is the coming 
 _LONG = 300  # days within which a date in the present tense is the coming one
 # Days to what is near, where no verb tells and where one does, and to what is far.
 _JUST_NOW, _NEAR, _FAR = 31, 120, 240
+_JUST_OVER = 14  # days since what a present verb may still be said of: "is off Good Friday", on the day after
 # A verb settles nothing against what is much nearer: days to what is past, and of a day of the month to what is near.
 _REMOTE, _MONTH, _SOON_AGAIN, _JUST_GONE = 120, 40, 10, 7
 _SURELY_PAST, _CLAUSE = {"did", "didn't", "didnt", "since"}, 7  # words of which one so close leaves no doubt
@@ -31,6 +32,11 @@ class Reading(NamedTuple):
 def reading_of(ranges: Sequence[DateRange], precision: Precision) -> Reading | None:
     """The reading of some ranges; None where there are none."""
     return Reading(tuple(ranges), precision) if ranges else None
+
+
+def reading_of_day(day: date) -> Reading:
+    """The reading of one day."""
+    return Reading((DateRange(day, day),), "day")
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,9 @@ class Scene:
         tense, _ = self.verb
         if tense == "none" and find_earlier_tense(self.words, self.start) == "future":
             return "future"
-        if self.before == "from" and tense == "past" and not self.is_remote:  # "she has one lined up from June"
+        if (
+            self.before == "from" and tense == "past" and not (self.is_remote or self._is_of_paper)
+        ):  # "she has one lined up from June"
             return "unclear"
         return "future" if self.role == "until" and tense in ("present", "unclear") else tense
 
@@ -114,6 +122,15 @@ class Scene:
     def count(self) -> int:
         """How many: "twenty two", "3"; 1 for "a" or nothing."""
         return sum(word.value for word in self.all("TENS", "COUNT", "SMALL", "LARGE")) or 1
+
+    @property
+    def _is_of_paper(self) -> bool:
+        return self.start > 1 and self.words[self.start - 2].text in verbs_of("papers")
+
+    @property
+    def shift(self) -> int:
+        """What the first "last", "this" or "next" adds."""
+        return self.all("LAST", "THIS", "NEXT")[0].value
 
     @property
     def is_remote(self) -> bool:
@@ -177,7 +194,9 @@ class Scene:
         if self.tense == "none" and until <= patience:
             return coming
         near = _JUST_NOW if self.tense == "none" else _NEAR
-        if self.tense != "present" and max(since, until) >= _FAR and min(since, until) <= near:
+        if self.tense == "present" and self.before != "from":
+            near = _JUST_OVER
+        if max(since, until) >= _FAR and min(since, until) <= near:
             return past if since < until else coming
         return (*past, *coming)
 

@@ -116,11 +116,15 @@ def _tense_of(words: Sequence[Word], index: int) -> Tense | None:
         return tense
     if before == "as" or _text_at(words, index - 2) == "as":  # "not Thursday as I said"
         return None
+    if text == "could" and (after in ("you", "we") or after in verbs_of("offers")):
+        return "future"
+    if text == "could" and after in ("i", "u") and _text_at(words, index + 2) in verbs_of("offers"):
+        return "future"
     if text in verbs_of("unsure"):
         return _tense_of_past(words, index, "unclear")
     if text in ("called", "named") and index > 2 and words[index - 1].group:  # "on Monday with somebody called Trev"
         return None
-    if _is_past(text, before, after):
+    if _is_past(text, before, after) or (text in verbs_of("bare_past") and _is_bare_past(words, index)):
         return _tense_of_past(words, index)
     if text in verbs_of("present") and before.endswith("'d"):
         return "unclear"
@@ -166,6 +170,8 @@ def _tense_of_plan(words: Sequence[Word], index: int, after: str) -> Tense | Non
         return "future"
     if text.endswith("ing") and before == "since":
         return "past"
+    if text == "back" and _opens_clause(words, index) and after in ("to", "at"):  # "back to school on the 8th"
+        return "future"
     if text in verbs_of("settled") and after == "to" and not _follows(words, index, ("had", "was", "were", "not")):
         return "future"
     if text in verbs_of("signs_up") and _is_for(words, index):
@@ -197,6 +203,8 @@ def _tense_of_departure(words: Sequence[Word], index: int) -> Tense | None:
 def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> Tense:
     """A past form: "is booked" is present, "has moved" says nothing of when; `alone` is what it is by itself."""
     text = words[index].text
+    if _is_wanted(words, index):
+        return "future"
     if text in ("was", "were", "had", "did", "didn't", "didnt", "went", "came"):
         return "unclear" if text != "had" and _follows(words, index, ("thought", "assumed")) else "past"
     for place in range(index - 1, max(-1, index - 4), -1):
@@ -215,6 +223,19 @@ def _tense_of_past(words: Sequence[Word], index: int, alone: Tense = "past") -> 
     return alone
 
 
+def _is_wanted(words: Sequence[Word], index: int) -> bool:
+    """Whether a past form is what somebody wants done: "I need it baled by Friday"."""
+    text = words[index].text
+    if not (text.endswith("ed") or text in verbs_of("past")) or text in verbs_of("finite"):
+        return False
+    for place in range(index - 2, max(-1, index - 6), -1):
+        if words[place].kind in ".,/" or words[place].text in verbs_of("joins"):
+            return False
+        if words[place].text in verbs_of("wants"):
+            return place == 0 or words[place - 1].text not in ("did", "didn't", "had")
+    return False
+
+
 def _opens_clause(words: Sequence[Word], index: int) -> bool:
     return index == 0 or words[index - 1].kind in ".,-/" or words[index - 1].text in verbs_of("joins")
 
@@ -229,6 +250,18 @@ def _is_past(text: str, before: str, after: str) -> bool:
     if text in verbs_of("same_in_past"):
         return before in _THIRD if text == "left" else before.isalpha() and before not in verbs_of("not_third")
     return len(text) > 3 and text.endswith("ed") and text not in verbs_of("not_ed")
+
+
+def _is_bare_past(words: Sequence[Word], index: int) -> bool:
+    """Whether a third person "come" or "give", as many say for "came": "the vet come out Thursday"."""
+    before = words[index - 1] if index else None
+    if before is None or not before.text.isalpha() or before.group or before.text in verbs_of("not_third"):
+        return False
+    if before.text in ("he", "she", "it"):
+        return not _follows(words, index, verbs_of("helpers"))
+    named = before.kind == "_" and not before.text.endswith(("s", "ing", "ly", "ed", "n't", "'ll"))
+    noun = index == 1 or words[index - 2].kind in ".," or words[index - 2].text in verbs_of("determiners")
+    return named and noun and before.text not in verbs_of("helpers") and not _follows(words, index, verbs_of("helpers"))
 
 
 def _follows(words: Sequence[Word], index: int, verbs: Sequence[str] | frozenset[str]) -> bool:
@@ -247,6 +280,11 @@ def _names_day(words: Sequence[Word], start: int) -> bool:
     pronouns = ("me", "us", "him", "her")
     is_offered = len(before) == 2 and before[0] in ("gave", "given", "offered") and before[1] in pronouns
     return is_offered or (bool(before) and before[-1] in verbs_of("names"))
+
+
+def is_shifted(words: Sequence[Word], start: int) -> bool:
+    """Whether a thing is, or was, moved away from words[start]: "shift her from Monday to Tuesday"."""
+    return any(word.text in verbs_of("plans") | verbs_of("moves") for word in words[max(0, start - 5) : start])
 
 
 def is_moved(words: Sequence[Word], start: int) -> bool:

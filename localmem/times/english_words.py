@@ -1,7 +1,7 @@
 """English texts as the words of the grammar of times: what kind each is, and what number stands for it.
 
-The lexicon is in english.yaml. Every word that the grammar names has a character of its own, so that a rule is a
-regular expression over one character a word.
+The lexicon is in english.yaml, what stands about times in english_context.yaml. Every word that the
+grammar names has a character of its own, so that a rule is a regular expression over one character a word.
 """
 
 import re
@@ -39,8 +39,9 @@ class Entry(NamedTuple):
 
 @cache
 def load_grammar() -> Mapping[str, Any]:
-    """What english.yaml holds."""
-    return read_yaml(Path(__file__).with_name("english.yaml"))
+    """What english.yaml and english_context.yaml hold."""
+    files = (Path(__file__).with_name(name) for name in ("english.yaml", "english_context.yaml"))
+    return {key: value for file in files for key, value in read_yaml(file).items()}
 
 
 @cache
@@ -58,8 +59,22 @@ def load_lexicon() -> Mapping[str, Entry]:
             name, _, value = word.partition("=")
             number, *spellings = value.split("/")
             for spelling in (name, *spellings):
-                lexicon[spelling.replace("_", " ")] = Entry(name, group, int(number))
+                for variant in _with_apostrophes(spelling.replace("_", " ")):
+                    lexicon[variant] = Entry(name, group, int(number))
     return lexicon
+
+
+def _with_apostrophes(spelling: str) -> Sequence[str]:
+    """A spelling, and the others that people write for "father's day"."""
+    endings = ("'s ", "s ", "s' ") if "'s " in spelling else ("",)
+    return [spelling.replace("'s ", ending) if ending else spelling for ending in endings]
+
+
+@cache
+def _load_spellings() -> Mapping[str, str]:
+    """The usual spelling of each word that people write otherwise."""
+    groups = (group.partition("=") for group in load_grammar()["spellings"].split())
+    return {other: standard for standard, _, others in groups for other in others.split("/")}
 
 
 @cache
@@ -75,17 +90,29 @@ def kind_of(name: str) -> str:
 
 @cache
 def _scanner() -> re.Pattern[str]:
-    phrases = [re.escape(spelling) for spelling in load_lexicon() if " " in spelling]
+    spellings = [spelling for spelling in (*load_lexicon(), *_load_spellings()) if not _PLAIN.match(spelling)]
+    by_letter: dict[str, list[str]] = {}
+    for spelling in sorted(spellings, key=len, reverse=True):
+        by_letter.setdefault(spelling[0], []).append(_escape(spelling[1:]))
+    phrases = "|".join(f"{re.escape(letter)}(?:{'|'.join(rest)})" for letter, rest in by_letter.items())
     return re.compile(
-        rf"(?P<phrase>\b(?:{'|'.join(sorted(phrases, key=len, reverse=True))})\b)"
+        rf"(?P<phrase>\b(?:{phrases})\b)"
         r"|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)|(?P<number>\d\w*(?:[.,:/-]\d\w*)*)"
     )
+
+
+_PLAIN = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*$")  # a spelling that is read as one word without more ado
+
+
+def _escape(spelling: str) -> str:
+    return re.escape(spelling).replace("t\\ ", "t\\.?\\ ")  # "St. Patrick's Day"
 
 
 _GAP = re.compile(r"[.!?;:\n()\[\]|…—\"“”*#]|,|[-–]|/")
 _NUMBERS = (
     ("ISO", re.compile(r"\d{4}([-/.])\d\d?\1\d\d?$")),
     ("SLASHED", re.compile(r"(?P<a>\d\d?)(?P<by>[/.-])\d\d?(?P=by)(?:\d{4}|\d\d)$")),
+    ("DOTTED", re.compile(r"\d\d?\.(?:0[1-9]|1[0-2])$")),
     ("FRACTION", re.compile(r"\d\d?/\d\d?$")),
     ("ORDINAL", re.compile(r"(?P<value>[0-3]?\d)(?:st|nd|rd|th)$")),
     ("YEAR", re.compile(r"(?P<value>(?:19|20)\d\d)$")),
@@ -117,6 +144,7 @@ def read_words(text: str) -> list[Word]:
                 words[-1] = words[-1]._replace(kind=kind_of("NTH"), group="ORDINAL", name="NTH")
         else:
             words.append(_read_word(match[0], match.start()))
+            _spell_number(words)
             _drop_stop_of_day(words)
         end = match.end()
     _add_gap(words, lowered, end, len(lowered))
@@ -159,16 +187,31 @@ def _is_abbreviation(word: Word, gap: str, following: str) -> bool:
 
 
 def _read_word(text: str, start: int) -> Word:
-    lexicon = load_lexicon()
-    entry = lexicon.get(text)
+    lexicon, end = load_lexicon(), start + len(text)
+    text = _load_spellings().get(text, text)
+    entry = lexicon.get(text) or (lexicon.get(text.replace(".", "")) if "." in text else None)
     if entry is None and text.endswith("'s"):
         entry = lexicon.get(text[:-2])
         if entry is not None and entry.group == "COUNT":
             entry = None
-        text = text if entry is None else text[:-2]
+        text, end = (text, end) if entry is None else (text[:-2], end - 2)
     if entry is None:
-        return Word(start, start + len(text), text, _KINDS.get(text, OTHER))
-    return Word(start, start + len(text), text, kind_of(entry.name), entry.group, entry.value, entry.name)
+        return Word(start, end, text, _KINDS.get(text, OTHER))
+    return Word(start, end, text, kind_of(entry.name), entry.group, entry.value, entry.name)
+
+
+_DIGIT_WORDS = {"4": "for", "2": "to"}
+_AFTER_DIGIT = frozenset({"NEAR", "LAST", "THIS", "NEXT"})
+
+
+def _spell_number(words: list[Word]) -> None:
+    """Read "4" and "2" as words where the last two words say so: "booked 4 the 11th", "moved 2 next week"."""
+    if len(words) < 3 or words[-2].text not in _DIGIT_WORDS or words[-2].group != "SMALL":
+        return
+    leads = words[-1].group in _AFTER_DIGIT or words[-1].text in ("the", "my")
+    if leads and words[-3].kind == OTHER and words[-3].text.isalpha():
+        text = _DIGIT_WORDS[words[-2].text]
+        words[-2] = words[-2]._replace(text=text, kind=_KINDS.get(text, OTHER), group="", value=0, name="")
 
 
 def _read_number(text: str, start: int, end: int) -> list[Word]:

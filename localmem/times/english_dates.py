@@ -1,0 +1,96 @@
+"""Rules of English times that write dates in digits: 2019-03-04, 9/11/25, on 9/11, 4/6 to 4/10, on 14.03."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from localmem.times.days import occurrences, valid_day
+from localmem.times.english_scene import SOON, Reading, Rule, Scene, reading_of
+from localmem.types import DateRange
+
+_CLEARLY = 3  # how many times as far the other one must be, for a range to be the nearest one
+_SPAN = 62  # days of the longest range that two dates in digits name
+
+
+def iso_date(scene: Scene) -> Reading | None:
+    """2019-03-04."""
+    year, month, day = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
+    days = valid_day(year, month, day)
+    return reading_of([days] if days else [], "day")
+
+
+def slashed_date(scene: Scene) -> Reading | None:
+    """9/11/25, which has two readings where nothing settles the order."""
+    first, second, year = (int(part) for part in re.split("[-/.]", scene.phrase[0].text))
+    year += 0 if year > 99 else 1900 if year > 60 else 2000
+    return _both_orders(scene, first, second, lambda day, month: _valid(year, month, day))
+
+
+def slashed_day(scene: Scene) -> Reading | None:
+    """On 9/11, of a year by the tense."""
+    first, second = _parts_of(scene.phrase[-1].text)
+    if (first, second) == (24, 7):
+        return None
+    return _both_orders(scene, first, second, lambda day, month: _nearest(scene, month, day))
+
+
+def _parts_of(text: str) -> tuple[int, int]:
+    first, second = re.split("[/.]", text)[:2]
+    return int(first), int(second)
+
+
+def padded_day(scene: Scene) -> Reading | None:
+    """The MOT is 12/08: only a date has a zero in front."""
+    parts = scene.phrase[-1].text.split("/")
+    is_date = all(len(part) == 2 for part in parts) and any(part.startswith("0") for part in parts)
+    return slashed_day(scene) if is_date else None
+
+
+def dotted_day(scene: Scene) -> Reading | None:
+    """On 14.03., the day first, as Germans write it."""
+    day, month = _parts_of(scene.phrase[-1].text)
+    return reading_of(_nearest(scene, month, day), "day") if month <= 12 else None
+
+
+def slashed_range(scene: Scene) -> Reading | None:
+    """4/6 through 4/10: in the order that makes the shorter range, where the other makes none or a long one."""
+    (a, b), (c, d) = (_parts_of(word.text) for word in scene.all("FRACTION"))
+    orders = {True: (a, b, c, d), False: (b, a, d, c)}
+    kept = [scene.day_first] if scene.day_first is not None else [True, False]
+    return reading_of(sorted({days for order in kept for days in _ranges_of(scene, *orders[order])}), "day")
+
+
+def _ranges_of(scene: Scene, day: int, month: int, last_day: int, last_month: int) -> Sequence[DateRange]:
+    def find(year: int) -> DateRange | None:
+        first = valid_day(year, month, day)
+        last = valid_day(year + ((last_month, last_day) < (month, day)), last_month, last_day)
+        short = first and last and (last.last - first.first).days <= _SPAN
+        return DateRange(first.first, last.last) if first and last and short else None
+
+    if max(month, last_month) > 12:
+        return []
+    chosen = scene.choose(occurrences(scene.day, find), patience=SOON)
+    by_distance = sorted(chosen, key=lambda days: abs((days.first - scene.day).days))
+    away = [abs((days.first - scene.day).days) for days in by_distance]
+    return by_distance[:1] if len(away) > 1 and away[1] > _CLEARLY * away[0] else chosen
+
+
+def _nearest(scene: Scene, month: int, day: int) -> Sequence[DateRange]:
+    return scene.choose(occurrences(scene.day, lambda year: valid_day(year, month, day)), patience=SOON)
+
+
+def _valid(year: int, month: int, day: int) -> Sequence[DateRange]:
+    days = valid_day(year, month, day)
+    return [days] if days else []
+
+
+def _both_orders(
+    scene: Scene, first: int, second: int, find: Callable[[int, int], Sequence[DateRange]]
+) -> Reading | None:
+    orders = [(first, second)] if scene.day_first else [(second, first)] if scene.day_first is False else []
+    valid = [(day, month) for day, month in orders or [(first, second), (second, first)] if month <= 12]
+    return reading_of(sorted({days for day, month in valid for days in find(day, month)}), "day")
+
+
+RULES: Mapping[str, Rule] = {
+    rule.__name__: rule for rule in (iso_date, slashed_date, slashed_day, padded_day, dotted_day, slashed_range)
+}
